@@ -1,0 +1,1 @@
+"""A PyTorch Lightning project: experiments described in YAML, run by ``python -m project``."""

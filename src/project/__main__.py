@@ -1,0 +1,57 @@
+"""``python -m project``: the verbs.
+
+Nothing heavy is imported here, so that ``--help`` and a mistyped verb are answered at once.
+"""
+
+import sys
+
+VERBS = {
+    "fit": "train, then test the best checkpoint",
+    "validate": "evaluate a checkpoint on the validation split",
+    "test": "evaluate a checkpoint on the test split",
+    "predict": "read raw files, write a predictions file",
+}
+
+USAGE = """\
+usage: python -m project VERB [--config FILE ...] [--key value ...]
+
+{verbs}
+
+One experiment is one YAML file; overlays and flags stack on it, the later one wins:
+  python -m project fit --config configs/cifar.yaml
+  python -m project fit --config configs/cifar.yaml --config configs/with/bf16.yaml --trainer.max_epochs 3
+  python -m project test --config configs/cifar.yaml --ckpt_path lightning_logs/cifar/version_0/checkpoints/last.ckpt
+  python -m project predict --config configs/cifar.yaml --ckpt_path FILE.ckpt --input photos/ --output predictions.csv
+
+More help:
+  python -m project VERB --help                  every key that the verb understands
+  python -m project VERB --model.help CifarCNN   the settings of one class (also --data.help, --checkpoint.help ...)
+  python -m project VERB ... --print_config      the whole config that would be run
+"""
+
+
+def main() -> int:
+    """Answers ``--help``, or hands over to the verb.
+
+    Returns:
+        The exit code: 0 for success, 2 for bad input. (Lightning itself exits with 1 on a second signal.)
+    """
+    verb = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if verb in ("-h", "--help", "help"):
+        print(USAGE.format(verbs="\n".join(f"  {name:9} {what}" for name, what in VERBS.items())), end="")
+        return 0
+    if verb not in VERBS:
+        from difflib import get_close_matches
+
+        nearest = get_close_matches(verb, VERBS, n=1, cutoff=0.4)
+        hint = f"did you mean '{nearest[0]}'?" if nearest else f"choose from {', '.join(VERBS)}."
+        print(f"error: there is no verb '{verb}': {hint}", file=sys.stderr)
+        return 2
+
+    from project.cli import run
+
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Exponential moving average of the weights."""
+
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import WeightAveraging
+from torch import Tensor
+
+from project.errors import UserError
+
+
+class EMA(WeightAveraging):
+    """Keep an exponential moving average of the weights, and validate, test and save that average.
+
+    After each optimizer step: average = decay * average + (1 - decay) * weights, batch normalisation's statistics
+    included (Polyak and Juditsky, 1992, https://doi.org/10.1137/0330046). In checkpoints ``state_dict`` is the average,
+    so that testing and loading need nothing special; the weights in training are under ``current_model_state``.
+
+    Lightning's own ``EMAWeightAveraging`` (2.6.6) puts the weights in training, not the average, into the model when
+    ``trainer.test(ckpt_path=...)`` follows ``fit`` in the same process; averages counters such as
+    ``num_batches_tracked``, which truncation then keeps from growing; and goes through the tensors one by one.
+
+    Args:
+        decay: Share of the old average that each update keeps, from 0 to 1. The average looks back over about
+            ``every_n_steps / (1 - decay)`` optimizer steps: 0.999 over the last thousand.
+        every_n_steps: Number of optimizer steps from one update to the next.
+        start_step: Optimizer step before which nothing is averaged; the average starts as a copy of the weights then.
+
+    Raises:
+        UserError: For a decay outside [0, 1) or a step number below its least.
+    """
+
+    def __init__(self, decay: float = 0.999, every_n_steps: int = 1, start_step: int = 0) -> None:
+        if not 0.0 <= decay < 1.0:
+            raise UserError(f"EMA.decay: {decay} is not in [0, 1); 0.999 is usual")
+        if every_n_steps < 1 or start_step < 0:
+            raise UserError(
+                f"EMA.every_n_steps: {every_n_steps} and EMA.start_step: {start_step} must be at least 1 and 0"
+            )
+        self.decay = decay
+        self.every_n_steps = every_n_steps
+        self.start_step = start_step
+        super().__init__(multi_avg_fn=self._update)
+
+    def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
+        """Return whether to update after optimizer step ``step_idx`` (from 0)."""
+        if step_idx is None or step_idx < self.start_step:
+            return False
+        return (step_idx - self.start_step) % self.every_n_steps == 0
+
+    @torch.no_grad()
+    def _update(self, averages: list[Tensor], weights: list[Tensor], updates: Tensor | int) -> None:
+        # All tensors of one device and one type at a time, in a few kernels.
+        if averages[0].is_floating_point() or averages[0].is_complex():
+            torch._foreach_lerp_(averages, weights, 1.0 - self.decay)
+        else:  # counters have a newest value, not a mean
+            torch._foreach_copy_(averages, weights)
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Restore average and weights to go on training; for all else the model has the average already."""
+        if trainer.state.fn == "fit":
+            super().on_load_checkpoint(trainer, pl_module, checkpoint)
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Free the average: at the end of ``fit`` the model itself has become it."""
+        self._average_model = None

@@ -1,0 +1,261 @@
+"""``ProjectCLI``: Lightning's command line with the sections, data facts and errors of this project."""
+
+import importlib
+import json
+import logging
+import pickle
+import pkgutil
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from jsonargparse import Namespace
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+from project.callbacks import VRAM, Compile, ProgressBar, RunSummary
+from project.errors import UserError
+from project.parser import ProjectParser
+
+SECTIONS = ("checkpoint", "early_stopping", "compile", "vram")
+# Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
+STEP_HOOKS = (
+    "on_train_batch_start", "on_before_zero_grad", "on_before_backward",
+    "on_after_backward", "on_before_optimizer_step", "on_train_batch_end",
+)  # fmt: skip
+
+
+class RunConfig(SaveConfigCallback):
+    """Writes the resolved config into the run folder. A run without a logger has no folder and leaves nothing."""
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Saves ``config.yaml`` once."""
+        if trainer.loggers:
+            super().setup(trainer, pl_module, stage)
+
+
+class ProjectCLI(LightningCLI):
+    """``fit``, ``validate``, ``test`` and ``predict`` of any model and data, described by YAML.
+
+    Beside ``model``, ``data`` and ``trainer``, every config has the sections ``checkpoint``, ``early_stopping``,
+    ``compile`` and ``vram``, each off when null. What a model must know of the data (number of classes, image shape) is
+    asked of the data: a model setting that is null and has the name of a property of the DataModule gets its value.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            model_class=LightningModule,
+            datamodule_class=LightningDataModule,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            parser_class=ProjectParser,
+            parser_kwargs={verb: {"prog": f"python -m project {verb}"} for verb in self.subcommands()},
+            save_config_callback=RunConfig,
+            save_config_kwargs={"overwrite": True},
+            trainer_defaults={"use_distributed_sampler": False},  # the DataModules shard, without padding
+            seed_everything_default=0,
+            auto_configure_optimizers=False,
+        )
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """The verbs, and what is no setting of theirs: checkpoints are always loaded with ``weights_only=True``."""
+        return {verb: skipped | {"weights_only"} for verb, skipped in LightningCLI.subcommands().items()}
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Adds the sections that every experiment has."""
+        add, own = parser.add_argument, "project.callbacks."
+        add("--experiment", default="default", help="Name of the experiment; runs go to lightning_logs/NAME/version_N.")
+        add(
+            "--checkpoint",
+            type=ModelCheckpoint | None,
+            default={"class_path": "lightning.pytorch.callbacks.ModelCheckpoint"},
+            help="Which checkpoints are kept. null: none.",
+        )
+        add("--early_stopping", type=EarlyStopping | None, default=None, help="When to stop early. null: never.")
+        add(
+            "--compile",
+            type=Compile | None,
+            default={"class_path": own + "Compile"},
+            help="torch.compile, in place. null, or mode: null: off.",
+        )
+        add(
+            "--vram",
+            type=VRAM | None,
+            default={"class_path": own + "VRAM"},
+            help="Memory and speed, measured per epoch. null: off.",
+        )
+        add("--test_after_fit", type=bool, default=True, help="Whether fit ends by testing the best checkpoint.")
+
+    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
+        parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
+        if subcommand == "predict":
+            parser.add_argument("--input", type=str | None, default=None, help="File or folder to predict.")
+            parser.add_argument("--output", default="predictions.csv", help="CSV file that the predictions go to.")
+        return parser
+
+    def _parse_ckpt_path(self) -> None:
+        """Completes the model's settings from ``--ckpt_path``; what the YAML or a flag sets wins and is listed."""
+        verb = self.config.subcommand
+        path = self.config[verb].get("ckpt_path")
+        if path is None:
+            return
+        saved = load_checkpoint(path).get("hyper_parameters", {})
+        saved = {name: value for name, value in saved.items() if name != "_instantiator"}
+        class_path = saved.pop("_class_path", None)
+        model = self.config[verb].model
+        if class_path is None:
+            return  # written by plain Python code: the config alone describes the model
+        if class_path != model.class_path:
+            raise UserError(f"--ckpt_path {path} holds a {class_path}, the config's model.class_path is {model.class_path}.")
+        explicit = self.parser.parse_args(defaults=False)[verb].model.get("init_args", {})
+        here = json.loads(self.parser.dump(self.config, format="json", skip_none=False))[verb]["model"]["init_args"]
+        for name in explicit:
+            if name in saved and saved[name] != here[name]:
+                rank_zero_info(f"model.{name}: {here[name]} (the checkpoint has {saved[name]})")
+        init_args = {**saved, **{name: here[name] for name in explicit}}
+        settings = {verb: {"model": {"class_path": class_path, "init_args": init_args}}}
+        self.config = self.parser.parse_object(settings, self.config)
+
+    def instantiate_classes(self) -> None:
+        """Builds the data, completes the model's settings from it, then builds the rest."""
+        verb = self.subcommand
+        config = self.config.clone()
+        data = Namespace({"subcommand": verb, verb: Namespace(data=config[verb].pop("data"))})
+        self.datamodule = self.parser.instantiate_classes(data)[verb].data
+        for name, value in config[verb].model.get("init_args", Namespace()).items(branches=True):
+            if value is None and isinstance(getattr(type(self.datamodule), name, None), property):
+                for target in (config, self.config):  # self.config is what the run folder and the checkpoint keep
+                    target[verb].model.init_args[name] = getattr(self.datamodule, name)
+        del self.config_dump  # made for the data, before the model's settings were complete
+        self.config_init = self.parser.instantiate_classes(config)
+        self.model = self._get(self.config_init, "model")
+        self.trainer = self.instantiate_trainer()
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Builds the Trainer with the sections' callbacks and the run folder's logger."""
+        config = self._get(self.config_init, "trainer")
+        callbacks = [c for c in (self._get(self.config_init, section) for section in SECTIONS) if c is not None]
+        logger = config["logger"]
+        if logger is None or logger is True:
+            root = Path(config["default_root_dir"] or ".") / "lightning_logs"
+            logger = TensorBoardLogger(root, name=self._get(self.config, "experiment"), default_hp_metric=False)
+        if logger:
+            callbacks.append(LearningRateMonitor())
+        if config["enable_progress_bar"] is not False and not config["barebones"]:
+            callbacks.append(ProgressBar())
+        callbacks += [RunSummary(), *(config["callbacks"] or [])]
+        if config["enable_checkpointing"] is None:
+            kwargs["enable_checkpointing"] = any(isinstance(c, Checkpoint) for c in callbacks)
+        try:
+            trainer = super().instantiate_trainer(**kwargs, logger=logger, callbacks=callbacks)
+        except (MisconfigurationException, ValueError) as error:
+            raise UserError(f"trainer: {one_line(error)}") from error
+        for callback in trainer.callbacks:
+            for hook in STEP_HOOKS:
+                if getattr(type(callback), hook) is getattr(Callback, hook):
+                    setattr(callback, hook, None)  # Lightning skips what can't be called
+        return trainer
+
+    def _prepare_subcommand_kwargs(self, subcommand: str) -> dict[str, Any]:
+        return {**super()._prepare_subcommand_kwargs(subcommand), "weights_only": True}
+
+    def after_fit(self) -> None:
+        """Tests the best checkpoint, or the last weights where none was kept, and prints the summary."""
+        if self._get(self.config, "test_after_fit") and not self.trainer.interrupted:
+            best = getattr(self.trainer.checkpoint_callback, "best_model_path", "")
+            self.trainer.test(self.model, self.datamodule, ckpt_path=best or None, weights_only=True, verbose=False)
+        self._summary()
+
+    def after_validate(self) -> None:
+        """Prints the summary."""
+        self._summary()
+
+    def after_test(self) -> None:
+        """Prints the summary."""
+        self._summary()
+
+    def predict(self, **kwargs: Any) -> None:
+        """Reads ``--input``, predicts and writes ``--output``."""
+        source, output = self._get(self.config, "input"), self._get(self.config, "output")
+        if not hasattr(self.datamodule, "write_predictions"):
+            raise UserError(f"predict: {type(self.datamodule).__name__} has no write_predictions: it can't predict files.")
+        if source is None:
+            raise UserError("predict: --input is not set: give a file or a folder.")
+        if kwargs["ckpt_path"] is None:
+            raise UserError("predict: --ckpt_path is not set: give the checkpoint to predict with.")
+        if self.trainer.world_size > 1:
+            raise UserError("predict: one process writes the file: set --trainer.devices 1.")
+        self.datamodule.predict_input = source
+        outputs = self.trainer.predict(**kwargs)
+        self.datamodule.write_predictions(outputs, output)
+        rank_zero_info(f"Predictions: {output}")
+
+    def _summary(self) -> None:
+        for callback in self.trainer.callbacks:
+            if isinstance(callback, RunSummary):
+                callback.print_summary(self.trainer)
+
+
+def load_checkpoint(path: str) -> dict[str, Any]:
+    """Reads a checkpoint file without executing anything in it.
+
+    Raises:
+        UserError: If there is no such file, it is remote, damaged, or needs more than ``weights_only=True``.
+    """
+    if "://" in path:
+        raise UserError(f"--ckpt_path {path}: remote checkpoints are not loaded: download it and give the file.")
+    if not Path(path).is_file():
+        raise UserError(f"--ckpt_path {path}: no such file.")
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        raise UserError(f"--ckpt_path {path} is damaged or no checkpoint of plain weights: {one_line(error)}") from error
+
+
+def one_line(error: Exception) -> str:
+    """The first sentence of what an exception of a library says."""
+    return str(error).strip().splitlines()[0].rstrip(":")
+
+
+def register_classes() -> None:
+    """Imports every module of models, data, callbacks and optim, so that YAML finds their classes by short name."""
+    for room in ("models", "data", "callbacks", "networks", "optim"):
+        package = importlib.import_module(f"project.{room}")
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def quiet() -> None:
+    """Silences what Lightning tells every user at every start, and warnings that don't hold for this project."""
+    tips = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    tips.addFilter(lambda record: "litlogger" not in record.getMessage())
+    warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)  # Lightning with torch's pytree
+
+
+def run() -> int:
+    """Runs ``sys.argv``.
+
+    Returns:
+        0, or 2 after one line that says what the user can put right.
+    """
+    quiet()
+    register_classes()
+    try:
+        ProjectCLI()
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, UserError):
+            cause = cause.__cause__  # jsonargparse wraps what a constructor raises
+        if cause is None:
+            raise
+        print(f"error: {cause}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,102 @@
+"""What is known of an image data set before any image is decoded."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from project.data.decode import ImageFormat, Mode, Resize, peek
+from project.data.generated import generated_class_names
+from project.data.listing import Listing, first_image, folder_classes, list_csv, list_folder
+from project.data.public import PUBLIC_SETS
+from project.data.stored import Source, generated_source, listed_source, public_source
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """A data set by the names of its options, see `ImageData`.
+
+    Args:
+        dataset: Key of `PUBLIC_SETS`, "folder", "csv" or "generated".
+        path: Where it is.
+        file_column: CSV column of the file names.
+        label_column: CSV column of the class names.
+        split_column: CSV column of the splits.
+        image_size: (height, width) that all images get.
+        mode: Mode that all images get.
+        resize: How images of another shape are fitted.
+    """
+
+    dataset: str
+    path: Path
+    file_column: str
+    label_column: str
+    split_column: str | None
+    image_size: tuple[int, int] | None
+    mode: Mode | None
+    resize: Resize
+
+    @property
+    def unsplit(self) -> bool:
+        """Whether all images are in "train" and still to be split."""
+        return self.dataset == "csv" and self.split_column is None
+
+    def has(self, split: str) -> bool:
+        """Whether a split is there.
+
+        Args:
+            split: "train", "val" or "test".
+        """
+        if self.dataset == "csv":
+            return split in self._listing.files
+        if self.dataset == "folder":
+            return (self.path / split).is_dir()
+        return split != "val"
+
+    @cached_property
+    def class_names(self) -> list[str]:
+        """Name of each class, in the order of the labels."""
+        if self.dataset in PUBLIC_SETS:
+            return list(PUBLIC_SETS[self.dataset].class_names)
+        if self.dataset == "generated":
+            return generated_class_names(10)
+        return folder_classes(self.path) if self.dataset == "folder" else self._listing.class_names
+
+    @cached_property
+    def form(self) -> ImageFormat:
+        """The format that all images get; what the options leave open is taken from the first image."""
+        height, width = self.image_size or self._native[:2]
+        mode = self.mode or self._native[2]
+        return ImageFormat(height, width, mode, self.resize if self.image_size else None, self.mode is not None)
+
+    @cached_property
+    def source(self) -> Source:
+        """The images, to be decoded."""
+        if self.dataset in PUBLIC_SETS:
+            native = PUBLIC_SETS[self.dataset].shape
+            return public_source(self.dataset, self.path, self.class_names, native, self.form)
+        if self.dataset == "generated":
+            return self.stand_in
+        return listed_source(self.path.stem, self._listing, self.form)
+
+    @property
+    def stand_in(self) -> Source:
+        """Generated images of the same shape and with as many classes."""
+        return generated_source(len(self.class_names), self.form.shape)
+
+    @cached_property
+    def _listing(self) -> Listing:
+        if self.dataset == "folder":
+            return list_folder(self.path)
+        return list_csv(self.path, self.file_column, self.label_column, self.split_column)
+
+    @cached_property
+    def _native(self) -> tuple[int, int, Mode]:
+        """(height, width, mode) of the first image as it is."""
+        if self.dataset in PUBLIC_SETS:
+            channels, height, width = PUBLIC_SETS[self.dataset].shape
+            return height, width, "RGB" if channels == 3 else "L"
+        if self.dataset == "generated":
+            return 32, 32, "RGB"
+        if self.dataset == "folder":
+            return peek(first_image(self.path, self.class_names))
+        return peek(self._listing.root / self._listing.files["train"][0])

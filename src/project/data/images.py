@@ -1,0 +1,371 @@
+"""Images and their classes, for training, evaluation and prediction."""
+
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from project.data.augment import Augment, augmented, centre, normalise
+from project.data.catalog import Catalog
+from project.data.decode import ImageFormat, Mode, Resize
+from project.data.memory import StoredImages, free_memory, mean_std
+from project.data.predictions import ImageFiles, find_images, write_csv
+from project.data.public import PUBLIC_SETS, Unavailable, obtain
+from project.data.sampler import EpochBatches
+from project.data.split import partition
+from project.data.stored import Source, is_stored, load, store
+from project.errors import UserError
+
+_SPLITS = {"fit": ("train", "val"), "validate": ("val",), "test": ("test",)}
+
+
+class ImageData(LightningDataModule):
+    """Images with one class each: a public data set, your own folder or CSV file, or generated.
+
+    They are decoded once, into a cache, and stay in memory as uint8; batches are gathered, augmented and normalised
+    as a whole. The model gets float32 images of shape (batch, channel, height, width) and int64 labels of shape
+    (batch,); in prediction images only. Use the trainer with ``use_distributed_sampler=False``.
+
+    Args:
+        dataset: A public data set by its name, `folder` or `csv` for your own images, `generated` for made-up ones.
+        path: Public sets: folder to download to (`data` where null). `folder`: the folder that holds train/<class>/,
+            and optionally val/ and test/ like it. `csv`: the CSV file; its file names are relative to its folder.
+        file_column: CSV column of the image file names.
+        label_column: CSV column of the class names.
+        split_column: CSV column that says train, val or test; null splits the rows 80/10/10, each class alike.
+        image_size: Height and width that all images get; null takes them as they are, and they must be alike.
+        mode: RGB or L (grey); null takes the images as they are, and they must be alike.
+        resize: How to fit an image of another shape: crop what sticks out, stretch it, or pad it with black.
+        batch_size: Images per batch and process.
+        val_fraction: Share of the training images kept for validation where there is no validation split; 0 for none.
+        seed: Seed of the order, the split and the augmentation.
+        augment: Random changes to the training images.
+        fallback: `generated` uses made-up images where a public set can't be had, and says so; null stops there.
+        device_memory_share: The images are kept on the GPU when they fit into this share of its free memory.
+        cache_dir: Folder for the decoded images.
+
+    Raises:
+        UserError: A value makes no sense; later: the data is missing, incomplete or damaged.
+    """
+
+    def __init__(
+        self,
+        dataset: Literal["cifar10", "cifar100", "mnist", "fashion_mnist", "folder", "csv", "generated"] = "cifar10",
+        path: str | None = None,
+        file_column: str = "file",
+        label_column: str = "label",
+        split_column: str | None = None,
+        image_size: tuple[int, int] | None = None,
+        mode: Mode | None = None,
+        resize: Resize = "crop",
+        batch_size: int = 512,
+        val_fraction: float = 0.1,
+        seed: int = 0,
+        augment: Augment = Augment(),  # noqa: B008 - it is frozen
+        fallback: Literal["generated"] | None = None,
+        device_memory_share: float = 0.25,
+        cache_dir: str = "data/cache",
+    ) -> None:
+        super().__init__()
+        self.augment = Augment(**augment) if isinstance(augment, dict) else augment
+        augment = asdict(self.augment)  # type: ignore[assignment]  # checkpoints hold plain values only
+        self.save_hyperparameters()
+        for name, value, good in (
+            ("path", path, path is not None or dataset not in ("folder", "csv")),
+            ("image_size", image_size, image_size is None or min(image_size) >= 1),
+            ("batch_size", batch_size, batch_size >= 1),
+            ("val_fraction", val_fraction, 0 <= val_fraction < 1),
+        ):
+            if not good:
+                needed = f"; dataset {dataset} needs your folder or file" if name == "path" else ""
+                raise UserError(f"data.{name}: {'null' if value is None else value} is no possible value{needed}")
+        size = None if image_size is None else (image_size[0], image_size[1])
+        place = Path(path or "data").expanduser()
+        self.catalog = Catalog(dataset, place, file_column, label_column, split_column, size, mode, resize)
+        self.cache_dir = Path(cache_dir).expanduser()
+        self.batch_size = batch_size
+        self.val_fraction = val_fraction
+        self.seed = seed
+        self.fallback = fallback
+        self.device_memory_share = device_memory_share
+
+        self.generated = dataset == "generated"
+        self.predict_input: str | None = None
+        self.sizes: dict[str, int] = {}
+        self._sets: dict[str, StoredImages] = {}
+        self._state: dict[str, Any] = {}  # see state_dict
+        self._restored = False
+        self._constants: tuple[Tensor, Tensor] | None = None  # mean and deviation on the device
+
+    # ---- facts that are known before any image is decoded
+
+    @property
+    def class_names(self) -> list[str]:
+        """Name of each class, in the order of the labels; those of the checkpoint where one was loaded."""
+        if self._restored:
+            return list(self._state["class_names"])
+        return self._source.class_names if self.generated else self.catalog.class_names
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(channel, height, width) of the images that the model gets; of the checkpoint's where one was loaded."""
+        if self._restored:
+            channels, height, width = self._state["image_shape"]
+            return channels, height, width
+        return self.catalog.form.shape
+
+    @property
+    def has_val(self) -> bool:
+        """Whether there are images to validate on."""
+        return self.val_fraction > 0 or self.catalog.has("val")
+
+    @property
+    def has_test(self) -> bool:
+        """Whether there are images to test on."""
+        return self.generated or self.catalog.unsplit or self.catalog.has("test")
+
+    @property
+    def description(self) -> str:
+        """The data set in one line; with the numbers of images after `setup`."""
+        dataset = self.catalog.dataset
+        name = dataset if dataset in PUBLIC_SETS else f"{dataset} {self.catalog.path}"
+        if self.generated:
+            name = "GENERATED images" if dataset == "generated" else f"GENERATED stand-in for {dataset}"
+        counts = " / ".join(f"{count:,} {split}" for split, count in self.sizes.items())
+        shape = " x ".join(map(str, self.image_shape))
+        return f"{name}: {counts + ' ' if counts else ''}images of {shape}, {self.num_classes} classes"
+
+    @property
+    def _source(self) -> Source:
+        return self.catalog.stand_in if self.generated else self.catalog.source
+
+    # ---- from files to memory
+
+    def prepare_data(self) -> None:
+        """Download and decode what is not in the cache yet, or resort to generated images. Runs on one process."""
+        if self.trainer is not None and self.trainer.predicting:
+            return
+        stored = is_stored(self._source, self.cache_dir)
+        if not stored and not self.generated and self.catalog.dataset in PUBLIC_SETS:
+            try:
+                obtain(self.catalog.dataset, self.catalog.path)
+            except Unavailable as error:
+                self._fall_back(error)
+                stored = is_stored(self._source, self.cache_dir)
+        if not stored:
+            store(self._source, self.cache_dir)
+
+    def _fall_back(self, error: Unavailable) -> None:
+        dataset, path = self.catalog.dataset, self.catalog.path
+        archives = " and ".join(PUBLIC_SETS[dataset].archives)
+        if self.fallback is None:
+            raise UserError(
+                f"{dataset} is not in {path}/ and can't be downloaded ({error}): put {archives} into {path}/, or use "
+                f"your own images (--data.dataset folder --data.path DIR), or made-up ones (--data.fallback generated)"
+            ) from error
+        from rich.console import Console
+        from rich.panel import Panel
+
+        self.generated = True
+        text = (
+            f"[bold]{dataset} is not here and can't be downloaded[/bold] ({error}).\nThis run uses GENERATED images, "
+            f"as data.fallback says: its results tell nothing about {dataset}.\nFor the real ones put {archives} "
+            f"into {path}/, or use your own: --data.dataset folder --data.path DIR"
+        )
+        Console(stderr=True).print(Panel(text, title="GENERATED DATA", border_style="bold yellow"))
+
+    def setup(self, stage: str | None = None) -> None:
+        """Open the cache, split, and bring into memory what the stage needs.
+
+        Args:
+            stage: "fit", "validate", "test" or "predict"; None: all but prediction.
+
+        Raises:
+            UserError: There are no images for this stage.
+        """
+        if stage == "predict":
+            return
+        if self.trainer is not None:
+            self.generated = self.trainer.strategy.broadcast(self.generated)
+        stored = load(self._source, self.cache_dir)
+        self.augment.check(stored.shape)
+        rows = partition(stored.labels, self.val_fraction, self.catalog.unsplit and not self.generated, self.seed)
+        self.sizes = {split: len(part) for split, (_, part) in rows.items()}
+        if not self._restored:
+            origin, part = rows["train"]
+            mean, std = mean_std(stored.sums[origin][part.numpy()], stored.shape[1] * stored.shape[2])
+            self._state = {
+                "class_names": stored.class_names,
+                "mean": mean,
+                "std": std,
+                "image_shape": list(stored.shape),
+                "mode": self.catalog.form.mode,
+                "resize": self.catalog.resize,
+                "generated": self.generated,
+            }
+        for split in _SPLITS[stage] if stage else ("train", "val", "test"):
+            if split in rows:
+                origin, part = rows[split]
+                whole = len(part) == len(stored.labels[origin])
+                images = StoredImages(stored.images[origin], stored.labels[origin][part], None if whole else part)
+                self._sets[split] = self._placed(images, self.augment.crop if split == "train" else 0)
+            elif stage == split or (stage, split) == ("validate", "val"):
+                remedy = " or set data.val_fraction above 0" if split == "val" else ""
+                raise UserError(f"data.path: {self.catalog.path} has no {split} images; add some{remedy}")
+
+    def _placed(self, images: StoredImages, pad: int) -> StoredImages:
+        """The images where batches are taken from: in memory, on the device, or left in the file."""
+        processes = 1 if self.trainer is None else max(1, self.trainer.num_devices)
+        images = images.in_memory(pad, processes)
+        if self.trainer is None:
+            return images
+        device = self.trainer.strategy.root_device
+        return images.on_device(device, self.device_memory_share * free_memory(device))
+
+    def teardown(self, stage: str) -> None:
+        """Let go of the images.
+
+        Args:
+            stage: What has ended.
+        """
+        self._sets.clear()
+
+    # ---- batches
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Batches of the training images, in an order that depends on (seed, epoch) only."""
+        return self._loader(self._sets["train"], "train")
+
+    def val_dataloader(self) -> DataLoader[Any] | list[Any]:
+        """Batches of the validation images; none where there is no validation split."""
+        return self._loader(self._sets["val"], "val") if "val" in self._sets else []
+
+    def test_dataloader(self) -> DataLoader[Any]:
+        """Batches of the test images."""
+        return self._loader(self._sets["test"], "test")
+
+    def predict_dataloader(self) -> DataLoader[Any]:
+        """Batches of the images that `predict_input` names, decoded when they are needed."""
+        if self.predict_input is None:
+            raise UserError("predict: no images; name a folder, a file or a pattern with --input")
+        if not self._restored:
+            raise UserError("predict: no checkpoint; name one with --run or --ckpt_path")
+        _, height, width = self.image_shape
+        form = ImageFormat(height, width, self._state["mode"], self._state["resize"], convert=True)
+        return self._loader(ImageFiles(find_images(self.predict_input), form), "predict")
+
+    def _loader(self, dataset: StoredImages | ImageFiles, split: str) -> DataLoader[Any]:
+        trainer = self.trainer
+        rank, world_size = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+        sampler = EpochBatches(
+            len(dataset),
+            self.batch_size,
+            train=split == "train",
+            seed=self.seed,
+            rank=rank,
+            world_size=world_size,
+            name=f"{split} images",
+        )
+        in_host_memory = not isinstance(dataset, StoredImages) or dataset.images.device.type == "cpu"
+        on_gpu = trainer is not None and trainer.strategy.root_device.type == "cuda"
+        # Gathering a batch takes microseconds; handing it over from a worker process would take longer.
+        warnings.filterwarnings("ignore", ".*does not have many workers.*")
+        return DataLoader(
+            dataset=dataset,
+            sampler=sampler,
+            batch_size=None,
+            num_workers=0,
+            pin_memory=on_gpu and in_host_memory,
+            generator=torch.Generator().manual_seed(self.seed),  # else it draws from the global generator
+        )
+
+    def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> Any:
+        """Augment (in training only) and normalise a batch on the device where it is used.
+
+        Args:
+            batch: What the data set returned.
+            dataloader_idx: Number of the loader.
+
+        Returns:
+            Images, float32 of shape (batch, channel, height, width), and labels, int64 of shape (batch,); in
+            prediction the images alone.
+        """
+        images = batch["image"]
+        _, height, width = self.image_shape
+        if self._constants is None or self._constants[0].device != images.device:
+            mean, std = (torch.tensor(self._state[key], device=images.device) for key in ("mean", "std"))
+            self._constants = mean, std
+        if self.trainer is not None and self.trainer.training:
+            images = augmented(
+                images,
+                batch["index"],
+                self.augment,
+                (height, width),
+                *self._constants,
+                seed=self.seed,
+                epoch=self.trainer.current_epoch,
+            )
+        else:  # padded are the training images only; somebody may evaluate on them
+            images = normalise(centre(images, height, width), *self._constants)
+        return (images, batch["label"]) if "label" in batch else images
+
+    # ---- what a checkpoint needs to serve raw images
+
+    def state_dict(self) -> dict[str, Any]:
+        """Class names, mean and deviation (on a scale of 0 to 1), image shape, mode, resize, whether generated."""
+        return dict(self._state)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what the checkpoint was trained with.
+
+        Args:
+            state_dict: What `state_dict` returned.
+
+        Raises:
+            UserError: The data at hand have other classes or another shape.
+        """
+        if self._state:
+            _compare(state_dict, self._state)
+        self._state = dict(state_dict)
+        self._restored = True
+        self._constants = None
+
+    def write_predictions(self, outputs: list[Tensor], path: str) -> None:
+        """Write a CSV file with a row per image of `predict_input`: its class, and the probability of every class.
+
+        Args:
+            outputs: Probabilities of the batches in order, each of shape (batch, class).
+            path: The file; one that is there is replaced.
+
+        Raises:
+            UserError: It can't be written.
+        """
+        files = find_images(self.predict_input or "")
+        write_csv(Path(path), files, self.class_names, torch.cat([output.cpu() for output in outputs]))
+
+
+def _compare(trained: dict[str, Any], here: dict[str, Any]) -> None:
+    """Refuse data that the checkpoint can't be right about."""
+    if trained["class_names"] != here["class_names"]:
+        old, new = (
+            f"{len(names)} classes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+            for names in (trained["class_names"], here["class_names"])
+        )
+        raise UserError(f"data: the checkpoint was trained on {old}, the data have {new}; use data of the same classes")
+    if trained["image_shape"] != here["image_shape"]:
+        channels, height, width = trained["image_shape"]
+        raise UserError(
+            f"data: the checkpoint was trained on images of {channels} x {height} x {width}, the data have "
+            f"{' x '.join(map(str, here['image_shape']))}; add --data.image_size '[{height}, {width}]' "
+            f"--data.mode {trained['mode']}"
+        )

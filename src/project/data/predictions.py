@@ -1,0 +1,109 @@
+"""Predicting: the images to look at, and the CSV file that tells what they show."""
+
+import csv
+import glob
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from project.data.decode import SUFFIXES, ImageFormat, decode_blocks
+from project.errors import UserError
+
+
+def find_images(source: str) -> list[Path]:
+    """Find the images to predict.
+
+    Args:
+        source: A folder (searched at any depth), an image file, or a pattern such as ``photos/*.jpg``.
+
+    Returns:
+        Their paths, sorted.
+
+    Raises:
+        UserError: There are none.
+    """
+    path = Path(source)
+    if path.is_file():
+        return [path]
+    found = path.rglob("*") if path.is_dir() else (Path(name) for name in glob.glob(source, recursive=True))
+    images = sorted(file for file in found if file.suffix.lower() in SUFFIXES and file.is_file())
+    if not images:
+        problem = "no images in it" if path.is_dir() else "no such file or folder, and no pattern that fits any image"
+        raise UserError(f"--input {source}: {problem} ({', '.join(SUFFIXES)})")
+    return images
+
+
+class ImageFiles(Dataset[dict[str, Tensor]]):
+    """Image files that are decoded when their batch is asked for.
+
+    Args:
+        files: The files.
+        form: The format that they get.
+    """
+
+    def __init__(self, files: list[Path], form: ImageFormat) -> None:
+        self.files = files
+        self.form = form
+
+    def __len__(self) -> int:
+        """Number of files."""
+        return len(self.files)
+
+    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
+        """Decode a batch.
+
+        Args:
+            index: Numbers of the files, int64 of shape (batch,).
+
+        Returns:
+            image: uint8 (batch, channel, height, width).
+
+        Raises:
+            UserError: A file is unreadable.
+        """
+        blocks = decode_blocks([self.files[i] for i in index.tolist()], self.form)
+        return {"image": torch.cat([torch.from_numpy(block) for block in blocks])}
+
+
+def write_csv(path: Path, files: list[Path], class_names: list[str], probabilities: Tensor) -> None:
+    """Write predictions: file, prediction, its probability, and the probability of each class.
+
+    Args:
+        path: The CSV file; it is replaced in one step.
+        files: The images.
+        class_names: The name of each class.
+        probabilities: (file, class).
+
+    Raises:
+        UserError: The file can't be written.
+        ValueError: There are more or fewer probabilities than files or classes.
+    """
+    if probabilities.shape != (len(files), len(class_names)):
+        raise ValueError(
+            f"probabilities of shape {tuple(probabilities.shape)} for {len(files)} files and {len(class_names)} classes"
+        )
+    staging = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", newline="", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=False
+        ) as stream:
+            staging = Path(stream.name)
+            writer = csv.writer(stream)
+            writer.writerow(["file", "prediction", "probability", *class_names])
+            best, number = probabilities.float().max(dim=1)
+            for file, p, n, row in zip(files, best.tolist(), number.tolist(), probabilities.tolist(), strict=True):
+                writer.writerow([file, class_names[n], f"{p:.6f}", *(f"{value:.6f}" for value in row)])
+            stream.flush()
+            os.fsync(stream.fileno())
+        staging.chmod(0o644)  # temporary files are private
+        os.replace(staging, path)
+    except OSError as error:
+        raise UserError(f"{path}: the predictions can't be written ({error.strerror})") from error
+    finally:
+        if staging is not None:
+            staging.unlink(missing_ok=True)

@@ -1,0 +1,206 @@
+"""The public image data sets, read and downloaded through torchvision."""
+
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from project.errors import UserError
+
+_CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
+_CIFAR100 = """
+apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle
+caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant flatfish
+forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle
+mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine
+possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake spider squirrel streetcar
+sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle wardrobe whale
+willow_tree wolf woman worm
+"""
+_FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+
+
+@dataclass(frozen=True)
+class PublicSet:
+    """What is known of a public data set before it is read (importing torchvision takes seconds).
+
+    Args:
+        reader: Name of the torchvision class.
+        folder: Where that class puts the files, relative to its root.
+        archives: The files to download, relative to the root.
+        class_names: Name of each class, in the order of the labels.
+        shape: (channel, height, width).
+    """
+
+    reader: str
+    folder: str
+    archives: tuple[str, ...]
+    class_names: tuple[str, ...]
+    shape: tuple[int, int, int]
+
+
+def _mnist(reader: str, class_names: tuple[str, ...]) -> PublicSet:
+    parts = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+    archives = tuple(f"{reader}/raw/{part}-ubyte.gz" for part in parts)
+    return PublicSet(reader, reader, archives, class_names, (1, 28, 28))
+
+
+PUBLIC_SETS = {
+    "cifar10": PublicSet(
+        "CIFAR10", "cifar-10-batches-py", ("cifar-10-python.tar.gz",), tuple(_CIFAR10.split()), (3, 32, 32)
+    ),
+    "cifar100": PublicSet(
+        "CIFAR100", "cifar-100-python", ("cifar-100-python.tar.gz",), tuple(_CIFAR100.split()), (3, 32, 32)
+    ),
+    "mnist": _mnist("MNIST", tuple("0123456789")),
+    "fashion_mnist": _mnist("FashionMNIST", _FASHION),
+}
+
+
+class Unavailable(Exception):
+    """The data set is neither here nor can it be downloaded; the message says why."""
+
+
+def obtain(name: str, root: Path, seconds: float = 4.0) -> None:
+    """Make sure that the files of a public data set are there: as they are, from archives, or downloaded.
+
+    Args:
+        name: Key of `PUBLIC_SETS`.
+        root: Folder for the files.
+        seconds: How long to wait for an answer of the download server.
+
+    Raises:
+        Unavailable: They are not there and there is no way to get them.
+        UserError: They are there, but damaged, and there is no way to get them anew.
+    """
+    public = PUBLIC_SETS[name]
+    reason = _damaged(name, root) if (root / public.folder).is_dir() else ""
+    if reason is None:
+        return
+    archives = [root / archive for archive in public.archives]
+    try:
+        if not all(archive.is_file() for archive in archives):
+            _reach(_servers(public), seconds)
+        _download(public, root)
+    except Unavailable as error:
+        if reason:
+            raise UserError(
+                f"{root / public.folder}: damaged ({reason}) and not to be downloaded again ({error}); "
+                f"delete it, or replace it by an intact copy"
+            ) from error
+        raise
+
+
+def read(name: str, root: Path) -> dict[str, tuple[np.ndarray, Tensor]]:
+    """Read a public data set that `obtain` has put there.
+
+    Args:
+        name: Key of `PUBLIC_SETS`.
+        root: Folder of the files.
+
+    Returns:
+        For "train" and "test" the uint8 images (image, channel, height, width) and int64 labels (image,).
+    """
+    reader = _reader(PUBLIC_SETS[name])
+    splits = {}
+    for split in ("train", "test"):
+        dataset = reader(root, train=split == "train")
+        images = np.asarray(dataset.data)
+        images = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
+        splits[split] = images, torch.as_tensor(dataset.targets, dtype=torch.int64)
+    return splits
+
+
+def _reader(public: PublicSet) -> Any:
+    import torchvision.datasets
+
+    return getattr(torchvision.datasets, public.reader)
+
+
+def _damaged(name: str, root: Path) -> str | None:
+    """Let torchvision read and check what is there; return its complaint."""
+    try:
+        read(name, root)
+    except (RuntimeError, OSError, ValueError, EOFError, AssertionError) as error:
+        return " ".join(str(error).split()) or type(error).__name__
+    return None
+
+
+def _servers(public: PublicSet) -> list[str]:
+    """One address to try per server that torchvision downloads from."""
+    reader = _reader(public)
+    return [f"{m}{reader.resources[0][0]}" for m in reader.mirrors] if hasattr(reader, "mirrors") else [reader.url]
+
+
+def _reach(urls: list[str], seconds: float) -> None:
+    """Ask all servers at once; return as soon as one has the file."""
+    answered = threading.Event()
+    pending = threading.Semaphore(0)
+    reasons: list[str] = []
+
+    def ask(url: str) -> None:
+        host = url.split("/")[2]
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=seconds):
+                answered.set()
+        except (OSError, ValueError) as error:  # URLError and HTTPError are OSErrors
+            reasons.append(f"{host}: {getattr(error, 'reason', None) or error}")
+        pending.release()
+
+    # Daemon threads, because looking up a name can hang for much longer than any timeout of the connection.
+    for url in urls:
+        threading.Thread(target=ask, args=(url,), daemon=True).start()
+    for _ in urls:
+        if not pending.acquire(timeout=seconds + 1) or answered.is_set():
+            break
+    if not answered.is_set():
+        raise Unavailable(reasons[0] if reasons else f"{urls[0].split('/')[2]}: no answer in {seconds:.0f} s")
+
+
+@contextmanager
+def _socket_timeout(seconds: float):
+    """Torchvision's downloads wait for ever; this makes a stalled one fail."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _download(public: PublicSet, root: Path) -> None:
+    """Download and unpack beside the target, then rename: torchvision takes half an MNIST file for a whole one."""
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".download-", dir=root) as staging:
+        for archive in public.archives:
+            if (root / archive).is_file():  # torchvision checks it and unpacks it without asking the network
+                (Path(staging) / archive).parent.mkdir(parents=True, exist_ok=True)
+                os.symlink((root / archive).resolve(), Path(staging) / archive)
+        try:
+            with _socket_timeout(30):
+                reader = _reader(public)
+                for train in (True, False):
+                    reader(staging, train=train, download=True)
+        except (RuntimeError, OSError, EOFError) as error:
+            raise Unavailable(" ".join(str(error).split())) from error
+        for path in (Path(staging) / public.folder).rglob("*"):
+            if path.is_symlink():
+                path.unlink()
+        if (root / public.folder).is_dir():
+            # Either damaged, or just holding the archives that the user has put there.
+            for archive in public.archives:
+                if (root / archive).is_file() and Path(archive).parts[0] == public.folder:
+                    shutil.move(root / archive, Path(staging) / archive)
+            shutil.rmtree(root / public.folder)
+        os.rename(Path(staging) / public.folder, root / public.folder)

@@ -1,0 +1,88 @@
+"""Which samples make up which batch: the order of an epoch, shared out over the processes of a run."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from project.errors import UserError
+
+
+class EpochBatches(Sampler[Tensor]):
+    """Yields one index tensor per batch, for a dataset that gathers a whole batch at once.
+
+    Pass it as ``sampler=`` with ``batch_size=None``, and ``use_distributed_sampler=False`` to the trainer. The order
+    depends on nothing but (seed, epoch), never on a global random state: a resumed run repeats it.
+
+    - Training: a new permutation each epoch. Batch ``b`` of all processes together is one slice of it, so the global
+      batches do not depend on how many processes share them. The incomplete last batch is dropped, except where it
+      is the only one.
+    - Evaluation: the natural order. Every sample comes exactly once over all processes, without padding. All
+      processes have the same number of batches, of sizes that differ by one at most, and none is empty. (A batch can
+      then exceed ``batch_size`` by one, where the shares can't be cut otherwise.)
+
+    Args:
+        size: Number of samples.
+        batch_size: Samples per batch and process.
+        train: True for the training order, False for evaluation.
+        seed: Seed of the permutations.
+        rank: Number of this process.
+        world_size: Number of processes.
+        name: What the samples are, for the error message.
+
+    Raises:
+        UserError: There are fewer samples than processes.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        batch_size: int,
+        *,
+        train: bool,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        name: str = "data",
+    ) -> None:
+        if size < world_size:
+            raise UserError(
+                f"{name}: {size} samples can't be shared by {world_size} processes; use fewer (--trainer.devices)"
+            )
+        self.size = size
+        self.batch_size = batch_size
+        self.train = train
+        self.seed = seed
+        self.rank = rank
+        self.world_size = world_size
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the permutation. Lightning calls this at the start of every epoch.
+
+        Args:
+            epoch: Number of the epoch, from 0.
+        """
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        """Number of batches of this process, the same on all of them."""
+        if self.train:
+            return max(1, self.size // (self.batch_size * self.world_size))
+        smallest, largest = self.size // self.world_size, -(-self.size // self.world_size)
+        return min(smallest, -(-largest // self.batch_size))
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Yield int64 tensors of shape (batch,)."""
+        if not self.train:
+            share = torch.arange(self.size).tensor_split(self.world_size)[self.rank]
+            yield from share.tensor_split(len(self))
+            return
+        # One integer per (seed, epoch); a sum would make epoch 1 of seed 0 the same as epoch 0 of seed 1.
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.epoch) % 2**63)
+        order = torch.randperm(self.size, generator=generator)
+        per_rank = min(self.batch_size, self.size // self.world_size)
+        for batch in range(len(self)):
+            start = (batch * self.world_size + self.rank) * per_rank
+            yield order[start : start + per_rank]

@@ -1,0 +1,139 @@
+"""A classifier of anything that one network turns into logits."""
+
+import warnings
+from dataclasses import is_dataclass
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.cli import OptimizerCallable
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchmetrics import MetricCollection
+from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+
+from project.errors import UserError
+from project.models.stage_metrics import StageMetrics
+from project.networks.adapt import adapt_network
+from project.optim import Schedule
+
+
+class Classifier(LightningModule):
+    """Trains any network with cross-entropy.
+
+    A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel, height, width), and
+    integer labels of shape (batch,). The network returns logits of shape (batch, classes).
+
+    Logged: ``train/loss_step`` at every log step, and once per epoch, exact over all samples and ranks, ``loss``,
+    ``acc`` and ``f1`` (macro average) under ``train/``, ``val/`` and ``test/``.
+
+    Args:
+        network: The network, for example torchvision.models.resnet18 or project.networks.VGG. With images, its first
+            convolution is adapted to their channels and its last layer to the number of classes.
+        num_classes: Number of classes. Taken from the data when left out.
+        image_shape: Channels, height and width of an image. Taken from the data when left out; stays out where the
+            inputs are no images.
+        label_smoothing: Share of the target that is spread evenly over all classes (Szegedy et al. 2016,
+            arXiv:1512.00567), from 0 to below 1.
+        optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
+        schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
+
+    Raises:
+        UserError: If a value is out of range, or the network can't take the images.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        num_classes: int | None = None,
+        image_shape: tuple[int, int, int] | None = None,
+        label_smoothing: float = 0.0,
+        optimizer: OptimizerCallable | None = None,
+        schedule: Schedule | None = None,
+    ) -> None:
+        super().__init__()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Attribute 'network' is an instance of")
+            self.save_hyperparameters()
+        # The command line hands over plain descriptions; what Python code passes as objects can't go into a checkpoint
+        # that is loaded with weights_only=True.
+        objects = [name for name, value in self.hparams.items() if callable(value) or is_dataclass(value)]
+        self.save_hyperparameters(ignore=objects)
+        if num_classes is None or num_classes < 2:
+            raise UserError(f"model.num_classes is {num_classes}: a classifier needs data with 2 classes or more.")
+        if not 0 <= label_smoothing < 1:
+            raise UserError(f"model.label_smoothing is {label_smoothing}: it must be at least 0 and below 1.")
+        self.network = network if image_shape is None else adapt_network(network, image_shape, num_classes)
+        self.label_smoothing = label_smoothing
+        self.optimizer = optimizer or torch.optim.AdamW
+        self.schedule = schedule
+        metrics = MetricCollection(
+            {
+                "acc": MulticlassAccuracy(num_classes, average="micro"),
+                "f1": MulticlassF1Score(num_classes, average="macro"),
+            }
+        )
+        self.train_metrics = StageMetrics(metrics, "train")
+        self.val_metrics = StageMetrics(metrics, "val")
+        self.test_metrics = StageMetrics(metrics, "test")
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits of shape (batch, classes)."""
+        return self.network(inputs)
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        """Mean loss of the batch, shape ()."""
+        loss, _ = self._step(batch, self.train_metrics)
+        if (self.global_step + 1) % self.trainer.log_every_n_steps == 0:
+            self.log("train/loss_step", self.train_metrics.flush() or loss.detach(), prog_bar=True)
+        return loss
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """Counts the batch into the validation metrics."""
+        self._step(batch, self.val_metrics)
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> dict[str, Tensor]:
+        """Counts the batch into the test metrics; callbacks that plot get its logits."""
+        loss, logits = self._step(batch, self.test_metrics)
+        return {"loss": loss, "logits": logits}
+
+    def predict_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        """Class probabilities, shape (batch, classes), of a batch of inputs without labels."""
+        return self(batch).float().softmax(dim=1)
+
+    def on_train_epoch_end(self) -> None:
+        """Logs the epoch's means."""
+        self._log_epoch(self.train_metrics)
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs the epoch's means."""
+        self._log_epoch(self.val_metrics)
+
+    def on_test_epoch_end(self) -> None:
+        """Logs the means over the test split."""
+        self._log_epoch(self.test_metrics)
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer over the parameters that are trained, and the schedule over the length of the run."""
+        try:
+            optimizer = self.optimizer([p for p in self.parameters() if p.requires_grad])
+        except (TypeError, ValueError) as error:
+            raise UserError(f"model.optimizer: {error}.") from error
+        if self.schedule is None:
+            return optimizer
+        steps = self.trainer.estimated_stepping_batches
+        return {"optimizer": optimizer, "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs)}
+
+    def _step(self, batch: tuple[Tensor, Tensor], metrics: StageMetrics) -> tuple[Tensor, Tensor]:
+        inputs, labels = batch
+        logits = self(inputs)
+        # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
+        smoothing = self.label_smoothing if metrics is self.train_metrics else 0.0
+        loss = F.cross_entropy(logits, labels, label_smoothing=smoothing)
+        metrics.add(loss, logits, labels)
+        return loss, logits
+
+    def _log_epoch(self, metrics: StageMetrics) -> None:
+        # The values are the same on every rank already; sync_dist only tells Lightning so.
+        self.log_dict(metrics.compute(), prog_bar=metrics is self.val_metrics, sync_dist=True)
+        metrics.reset()

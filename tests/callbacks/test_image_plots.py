@@ -1,0 +1,114 @@
+import pytest
+import torch
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from torchmetrics.functional import confusion_matrix
+
+from project.callbacks import ImagePlots
+from project.callbacks.image_plots import _viewable, draw_confusion_matrix, draw_images
+from project.errors import UserError
+
+from .tiny import Tiny, TinyData, make_trainer
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
+
+
+def run(tmp_path, plots, logger, data=None, model=None):
+    trainer = make_trainer(tmp_path, logger=logger, callbacks=[plots])
+    model = model or Tiny()
+    trainer.test(model, data or TinyData(samples=30), verbose=False)
+    return model
+
+
+def test_exact_counts_and_figures_in_tensorboard(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    data = TinyData(samples=30)
+    data.class_names = ["ant", "bee", "cat", "dog"]
+    plots = ImagePlots(images=5)
+    logger = TensorBoardLogger(tmp_path, name="", version="")
+    model = run(tmp_path, plots, logger, data)
+    images, labels = data.dataset.tensors
+    with torch.no_grad():
+        predicted = model.eval().network(images).argmax(1)
+    expected = confusion_matrix(predicted, labels, task="multiclass", num_classes=4)
+    assert torch.equal(plots.counts, expected)
+    assert len(plots._samples) == 5
+    logger.finalize("success")
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert set(events.Tags()["images"]) == {"test/confusion_matrix", "test/test_images"}
+    for name in ("confusion_matrix", "test_images"):
+        assert events.Images(f"test/{name}")[0].encoded_image_string.startswith(b"\x89PNG")
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_counts_start_anew_with_each_test(tmp_path):
+    plots = ImagePlots()
+    for _ in range(2):
+        run(tmp_path, plots, False)
+    assert plots.counts.sum() == 30
+
+
+def test_samples_are_spread_and_true_to_their_batch(tmp_path):
+    class Sorted(Tiny):
+        """Says what the first pixel says."""
+
+        def test_step(self, batch, batch_idx):
+            return {"logits": torch.nn.functional.one_hot(batch[0][:, 0, 0, 0].long(), 4).float()}
+
+    data = TinyData(samples=40)
+    images, labels = data.dataset.tensors
+    labels.copy_(torch.arange(40) // 10)  # sorted by class, as a folder of images is
+    images[:, 0, 0, 0] = (labels + (torch.arange(40) % 2)).remainder(4).float()
+    plots = ImagePlots(images=8)
+    run(tmp_path, plots, False, data, Sorted())
+    assert len(plots._samples) == 8
+    assert {label for _, label, _, _ in plots._samples} == {0, 1, 2, 3}
+    for image, _, predicted, probability in plots._samples:
+        assert predicted == int(image[0, 0, 0])
+        assert probability == pytest.approx(torch.e / (torch.e + 3), abs=1e-4)
+
+
+@pytest.mark.parametrize("with_csv", [False, True])
+def test_other_loggers(tmp_path, with_csv):
+    run(tmp_path, ImagePlots(), CSVLogger(tmp_path) if with_csv else False)
+    assert {path.name for path in tmp_path.rglob("*.png")} == (
+        {"confusion_matrix.png", "test_images.png"} if with_csv else set()
+    )
+
+
+def test_no_logits_is_a_user_error(tmp_path):
+    class NoLogits(Tiny):
+        def test_step(self, batch, batch_idx):
+            return super().test_step(batch, batch_idx)["loss"]
+
+    with pytest.raises(UserError, match=r"NoLogits\.test_step must return a dict with 'logits'"):
+        run(tmp_path, ImagePlots(), False, model=NoLogits())
+
+
+def test_numbers_up_to_20_classes():
+    texts = {
+        classes: len(
+            draw_confusion_matrix(torch.eye(classes, dtype=torch.long), [str(i) for i in range(classes)]).axes[0].texts
+        )
+        for classes in (20, 21)
+    }
+    assert texts == {20: 20, 21: 0}
+
+
+def test_wrong_ones_are_marked():
+    image = torch.rand(1, 4, 4)
+    right, wrong = draw_images([(image, 0, 0, 0.9), (image, 1, 0, 0.6)], ["ant", "bee"], [0.5], [0.25]).axes
+    assert right.get_title() == "ant 90%"
+    assert wrong.get_title() == "ant 60%\nis bee"
+    assert wrong.title.get_color() != right.title.get_color()
+
+
+def test_pixels_are_brought_back():
+    image = torch.rand(3, 4, 4)
+    mean, std = [0.4, 0.5, 0.6], [0.2, 0.3, 0.25]
+    normalised = (image - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(3, 1, 1)
+    torch.testing.assert_close(_viewable(normalised, mean, std), image)
+    stretched = _viewable(normalised, None, None)
+    assert stretched.min() == 0.0
+    assert stretched.max() == 1.0

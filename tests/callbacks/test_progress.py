@@ -1,0 +1,113 @@
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+import rich
+
+from project.callbacks import ProgressBar
+from project.callbacks import progress as module
+
+from .tiny import Tiny, TinyData, make_trainer
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
+
+
+@pytest.fixture(autouse=True)
+def own_console(monkeypatch):
+    monkeypatch.setattr(rich, "_console", None)  # rich looks at the output once, and pytest swaps it for each test
+
+
+def test_one_plain_line_an_epoch(tmp_path, capsys):
+    trainer = make_trainer(tmp_path, max_epochs=2, enable_progress_bar=True, callbacks=[ProgressBar()])
+    trainer.fit(Tiny(), TinyData())
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    for number, line in enumerate(lines, 1):
+        assert re.fullmatch(rf"epoch {number}/2  train/loss [\d.]+  val/acc [\d.e-]+  [\d.]+ s", line), line
+    metrics = trainer.callback_metrics
+    assert f"train/loss {metrics['train/loss']:.4g}  val/acc {metrics['val/acc']:.4g}" in lines[1]
+    assert "\x1b" not in "".join(lines)
+
+
+def test_each_line_has_its_own_epochs_metrics(tmp_path, capsys):
+    class Counting(Tiny):
+        def training_step(self, batch, batch_idx):
+            self.log("train/epoch", float(self.current_epoch), on_step=False, on_epoch=True)
+            self.log("time/hidden", 1.0)
+            return super().training_step(batch, batch_idx)
+
+    trainer = make_trainer(tmp_path, max_epochs=3, enable_progress_bar=True, callbacks=[ProgressBar()])
+    trainer.fit(Counting(), TinyData())
+    out = capsys.readouterr().out
+    assert re.findall(r"train/epoch (\d)", out) == ["0", "1", "2"]
+    assert "hidden" not in out
+
+
+def test_disabled_is_silent(tmp_path, capsys):
+    bar = ProgressBar()
+    bar.disable()
+    make_trainer(tmp_path, enable_progress_bar=True, callbacks=[bar]).fit(Tiny(), TinyData())
+    assert capsys.readouterr().out == ""
+
+
+def test_draws_by_the_clock_not_by_the_step(tmp_path, monkeypatch):
+    """On a terminal, 100 steps within one interval draw once."""
+    draws = []
+    console = rich.console.Console(force_terminal=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    monkeypatch.setattr(rich, "_console", console)
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_DRAWS", 1000.0)
+    bar = ProgressBar()
+
+    class Counted(Tiny):
+        def on_train_batch_end(self, *args):
+            if bar._progress is not None and not draws:
+                update = bar._progress.update
+                monkeypatch.setattr(bar._progress, "update", lambda *a, **k: (draws.append(k), update(*a, **k)))
+
+    trainer = make_trainer(tmp_path, enable_progress_bar=True, callbacks=[bar], limit_val_batches=0)
+    trainer.fit(Counted(), TinyData(samples=100, batch_size=1))
+    assert len(draws) <= 1
+    console.file.close()
+
+
+def test_terminal_shows_a_bar_and_keeps_the_lines(tmp_path):
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from callbacks.tiny import Tiny, TinyData, make_trainer\n"
+        "from project.callbacks import ProgressBar\n"
+        "trainer = make_trainer(sys.argv[2], max_epochs=2, enable_progress_bar=True, callbacks=[ProgressBar()])\n"
+        "trainer.fit(Tiny(), TinyData()); trainer.test(Tiny(), TinyData(), verbose=False)\n"
+    )
+    tests = os.path.dirname(os.path.dirname(__file__))
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", program, tests, str(tmp_path)],
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    )
+    os.close(theirs)
+    chunks = []
+
+    def read():
+        try:
+            while chunk := os.read(ours, 65536):
+                chunks.append(chunk)
+        except OSError:  # Linux's way to say that the other side has closed
+            pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert process.wait(120) == 0
+    reader.join()
+    os.close(ours)
+    out = b"".join(chunks).decode()
+    assert "━" in out
+    assert len(re.findall(r"epoch [12]/2  train/loss [\d.]+  val/acc", out)) == 2
+    assert "test" in out
+    assert out.rstrip().endswith("\x1b[?25h") or out.rindex("\x1b[?25h") > out.rindex("\x1b[?25l")  # cursor is back

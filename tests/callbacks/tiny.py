@@ -1,0 +1,65 @@
+"""The smallest image classifier and data that the callbacks work with."""
+
+import torch
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Tiny(LightningModule):
+    """Classify 8x8 images into `classes` classes, with a network that has batch normalisation."""
+
+    def __init__(self, classes: int = 4, network: nn.Module | None = None) -> None:
+        super().__init__()
+        self.network = network or nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, classes)
+        )
+
+    def training_step(self, batch, batch_idx):
+        loss = nn.functional.cross_entropy(self.network(batch[0]), batch[1])
+        self.log("train/loss", loss, on_step=False, on_epoch=True)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val/acc", (self.network(batch[0]).argmax(1) == batch[1]).float().mean())
+
+    def test_step(self, batch, batch_idx):
+        logits = self.network(batch[0])
+        loss = nn.functional.cross_entropy(logits, batch[1])
+        self.log("test/loss", loss)
+        return {"loss": loss, "logits": logits}
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.05)
+
+
+class TinyData(LightningDataModule):
+    """`samples` random images for each stage, in batches of `batch_size`; the last batch is smaller."""
+
+    def __init__(self, samples: int = 10, batch_size: int = 4, classes: int = 4) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        images = torch.randn(samples, 3, 8, 8, generator=generator)
+        labels = torch.randint(classes, (samples,), generator=generator)
+        self.dataset = TensorDataset(images, labels)
+        self.batch_size = batch_size
+
+    def train_dataloader(self):
+        return DataLoader(self.dataset, batch_size=self.batch_size)
+
+    val_dataloader = test_dataloader = train_dataloader
+
+
+def make_trainer(folder, **options) -> Trainer:
+    """Return a quiet CPU trainer that writes below `folder`, or into the logger given."""
+    defaults = {
+        "accelerator": "cpu",
+        "max_epochs": 1,
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "log_every_n_steps": 1,
+        "default_root_dir": folder,
+    }
+    return Trainer(**(defaults | options))
