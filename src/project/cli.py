@@ -20,7 +20,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from project.callbacks import VRAM, Compile, ProgressBar, RunSummary
-from project.errors import UserError
+from project.errors import UserError, user_message
 from project.parser import ProjectParser
 
 SECTIONS = ("checkpoint", "early_stopping", "compile", "vram")
@@ -114,7 +114,7 @@ class ProjectCLI(LightningCLI):
             return  # written by plain Python code: the config alone describes the model
         if class_path != model.class_path:
             raise UserError(f"--ckpt_path {path} holds a {class_path}, the config's model.class_path is {model.class_path}.")
-        explicit = self.parser.parse_args(defaults=False)[verb].model.get("init_args", {})
+        explicit = self.parser.parse_args(defaults=False)[verb].model.get("init_args", Namespace()).as_dict()
         here = json.loads(self.parser.dump(self.config, format="json", skip_none=False))[verb]["model"]["init_args"]
         for name in explicit:
             if name in saved and saved[name] != here[name]:
@@ -237,6 +237,7 @@ def quiet() -> None:
     tips = logging.getLogger("lightning.pytorch.utilities.rank_zero")
     tips.addFilter(lambda record: "litlogger" not in record.getMessage())
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
+    warnings.filterwarnings("ignore", message=".*not supported by the model summary")  # it counts, it need not weigh
     warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)  # Lightning with torch's pytree
 
 
@@ -251,11 +252,9 @@ def run() -> int:
     try:
         ProjectCLI()
     except Exception as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, UserError):
-            cause = cause.__cause__  # jsonargparse wraps what a constructor raises
-        if cause is None:
+        message = user_message(error)
+        if message is None:
             raise
-        print(f"error: {cause}", file=sys.stderr)
+        print(f"error: {message}", file=sys.stderr)
         return 2
     return 0

@@ -1,4 +1,7 @@
-"""The one exception for what the user can put right."""
+"""The one exception for what the user can put right, and the library errors that mean the same."""
+
+import re
+from difflib import get_close_matches
 
 
 class UserError(Exception):
@@ -7,3 +10,35 @@ class UserError(Exception):
     The command line prints its message as one line and exits with code 2, without a traceback. The message says what
     is wrong, where (file, row or YAML key) and what to do about it.
     """
+
+
+def user_message(error: BaseException) -> str | None:
+    """The one line to print for an exception that the user can put right.
+
+    Args:
+        error: What reached the command line.
+
+    Returns:
+        The line, or None for a bug, which keeps its traceback.
+    """
+    cause: BaseException | None = error
+    while cause is not None:  # jsonargparse wraps what a constructor raises
+        if isinstance(cause, UserError):
+            return str(cause)
+        cause = cause.__cause__
+    text = " ".join(str(error).split())
+    if found := re.search(r"Early stopping conditioned on metric `([^`]+)` which is not available.*following: (.*)", text):
+        return _unknown_metric("early_stopping", found[1], re.findall(r"`([^`]+)`", found[2]))
+    if found := re.search(r"ModelCheckpoint\(monitor='([^']+)'\)` could not find .*metrics: \[(.*)\]", text):
+        return _unknown_metric("checkpoint", found[1], re.findall(r"'([^']+)'", found[2]))
+    if found := re.search(r"ReduceLROnPlateau conditioned on metric (\S+) which is not available.*are: \[(.*)\]", text):
+        return _unknown_metric("model.schedule", found[1], re.findall(r"'([^']+)'", found[2]))
+    if found := re.search(r"Error\(s\) in loading state_dict for (\w+): (.*)", text):
+        return f"--ckpt_path: its weights do not fit {found[1]} as it is configured: {found[2][:160].rstrip()} ..."
+    return None
+
+
+def _unknown_metric(section: str, name: str, logged: list[str]) -> str:
+    nearest = get_close_matches(name, logged, n=1)
+    hint = f"did you mean '{nearest[0]}'?" if nearest else f"logged are {', '.join(sorted(logged))}."
+    return f"{section}.monitor: no metric '{name}' is logged: {hint}"

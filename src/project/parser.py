@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import yaml
 from lightning.pytorch import Callback, LightningDataModule, LightningModule
@@ -25,7 +25,7 @@ NAMED_BY_CLASS = (LightningModule, LightningDataModule, Callback, Optimizer, LRS
 class ProjectParser(LightningArgumentParser):
     """LightningArgumentParser without abbreviated flags and with errors of one line, exit code 2."""
 
-    def __init__(self, **kwargs: object) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, **kwargs)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
@@ -55,19 +55,19 @@ def explain(message: str, keys: Iterable[str], arguments: list[str]) -> str:
     cause = _cause(message, keys)
     if cause is None:
         return " ".join(message.split())
-    key, text = cause
-    return f"{_place(key, files, arguments)}{text}"
+    key, word, text = cause
+    return f"{_place(key, word, files, arguments)}{text}"
 
 
-def _cause(message: str, keys: Iterable[str]) -> tuple[str, str] | None:
-    """The key and the innermost reason; None for a message of an unknown form."""
+def _cause(message: str, keys: Iterable[str]) -> tuple[str, str, str] | None:
+    """The key, the word that is wrong and the innermost reason; None for a message of an unknown form."""
     required = re.match(r"the following arguments are required: (.*)", message)
     if required:
         missing = [key.split(".", 1)[-1] for key in required[1].split(", ")]
-        return "", f"{' and '.join(missing)} missing: give --config FILE, for example --config configs/cifar.yaml."
+        return "", "", f"{' and '.join(missing)} missing: give --config FILE, for example --config configs/cifar.yaml."
     if found := re.search(r"does not accept option '([^']+)'|unrecognized arguments: (?:--)?([^\s=]+)", message):
         key = found[1] or found[2]
-        return key, f"there is no key '{key}'{_nearest(key, _siblings(key, keys))}"
+        return key, key.split(".")[-1], f"there is no key '{key}'{_nearest(key, _siblings(key, keys))}"
 
     path: list[str] = []  # keys from the outside in
     class_path = ""
@@ -81,23 +81,24 @@ def _cause(message: str, keys: Iterable[str]) -> tuple[str, str] | None:
         if found := re.search(r"Option '([^']+)' is not accepted", line):
             option = found[1].removeprefix("init_args.").split(".")[0]
             hint = _nearest(option, _parameters(class_path))
-            return f"{key}.{option}", f"{class_path.rsplit('.')[-1]} has no '{option}'{hint}"
+            return f"{key}.{option}", option, f"{class_path.rsplit('.')[-1]} has no '{option}'{hint}"
         if found := re.search(r"module '([^']+)' has no attribute '([^']+)'", line):
-            return key, f"{found[1]} has no '{found[2]}'{_nearest(found[2], dir(importlib.import_module(found[1])))}"
+            return key, found[2], f"{found[1]} has no '{found[2]}'{_nearest(found[2], dir(importlib.import_module(found[1])))}"
         if found := re.search(r"(No module named '[^']+'|Multiple subclasses with name.*)", line):
-            return key, f"{found[1].rstrip('.')}."
+            return key, "", f"{found[1].rstrip('.')}."
         if found := re.search(r"the following arguments are required: (\S+)", line):
-            return f"{key}.{found[1]}", f"{class_path.rsplit('.')[-1]} needs '{found[1]}'."
+            return f"{key}.{found[1]}", "", f"{class_path.rsplit('.')[-1]} needs '{found[1]}'."
         if found := re.search(r"Expected a typing.Literal\[(.*)\]\. Got value: (.*)", line):
-            return key, f"'{key}' must be one of {found[1]}, not {found[2]!r}{_nearest(found[2], _quoted(found[1]))}"
+            hint = _nearest(found[2], _quoted(found[1]))
+            return key, found[2], f"'{key}' must be one of {found[1]}, not {found[2]!r}{hint}"
         if "Expected a" in line:
             return _wrong_value(key, lines[number:])
     if found := re.search(r"File does not exist: '?([^']+)'?", message):
-        return None if key != "config" else ("", f"--config {found[1]}: no such file.")
+        return "", "", f"{found[1]}: no such file."
     return None
 
 
-def _wrong_value(key: str, lines: list[str]) -> tuple[str, str] | None:
+def _wrong_value(key: str, lines: list[str]) -> tuple[str, str, str]:
     """What a value should have been, from the list of types that were tried."""
     block = []
     for line in lines:
@@ -109,26 +110,26 @@ def _wrong_value(key: str, lines: list[str]) -> tuple[str, str] | None:
     given = re.search(r"Given value: (.*)", block[-1])
     value = re.sub(r"\. Got value: .*", "", given[1]) if given else "?"
     if types:
-        return key, f"'{key}' must be {' or '.join(types)}, not {value!r}."
+        return key, value, f"'{key}' must be {' or '.join(types)}, not {value!r}."
     if name := re.search(r"Expected a dot import path string: (\S+)", text):
         known = {cls.__name__ for base in NAMED_BY_CLASS for cls in _subclasses(base)}
-        return key, f"there is no class '{name[1]}'{_nearest(name[1], known)}"
+        return key, name[1], f"there is no class '{name[1]}'{_nearest(name[1], known)}"
     expected = re.search(r"Expected an? ([^.\n]+)", text)
-    return key, f"'{key}' must be {expected[1] if expected else 'of another type'}, not {value!r}."
+    return key, value, f"'{key}' must be {expected[1] if expected else 'of another type'}, not {value!r}."
 
 
-def _place(key: str, files: list[Path], arguments: list[str]) -> str:
-    """``--flag: `` or ``file.yaml:line: ``, where the key was set; the later one wins."""
+def _place(key: str, word: str, files: list[Path], arguments: list[str]) -> str:
+    """``--flag: `` or ``file.yaml:line: ``, where the wrong word, or its key, was set; the later one wins."""
     for flag, _ in reversed(_flags(arguments)):
         if key and flag.removeprefix("--") == key:
             return f"{flag}: "
-    names = [name for name in key.split(".") if name not in ("class_path", "init_args")]
-    for name in reversed(names):
+    names = [name for name in key.split(".") if name and name not in ("class_path", "init_args")]
+    patterns = [rf"(?<![\w]){re.escape(word)}(?![\w])"] if word else []
+    patterns += [rf"(^|[\s{{,]){re.escape(name)}\+?\s*:" for name in reversed(names)]
+    for pattern in patterns:
         for file in reversed(files):
-            lines = file.read_text().splitlines()
-            pattern = re.compile(rf"(^|[\s{{,]){re.escape(name)}\+?\s*:")
-            for number, line in enumerate(lines, start=1):
-                if pattern.search(line.split("#")[0]):
+            for number, line in enumerate(file.read_text().splitlines(), start=1):
+                if re.search(pattern, line.split("#")[0]):
                     return f"{file}:{number}: "
     return ""
 

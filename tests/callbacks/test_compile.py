@@ -144,6 +144,17 @@ def test_options_reach_the_compiler(tmp_path, monkeypatch):
     assert given == {"mode": "reduce-overhead", "dynamic": False, "fullgraph": True, "backend": "inductor"}
 
 
+@pytest.mark.parametrize(("mode", "marks"), [("reduce-overhead", 2 + 2 + 2), ("default", 0), (None, 0)])
+def test_cuda_graphs_are_told_of_each_step(tmp_path, monkeypatch, mode, marks):
+    calls = []
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: calls.append(1))
+    monkeypatch.setattr(Compile, "setup", lambda *args, **options: None)
+    trainer = make_trainer(tmp_path, callbacks=[Compile(mode)], num_sanity_val_steps=0)
+    trainer.fit(Tiny(), TinyData(8))
+    trainer.test(Tiny(), TinyData(8), verbose=False)
+    assert len(calls) == marks
+
+
 def test_no_compiler_is_one_line(tmp_path):
     """In a process of its own: inductor remembers the compilers it found, and caches what they made."""
     program = (
@@ -187,6 +198,7 @@ class Breaking(nn.Module):
         return x * 2
 
 
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # dynamo's own, which it hides from all but pytest
 @pytest.mark.parametrize(("network", "breaks"), [(Breaking(), 1), (nn.Sequential(nn.Flatten(), nn.Linear(192, 4)), 0)])
 def test_graph_break_report(tmp_path, network, breaks):
     compile = Compile("default", backend="eager", dynamic=True, graph_breaks=True)

@@ -1,9 +1,6 @@
+import io
 import os
-import pty
 import re
-import subprocess
-import sys
-import threading
 
 import pytest
 import rich
@@ -74,40 +71,33 @@ def test_draws_by_the_clock_not_by_the_step(tmp_path, monkeypatch):
     console.file.close()
 
 
-def test_terminal_shows_a_bar_and_keeps_the_lines(tmp_path):
-    program = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from callbacks.tiny import Tiny, TinyData, make_trainer\n"
-        "from project.callbacks import ProgressBar\n"
-        "trainer = make_trainer(sys.argv[2], max_epochs=2, enable_progress_bar=True, callbacks=[ProgressBar()])\n"
-        "trainer.fit(Tiny(), TinyData()); trainer.test(Tiny(), TinyData(), verbose=False)\n"
-    )
-    tests = os.path.dirname(os.path.dirname(__file__))
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
-    process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", program, tests, str(tmp_path)],
-        stdout=theirs,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-    )
-    os.close(theirs)
-    chunks = []
+def test_terminal_shows_a_bar_and_keeps_the_lines(tmp_path, monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setattr(rich, "_console", rich.console.Console(force_terminal=True, file=out, width=100))
+    trainer = make_trainer(tmp_path, max_epochs=2, enable_progress_bar=True, callbacks=[ProgressBar()])
+    model = Tiny()
+    trainer.fit(model, TinyData())
+    fitted = out.getvalue()
+    assert "━" in fitted
+    assert "validate" in fitted
+    assert re.findall(r"epoch ([12])/2  train/loss [\d.]+  val/acc", fitted) == ["1", "2"]
+    trainer.test(model, TinyData(), verbose=False)
+    tested = out.getvalue()[len(fitted) :]
+    assert re.search(r"test\b.*━", tested)
+    for text in (fitted, tested):
+        assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
 
-    def read():
-        try:
-            while chunk := os.read(ours, 65536):
-                chunks.append(chunk)
-        except OSError:  # Linux's way to say that the other side has closed
-            pass
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    assert process.wait(120) == 0
-    reader.join()
-    os.close(ours)
-    out = b"".join(chunks).decode()
-    assert "━" in out
-    assert len(re.findall(r"epoch [12]/2  train/loss [\d.]+  val/acc", out)) == 2
-    assert "test" in out
-    assert out.rstrip().endswith("\x1b[?25h") or out.rindex("\x1b[?25h") > out.rindex("\x1b[?25l")  # cursor is back
+def test_bar_is_gone_when_training_fails(tmp_path, monkeypatch):
+    class Failing(Tiny):
+        def training_step(self, batch, batch_idx):
+            raise ValueError("here")
+
+    out = io.StringIO()
+    monkeypatch.setattr(rich, "_console", rich.console.Console(force_terminal=True, file=out, width=100))
+    bar = ProgressBar()
+    trainer = make_trainer(tmp_path, enable_progress_bar=True, callbacks=[bar])
+    with pytest.raises(ValueError, match="here"):
+        trainer.fit(Failing(), TinyData())
+    assert bar._progress is None
+    assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")

@@ -16,6 +16,7 @@ from project.callbacks.graph_breaks import GraphRecorder
 from project.errors import UserError
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 
 
 class Compile(Callback):
@@ -81,6 +82,34 @@ class Compile(Callback):
         for module in modules:
             module.compile(mode=mode, dynamic=self.dynamic, fullgraph=self.fullgraph, backend=backend)
             self._compiled.add(module)
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Tell CUDA graphs that a step begins."""
+        self._begin_step()
+
+    def on_validation_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Tell CUDA graphs that a step begins."""
+        self._begin_step()
+
+    def on_test_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Tell CUDA graphs that a step begins."""
+        self._begin_step()
+
+    def on_predict_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Tell CUDA graphs that a step begins."""
+        self._begin_step()
+
+    def _begin_step(self) -> None:
+        # A CUDA graph's outputs live until the next step. Left to itself, PyTorch takes each call outside training for
+        # a step of its own, and the second of several compiled children would find the first one's output overwritten.
+        if self.mode in WITH_CUDA_GRAPHS:
+            torch.compiler.cudagraph_mark_step_begin()
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -162,9 +191,10 @@ def _check_backend(backend: str, device: torch.device) -> None:
     try:
         torch.compile(lambda x: x + 1, backend=backend)(torch.ones(8, device=device))
     except ShortenTraceback as error:
-        reason = str(error).strip().splitlines()[0]
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = next((line for line in lines if "error: " in line), lines[0])  # of a compiler, else of torch
         remedy = "triton and a C compiler (gcc)" if device.type == "cuda" else "a C++ compiler (g++ or clang++)"
         raise UserError(
             f"compile.mode: no working compiler for {device.type} on this machine ({reason}); "
-            f"install {remedy}, or run with --compile.mode null"
+            f"install {remedy} and Python's headers (python3-dev), or run with --compile.mode null"
         ) from error

@@ -53,9 +53,9 @@ class EMA(WeightAveraging):
     def _update(self, averages: list[Tensor], weights: list[Tensor], updates: Tensor | int) -> None:
         # All tensors of one device and one type at a time, in a few kernels.
         if averages[0].is_floating_point() or averages[0].is_complex():
-            torch._foreach_lerp_(averages, weights, 1.0 - self.decay)
+            torch._foreach_lerp_(averages, weights, 1.0 - self.decay)  # pyright: ignore[reportPrivateImportUsage]
         else:  # counters have a newest value, not a mean
-            torch._foreach_copy_(averages, weights)
+            torch._foreach_copy_(averages, weights)  # pyright: ignore[reportPrivateImportUsage]
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Restore average and weights to go on training; for all else the model has the average already."""

@@ -59,7 +59,7 @@ class RunSummary(Callback):
         """Note what the fit came to."""
         limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs >= 0 else "no limit"
         self._rows["epochs"] = f"{trainer.current_epoch} of {limit}"
-        self._rows["minutes"] = f"{(time.perf_counter() - self._started) / 60:.1f}"
+        self._rows["minutes"] = f"{(time.perf_counter() - self._started) / 60:.2f}"
         for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
             if isinstance(callback, VRAM) and callback.peak_gib is not None:
                 self._rows["peak memory"] = f"{callback.peak_gib:.2f} GiB"

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from project.data.decode import ImageFormat, Mode, Resize, peek
 from project.data.generated import generated_class_names
 from project.data.listing import Listing, first_image, folder_classes, list_csv, list_folder
 from project.data.public import PUBLIC_SETS
 from project.data.stored import Source, generated_source, listed_source, public_source
+from project.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -100,3 +102,28 @@ class Catalog:
         if self.dataset == "folder":
             return peek(first_image(self.path, self.class_names))
         return peek(self._listing.root / self._listing.files["train"][0])
+
+
+def check_same(trained: dict[str, Any], here: dict[str, Any]) -> None:
+    """Refuse data that a checkpoint can't be right about.
+
+    Args:
+        trained: What `ImageData.state_dict` returned when the checkpoint was made.
+        here: What it returns now.
+
+    Raises:
+        UserError: The classes or the shape differ.
+    """
+    if trained["class_names"] != here["class_names"]:
+        old, new = (
+            f"{len(names)} classes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+            for names in (trained["class_names"], here["class_names"])
+        )
+        raise UserError(f"data: the checkpoint was trained on {old}, the data have {new}; use data of the same classes")
+    if trained["image_shape"] != here["image_shape"]:
+        channels, height, width = trained["image_shape"]
+        raise UserError(
+            f"data: the checkpoint was trained on images of {channels} x {height} x {width}, the data have "
+            f"{' x '.join(map(str, here['image_shape']))}; add --data.image_size '[{height}, {width}]' "
+            f"--data.mode {trained['mode']}"
+        )

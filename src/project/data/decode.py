@@ -193,12 +193,14 @@ def decode_blocks(files: Sequence[Path], form: ImageFormat) -> Iterator[np.ndarr
         apply = map if small else pool.map
         for start in range(0, len(files), block):
             part = files[start : start + block]
-            arrays = list(apply(partial(decode_file, form=form), part))
-            for file, array in zip(part, arrays, strict=True):
+            arrays: list[np.ndarray] = []
+            for file, array in zip(part, apply(partial(decode_file, form=form), part), strict=True):
                 if isinstance(array, _OddImage):
                     raise UserError(f"{file} {array}")
                 if isinstance(array, Exception):
                     damaged.append((file, array))
+                else:
+                    arrays.append(array)
             if not damaged:
                 yield np.stack(arrays)
     if damaged:

@@ -144,7 +144,7 @@ def _paint(
         x = (columns - uniform(-1, 1) * (width / side - 1 + reach)) / size
         return x * tilt.cos() + y * tilt.sin(), y * tilt.cos() - x * tilt.sin(), size
 
-    x, y, size = frame(0.42, 0.7, 0.35)
+    x, y, size = frame(0.35, 0.65, 0.4)
     phase = uniform(0, 2 * math.pi)
     inside, pattern = torch.empty(count, height, width), torch.empty(count, height, width)
     for label in labels.unique().tolist():
@@ -160,9 +160,9 @@ def _paint(
         spot = (_shape(number, cx, cy) * csize * side / 2 + 0.5).clamp_(0, 1)
         clutter = clutter + spot * uniform(-0.5, 0.5)
 
-    contrast, relief = uniform(0.08, 0.6), uniform(0.1, 0.45)
+    contrast, relief = uniform(0.0, 0.5), uniform(0.04, 0.35)
     sign = torch.where(uniform(-1, 1) > 0, 1.0, -1.0)
-    noise = uniform(0.03, 0.16)
+    noise = uniform(0.04, 0.2)
     images = torch.empty(count, channels, height, width)
     for channel in range(channels):
         # Colours of object, background and pattern differ from channel to channel, their brightness does not.

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from project.data.augment import Augment, augmented, centre, normalise
-from project.data.catalog import Catalog
+from project.data.catalog import Catalog, check_same
 from project.data.decode import ImageFormat, Mode, Resize
-from project.data.memory import StoredImages, free_memory, mean_std
+from project.data.memory import StoredImages, mean_std
 from project.data.predictions import ImageFiles, find_images, write_csv
-from project.data.public import PUBLIC_SETS, Unavailable, obtain
+from project.data.public import PUBLIC_SETS, Unavailable, announce_stand_in, obtain, unavailable
 from project.data.sampler import EpochBatches
 from project.data.split import partition
 from project.data.stored import Source, is_stored, load, store
@@ -160,29 +160,13 @@ class ImageData(LightningDataModule):
             try:
                 obtain(self.catalog.dataset, self.catalog.path)
             except Unavailable as error:
-                self._fall_back(error)
+                if self.fallback is None:
+                    raise unavailable(self.catalog.dataset, self.catalog.path, error) from error
+                announce_stand_in(self.catalog.dataset, self.catalog.path, error)
+                self.generated = True
                 stored = is_stored(self._source, self.cache_dir)
         if not stored:
             store(self._source, self.cache_dir)
-
-    def _fall_back(self, error: Unavailable) -> None:
-        dataset, path = self.catalog.dataset, self.catalog.path
-        archives = " and ".join(PUBLIC_SETS[dataset].archives)
-        if self.fallback is None:
-            raise UserError(
-                f"{dataset} is not in {path}/ and can't be downloaded ({error}): put {archives} into {path}/, or use "
-                f"your own images (--data.dataset folder --data.path DIR), or made-up ones (--data.fallback generated)"
-            ) from error
-        from rich.console import Console
-        from rich.panel import Panel
-
-        self.generated = True
-        text = (
-            f"[bold]{dataset} is not here and can't be downloaded[/bold] ({error}).\nThis run uses GENERATED images, "
-            f"as data.fallback says: its results tell nothing about {dataset}.\nFor the real ones put {archives} "
-            f"into {path}/, or use your own: --data.dataset folder --data.path DIR"
-        )
-        Console(stderr=True).print(Panel(text, title="GENERATED DATA", border_style="bold yellow"))
 
     def setup(self, stage: str | None = None) -> None:
         """Open the cache, split, and bring into memory what the stage needs.
@@ -213,24 +197,18 @@ class ImageData(LightningDataModule):
                 "resize": self.catalog.resize,
                 "generated": self.generated,
             }
+        processes = 1 if self.trainer is None else max(1, self.trainer.num_devices)
+        device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
         for split in _SPLITS[stage] if stage else ("train", "val", "test"):
             if split in rows:
                 origin, part = rows[split]
                 whole = len(part) == len(stored.labels[origin])
                 images = StoredImages(stored.images[origin], stored.labels[origin][part], None if whole else part)
-                self._sets[split] = self._placed(images, self.augment.crop if split == "train" else 0)
+                images = images.in_memory(self.augment.crop if split == "train" else 0, processes)
+                self._sets[split] = images.on_device(device, self.device_memory_share)
             elif stage == split or (stage, split) == ("validate", "val"):
                 remedy = " or set data.val_fraction above 0" if split == "val" else ""
                 raise UserError(f"data.path: {self.catalog.path} has no {split} images; add some{remedy}")
-
-    def _placed(self, images: StoredImages, pad: int) -> StoredImages:
-        """The images where batches are taken from: in memory, on the device, or left in the file."""
-        processes = 1 if self.trainer is None else max(1, self.trainer.num_devices)
-        images = images.in_memory(pad, processes)
-        if self.trainer is None:
-            return images
-        device = self.trainer.strategy.root_device
-        return images.on_device(device, self.device_memory_share * free_memory(device))
 
     def teardown(self, stage: str) -> None:
         """Let go of the images.
@@ -248,7 +226,10 @@ class ImageData(LightningDataModule):
 
     def val_dataloader(self) -> DataLoader[Any] | list[Any]:
         """Batches of the validation images; none where there is no validation split."""
-        return self._loader(self._sets["val"], "val") if "val" in self._sets else []
+        if "val" in self._sets:
+            return self._loader(self._sets["val"], "val")
+        warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero")  # it is meant to be
+        return []
 
     def test_dataloader(self) -> DataLoader[Any]:
         """Batches of the test images."""
@@ -335,7 +316,7 @@ class ImageData(LightningDataModule):
             UserError: The data at hand have other classes or another shape.
         """
         if self._state:
-            _compare(state_dict, self._state)
+            check_same(state_dict, self._state)
         self._state = dict(state_dict)
         self._restored = True
         self._constants = None
@@ -352,20 +333,3 @@ class ImageData(LightningDataModule):
         """
         files = find_images(self.predict_input or "")
         write_csv(Path(path), files, self.class_names, torch.cat([output.cpu() for output in outputs]))
-
-
-def _compare(trained: dict[str, Any], here: dict[str, Any]) -> None:
-    """Refuse data that the checkpoint can't be right about."""
-    if trained["class_names"] != here["class_names"]:
-        old, new = (
-            f"{len(names)} classes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
-            for names in (trained["class_names"], here["class_names"])
-        )
-        raise UserError(f"data: the checkpoint was trained on {old}, the data have {new}; use data of the same classes")
-    if trained["image_shape"] != here["image_shape"]:
-        channels, height, width = trained["image_shape"]
-        raise UserError(
-            f"data: the checkpoint was trained on images of {channels} x {height} x {width}, the data have "
-            f"{' x '.join(map(str, here['image_shape']))}; add --data.image_size '[{height}, {width}]' "
-            f"--data.mode {trained['mode']}"
-        )

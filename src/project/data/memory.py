@@ -68,27 +68,23 @@ class StoredImages(Dataset[dict[str, Tensor]]):
             part.copy_(reflect_pad(self.images.index_select(0, some), pad))
         return StoredImages(copy, self.labels)
 
-    def on_device(self, device: torch.device, budget: float) -> "StoredImages":
+    def on_device(self, device: torch.device, share: float) -> "StoredImages":
         """Copy the images to a device where they fit.
 
         Args:
             device: Where the model is.
-            budget: Bytes that they may take there.
+            share: Share of the free memory there that they may take.
 
         Returns:
             The copy, or these images where they don't fit or the device is the CPU.
         """
-        if device.type == "cpu" or self.rows is not None or self.images.nbytes > budget:
+        if device.type == "cpu" or self.rows is not None or self.images.nbytes > share * _free(device):
             return self
         return StoredImages(self.images.to(device), self.labels.to(device))
 
 
-def free_memory(device: torch.device) -> int:
-    """Bytes of memory that are free on a device; 0 for kinds of device that don't tell.
-
-    Args:
-        device: The device.
-    """
+def _free(device: torch.device) -> int:
+    """Bytes of memory that are free on a device; 0 for kinds of device that don't tell."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if device.type == "mps":

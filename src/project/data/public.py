@@ -5,7 +5,6 @@ import shutil
 import socket
 import tempfile
 import threading
-import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,21 +84,57 @@ def obtain(name: str, root: Path, seconds: float = 4.0) -> None:
         UserError: They are there, but damaged, and there is no way to get them anew.
     """
     public = PUBLIC_SETS[name]
-    reason = _damaged(name, root) if (root / public.folder).is_dir() else ""
-    if reason is None:
+    present = (root / public.folder).is_dir()
+    if present and not _damaged(name, root):
         return
-    archives = [root / archive for archive in public.archives]
+    archives = _intact_archives(public, root)
     try:
-        if not all(archive.is_file() for archive in archives):
+        if len(archives) < len(public.archives):
             _reach(_servers(public), seconds)
-        _download(public, root)
+        _download(name, root, archives)
     except Unavailable as error:
-        if reason:
+        if present:
             raise UserError(
-                f"{root / public.folder}: damaged ({reason}) and not to be downloaded again ({error}); "
-                f"delete it, or replace it by an intact copy"
+                f"{root / public.folder}: files are missing or damaged, and can't be downloaded again ({error}); "
+                f"delete the folder, or replace it by an intact copy"
             ) from error
         raise
+
+
+def unavailable(name: str, root: Path, reason: Unavailable) -> UserError:
+    """Say what can be done without the data set.
+
+    Args:
+        name: Key of `PUBLIC_SETS`.
+        root: Folder for the files.
+        reason: Why they can't be had.
+    """
+    archives = " and ".join(PUBLIC_SETS[name].archives)
+    return UserError(
+        f"{name} is not in {root}/ and can't be downloaded ({reason}): put {archives} into {root}/, or use your own "
+        f"images (--data.dataset folder --data.path DIR), or made-up ones (--data.fallback generated)"
+    )
+
+
+def announce_stand_in(name: str, root: Path, reason: Unavailable) -> None:
+    """Tell the user, so that it can't be missed, that this run uses generated images.
+
+    Args:
+        name: Key of `PUBLIC_SETS`.
+        root: Folder for the files.
+        reason: Why they can't be had.
+    """
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.text import Text
+
+    text = Text.assemble(
+        (f"{name} is not here and can't be downloaded", "bold"),
+        f" ({reason}).\nThis run uses GENERATED images, as data.fallback says: its results tell nothing about {name}."
+        f"\nFor the real ones put {' and '.join(PUBLIC_SETS[name].archives)} into {root}/, or use your own: "
+        f"--data.dataset folder --data.path DIR",
+    )
+    Console(stderr=True).print(Panel(text, title="GENERATED DATA", border_style="bold yellow"))
 
 
 def read(name: str, root: Path) -> dict[str, tuple[np.ndarray, Tensor]]:
@@ -128,13 +163,22 @@ def _reader(public: PublicSet) -> Any:
     return getattr(torchvision.datasets, public.reader)
 
 
-def _damaged(name: str, root: Path) -> str | None:
-    """Let torchvision read and check what is there; return its complaint."""
+def _damaged(name: str, root: Path) -> bool:
+    """Let torchvision read and check what is there."""
     try:
         read(name, root)
-    except (RuntimeError, OSError, ValueError, EOFError, AssertionError) as error:
-        return " ".join(str(error).split()) or type(error).__name__
-    return None
+    except (RuntimeError, OSError, ValueError, EOFError, AssertionError):
+        return True
+    return False
+
+
+def _intact_archives(public: PublicSet, root: Path) -> list[str]:
+    """The archives that are there and whole, relative to the root."""
+    from torchvision.datasets.utils import check_integrity
+
+    reader = _reader(public)
+    sums = [md5 for _, md5 in reader.resources] if hasattr(reader, "resources") else [reader.tgz_md5]
+    return [archive for archive, md5 in zip(public.archives, sums, strict=True) if check_integrity(root / archive, md5)]
 
 
 def _servers(public: PublicSet) -> list[str]:
@@ -179,28 +223,24 @@ def _socket_timeout(seconds: float):
         socket.setdefaulttimeout(before)
 
 
-def _download(public: PublicSet, root: Path) -> None:
+def _download(name: str, root: Path, archives: list[str]) -> None:
     """Download and unpack beside the target, then rename: torchvision takes half an MNIST file for a whole one."""
+    public = PUBLIC_SETS[name]
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".download-", dir=root) as staging:
-        for archive in public.archives:
-            if (root / archive).is_file():  # torchvision checks it and unpacks it without asking the network
-                (Path(staging) / archive).parent.mkdir(parents=True, exist_ok=True)
-                os.symlink((root / archive).resolve(), Path(staging) / archive)
+        for archive in archives:  # torchvision unpacks those without asking the network
+            (Path(staging) / archive).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(root / archive, Path(staging) / archive)
         try:
             with _socket_timeout(30):
-                reader = _reader(public)
                 for train in (True, False):
-                    reader(staging, train=train, download=True)
+                    _reader(public)(staging, train=train, download=True)
         except (RuntimeError, OSError, EOFError) as error:
             raise Unavailable(" ".join(str(error).split())) from error
-        for path in (Path(staging) / public.folder).rglob("*"):
-            if path.is_symlink():
-                path.unlink()
-        if (root / public.folder).is_dir():
-            # Either damaged, or just holding the archives that the user has put there.
-            for archive in public.archives:
-                if (root / archive).is_file() and Path(archive).parts[0] == public.folder:
-                    shutil.move(root / archive, Path(staging) / archive)
+        if (root / public.folder).is_dir():  # damaged, or it holds no more than the archives, which are copied
             shutil.rmtree(root / public.folder)
-        os.rename(Path(staging) / public.folder, root / public.folder)
+        try:
+            os.rename(Path(staging) / public.folder, root / public.folder)
+        except OSError:
+            if _damaged(name, root):  # else another process was quicker
+                raise

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from project.data.decode import ImageFormat, conform, decode_blocks
 from project.data.generated import generated_class_names, generated_images
 from project.data.listing import Listing
 from project.data.memory import moments
+from project.data.progress import DecodingProgress
 from project.data.public import read
 
 _VERSION = 1  # raise it when the arrays of the same source would come out different
@@ -181,7 +181,7 @@ def store(source: Source, cache_dir: Path) -> None:
     meta: dict[str, Any] = {"name": source.name, "class_names": source.class_names, "shape": source.shape}
     with (
         new_cache(source.folder(cache_dir), total * int(np.prod(source.shape))) as folder,
-        _Progress(total) as progress,
+        DecodingProgress(total) as progress,
     ):
         for split, part in parts.items():
             sums: list[np.ndarray] = []
@@ -225,34 +225,3 @@ def load(source: Source, cache_dir: Path) -> Stored:
         shape=source.shape,
         class_names=meta["class_names"],
     )
-
-
-class _Progress:
-    """A progress bar that shows up only where the work takes longer than two seconds."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.done = 0
-        self.start = time.monotonic()
-        self.bar: Any = None
-        self.task: Any = None
-
-    def __enter__(self) -> "_Progress":
-        return self
-
-    def advance(self, count: int) -> None:
-        self.done += count
-        if self.bar is None and time.monotonic() - self.start > 2:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = TextColumn("decoding images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-            self.bar = Progress(*columns, console=Console(stderr=True))
-            self.bar.start()
-            self.task = self.bar.add_task("", total=self.total)
-        if self.bar is not None:
-            self.bar.update(self.task, completed=self.done)
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()

@@ -1,0 +1,36 @@
+# make fit     environment, install, and the main job: train and test the CIFAR experiment
+# make test    environment, install, and all tests
+# make lint    formatting, style and types
+# make clean   remove the environment and what was built; data/ and lightning_logs/ stay
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
+
+.PHONY: fit test lint clean
+
+fit: $(INSTALLED)
+	$(BIN)/python -m project fit --config configs/cifar.yaml
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+# The environment is remade when, and only when, what it is made from has changed.
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "error: Python 3.11 to 3.13 is needed; set PYTHON=/path/to/python3.12" >&2; exit 2; }
+	@echo "Installing into $(VENV): a few minutes, about 6 GB on Linux (torch comes with CUDA)."
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,50 @@
+"""How far the decoding is."""
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class DecodingProgress:
+    """A progress bar on stderr that shows up only where the work takes longer than two seconds.
+
+    Args:
+        total: Number of images.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.done = 0
+        self.start = time.monotonic()
+        self.bar: Progress | None = None
+
+    def __enter__(self) -> Self:
+        """Start the clock."""
+        self.start = time.monotonic()
+        return self
+
+    def advance(self, count: int) -> None:
+        """Note that more images are decoded.
+
+        Args:
+            count: How many more.
+        """
+        self.done += count
+        if self.bar is None and time.monotonic() - self.start > 2:
+            from rich.console import Console
+
+            columns = TextColumn("decoding images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+            self.bar = Progress(*columns, console=Console(stderr=True))
+            self.bar.add_task("", total=self.total)
+            self.bar.start()
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], completed=self.done)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the bar away."""
+        if self.bar is not None:
+            self.bar.stop()

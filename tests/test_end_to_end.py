@@ -1,0 +1,171 @@
+"""The CIFAR experiment from the command line to the files that it leaves."""
+
+import csv
+import json
+import shutil
+
+import pytest
+import torch
+import yaml
+from lightning.pytorch import LightningModule
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from .conftest import CONFIGS, shell
+
+
+@pytest.fixture(scope="module")
+def fitted(images, tmp_path_factory):
+    """A run folder of two epochs on the tiny images, made by a process of its own, and what that printed."""
+    folder = tmp_path_factory.mktemp("fitted")
+    done = shell(
+        "fit", "--config", CONFIGS / "cifar.yaml", "--data.dataset", "folder", "--data.path", images,
+        "--data.batch_size", 40, "--model.width", 16, "--trainer.max_epochs", 2, "--trainer.accelerator", "cpu",
+        "--trainer.log_every_n_steps", 1, cwd=folder,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    return folder / "lightning_logs/cifar/version_0", done
+
+
+def test_fit_leaves_what_a_person_looks_for(fitted):
+    folder, done = fitted
+    assert (folder / "config.yaml").is_file()
+    assert (folder / "checkpoints/last.ckpt").is_file()
+    assert (folder / "confusion_matrix.png").is_file()
+    assert (folder / "test_images.png").is_file()
+    for part in ("epoch 2/2", "val/acc", "test/acc", "best val/acc", "tensorboard --logdir lightning_logs/cifar/version_0"):
+        assert part in done.out, done.out
+
+
+def test_curves_are_logged(fitted):
+    folder, _ = fitted
+    events = EventAccumulator(str(folder), size_guidance={"images": 0})
+    events.Reload()
+    scalars = set(events.Tags()["scalars"])
+    expected = {"train/loss", "train/acc", "train/loss_step", "val/loss", "val/acc", "val/f1", "test/acc", "test/loss"}
+    assert expected <= scalars
+    assert {"memory/host_gib", "time/epoch_seconds", "time/samples_per_second"} <= scalars
+    assert any(name.startswith("lr-") for name in scalars)
+    assert len(events.Tags()["images"]) == 2
+    assert len(events.Scalars("train/loss_step")) == 2 * (160 // 40)
+    # Mean over the epoch: the steps' losses are of equal batches, so their mean is the epoch's.
+    steps = [event.value for event in events.Scalars("train/loss_step")]
+    assert events.Scalars("train/loss")[0].value == pytest.approx(sum(steps[:4]) / 4, rel=1e-4)
+
+
+def test_checkpoint_is_plain_and_rebuilds_its_class(fitted):
+    folder, _ = fitted
+    path = folder / "checkpoints/last.ckpt"
+    saved = torch.load(path, weights_only=True)
+    json.dumps(saved["hyper_parameters"])  # plain values only
+    model = LightningModule.load_from_checkpoint(path, weights_only=True)
+    assert type(model).__name__ == "CifarCNN"
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, saved["state_dict"][name])
+
+
+def test_test_repeats_the_result_of_fit(fitted, cifar):
+    folder, done = fitted
+    best = next(path for path in (folder / "checkpoints").glob("epoch=*.ckpt"))
+    again = cifar("test", "--ckpt_path", best)
+    assert again.code == 0, again.err
+
+    def metric(text: str) -> str:
+        return next(line.split("│")[2].strip() for line in text.splitlines() if "test/acc" in line)
+
+    assert metric(again.out) == metric(done.out)
+
+
+def test_validate_prints_its_metrics(fitted, cifar):
+    done = cifar("validate", "--ckpt_path", fitted[0] / "checkpoints/last.ckpt")
+    assert done.code == 0, done.err
+    assert "val/acc" in done.out
+
+
+def test_predict_writes_names_and_probabilities(fitted, cifar, images, tmp_path):
+    folder = tmp_path / "new"
+    folder.mkdir()
+    for label in range(3):
+        shutil.copy(images / f"test/class_{label}/0.png", folder / f"{label}.png")
+    last = fitted[0] / "checkpoints/last.ckpt"
+    done = cifar("predict", "--ckpt_path", last, "--input", folder, "--output", "out.csv")
+    assert done.code == 0, done.err
+    with (tmp_path / "out.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["file"].rsplit("/")[-1] for row in rows] == ["0.png", "1.png", "2.png"]
+    for row in rows:
+        probabilities = {name: float(value) for name, value in row.items() if name.startswith("class_")}
+        assert len(probabilities) == 10
+        assert sum(probabilities.values()) == pytest.approx(1, abs=1e-3)
+        assert max(probabilities, key=probabilities.get) == row["prediction"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ([], "predict: --input is not set"),
+        (["--input", "nowhere"], "nowhere"),
+        (["--input", "x.png"], "predict: --ckpt_path is not set"),
+    ],
+)
+def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
+    checkpoint = [] if "ckpt_path" in says else ["--ckpt_path", fitted[0] / "checkpoints/last.ckpt"]
+    done = cifar("predict", *checkpoint, *flags)
+    assert done.code == 2
+    assert says in next(line for line in done.err.splitlines() if line.startswith("error: "))
+
+
+def _test_metrics(folder) -> dict[str, float]:
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return {name: events.Scalars(name)[-1].value for name in ("test/acc", "test/f1", "test/loss")}
+
+
+def test_two_processes_give_the_test_metrics_of_one(fitted, images, tmp_path):
+    """49 images: a padded split over two processes would count one of them twice."""
+    uneven = tmp_path / "images"
+    shutil.copytree(images, uneven)
+    (uneven / "test/class_3/0.png").unlink()
+    common = [
+        "test", "--config", CONFIGS / "cifar.yaml", "--data.dataset", "folder", "--data.path", uneven,
+        "--data.batch_size", 20, "--model.width", 16, "--trainer.accelerator", "cpu", "--trainer.precision", "32-true",
+        "--ckpt_path", fitted[0] / "checkpoints/last.ckpt",
+    ]  # fmt: skip
+    one = shell(*common, "--experiment", "one", cwd=tmp_path)
+    assert one.code == 0, one.err
+    two = shell(*common, "--experiment", "two", "--config", CONFIGS / "with/ddp.yaml", cwd=tmp_path)
+    assert two.code == 0, two.err
+    alone = _test_metrics(tmp_path / "lightning_logs/one/version_0")
+    shared = _test_metrics(tmp_path / "lightning_logs/two/version_0")
+    assert shared == pytest.approx(alone, rel=1e-5)
+    assert alone["test/acc"] * 49 == pytest.approx(round(alone["test/acc"] * 49), abs=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:The dirpath has changed")
+def test_checkpoints_are_the_same_with_and_without_compile(cifar, tmp_path):
+    compiled = ["--compile.mode=default", "--compile.backend=aot_eager"]
+    assert cifar("fit", "--experiment=plain", "--trainer.precision=32-true").code == 0
+    assert cifar("fit", "--experiment=compiled", "--trainer.precision=32-true", *compiled).code == 0
+    checkpoints = [tmp_path / f"lightning_logs/{name}/version_0/checkpoints/last.ckpt" for name in ("plain", "compiled")]
+    plain, fast = (torch.load(path, weights_only=True)["state_dict"] for path in checkpoints)
+    assert plain.keys() == fast.keys()
+    for name in plain:
+        torch.testing.assert_close(plain[name], fast[name], rtol=1e-3, atol=1e-4)
+    assert cifar("test", "--ckpt_path", checkpoints[1]).code == 0
+    assert cifar("test", "--ckpt_path", checkpoints[0], *compiled).code == 0
+    assert cifar("fit", "--ckpt_path", checkpoints[0], "--trainer.max_epochs=3", *compiled).code == 0
+
+
+def test_any_torchvision_network_by_yaml_alone(run, images, tmp_path):
+    (tmp_path / "resnet.yaml").write_text(
+        yaml.safe_dump({"model": {"class_path": "Classifier", "init_args": {"network": {
+            "class_path": "torchvision.models.resnet18"}}}})
+    )  # fmt: skip
+    done = run(
+        "fit", "--config", "resnet.yaml", "--data", "ImageData", "--data.dataset=folder", f"--data.path={images}",
+        "--data.batch_size=40", "--trainer.max_epochs=1", "--trainer.limit_train_batches=1", "--trainer.accelerator=cpu",
+        "--trainer.log_every_n_steps=1",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    saved = next((tmp_path / "lightning_logs/default/version_0/checkpoints").glob("*.ckpt"))
+    model = LightningModule.load_from_checkpoint(saved, weights_only=True)
+    assert model.network.fc.out_features == 10
