@@ -65,8 +65,8 @@ class ProjectCLI(LightningCLI):
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
-        """The verbs, and what is no setting of theirs: checkpoints are always loaded with ``weights_only=True``."""
-        return {verb: skipped | {"weights_only"} for verb, skipped in LightningCLI.subcommands().items()}
+        """The verbs, and what is no setting of theirs: checkpoints are weights only, results are in the summary."""
+        return {verb: skipped | {"weights_only", "verbose"} for verb, skipped in LightningCLI.subcommands().items()}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Adds the sections that every experiment has."""
@@ -141,7 +141,8 @@ class ProjectCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Builds the Trainer with the sections' callbacks and the run folder's logger."""
         config = self._get(self.config_init, "trainer")
-        callbacks = [c for c in (self._get(self.config_init, section) for section in SECTIONS) if c is not None]
+        sections = (self._get(self.config_init, section) for section in SECTIONS)
+        callbacks = [c for c in sections if c is not None and not (isinstance(c, Compile) and c.mode is None)]
         logger = config["logger"]
         if logger is None or logger is True:
             root = Path(config["default_root_dir"] or ".") / "lightning_logs"
@@ -164,7 +165,8 @@ class ProjectCLI(LightningCLI):
         return trainer
 
     def _prepare_subcommand_kwargs(self, subcommand: str) -> dict[str, Any]:
-        return {**super()._prepare_subcommand_kwargs(subcommand), "weights_only": True}
+        quiet = {"verbose": False} if subcommand in ("validate", "test") else {}
+        return {**super()._prepare_subcommand_kwargs(subcommand), "weights_only": True, **quiet}
 
     def after_fit(self) -> None:
         """Tests the best checkpoint, or the last weights where none was kept, and prints the summary."""

@@ -54,7 +54,7 @@ def _original(path):
 
 
 def test_images_are_normalised_by_the_training_split(make_data, make_trainer, image_folder):
-    data, model = folder_data(make_data, image_folder, val_fraction=0.0, batch_size=30), Recorder()
+    data, model = folder_data(make_data, image_folder, batch_size=27), Recorder()
     trainer = make_trainer()
     trainer.fit(model, data)
     images = model.images("train").double()
@@ -79,6 +79,15 @@ def test_augmentation_is_for_training_only(make_data, make_trainer, image_folder
     assert not plain[1].images("train").equal(changed[1].images("train"))
     for stage, epoch in (("sanity", 0), ("val", 0), ("val", 1), ("test", 1)):
         assert plain[1].images(stage, epoch).equal(changed[1].images(stage, epoch))
+
+
+def test_augmentation_follows_the_epoch(make_data, make_trainer, image_folder):
+    augment = Augment(flip="alternating")
+    data, model = folder_data(make_data, image_folder, augment=augment, batch_size=27), Recorder()
+    make_trainer(max_epochs=2).fit(model, data)
+    first, second = (model.images("train", epoch) for epoch in (0, 1))
+    for image in second.flip(3):  # the order differs, but each image comes once, and mirrored
+        assert (first == image).all((1, 2, 3)).sum() == 1
 
 
 def test_training_images_can_be_evaluated(make_data, make_trainer, image_folder):

@@ -246,6 +246,7 @@ def augmented(
         for stream, length in (("cutout_y", height), ("cutout_x", width)):
             corner = _choose(draw[stream], length - augment.cutout + 1)[:, None]
             place = torch.arange(length, device=images.device)
-            inside.append((place >= corner) & (place < corner + augment.cutout))
-        images.masked_fill_((inside[0][:, :, None] & inside[1][:, None, :])[:, None], 0.0)  # 0 is the mean colour
+            inside.append(((place >= corner) & (place < corner + augment.cutout)).float())
+        # Multiplying is several times quicker than `masked_fill_`; 0 is the mean colour.
+        images.mul_((1 - inside[0][:, :, None] * inside[1][:, None, :])[:, None])
     return images

@@ -98,6 +98,7 @@ class ImageData(LightningDataModule):
         self.predict_input: str | None = None
         self.sizes: dict[str, int] = {}
         self._sets: dict[str, StoredImages] = {}
+        self._predicted: list[Path] = []
         self._state: dict[str, Any] = {}  # see state_dict
         self._restored = False
         self._constants: tuple[Tensor, Tensor] | None = None  # mean and deviation on the device
@@ -243,7 +244,8 @@ class ImageData(LightningDataModule):
             raise UserError("predict: no checkpoint; name one with --run or --ckpt_path")
         _, height, width = self.image_shape
         form = ImageFormat(height, width, self._state["mode"], self._state["resize"], convert=True)
-        return self._loader(ImageFiles(find_images(self.predict_input), form), "predict")
+        self._predicted = find_images(self.predict_input)
+        return self._loader(ImageFiles(self._predicted, form), "predict")
 
     def _loader(self, dataset: StoredImages | ImageFiles, split: str) -> DataLoader[Any]:
         trainer = self.trainer
@@ -331,5 +333,4 @@ class ImageData(LightningDataModule):
         Raises:
             UserError: It can't be written.
         """
-        files = find_images(self.predict_input or "")
-        write_csv(Path(path), files, self.class_names, torch.cat([output.cpu() for output in outputs]))
+        write_csv(Path(path), self._predicted, self.class_names, torch.cat([output.cpu() for output in outputs]))

@@ -1,7 +1,10 @@
 """The CIFAR experiment's model."""
 
+import math
+
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor
+from torch.nn import functional as F
 
 from project.errors import UserError
 from project.models.classifier import Classifier
@@ -10,11 +13,15 @@ from project.optim import Schedule
 
 
 class CifarCNN(Classifier):
-    """A `Classifier` of small images with the network `WhitenedCNN`, which is fitted to the first training batch.
+    """A `Classifier` of small images with the network `WhitenedCNN`, made to learn most in little time.
+
+    The network's first layer is fitted to the first training batch, and training begins with smaller images.
 
     Args:
-        width: Channels of the second and third block; the first block has a quarter of it. 128 is quick on a CPU, 256
-            more accurate.
+        width: Channels of the second block; the first has a quarter, the third twice as many. 128 suits a CPU and
+            minutes, 256 a GPU.
+        small_share: Share of the training, at its beginning, that sees the images at three quarters of their size:
+            nearly twice as many of them in the same time (progressive resizing, Howard 2018, fast.ai's DAWNBench entry).
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out.
         label_smoothing: Share of the target that is spread evenly over all classes, from 0 to below 1.
@@ -28,6 +35,7 @@ class CifarCNN(Classifier):
     def __init__(
         self,
         width: int = 128,
+        small_share: float = 0.5,
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
         label_smoothing: float = 0.2,
@@ -36,13 +44,31 @@ class CifarCNN(Classifier):
     ) -> None:
         if width < 4:
             raise UserError(f"model.width is {width}: it must be 4 or more.")
+        if not 0 <= small_share <= 1:
+            raise UserError(f"model.small_share is {small_share}: it must be from 0 to 1.")
         if image_shape is None or num_classes is None:
             raise UserError("model.image_shape and model.num_classes are not set, and the data does not tell them.")
-        network = WhitenedCNN(image_shape[0], num_classes, (width // 4, width, width))
+        if min(image_shape[1:]) < 16:
+            raise UserError(f"data.image_size is {image_shape[1]} x {image_shape[2]}: CifarCNN needs 16 x 16 or more.")
+        network = WhitenedCNN(image_shape[0], num_classes, (width // 4, width, 2 * width))
         super().__init__(network, num_classes, image_shape, label_smoothing, optimizer, schedule)
+        self.small_share = small_share
+        self._small_steps = 0
+
+    def on_train_start(self) -> None:
+        """Finds out how long the images stay small."""
+        steps = self.trainer.estimated_stepping_batches if self.small_share else 0
+        self._small_steps = 0 if math.isinf(steps) else int(self.small_share * steps)
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         """Whitens the network's first layer by the first batch of a training that starts from nothing."""
         if self.global_step == 0 and batch_idx == 0 and not self.network.whitened:
             # Every rank has another batch; all take the first rank's, so that they start from the same network.
             self.network.whiten(self.trainer.strategy.broadcast(batch[0]))
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        """Mean loss of the batch, shape ()."""
+        images, labels = batch
+        if self.global_step < self._small_steps and min(images.shape[2:]) >= 24:
+            images = F.interpolate(images, scale_factor=0.75, mode="bilinear", antialias=True)
+        return super().training_step((images, labels), batch_idx)

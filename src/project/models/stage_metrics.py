@@ -21,7 +21,7 @@ class StageMetrics(nn.Module):
     def __init__(self, metrics: MetricCollection, stage: str, flush_every: int = 50) -> None:
         super().__init__()
         self.stage = stage
-        self.loss = MeanMetric()
+        self.loss = MeanMetric(nan_strategy="disable")  # a loss that is not a number is to be seen, not left out
         self.metrics = metrics.clone(prefix=f"{stage}/")
         self.flush_every = flush_every
         self._steps: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -34,18 +34,16 @@ class StageMetrics(nn.Module):
             logits: Shape (batch, classes).
             labels: Shape (batch,).
         """
-        self._steps.append((loss.detach(), logits.detach(), labels))
         if len(self._steps) >= self.flush_every:
             self.flush()
+        self._steps.append((loss.detach(), logits.detach(), labels))
 
-    def flush(self) -> Tensor | None:
-        """Brings the metrics up to date with every remembered step.
+    def flush(self) -> Tensor:
+        """Brings the metrics up to date with every remembered step; there must be one at least.
 
         Returns:
-            Mean loss of the samples that were flushed, shape (), on their device; None if there were none.
+            Mean loss of the samples of these steps, shape (), on their device.
         """
-        if not self._steps:
-            return None
         losses, logits, labels = zip(*self._steps, strict=True)
         self._steps.clear()
         values = stack(losses).float()
@@ -56,7 +54,8 @@ class StageMetrics(nn.Module):
 
     def compute(self) -> dict[str, Tensor]:
         """Means over everything since the last `reset`, over all ranks, by logged name such as ``val/acc``."""
-        self.flush()
+        if self._steps:
+            self.flush()
         return {f"{self.stage}/loss": self.loss.compute(), **self.metrics.compute()}
 
     def reset(self) -> None:

@@ -24,7 +24,7 @@ class WhitenedCNN(nn.Module):
         self,
         channels: int = 3,
         num_classes: int = 10,
-        widths: tuple[int, int, int] = (32, 128, 128),
+        widths: tuple[int, int, int] = (32, 128, 256),
         logit_scale: float = 1 / 9,
     ) -> None:
         super().__init__()

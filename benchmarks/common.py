@@ -1,0 +1,52 @@
+"""What every benchmark says about itself: when, what code, what machine; and how it sums up repeats."""
+
+import json
+import platform
+import statistics
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+import torchvision
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def environment() -> dict[str, Any]:
+    """Date, commit, versions and hardware."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=RESULTS).stdout.strip()
+
+    cpu = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), cpu)
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": git("rev-parse", "--short", "HEAD") + (" + changes" if git("status", "--porcelain") else ""),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "torchvision": torchvision.__version__,
+            "lightning": lightning.__version__,
+        },
+        "cpu": f"{cpu}, {torch.get_num_threads()} threads",
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+
+
+def summary(values: list[float]) -> dict[str, float]:
+    """Median, least and greatest of the repeats."""
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def save(name: str, results: dict[str, Any]) -> None:
+    """Prints the results and writes them, with the environment, to ``results/NAME.json``."""
+    text = json.dumps({**environment(), **results}, indent=2)
+    print(text)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(text + "\n")
