@@ -105,10 +105,12 @@ def ours() -> float:
 
     with tempfile.TemporaryDirectory() as folder:
         sys.argv = [
-            "project", "fit", "--model=project.models.Classifier", "--model.network=__main__.Tiny", "--data=__main__.VectorData",
+            "project", "fit", "--model=project.models.Classifier", "--model.network=__main__.Tiny",
+            "--data=__main__.VectorData",
             "--model.optimizer=torch.optim.SGD", "--model.optimizer.lr=0.01", "--trainer.max_epochs=2",
             "--trainer.accelerator=cpu", f"--trainer.default_root_dir={folder}", "--test_after_fit=false",
-            '--checkpoint={"monitor": "train/acc", "mode": "max"}', '--early_stopping={"monitor": "train/acc", "mode": "max", "patience": 9}',
+            '--checkpoint={"monitor": "train/acc", "mode": "max"}',
+            '--early_stopping={"monitor": "train/acc", "mode": "max", "patience": 9}',
         ]  # fmt: skip
         WithClock()
     return seconds[-1] / STEPS * 1e6

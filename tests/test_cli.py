@@ -57,14 +57,30 @@ def test_class_help_is_the_docstring(run):
 
 # (change of the good config, further flags, what the one line must say after the file's name)
 TYPOS = {
-    "section": ("traner: {max_epochs: 3}\n", [], ":9: there is no key 'traner.max_epochs': did you mean 'trainer.max_e"),
-    "trainer key": ("trainer: {max_epoch: 3}\n", [], ":9: there is no key 'trainer.max_epoch': did you mean 'trainer.m"),
+    "section": (
+        "traner: {max_epochs: 3}\n",
+        [],
+        ":9: there is no key 'traner.max_epochs': did you mean 'trainer.max_e",
+    ),
+    "trainer key": (
+        "trainer: {max_epoch: 3}\n",
+        [],
+        ":9: there is no key 'trainer.max_epoch': did you mean 'trainer.m",
+    ),
     "trainer value": ("trainer: {max_epochs: three}\n", [], ":9: 'trainer.max_epochs' must be int, not 'three'."),
-    "callback": ("trainer: {callbacks: [{class_path: RichProgresBar}]}\n", [], ":9: there is no class 'RichProgresBar'"),
+    "callback": (
+        "trainer: {callbacks: [{class_path: RichProgresBar}]}\n",
+        [],
+        ":9: there is no class 'RichProgresBar'",
+    ),
     "stopping": ("early_stopping: {monitr: a}\n", [], ":9: EarlyStopping has no 'monitr': did you mean 'monitor'?"),
     "missing": ("early_stopping: {mode: max}\n", [], ":9: EarlyStopping needs 'monitor'."),
     "compile": ("compile: {mod: max}\n", [], ":9: Compile has no 'mod': did you mean 'mode'?"),
-    "checkpoint": ("checkpoint: {monitor: a, modus: b}\n", [], ":9: ModelCheckpoint has no 'modus': did you mean 'mode'?"),
+    "checkpoint": (
+        "checkpoint: {monitor: a, modus: b}\n",
+        [],
+        ":9: ModelCheckpoint has no 'modus': did you mean 'mode'?",
+    ),
     "syntax": ("trainer: {max_epochs: 3\n", [], ":10: not valid YAML: "),
     "model key": (("width", "widht"), [], ":4: CifarCNN has no 'widht': did you mean 'width'?"),
     "model class": (("CifarCNN", "CifarCN"), [], ":2: there is no class 'CifarCN': did you mean 'CifarCNN'?"),
@@ -73,10 +89,26 @@ TYPOS = {
     "optimizer": (("optim.SGD", "optim.SDG"), [], ":5: torch.optim has no 'SDG': did you mean 'SGD'?"),
     "optimizer key": (("lr:", "lrr:"), [], ":5: SGD has no 'lrr': did you mean 'lr'?"),
     "optimizer value": (("0.1", "fast"), [], ":5: 'model.optimizer.lr' must be float, not 'fast'."),
-    "flag": ("", ["--trainer.max_epoch", "3"], "--trainer.max_epoch: there is no key 'trainer.max_epoch': did you mean"),
-    "flag value": ("", ["--trainer.max_epochs", "x"], "--trainer.max_epochs: 'trainer.max_epochs' must be int, not 'x'."),
-    "model flag": ("", ["--model.label_smothing=1"], "--model.label_smothing: CifarCNN has no 'label_smothing': did you"),
-    "scheduler": ("", ["--model.schedule.scheduler", "CosineAnealingLR"], "there is no class 'CosineAnealingLR': did you"),
+    "flag": (
+        "",
+        ["--trainer.max_epoch", "3"],
+        "--trainer.max_epoch: there is no key 'trainer.max_epoch': did you mean",
+    ),
+    "flag value": (
+        "",
+        ["--trainer.max_epochs", "x"],
+        "--trainer.max_epochs: 'trainer.max_epochs' must be int, not 'x'.",
+    ),
+    "model flag": (
+        "",
+        ["--model.label_smothing=1"],
+        "--model.label_smothing: CifarCNN has no 'label_smothing': did you",
+    ),
+    "scheduler": (
+        "",
+        ["--model.schedule.scheduler", "CosineAnealingLR"],
+        "there is no class 'CosineAnealingLR': did you",
+    ),
     "interval": (
         "",
         ["--model.schedule.scheduler=OneCycleLR", "--model.schedule.interval=steps"],
@@ -110,7 +142,10 @@ REFUSED = {
     "not a checkpoint": (["GOOD", "--ckpt_path", "mine.yaml"], "--ckpt_path mine.yaml is damaged or no checkpoint"),
     "learning rate": (["GOOD", "--model.optimizer.lr=-1"], "model.optimizer: Invalid learning rate: -1.0."),
     "width": (["GOOD", "--model.width=0"], "model.width is 0: it must be 4 or more."),
-    "smoothing": (["GOOD", "--model.label_smoothing=1"], "model.label_smoothing is 1.0: it must be at least 0 and below"),
+    "smoothing": (
+        ["GOOD", "--model.label_smoothing=1"],
+        "model.label_smoothing is 1.0: it must be at least 0 and below",
+    ),
     "strategy": (["GOOD", "--trainer.strategy=dpp"], "trainer: You selected an invalid strategy name"),
     "precision": (["GOOD", "--trainer.precision=17"], "'trainer.precision' must be"),
     "monitor": (
@@ -121,9 +156,17 @@ REFUSED = {
         ["GOOD", "--model.schedule.scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau"],
         "model.schedule.monitor is not set",
     ),
-    "scheduler argument": (["GOOD", "--model.schedule.scheduler=StepLR"], "model.schedule.scheduler: 'step_size' is req"),
+    "scheduler argument": (
+        ["GOOD", "--model.schedule.scheduler=StepLR"],
+        "model.schedule.scheduler: 'step_size' is req",
+    ),
     "endless": (
-        ["GOOD", "--model.schedule.scheduler=CosineAnnealingLR", "--trainer.max_epochs=-1", "--trainer.limit_train_batches=1"],
+        [
+            "GOOD",
+            "--model.schedule.scheduler=CosineAnnealingLR",
+            "--trainer.max_epochs=-1",
+            "--trainer.limit_train_batches=1",
+        ],
         "T_max can't be taken from a run without an end",
     ),
 }
@@ -133,7 +176,15 @@ REFUSED = {
 def test_refusals_are_one_line(run, tmp_path, images, case):
     flags, says = REFUSED[case]
     (tmp_path / "mine.yaml").write_text(GOOD)
-    good = ["--config", "mine.yaml", "--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--data.dataset=folder", f"--data.path={images}", "--trainer.accelerator=cpu"]
+    good = [
+        "--config",
+        "mine.yaml",
+        "--trainer.max_epochs=1",
+        "--trainer.log_every_n_steps=1",
+        "--data.dataset=folder",
+        f"--data.path={images}",
+        "--trainer.accelerator=cpu",
+    ]
     done = run("fit", *[part for flag in flags for part in (good if flag == "GOOD" else [flag])])
     assert done.code == 2
     errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
@@ -154,7 +205,9 @@ def test_a_bug_keeps_its_traceback(cifar, monkeypatch):
 
 
 def test_sections_can_be_turned_off(cifar, tmp_path):
-    done = cifar("fit", "--checkpoint=null", "--early_stopping=null", "--vram=null", "--compile=null", "--test_after_fit=false")
+    done = cifar(
+        "fit", "--checkpoint=null", "--early_stopping=null", "--vram=null", "--compile=null", "--test_after_fit=false"
+    )
     assert done.code == 0
     folder = tmp_path / "lightning_logs/cifar/version_0"
     assert not list(folder.rglob("*.ckpt"))

@@ -32,7 +32,13 @@ def test_fit_leaves_what_a_person_looks_for(fitted):
     assert (folder / "checkpoints/last.ckpt").is_file()
     assert (folder / "confusion_matrix.png").is_file()
     assert (folder / "test_images.png").is_file()
-    for part in ("epoch 2/2", "val/acc", "test/acc", "best val/acc", "tensorboard --logdir lightning_logs/cifar/version_0"):
+    for part in (
+        "epoch 2/2",
+        "val/acc",
+        "test/acc",
+        "best val/acc",
+        "tensorboard --logdir lightning_logs/cifar/version_0",
+    ):
         assert part in done.out, done.out
 
 
@@ -145,7 +151,9 @@ def test_checkpoints_are_the_same_with_and_without_compile(cifar, tmp_path):
     compiled = ["--compile.mode=default", "--compile.backend=aot_eager"]
     assert cifar("fit", "--experiment=plain", "--trainer.precision=32-true").code == 0
     assert cifar("fit", "--experiment=compiled", "--trainer.precision=32-true", *compiled).code == 0
-    checkpoints = [tmp_path / f"lightning_logs/{name}/version_0/checkpoints/last.ckpt" for name in ("plain", "compiled")]
+    checkpoints = [
+        tmp_path / f"lightning_logs/{name}/version_0/checkpoints/last.ckpt" for name in ("plain", "compiled")
+    ]
     plain, fast = (torch.load(path, weights_only=True)["state_dict"] for path in checkpoints)
     assert plain.keys() == fast.keys()
     for name in plain:
@@ -162,8 +170,8 @@ def test_any_torchvision_network_by_yaml_alone(run, images, tmp_path):
     )  # fmt: skip
     done = run(
         "fit", "--config", "resnet.yaml", "--data", "ImageData", "--data.dataset=folder", f"--data.path={images}",
-        "--data.batch_size=40", "--trainer.max_epochs=1", "--trainer.limit_train_batches=1", "--trainer.accelerator=cpu",
-        "--trainer.log_every_n_steps=1",
+        "--data.batch_size=40", "--trainer.max_epochs=1", "--trainer.limit_train_batches=1",
+        "--trainer.accelerator=cpu",         "--trainer.log_every_n_steps=1",
     )  # fmt: skip
     assert done.code == 0, done.err
     saved = next((tmp_path / "lightning_logs/default/version_0/checkpoints").glob("*.ckpt"))

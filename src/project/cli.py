@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 from jsonargparse import Namespace
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, LearningRateMonitor, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_info
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from project.callbacks import VRAM, Compile, ProgressBar, RunSummary
 from project.errors import UserError, user_message
@@ -113,7 +113,9 @@ class ProjectCLI(LightningCLI):
         if class_path is None:
             return  # written by plain Python code: the config alone describes the model
         if class_path != model.class_path:
-            raise UserError(f"--ckpt_path {path} holds a {class_path}, the config's model.class_path is {model.class_path}.")
+            raise UserError(
+                f"--ckpt_path {path} holds a {class_path}, the config's model.class_path is {model.class_path}."
+            )
         explicit = self.parser.parse_args(defaults=False)[verb].model.get("init_args", Namespace()).as_dict()
         here = json.loads(self.parser.dump(self.config, format="json", skip_none=False))[verb]["model"]["init_args"]
         for name in explicit:
@@ -125,7 +127,7 @@ class ProjectCLI(LightningCLI):
 
     def instantiate_classes(self) -> None:
         """Builds the data, completes the model's settings from it, then builds the rest."""
-        verb = self.subcommand
+        verb = self.config.subcommand
         config = self.config.clone()
         data = Namespace({"subcommand": verb, verb: Namespace(data=config[verb].pop("data"))})
         self.datamodule = self.parser.instantiate_classes(data)[verb].data
@@ -158,7 +160,7 @@ class ProjectCLI(LightningCLI):
             trainer = super().instantiate_trainer(**kwargs, logger=logger, callbacks=callbacks)
         except (MisconfigurationException, ValueError) as error:
             raise UserError(f"trainer: {one_line(error)}") from error
-        for callback in trainer.callbacks:
+        for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
             for hook in STEP_HOOKS:
                 if getattr(type(callback), hook) is getattr(Callback, hook):
                     setattr(callback, hook, None)  # Lightning skips what can't be called
@@ -187,7 +189,9 @@ class ProjectCLI(LightningCLI):
         """Reads ``--input``, predicts and writes ``--output``."""
         source, output = self._get(self.config, "input"), self._get(self.config, "output")
         if not hasattr(self.datamodule, "write_predictions"):
-            raise UserError(f"predict: {type(self.datamodule).__name__} has no write_predictions: it can't predict files.")
+            raise UserError(
+                f"predict: {type(self.datamodule).__name__} has no write_predictions: it can't predict files."
+            )
         if source is None:
             raise UserError("predict: --input is not set: give a file or a folder.")
         if kwargs["ckpt_path"] is None:
@@ -200,7 +204,7 @@ class ProjectCLI(LightningCLI):
         rank_zero_info(f"Predictions: {output}")
 
     def _summary(self) -> None:
-        for callback in self.trainer.callbacks:
+        for callback in self.trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
             if isinstance(callback, RunSummary):
                 callback.print_summary(self.trainer)
 
@@ -218,7 +222,9 @@ def load_checkpoint(path: str) -> dict[str, Any]:
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        raise UserError(f"--ckpt_path {path} is damaged or no checkpoint of plain weights: {one_line(error)}") from error
+        raise UserError(
+            f"--ckpt_path {path} is damaged or no checkpoint of plain weights: {one_line(error)}"
+        ) from error
 
 
 def one_line(error: Exception) -> str:

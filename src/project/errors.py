@@ -27,7 +27,9 @@ def user_message(error: BaseException) -> str | None:
             return str(cause)
         cause = cause.__cause__
     text = " ".join(str(error).split())
-    if found := re.search(r"Early stopping conditioned on metric `([^`]+)` which is not available.*following: (.*)", text):
+    if found := re.search(
+        r"Early stopping conditioned on metric `([^`]+)` which is not available.*following: (.*)", text
+    ):
         return _unknown_metric("early_stopping", found[1], re.findall(r"`([^`]+)`", found[2]))
     if found := re.search(r"ModelCheckpoint\(monitor='([^']+)'\)` could not find .*metrics: \[(.*)\]", text):
         return _unknown_metric("checkpoint", found[1], re.findall(r"'([^']+)'", found[2]))

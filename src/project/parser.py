@@ -75,7 +75,9 @@ def _cause(message: str, keys: Iterable[str]) -> tuple[str, str, str] | None:
     for number, line in enumerate(lines):
         if found := re.search(r'Parser key "([^"]+)":', line):
             path.append(found[1])
-        if found := re.search(r"Problem with given class_path '([^']+)'|Got value: Namespace\(class_path='([^']+)'", line):
+        if found := re.search(
+            r"Problem with given class_path '([^']+)'|Got value: Namespace\(class_path='([^']+)'", line
+        ):
             class_path = found[1] or found[2]
         key = ".".join(path)
         if found := re.search(r"Option '([^']+)' is not accepted", line):
@@ -83,7 +85,11 @@ def _cause(message: str, keys: Iterable[str]) -> tuple[str, str, str] | None:
             hint = _nearest(option, _parameters(class_path))
             return f"{key}.{option}", option, f"{class_path.rsplit('.')[-1]} has no '{option}'{hint}"
         if found := re.search(r"module '([^']+)' has no attribute '([^']+)'", line):
-            return key, found[2], f"{found[1]} has no '{found[2]}'{_nearest(found[2], dir(importlib.import_module(found[1])))}"
+            return (
+                key,
+                found[2],
+                f"{found[1]} has no '{found[2]}'{_nearest(found[2], dir(importlib.import_module(found[1])))}",
+            )
         if found := re.search(r"(No module named '[^']+'|Multiple subclasses with name.*)", line):
             return key, "", f"{found[1].rstrip('.')}."
         if found := re.search(r"the following arguments are required: (\S+)", line):
@@ -148,7 +154,9 @@ def _unreadable(file: Path) -> str | None:
     except UnicodeDecodeError:
         return f"{file}: not a text file in UTF-8."
     if not isinstance(content, dict):
-        return f"{file}: must hold keys and values, such as 'trainer: {{max_epochs: 3}}', not a {type(content).__name__}."
+        return (
+            f"{file}: must hold keys and values, such as 'trainer: {{max_epochs: 3}}', not a {type(content).__name__}."
+        )
     return None
 
 

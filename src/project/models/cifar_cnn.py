@@ -21,7 +21,7 @@ class CifarCNN(Classifier):
         width: Channels of the second block; the first has a quarter, the third twice as many. 128 suits a CPU and
             minutes, 256 a GPU.
         small_share: Share of the training, at its beginning, that sees the images at three quarters of their size:
-            nearly twice as many of them in the same time (progressive resizing, Howard 2018, fast.ai's DAWNBench entry).
+            nearly twice as many of them in the same time (progressive resizing, Howard 2018, fast.ai).
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out.
         label_smoothing: Share of the target that is spread evenly over all classes, from 0 to below 1.
@@ -52,6 +52,7 @@ class CifarCNN(Classifier):
             raise UserError(f"data.image_size is {image_shape[1]} x {image_shape[2]}: CifarCNN needs 16 x 16 or more.")
         network = WhitenedCNN(image_shape[0], num_classes, (width // 4, width, 2 * width))
         super().__init__(network, num_classes, image_shape, label_smoothing, optimizer, schedule)
+        self.network: WhitenedCNN
         self.small_share = small_share
         self._small_steps = 0
 

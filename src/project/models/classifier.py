@@ -24,8 +24,8 @@ class Classifier(LightningModule):
     A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel, height, width), and
     integer labels of shape (batch,). The network returns logits of shape (batch, classes).
 
-    Logged: ``train/loss_step``, a mean since it was last logged, every ``trainer.log_every_n_steps``; once per epoch, exact over all samples and ranks, ``loss``,
-    ``acc`` and ``f1`` (macro average) under ``train/``, ``val/`` and ``test/``.
+    Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean since the last time; once per epoch,
+    exact over all samples and ranks, ``loss``, ``acc`` and ``f1`` (macro) under ``train/``, ``val/`` and ``test/``.
 
     Args:
         network: The network, for example torchvision.models.resnet18 or project.networks.VGG. With images, its first
@@ -84,7 +84,7 @@ class Classifier(LightningModule):
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         """Mean loss of the batch, shape ()."""
         loss, _ = self._step(batch, self.train_metrics)
-        every = self.trainer.log_every_n_steps
+        every = self.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
         if every and (self.global_step + 1) % every == 0:
             # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by 25 µs.
             value = self.train_metrics.flush().item()
@@ -126,7 +126,10 @@ class Classifier(LightningModule):
         if self.schedule is None:
             return optimizer
         steps = self.trainer.estimated_stepping_batches
-        return {"optimizer": optimizer, "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs)}
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs),
+        }
 
     def _step(self, batch: tuple[Tensor, Tensor], metrics: StageMetrics) -> tuple[Tensor, Tensor]:
         inputs, labels = batch

@@ -30,6 +30,8 @@ class WhitenedCNN(nn.Module):
         super().__init__()
         patch = channels * 4
         # Buffers: whitening is measured, not trained. It is the identity until `whiten` has seen images.
+        self.filters: Tensor
+        self.whitened: Tensor
         self.register_buffer("filters", torch.eye(patch).repeat(2, 1).view(2 * patch, channels, 2, 2))
         self.register_buffer("whitened", torch.tensor(False))
         blocks = [_Block(before, after) for before, after in zip((2 * patch, *widths), widths, strict=False)]

@@ -65,12 +65,14 @@ class Schedule:
         except (TypeError, ValueError) as error:
             raise UserError(f"model.schedule.scheduler: {error}.") from error
         if isinstance(scheduler, ReduceLROnPlateau) and self.monitor is None:
-            raise UserError("model.schedule.monitor is not set: ReduceLROnPlateau needs a logged metric, e.g. val/loss.")
+            raise UserError(
+                "model.schedule.monitor is not set: ReduceLROnPlateau needs a logged metric, e.g. val/loss."
+            )
         configured = {"scheduler": scheduler, "interval": self.interval, "frequency": self.frequency}
         return configured if self.monitor is None else {**configured, "monitor": self.monitor}
 
     def _parameters(self) -> dict[str, Any]:
-        """Values of the scheduler's parameters after the optimizer; ``inspect.Parameter.empty`` where one is missing."""
+        """The scheduler's parameters after the optimizer; the value is ``inspect.Parameter.empty`` where missing."""
         given = dict(getattr(self.scheduler, "keywords", {}))
         scheduler_class = next((a for a in getattr(self.scheduler, "args", ()) if isinstance(a, type)), self.scheduler)
         parameters = list(inspect.signature(scheduler_class).parameters.values())

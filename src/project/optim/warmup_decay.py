@@ -3,6 +3,7 @@
 import math
 from typing import Literal
 
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -43,7 +44,7 @@ class WarmupDecay(LRScheduler):
         self.warmup, self.final, self.decay, self.total_steps = warmup, final, decay, total_steps
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[float | Tensor]:
         """Learning rate of each group for the step that comes next."""
         # The first step is taken at 1/(n+1) of the way, not at 0: a step with a rate of zero would be wasted.
         progress = min(1.0, (self.last_epoch + 1) / (self.total_steps + 1))
@@ -51,5 +52,7 @@ class WarmupDecay(LRScheduler):
             factor = progress / self.warmup
         else:
             left = (1 - progress) / (1 - self.warmup)
-            factor = self.final + (1 - self.final) * (left if self.decay == "linear" else (1 - math.cos(math.pi * left)) / 2)
+            factor = self.final + (1 - self.final) * (
+                left if self.decay == "linear" else (1 - math.cos(math.pi * left)) / 2
+            )
         return [base * factor for base in self.base_lrs]
