@@ -142,15 +142,14 @@ def ours(images: str, target: float, epochs: int) -> list[tuple[float, float]]:
     """One run of the shipped config, made short by its number of epochs."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "clock.json"
-        clock = {
-            "class_path": "time_to_accuracy.AccuracyClock",
-            "init_args": {"target": target, "cap": 1e9, "out": str(out)},
-        }
+        arguments = {"target": target, "cap": 1e9, "out": str(out)}
+        clock = {"class_path": "time_to_accuracy.AccuracyClock", "init_args": arguments}
         here = Path(__file__).parent
         command = [
             sys.executable, "-m", "project", "fit", "--config", str(here.parent / "configs/cifar.yaml"),
-            "--data.dataset", "folder", "--data.path", images, "--trainer.max_epochs", str(epochs), "--test_after_fit=false",
-            "--trainer.default_root_dir", folder, "--early_stopping=null", "--trainer.callbacks", json.dumps([clock]),
+            "--data.dataset", "folder", "--data.path", images, "--trainer.max_epochs", str(epochs),
+            "--trainer.default_root_dir", folder, "--test_after_fit=false", "--early_stopping=null",
+            "--trainer.callbacks", json.dumps([clock]),
         ]  # fmt: skip
         subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(here)})
         return json.loads(out.read_text())

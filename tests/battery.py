@@ -1,0 +1,116 @@
+"""What every LightningModule must pass: name its config and its short settings, inherit, done.
+
+class TestMine(ModuleBattery):
+    config = "mine.yaml"
+    settings = ("--model.width=16",)
+    loss_at_start = math.log(10)
+"""
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+
+from project.cli import ProjectCLI, quiet, register_classes
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+class WithoutRunning(ProjectCLI):
+    """Builds the data, model and Trainer that a command line describes, and stops there."""
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        self.trainer.strategy._lightning_module = self.model
+        self.trainer.datamodule = self.data = self.datamodule
+
+
+class ModuleBattery:
+    """Tests of one module with its data; not collected itself, as its name does not start with Test."""
+
+    config: str  # file in configs/
+    settings: tuple[str, ...] = ()  # what makes the experiment small enough for a test
+    loss_at_start: float  # from theory: ln(number of classes) for cross-entropy
+    tolerance = 0.15  # relative, of the loss at the start
+    overfit_steps = 60
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+
+    @pytest.fixture
+    def build(self, monkeypatch, images):
+        def build_it(*further: str) -> tuple[LightningModule, LightningDataModule, Trainer]:
+            settings = [setting.format(images=images) for setting in (*self.settings, *further)]
+            common = [
+                "--trainer.accelerator=cpu",
+                "--trainer.logger=false",
+                "--checkpoint=null",
+                "--early_stopping=null",
+            ]
+            arguments = ["project", "fit", "--config", str(CONFIGS / self.config), *common, *settings]
+            monkeypatch.setattr(sys, "argv", arguments)
+            quiet()
+            register_classes()
+            cli = WithoutRunning()
+            return cli.model, cli.datamodule, cli.trainer
+
+        return build_it
+
+    def _batch(self, data: LightningDataModule, trainer: Trainer):
+        data.trainer = trainer
+        data.prepare_data()
+        data.setup("fit")
+        batch = next(iter(data.train_dataloader()))
+        return data.on_after_batch_transfer(batch, 0)
+
+    def _loss(self, model: LightningModule, batch) -> torch.Tensor:
+        model.trainer.fit_loop.epoch_loop.batch_progress.current.ready = 1
+        return model.training_step(batch, 0)
+
+    def test_forward_is_finite_and_loss_starts_near_its_theory(self, build):
+        model, data, trainer = build()
+        batch = self._batch(data, trainer)
+        loss = self._loss(model, batch)
+        assert torch.isfinite(loss)
+        assert loss.item() == pytest.approx(self.loss_at_start, rel=self.tolerance)
+
+    def test_one_step_changes_every_trained_parameter_and_no_other(self, build):
+        model, _, trainer = build(
+            "--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--trainer.precision=32-true"
+        )
+        before = {name: p.detach().clone() for name, p in model.named_parameters()}
+        trainer.fit(model, trainer.datamodule)
+        for name, parameter in model.named_parameters():
+            changed = not torch.equal(before[name], parameter)
+            assert changed == parameter.requires_grad, name
+
+    def test_overfits_one_batch(self, build):
+        steps = f"--trainer.max_epochs={self.overfit_steps}"
+        model, _, trainer = build(steps, "--trainer.overfit_batches=1", "--trainer.limit_val_batches=0")
+        losses: list[float] = []
+        step = model.training_step
+
+        def remember(batch, batch_idx):
+            loss = step(batch, batch_idx)
+            losses.append(loss.item())
+            return loss
+
+        model.training_step = remember
+        trainer.fit(model, trainer.datamodule)
+        # Label smoothing keeps the loss above zero: what counts is how much of the way to its least it went.
+        smoothing, classes = getattr(model, "label_smoothing", 0.0), math.exp(self.loss_at_start)
+        hit, miss = 1 - smoothing + smoothing / classes, smoothing / classes
+        least = -hit * math.log(hit) - ((classes - 1) * miss * math.log(miss) if miss else 0)
+        assert losses[-1] - least < 0.35 * (self.loss_at_start - least)
+
+    def test_the_same_twice(self, build):
+        weights = []
+        for _ in range(2):
+            model, _, trainer = build("--trainer.max_steps=3", "--trainer.limit_val_batches=0")
+            trainer.fit(model, trainer.datamodule)
+            weights.append({name: weight.clone() for name, weight in model.state_dict().items()})
+        for name in weights[0]:
+            assert torch.equal(weights[0][name], weights[1][name]), name

@@ -1,0 +1,67 @@
+"""The CIFAR model: the battery, and what is its own."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from project.errors import UserError
+from project.models import CifarCNN
+from tests.battery import ModuleBattery
+
+
+class TestCifarCNN(ModuleBattery):
+    config = "cifar.yaml"
+    settings = ("--data.dataset=folder", "--data.path={images}", "--data.batch_size=40", "--model.width=16")
+    loss_at_start = math.log(10)
+
+    def test_first_training_batch_whitens_the_patches(self, build):
+        model, _, trainer = build(
+            "--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--trainer.precision=32-true"
+        )
+        assert not model.network.whitened
+        seen = []
+        whiten = model.network.whiten
+        model.network.whiten = lambda images: (seen.append(images.clone()), whiten(images))
+        trainer.fit(model, trainer.datamodule)
+        assert model.network.whitened
+        responses = F.conv2d(seen[0], model.network.filters[:12]).transpose(0, 1).flatten(1)
+        covariance = responses @ responses.T / responses.shape[1]
+        variances = covariance.diagonal()
+        assert covariance.sub(variances.diag()).abs().max() < 1e-2
+        assert variances.max() < 1.01  # directions of little variance stay below 1, because of epsilon
+
+    def test_images_are_small_in_the_first_half(self, build):
+        model, _, trainer = build("--trainer.max_epochs=2", "--trainer.limit_val_batches=0")
+        sizes = []
+        model.network.register_forward_pre_hook(lambda _, inputs: sizes.append(inputs[0].shape[-1]))
+        trainer.fit(model, trainer.datamodule)
+        assert sizes == [24] * 4 + [32] * 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"width": 2}, "model.width is 2"),
+        ({"small_share": 1.5}, "model.small_share is 1.5"),
+        ({"image_shape": (3, 8, 8)}, "CifarCNN needs 16 x 16 or more"),
+        ({"num_classes": None}, "model.num_classes are not set"),
+        ({"num_classes": 1}, "model.num_classes is 1"),
+    ],
+)
+def test_refusals(settings, says):
+    with pytest.raises(UserError, match=says):
+        CifarCNN(**{"num_classes": 10, "image_shape": (3, 32, 32), **settings})
+
+
+def test_grey_images_of_another_size():
+    model = CifarCNN(width=8, num_classes=4, image_shape=(1, 28, 28))
+    model.network.whiten(torch.randn(20, 1, 28, 28))
+    assert model(torch.randn(5, 1, 28, 28)).shape == (5, 4)
+
+
+def test_objects_passed_in_python_stay_out_of_the_checkpoint():
+    model = CifarCNN(num_classes=10, image_shape=(3, 32, 32), optimizer=torch.optim.SGD)
+    assert "optimizer" not in model.hparams
+    assert model.hparams["width"] == 128

@@ -1,0 +1,124 @@
+"""Every shipped config and every overlay runs; a new one is run by being there."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from .conftest import CONFIGS, ROOT, shell
+
+EXPERIMENTS = sorted(CONFIGS.glob("*.yaml"))
+OVERLAYS = sorted((CONFIGS / "with").glob("*.yaml"))
+# What an overlay must be seen to have done: (what to look at in the Trainer's arguments or the run folder)
+EFFECTS = {
+    "accumulate": lambda trainer, folder: trainer["accumulate_grad_batches"] == 4,
+    "amp16": lambda trainer, folder: trainer["precision"] == "16-mixed",
+    "bf16": lambda trainer, folder: trainer["precision"] == "bf16-mixed",
+    "clip": lambda trainer, folder: trainer["gradient_clip_val"] == 1.0,
+    "compile": lambda trainer, folder: _config(folder)["compile"]["init_args"]["mode"] == "default",
+    "deterministic": lambda trainer, folder: trainer["deterministic"] is True,
+    "ema": lambda trainer, folder: "current_model_state" in _checkpoint(folder),
+    "profile": lambda trainer, folder: list(folder.glob("*.pt.trace.json")) and list(folder.glob("fit-profile*.txt")),
+    "smoke": lambda trainer, folder: _checkpoint(folder)["global_step"] == 2,
+}
+IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp"}  # each has its own test below
+
+
+def _config(folder: Path) -> dict:
+    return yaml.safe_load((folder / "config.yaml").read_text())
+
+
+def _checkpoint(folder: Path) -> dict:
+    return torch.load(folder / "checkpoints/last.ckpt", weights_only=True)
+
+
+def _short(images: Path) -> list[str]:
+    return [
+        "--data.dataset=folder", f"--data.path={images}", "--data.batch_size=40", "--trainer.max_epochs=1",
+        "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu",
+    ]  # fmt: skip
+
+
+def test_every_overlay_has_an_effect_that_is_checked():
+    assert {path.stem for path in OVERLAYS} == EFFECTS.keys() | IN_PROCESSES_OF_THEIR_OWN
+
+
+@pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
+def test_experiment(run, images, tmp_path, config):
+    experiment = yaml.safe_load(config.read_text())["experiment"]
+    assert experiment == config.stem
+    done = run("fit", "--config", config, *_short(images))
+    assert done.code == 0, done.err
+    assert (tmp_path / f"lightning_logs/{experiment}/version_0/checkpoints/last.ckpt").is_file()
+    assert "test/acc" in done.out
+
+
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
+@pytest.mark.parametrize("overlay", [p for p in OVERLAYS if p.stem in EFFECTS], ids=lambda path: path.stem)
+def test_overlay(run, images, tmp_path, overlay):
+    if overlay.stem == "compile" and not _compiles():
+        pytest.skip("no C++ compiler here")
+    done = run("fit", "--config", CONFIGS / "cifar.yaml", *_short(images), "--model.width=16", "--config", overlay)
+    assert done.code == 0, done.err
+    experiment = yaml.safe_load(overlay.read_text()).get("experiment", "cifar")
+    folder = tmp_path / f"lightning_logs/{experiment}/version_0"
+    config = _config(folder)
+    assert EFFECTS[overlay.stem](config["trainer"], folder), config
+    callbacks = [callback["class_path"].rsplit(".")[-1] for callback in config["trainer"]["callbacks"]]
+    assert "ImagePlots" in callbacks  # an overlay adds, it does not take away
+
+
+def _compiles() -> bool:
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        return bool(get_cpp_compiler())
+    except InvalidCxxCompiler:
+        return False
+
+
+def test_overlays_stack(run, images, tmp_path):
+    stack = [
+        part
+        for name in ("bf16", "accumulate", "clip", "ema", "smoke")
+        for part in ("--config", CONFIGS / f"with/{name}.yaml")
+    ]
+    done = run("fit", "--config", CONFIGS / "cifar.yaml", *_short(images), "--model.width=16", *stack)
+    assert done.code == 0, done.err
+    trainer = _config(tmp_path / "lightning_logs/smoke/version_0")["trainer"]
+    assert (trainer["accumulate_grad_batches"], trainer["gradient_clip_val"]) == (4, 1.0)
+    assert len(trainer["callbacks"]) == 2
+
+
+def test_ddp_overlay_trains_the_same_network_on_both_processes(images, tmp_path):
+    done = shell(
+        "fit", "--config", CONFIGS / "cifar.yaml", *_short(images), "--model.width=16",
+        "--config", CONFIGS / "with/ddp.yaml", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert [path.name for path in (tmp_path / "lightning_logs/cifar").iterdir()] == ["version_0"]
+    assert done.out.count("epoch 1/1") == 1
+    folder = tmp_path / "lightning_logs/cifar/version_0"
+    assert _checkpoint(folder)["global_step"] == 160 // (2 * 40)
+    assert _checkpoint(folder)["state_dict"]["network.whitened"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
+def test_fsdp_overlay_says_in_one_line_that_it_needs_a_gpu(run, images):
+    done = run("fit", "--config", CONFIGS / "cifar.yaml", *_short(images), "--config", CONFIGS / "with/fsdp.yaml")
+    assert done.code == 2
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert "fsdp" in errors[0]
+    assert "GPU" in errors[0]
+
+
+@pytest.mark.parametrize("config", [*EXPERIMENTS, *OVERLAYS], ids=lambda path: path.stem)
+def test_first_lines_say_what_it_is_and_how_it_is_run(config):
+    lines = config.read_text().splitlines()
+    assert lines[0].startswith("# ")
+    assert any(f"--config {config.relative_to(ROOT)}" in line for line in lines[:3] if line.startswith("#"))
+    if config in OVERLAYS:
+        assert len(lines) <= 13

@@ -1,0 +1,61 @@
+"""The commands of the README do what they say; they are read from it, so none can be forgotten."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .conftest import ROOT
+
+README = (ROOT / "README.md").read_text()
+COMMANDS = [
+    line.split("  #")[0].strip()
+    for block in re.findall(r"```bash\n(.*?)```", README, flags=re.DOTALL)
+    for line in block.splitlines()
+    if line.strip()
+]
+# Small enough for a test; later settings win, so they are put behind what the README says.
+SHORT = "--data.batch_size=40 --model.width=16 --trainer.max_epochs=1 --trainer.accelerator=cpu --trainer.log_every_n_steps=1"
+
+
+def test_the_first_two_commands_are_the_ones_that_do_everything():
+    assert [command.split("#")[0].split()[1] for command in COMMANDS[:2]] == ["fit", "test"]
+    for target in ("fit", "test", "lint", "clean"):
+        done = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    fit = subprocess.run(["make", "--dry-run", "fit"], cwd=ROOT, capture_output=True, text=True).stdout
+    assert "-m project fit --config configs/cifar.yaml" in fit
+
+
+@pytest.fixture
+def clone(tmp_path, images, monkeypatch) -> Path:
+    """What the README's commands expect around them: configs/ and a folder of photos."""
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    shutil.copytree(images, tmp_path / "photos")
+    return tmp_path
+
+
+def test_commands_in_the_order_of_the_readme(clone, run):
+    projects = [command for command in COMMANDS if command.startswith("python -m project")]
+    assert len(projects) >= 7
+    assert {shlex.split(command)[3] for command in projects} == {"fit", "validate", "test", "predict"}
+    for command in projects:
+        arguments = shlex.split(command)[3:]
+        done = run(*arguments, "--data.dataset=folder", "--data.path=photos", *SHORT.split())
+        assert done.code == 0, f"{command}\n{done.err}"
+    assert (clone / "predictions.csv").read_text().startswith("file,prediction,probability,")
+
+
+def test_every_command_is_known():
+    known = ("make fit", "make test", "python -m project ", "tensorboard --logdir lightning_logs")
+    assert all(command.startswith(known) for command in COMMANDS), COMMANDS
+
+
+def test_links_and_files_exist():
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *ROOT.glob("*/README.md")]:
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+            if "://" not in link:
+                assert (page.parent / link).exists(), f"{page.name}: {link}"
