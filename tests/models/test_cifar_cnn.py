@@ -65,3 +65,17 @@ def test_objects_passed_in_python_stay_out_of_the_checkpoint():
     model = CifarCNN(num_classes=10, image_shape=(3, 32, 32), optimizer=torch.optim.SGD)
     assert "optimizer" not in model.hparams
     assert model.hparams["width"] == 128
+
+
+def test_mirror_averages_both_views_in_evaluation_only():
+    model = CifarCNN(width=8, mirror=True, num_classes=10, image_shape=(3, 32, 32)).eval()
+    images = torch.randn(4, 3, 32, 32)
+    expected = (model.network(images) + model.network(images.flip(3))) / 2
+    torch.testing.assert_close(model(images), expected)
+    torch.testing.assert_close(model(images.flip(3)), model(images))
+    assert not torch.equal(model.network(images), expected)
+    model.train()
+    calls = []
+    model.network.register_forward_hook(lambda *_: calls.append(1))
+    model(images)
+    assert len(calls) == 1
