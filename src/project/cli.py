@@ -128,6 +128,9 @@ class ProjectCLI(LightningCLI):
     def instantiate_classes(self) -> None:
         """Builds the data, completes the model's settings from it, then builds the rest."""
         verb = self.config.subcommand
+        settings = self.config[verb].data.get("init_args", Namespace())
+        if "seed" in settings and settings.seed is None:
+            settings.seed = int(self.config[verb].seed_everything)  # one seed for weights, order and augmentation
         config = self.config.clone()
         data = Namespace({"subcommand": verb, verb: Namespace(data=config[verb].pop("data"))})
         self.datamodule = self.parser.instantiate_classes(data)[verb].data

@@ -43,7 +43,8 @@ class ImageData(LightningDataModule):
         resize: How to fit an image of another shape: crop what sticks out, stretch it, or pad it with black.
         batch_size: Images per batch and process.
         val_fraction: Share of the training images kept for validation where there is no validation split; 0 for none.
-        seed: Seed of the order, the split and the augmentation.
+        seed: Seed of the order and the augmentation; that of the run (seed_everything) when left out. The split is the
+            same for every seed.
         augment: Random changes to the training images.
         fallback: `generated` uses made-up images where a public set can't be had, and says so; null stops there.
         device_memory_share: The images are kept on the GPU when they fit into this share of its free memory.
@@ -65,7 +66,7 @@ class ImageData(LightningDataModule):
         resize: Resize = "crop",
         batch_size: int = 512,
         val_fraction: float = 0.1,
-        seed: int = 0,
+        seed: int | None = None,
         augment: Augment = Augment(),  # noqa: B008 - it is frozen
         fallback: Literal["generated"] | None = None,
         device_memory_share: float = 0.25,
@@ -90,7 +91,7 @@ class ImageData(LightningDataModule):
         self.cache_dir = Path(cache_dir).expanduser()
         self.batch_size = batch_size
         self.val_fraction = val_fraction
-        self.seed = seed
+        self.seed = seed or 0
         self.fallback = fallback
         self.device_memory_share = device_memory_share
 
@@ -184,7 +185,7 @@ class ImageData(LightningDataModule):
             self.generated = self.trainer.strategy.broadcast(self.generated)
         stored = load(self._source, self.cache_dir)
         self.augment.check(stored.shape)
-        rows = partition(stored.labels, self.val_fraction, self.catalog.unsplit and not self.generated, self.seed)
+        rows = partition(stored.labels, self.val_fraction, self.catalog.unsplit and not self.generated, seed=0)
         self.sizes = {split: len(part) for split, (_, part) in rows.items()}
         if not self._restored:
             origin, part = rows["train"]
