@@ -226,7 +226,6 @@ def test_facts_of_the_data_reach_the_model_and_its_checkpoint(cifar, tmp_path):
     assert saved["num_classes"] == 10
 
 
-@pytest.mark.filterwarnings("ignore:The dirpath has changed")  # a resumed run gets a new folder
 def test_explicit_settings_win_over_the_checkpoint(cifar, run, images, tmp_path):
     assert cifar("fit", "--model.label_smoothing=0.1").code == 0
     last = tmp_path / "lightning_logs/cifar/version_0/checkpoints/last.ckpt"

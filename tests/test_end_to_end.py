@@ -146,7 +146,6 @@ def test_two_processes_give_the_test_metrics_of_one(fitted, images, tmp_path):
     assert alone["test/acc"] * 49 == pytest.approx(round(alone["test/acc"] * 49), abs=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:The dirpath has changed")
 def test_checkpoints_are_the_same_with_and_without_compile(cifar, tmp_path):
     compiled = ["--compile.mode=default", "--compile.backend=aot_eager"]
     assert cifar("fit", "--experiment=plain", "--trainer.precision=32-true").code == 0

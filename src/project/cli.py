@@ -249,6 +249,7 @@ def quiet() -> None:
     tips.addFilter(lambda record: "litlogger" not in record.getMessage())
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
     warnings.filterwarnings("ignore", message=".*not supported by the model summary")  # it counts, it need not weigh
+    warnings.filterwarnings("ignore", message="The dirpath has changed")  # every run has a folder of its own
     warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)  # Lightning with torch's pytree
 
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn, stack, tensor
 from torch import cat as concatenate
-from torchmetrics import MeanMetric, MetricCollection
+from torchmetrics import MetricCollection, SumMetric
 
 
 class StageMetrics(nn.Module):
@@ -21,7 +21,9 @@ class StageMetrics(nn.Module):
     def __init__(self, metrics: MetricCollection, stage: str, flush_every: int = 50) -> None:
         super().__init__()
         self.stage = stage
-        self.loss = MeanMetric(nan_strategy="disable")  # a loss that is not a number is to be seen, not left out
+        # Sums, because MeanMetric leaves out losses that are not numbers, or ignores the weights if told not to.
+        self.loss = SumMetric(nan_strategy="disable")
+        self.samples = SumMetric(nan_strategy="disable")
         self.metrics = metrics.clone(prefix=f"{stage}/")
         self.flush_every = flush_every
         self._steps: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -48,18 +50,20 @@ class StageMetrics(nn.Module):
         self._steps.clear()
         values = stack(losses).float()
         weights = tensor([len(label) for label in labels], dtype=values.dtype).to(values.device, non_blocking=True)
-        self.loss.update(values, weights)
+        self.loss.update(values @ weights)
+        self.samples.update(weights.sum())
         self.metrics.update(concatenate(logits).float(), concatenate(labels))
-        return (values * weights).sum() / weights.sum()
+        return values @ weights / weights.sum()
 
     def compute(self) -> dict[str, Tensor]:
         """Means over everything since the last `reset`, over all ranks, by logged name such as ``val/acc``."""
         if self._steps:
             self.flush()
-        return {f"{self.stage}/loss": self.loss.compute(), **self.metrics.compute()}
+        return {f"{self.stage}/loss": self.loss.compute() / self.samples.compute(), **self.metrics.compute()}
 
     def reset(self) -> None:
         """Starts the next epoch."""
         self._steps.clear()
         self.loss.reset()
+        self.samples.reset()
         self.metrics.reset()
