@@ -23,8 +23,8 @@ class WithoutRunning(ProjectCLI):
     """Builds the data, model and Trainer that a command line describes, and stops there."""
 
     def _run_subcommand(self, subcommand: str) -> None:
+        self.model.trainer = self.datamodule.trainer = self.trainer
         self.trainer.strategy._lightning_module = self.model
-        self.trainer.datamodule = self.data = self.datamodule
 
 
 class ModuleBattery:
@@ -59,37 +59,28 @@ class ModuleBattery:
 
         return build_it
 
-    def _batch(self, data: LightningDataModule, trainer: Trainer):
-        data.trainer = trainer
+    def test_forward_is_finite_and_loss_starts_near_its_theory(self, build):
+        model, data, _ = build()
         data.prepare_data()
         data.setup("fit")
-        batch = next(iter(data.train_dataloader()))
-        return data.on_after_batch_transfer(batch, 0)
-
-    def _loss(self, model: LightningModule, batch) -> torch.Tensor:
-        model.trainer.fit_loop.epoch_loop.batch_progress.current.ready = 1
-        return model.training_step(batch, 0)
-
-    def test_forward_is_finite_and_loss_starts_near_its_theory(self, build):
-        model, data, trainer = build()
-        batch = self._batch(data, trainer)
-        loss = self._loss(model, batch)
+        batch = data.on_after_batch_transfer(next(iter(data.train_dataloader())), 0)
+        loss = model.training_step(batch, 0)
         assert torch.isfinite(loss)
         assert loss.item() == pytest.approx(self.loss_at_start, rel=self.tolerance)
 
     def test_one_step_changes_every_trained_parameter_and_no_other(self, build):
-        model, _, trainer = build(
+        model, data, trainer = build(
             "--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--trainer.precision=32-true"
         )
         before = {name: p.detach().clone() for name, p in model.named_parameters()}
-        trainer.fit(model, trainer.datamodule)
+        trainer.fit(model, data)
         for name, parameter in model.named_parameters():
             changed = not torch.equal(before[name], parameter)
             assert changed == parameter.requires_grad, name
 
     def test_overfits_one_batch(self, build):
         steps = f"--trainer.max_epochs={self.overfit_steps}"
-        model, _, trainer = build(steps, "--trainer.overfit_batches=1", "--trainer.limit_val_batches=0")
+        model, data, trainer = build(steps, "--trainer.overfit_batches=1", "--trainer.limit_val_batches=0")
         losses: list[float] = []
         step = model.training_step
 
@@ -99,7 +90,7 @@ class ModuleBattery:
             return loss
 
         model.training_step = remember
-        trainer.fit(model, trainer.datamodule)
+        trainer.fit(model, data)
         # Label smoothing keeps the loss above zero: what counts is how much of the way to its least it went.
         smoothing, classes = getattr(model, "label_smoothing", 0.0), math.exp(self.loss_at_start)
         hit, miss = 1 - smoothing + smoothing / classes, smoothing / classes
@@ -109,8 +100,8 @@ class ModuleBattery:
     def test_the_same_twice(self, build):
         weights = []
         for _ in range(2):
-            model, _, trainer = build("--trainer.max_steps=3", "--trainer.limit_val_batches=0")
-            trainer.fit(model, trainer.datamodule)
+            model, data, trainer = build("--trainer.max_steps=3", "--trainer.limit_val_batches=0")
+            trainer.fit(model, data)
             weights.append({name: weight.clone() for name, weight in model.state_dict().items()})
         for name in weights[0]:
             assert torch.equal(weights[0][name], weights[1][name]), name

@@ -87,7 +87,14 @@ def cifar(run, images) -> Callable[..., Outcome]:
 def shell(*arguments: object, cwd: Path, seconds: int = 240) -> Outcome:
     """Runs ``python -m project ARGUMENTS`` as a process of its own, without network."""
     nowhere = "http://127.0.0.1:9"
-    environment = {**os.environ, "http_proxy": nowhere, "https_proxy": nowhere, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "NO_COLOR": "1"}
+    environment = {
+        **os.environ,
+        "http_proxy": nowhere,
+        "https_proxy": nowhere,
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "200",
+        "NO_COLOR": "1",
+    }
     command = [sys.executable, "-m", "project", *map(str, arguments)]
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=seconds)
     return Outcome(done.returncode, done.stdout, done.stderr)

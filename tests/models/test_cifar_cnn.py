@@ -17,14 +17,14 @@ class TestCifarCNN(ModuleBattery):
     loss_at_start = math.log(10)
 
     def test_first_training_batch_whitens_the_patches(self, build):
-        model, _, trainer = build(
+        model, data, trainer = build(
             "--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--trainer.precision=32-true"
         )
         assert not model.network.whitened
         seen = []
         whiten = model.network.whiten
         model.network.whiten = lambda images: (seen.append(images.clone()), whiten(images))
-        trainer.fit(model, trainer.datamodule)
+        trainer.fit(model, data)
         assert model.network.whitened
         responses = F.conv2d(seen[0], model.network.filters[:12]).transpose(0, 1).flatten(1)
         covariance = responses @ responses.T / responses.shape[1]
@@ -33,10 +33,10 @@ class TestCifarCNN(ModuleBattery):
         assert variances.max() < 1.01  # directions of little variance stay below 1, because of epsilon
 
     def test_images_are_small_in_the_first_half(self, build):
-        model, _, trainer = build("--trainer.max_epochs=2", "--trainer.limit_val_batches=0")
+        model, data, trainer = build("--trainer.max_epochs=2", "--trainer.limit_val_batches=0")
         sizes = []
         model.network.register_forward_pre_hook(lambda _, inputs: sizes.append(inputs[0].shape[-1]))
-        trainer.fit(model, trainer.datamodule)
+        trainer.fit(model, data)
         assert sizes == [24] * 4 + [32] * 4
 
 

@@ -40,19 +40,21 @@ def test_filters_move_by_the_learning_rate_whatever_the_gradient():
         (network(torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(1))).square().sum() * scale).backward()
         MuonSGD(network.parameters(), lr=0.1).step()
         moved.append(network[0].weight.detach() - before)
-    torch.testing.assert_close(moved[0], moved[1], rtol=0.05, atol=1e-3)
+    torch.testing.assert_close(moved[0], moved[1], rtol=0.05, atol=5e-3)
     # 8 singular values of about 1, times the learning rate
     assert moved[0].norm() == pytest.approx(0.1 * 8**0.5, rel=0.3)
 
 
 def test_the_rest_is_torchs_nesterov_sgd():
     ours, theirs = _network(), _network()
+    for network in (ours, theirs):
+        network[2].bias = None
     mine = MuonSGD(ours.parameters(), matrix_lr=0.01, sgd_momentum=0.9, weight_decay=0.02)
     reference = torch.optim.SGD([theirs[2].weight], lr=0.01, momentum=0.9, nesterov=True, weight_decay=0.02 / 0.01)
     for _ in range(3):
         for network in (ours, theirs):
             network.zero_grad()
-            network[2](torch.ones(1, 8 * 36)).square().sum().backward()
+            network[2](torch.full((1, 8 * 36), 0.1)).square().sum().backward()
         mine.step()
         reference.step()
     torch.testing.assert_close(ours[2].weight, theirs[2].weight)

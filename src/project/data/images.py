@@ -258,6 +258,7 @@ class ImageData(LightningDataModule):
             seed=self.seed,
             rank=rank,
             world_size=world_size,
+            repeat=trainer is not None and bool(trainer.overfit_batches),  # pyright: ignore[reportAttributeAccessIssue]
             name=f"{split} images",
         )
         in_host_memory = not isinstance(dataset, StoredImages) or dataset.images.device.type == "cpu"

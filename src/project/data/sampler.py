@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.utils.data import Sampler
+from torch.utils.data import SequentialSampler
 
 from project.errors import UserError
 
 
-class EpochBatches(Sampler[Tensor]):
+class EpochBatches(SequentialSampler):
     """Yields one index tensor per batch, for a dataset that gathers a whole batch at once.
 
     Pass it as ``sampler=`` with ``batch_size=None``, and ``use_distributed_sampler=False`` to the trainer. The order
@@ -29,6 +29,7 @@ class EpochBatches(Sampler[Tensor]):
         seed: Seed of the permutations.
         rank: Number of this process.
         world_size: Number of processes.
+        repeat: Whether every epoch has the order of the first, as for overfitting some batches on purpose.
         name: What the samples are, for the error message.
 
     Raises:
@@ -44,18 +45,22 @@ class EpochBatches(Sampler[Tensor]):
         seed: int = 0,
         rank: int = 0,
         world_size: int = 1,
+        repeat: bool = False,
         name: str = "data",
     ) -> None:
         if size < world_size:
             raise UserError(
                 f"{name}: {size} samples can't be shared by {world_size} processes; use fewer (--trainer.devices)"
             )
+        # Lightning's `overfit_batches` replaces every other class of sampler by one that yields single numbers.
+        super().__init__(range(size))
         self.size = size
         self.batch_size = batch_size
         self.train = train
         self.seed = seed
         self.rank = rank
         self.world_size = world_size
+        self.repeat = repeat
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -64,7 +69,7 @@ class EpochBatches(Sampler[Tensor]):
         Args:
             epoch: Number of the epoch, from 0.
         """
-        self.epoch = epoch
+        self.epoch = 0 if self.repeat else epoch
 
     def __len__(self) -> int:
         """Number of batches of this process, the same on all of them."""
