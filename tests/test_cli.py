@@ -1,5 +1,6 @@
 """The command line: help, errors, data facts, what wins over what."""
 
+import shutil
 import subprocess
 import sys
 
@@ -214,6 +215,15 @@ def test_sections_can_be_turned_off(cifar, tmp_path):
     assert "test/acc" not in done.out
     config = yaml.safe_load((folder / "config.yaml").read_text())
     assert [config[name] for name in ("checkpoint", "early_stopping", "compile", "vram")] == [None] * 4
+
+
+def test_without_a_test_split_fit_ends_well(run, images, tmp_path):
+    shutil.copytree(images / "train", tmp_path / "mine/train")
+    (tmp_path / "mine.yaml").write_text(GOOD)
+    flags = ["--data.dataset=folder", "--data.path=mine", "--trainer.max_epochs=1", "--trainer.log_every_n_steps=1"]
+    done = run("fit", "--config", "mine.yaml", *flags, "--trainer.accelerator=cpu")
+    assert done.code == 0, done.err
+    assert "There is no test split: not tested." in done.err
 
 
 def test_facts_of_the_data_reach_the_model_and_its_checkpoint(cifar, tmp_path):

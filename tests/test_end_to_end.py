@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 import torch
-import yaml
+import torchvision
 from lightning.pytorch import LightningModule
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -162,17 +162,39 @@ def test_checkpoints_are_the_same_with_and_without_compile(cifar, tmp_path):
     assert cifar("fit", "--ckpt_path", checkpoints[0], "--trainer.max_epochs=3", *compiled).code == 0
 
 
+RESNET = ["--model=Classifier", "--model.network=torchvision.models.resnet18", "--data=ImageData"]
+
+
+def _resnet(run, images, *arguments: object):
+    return run(
+        "fit", *RESNET, "--data.dataset=folder", f"--data.path={images}", "--data.batch_size=40",
+        "--trainer.max_epochs=1", "--trainer.limit_train_batches=1", "--trainer.accelerator=cpu",
+        "--trainer.log_every_n_steps=1", *arguments,
+    )  # fmt: skip
+
+
 def test_any_torchvision_network_by_yaml_alone(run, images, tmp_path):
-    (tmp_path / "resnet.yaml").write_text(
-        yaml.safe_dump({"model": {"class_path": "Classifier", "init_args": {"network": {
-            "class_path": "torchvision.models.resnet18"}}}})
-    )  # fmt: skip
-    done = run(
-        "fit", "--config", "resnet.yaml", "--data", "ImageData", "--data.dataset=folder", f"--data.path={images}",
-        "--data.batch_size=40", "--trainer.max_epochs=1", "--trainer.limit_train_batches=1",
-        "--trainer.accelerator=cpu",         "--trainer.log_every_n_steps=1",
-    )  # fmt: skip
+    done = _resnet(run, images)
     assert done.code == 0, done.err
     saved = next((tmp_path / "lightning_logs/default/version_0/checkpoints").glob("*.ckpt"))
     model = LightningModule.load_from_checkpoint(saved, weights_only=True)
+    assert model.network.fc.out_features == 10
+
+
+def test_pretrained_weights_stay_and_are_not_needed_again(run, images, tmp_path, monkeypatch):
+    """The download is replaced by a file in torch's cache, where a real one would lie."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    torch.manual_seed(7)
+    weights = torchvision.models.resnet18().state_dict()
+    url = torchvision.models.ResNet18_Weights.IMAGENET1K_V1.url
+    file = tmp_path / "torch/hub/checkpoints" / url.rsplit("/")[-1]
+    file.parent.mkdir(parents=True)
+    torch.save(weights, file)
+    still = ["--model.optimizer=torch.optim.SGD", "--model.optimizer.lr=1e-12"]
+    done = _resnet(run, images, "--model.network.weights=IMAGENET1K_V1", *still)
+    assert done.code == 0, done.err
+    file.unlink()
+    saved = next((tmp_path / "lightning_logs/default/version_0/checkpoints").glob("*.ckpt"))
+    model = LightningModule.load_from_checkpoint(saved, weights_only=True)
+    torch.testing.assert_close(model.network.layer4[1].conv2.weight, weights["layer4.1.conv2.weight"])
     assert model.network.fc.out_features == 10

@@ -3,14 +3,12 @@
 import importlib
 import json
 import logging
-import pickle
 import pkgutil
 import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
-import torch
 from jsonargparse import Namespace
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
@@ -20,7 +18,8 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_info
 
 from project.callbacks import VRAM, Compile, ProgressBar, RunSummary
-from project.errors import UserError, user_message
+from project.checkpoints import load_checkpoint
+from project.errors import UserError, one_line, user_message
 from project.parser import ProjectParser
 
 SECTIONS = ("checkpoint", "early_stopping", "compile", "vram")
@@ -156,7 +155,8 @@ class ProjectCLI(LightningCLI):
             callbacks.append(LearningRateMonitor())
         if config["enable_progress_bar"] is not False and not config["barebones"]:
             callbacks.append(ProgressBar())
-        callbacks += [RunSummary(), *(config["callbacks"] or [])]
+        further = config["callbacks"] or []
+        callbacks += [RunSummary(), *(further if isinstance(further, list) else [further])]
         if config["enable_checkpointing"] is None:
             kwargs["enable_checkpointing"] = any(isinstance(c, Checkpoint) for c in callbacks)
         try:
@@ -175,7 +175,10 @@ class ProjectCLI(LightningCLI):
 
     def after_fit(self) -> None:
         """Tests the best checkpoint, or the last weights where none was kept, and prints the summary."""
-        if self._get(self.config, "test_after_fit") and not self.trainer.interrupted:
+        wanted = self._get(self.config, "test_after_fit") and not self.trainer.interrupted
+        if wanted and not getattr(self.datamodule, "has_test", True):
+            rank_zero_info("There is no test split: not tested.")
+        elif wanted:
             best = getattr(self.trainer.checkpoint_callback, "best_model_path", "")
             self.trainer.test(self.model, self.datamodule, ckpt_path=best or None, weights_only=True, verbose=False)
         self._summary()
@@ -210,29 +213,6 @@ class ProjectCLI(LightningCLI):
         for callback in self.trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
             if isinstance(callback, RunSummary):
                 callback.print_summary(self.trainer)
-
-
-def load_checkpoint(path: str) -> dict[str, Any]:
-    """Reads a checkpoint file without executing anything in it.
-
-    Raises:
-        UserError: If there is no such file, it is remote, damaged, or needs more than ``weights_only=True``.
-    """
-    if "://" in path:
-        raise UserError(f"--ckpt_path {path}: remote checkpoints are not loaded: download it and give the file.")
-    if not Path(path).is_file():
-        raise UserError(f"--ckpt_path {path}: no such file.")
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        raise UserError(
-            f"--ckpt_path {path} is damaged or no checkpoint of plain weights: {one_line(error)}"
-        ) from error
-
-
-def one_line(error: Exception) -> str:
-    """The first sentence of what an exception of a library says."""
-    return str(error).strip().splitlines()[0].rstrip(":")
 
 
 def register_classes() -> None:

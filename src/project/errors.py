@@ -40,6 +40,11 @@ def user_message(error: BaseException) -> str | None:
     return None
 
 
+def one_line(error: Exception) -> str:
+    """The first line of what an exception of a library says."""
+    return str(error).strip().splitlines()[0].rstrip(":")
+
+
 def _unknown_metric(section: str, name: str, logged: list[str]) -> str:
     nearest = get_close_matches(name, logged, n=1)
     hint = f"did you mean '{nearest[0]}'?" if nearest else f"logged are {', '.join(sorted(logged))}."

@@ -131,6 +131,14 @@ class Classifier(LightningModule):
             "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs),
         }
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Lets a pre-trained network be rebuilt without its weights' download: the checkpoint holds what became of them."""
+        hparams = checkpoint.get("hyper_parameters", {})
+        network = hparams.get("network")
+        if isinstance(network, dict) and network.get("init_args", {}).get("weights") is not None:
+            bare = {**network, "init_args": {**network["init_args"], "weights": None}}
+            checkpoint["hyper_parameters"] = {**hparams, "network": bare}
+
     def _step(self, batch: tuple[Tensor, Tensor], metrics: StageMetrics) -> tuple[Tensor, Tensor]:
         inputs, labels = batch
         logits = self(inputs)
