@@ -16,7 +16,7 @@ import warnings
 
 import torch
 from common import save, summary
-from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from torch import nn
 
 from project.cli import ProjectCLI
@@ -69,7 +69,7 @@ class Bare(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 
-def timed(base: type[LightningModule] | type[Callback], seconds: list[float]):
+def timed(base: type[LightningModule], seconds: list[float]):
     """A subclass that appends the CPU seconds of each epoch."""
 
     class Timed(base):
@@ -95,13 +95,11 @@ def bare() -> float:
 def ours() -> float:
     """The same through ``python -m project fit``."""
     seconds: list[float] = []
-    clock = timed(Callback, seconds)
 
     class WithClock(ProjectCLI):
         def instantiate_trainer(self, **kwargs):
-            trainer = super().instantiate_trainer(**kwargs)
-            trainer.callbacks.append(clock())
-            return trainer
+            self.model.__class__ = timed(type(self.model), seconds)  # the clock costs both sides the same
+            return super().instantiate_trainer(**kwargs)
 
     with tempfile.TemporaryDirectory() as folder:
         sys.argv = [

@@ -167,6 +167,10 @@ class ProjectCLI(LightningCLI):
             for hook in STEP_HOOKS:
                 if getattr(type(callback), hook) is getattr(Callback, hook):
                     setattr(callback, hook, None)  # Lightning skips what can't be called
+        checkpoint = self._get(self.config, "checkpoint")
+        by_step = ("every_n_train_steps", "train_time_interval")
+        if checkpoint is not None and not any(checkpoint.init_args.get(name) for name in by_step):
+            self._get(self.config_init, "checkpoint").on_train_batch_end = None  # it saves after epochs only
         return trainer
 
     def _prepare_subcommand_kwargs(self, subcommand: str) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class EpochBatches(SequentialSampler):
         smallest, largest = self.size // self.world_size, -(-self.size // self.world_size)
         return min(smallest, -(-largest // self.batch_size))
 
-    def __iter__(self) -> Iterator[Tensor]:
+    def __iter__(self) -> Iterator[Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Yield int64 tensors of shape (batch,)."""
         if not self.train:
             share = torch.arange(self.size).tensor_split(self.world_size)[self.rank]

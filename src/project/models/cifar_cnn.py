@@ -60,11 +60,11 @@ class CifarCNN(Classifier):
         self.mirror = mirror
         self._small_steps = 0
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor:
         """Logits of shape (batch, classes) from images of shape (batch, channel, height, width)."""
-        logits = self.network(images)
+        logits = self.network(inputs)
         if self.mirror and not self.training:
-            logits = (logits + self.network(images.flip(3))) / 2
+            logits = (logits + self.network(inputs.flip(3))) / 2
         return logits
 
     def on_train_start(self) -> None:

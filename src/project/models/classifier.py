@@ -85,7 +85,7 @@ class Classifier(LightningModule):
         """Mean loss of the batch, shape ()."""
         loss, _ = self._step(batch, self.train_metrics)
         every = self.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
-        if every and (self.global_step + 1) % every == 0:
+        if every and self.trainer.fit_loop.epoch_loop.batch_progress.total.ready % every == 0:
             # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by 25 µs.
             value = self.train_metrics.flush().item()
             for logger in self.loggers:
@@ -132,7 +132,7 @@ class Classifier(LightningModule):
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Lets a pre-trained network be rebuilt without its weights' download: the checkpoint holds what became of them."""
+        """Lets a pre-trained network be rebuilt without a download: the checkpoint holds what became of its weights."""
         hparams = checkpoint.get("hyper_parameters", {})
         network = hparams.get("network")
         if isinstance(network, dict) and network.get("init_args", {}).get("weights") is not None:
@@ -143,7 +143,7 @@ class Classifier(LightningModule):
         inputs, labels = batch
         logits = self(inputs)
         # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
-        smoothing = self.label_smoothing if metrics is self.train_metrics else 0.0
+        smoothing = self.label_smoothing if metrics.stage == "train" else 0.0
         loss = F.cross_entropy(logits, labels, label_smoothing=smoothing)
         metrics.add(loss, logits, labels)
         return loss, logits
