@@ -19,10 +19,9 @@ EFFECTS = {
     "compile": lambda trainer, folder: _config(folder)["compile"]["init_args"]["mode"] == "default",
     "deterministic": lambda trainer, folder: trainer["deterministic"] is True,
     "ema": lambda trainer, folder: "current_model_state" in _checkpoint(folder),
-    "profile": lambda trainer, folder: list(folder.glob("*.pt.trace.json")) and list(folder.glob("fit-profile*.txt")),
     "smoke": lambda trainer, folder: _checkpoint(folder)["global_step"] == 2,
 }
-IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp"}  # each has its own test below
+IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp", "profile"}  # each has its own test below
 
 
 def _config(folder: Path) -> dict:
@@ -64,7 +63,7 @@ def test_overlay(run, images, tmp_path, overlay):
         "--model.width=16",
         "--model.small_share=0",
         "--data.batch_size=8",
-    ]  # one size to compile, 20 steps to profile
+    ]  # one size to compile
     done = run("fit", "--config", CONFIGS / "cifar.yaml", *_short(images), *small, "--config", overlay)
     assert done.code == 0, done.err
     experiment = yaml.safe_load(overlay.read_text()).get("experiment", "cifar")
@@ -109,6 +108,17 @@ def test_ddp_overlay_trains_the_same_network_on_both_processes(images, tmp_path)
     folder = tmp_path / "lightning_logs/cifar/version_0"
     assert _checkpoint(folder)["global_step"] == 160 // (2 * 40)
     assert _checkpoint(folder)["state_dict"]["network.whitened"]
+
+
+def test_profile_overlay_leaves_a_trace_and_a_table(images, tmp_path):
+    """In a process of its own: torch's profiler ends Python when it is collected in the middle of another run."""
+    overlay = ["--config", CONFIGS / "with/profile.yaml", "--model.width=16", "--data.batch_size=8"]
+    done = shell("fit", "--config", CONFIGS / "cifar.yaml", *_short(images), *overlay, cwd=tmp_path)
+    assert done.code == 0, done.err
+    folder = tmp_path / "lightning_logs/cifar/version_0"
+    traces = [path.name for path in folder.glob("*.pt.trace.json")]
+    assert any("training_step" in name for name in traces), traces
+    assert "ProfilerStep" in (folder / "fit-profile.txt").read_text()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
