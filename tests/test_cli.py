@@ -254,6 +254,11 @@ def test_explicit_settings_win_over_the_checkpoint(cifar, run, images, tmp_path)
     assert "model.label_smoothing: 0.3 (the checkpoint has 0.1)" in done.out + done.err
     assert "epoch 3/3" in done.out
     assert "epoch 2/3" not in done.out
+    before = torch.load(last, weights_only=True)["state_dict"]
+    after = torch.load(tmp_path / "lightning_logs/cifar/version_1/checkpoints/last.ckpt", weights_only=True)[
+        "state_dict"
+    ]
+    assert not torch.equal(before["network.head.weight"], after["network.head.weight"])  # the schedule goes on
 
 
 def test_a_checkpoint_of_another_class_is_refused(cifar, run, images, tmp_path):

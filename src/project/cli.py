@@ -120,6 +120,10 @@ class ProjectCLI(LightningCLI):
         for name in explicit:
             if name in saved and saved[name] != here[name]:
                 rank_zero_info(f"model.{name}: {here[name]} (the checkpoint has {saved[name]})")
+                if name == "optimizer" and verb == "fit":
+                    rank_zero_info(
+                        "The optimizer's state, its learning rates included, goes on as the checkpoint has it."
+                    )
         init_args = {**saved, **{name: here[name] for name in explicit}}
         settings = {verb: {"model": {"class_path": class_path, "init_args": init_args}}}
         self.config = self.parser.parse_object(settings, self.config)
@@ -127,10 +131,10 @@ class ProjectCLI(LightningCLI):
     def instantiate_classes(self) -> None:
         """Builds the data, completes the model's settings from it, then builds the rest."""
         verb = self.config.subcommand
-        settings = self.config[verb].data.get("init_args", Namespace())
-        if "seed" in settings and settings.seed is None:
-            settings.seed = int(self.config[verb].seed_everything)  # one seed for weights, order and augmentation
         config = self.config.clone()
+        settings = config[verb].data.get("init_args", Namespace())
+        if "seed" in settings and settings.seed is None:
+            settings.seed = int(config[verb].seed_everything)  # one seed for weights, order and augmentation
         data = Namespace({"subcommand": verb, verb: Namespace(data=config[verb].pop("data"))})
         self.datamodule = self.parser.instantiate_classes(data)[verb].data
         for name, value in config[verb].model.get("init_args", Namespace()).items(branches=True):
@@ -145,10 +149,14 @@ class ProjectCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Builds the Trainer with the sections' callbacks and the run folder's logger."""
         config = self._get(self.config_init, "trainer")
+        if self.subcommand == "predict":
+            config["strategy"], config["devices"], config["num_nodes"] = "auto", 1, 1  # one process writes the file
         sections = (self._get(self.config_init, section) for section in SECTIONS)
         callbacks = [c for c in sections if c is not None and not (isinstance(c, Compile) and c.mode is None)]
         logger = config["logger"]
-        if logger is None or logger is True:
+        if config["barebones"]:
+            logger = False
+        elif logger is None or logger is True:
             root = Path(config["default_root_dir"] or ".") / "lightning_logs"
             logger = TensorBoardLogger(root, name=self._get(self.config, "experiment"), default_hp_metric=False)
         if logger:
@@ -206,8 +214,6 @@ class ProjectCLI(LightningCLI):
             raise UserError("predict: --input is not set: give a file or a folder.")
         if kwargs["ckpt_path"] is None:
             raise UserError("predict: --ckpt_path is not set: give the checkpoint to predict with.")
-        if self.trainer.world_size > 1:
-            raise UserError("predict: one process writes the file: set --trainer.devices 1.")
         self.datamodule.predict_input = source
         outputs = self.trainer.predict(**kwargs)
         self.datamodule.write_predictions(outputs, output)

@@ -26,6 +26,8 @@ def user_message(error: BaseException) -> str | None:
         if isinstance(cause, UserError):
             return str(cause)
         cause = cause.__cause__
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+
     text = " ".join(str(error).split())
     if found := re.search(
         r"Early stopping conditioned on metric `([^`]+)` which is not available.*following: (.*)", text
@@ -35,6 +37,8 @@ def user_message(error: BaseException) -> str | None:
         return _unknown_metric("checkpoint", found[1], re.findall(r"'([^']+)'", found[2]))
     if found := re.search(r"ReduceLROnPlateau conditioned on metric (\S+) which is not available.*are: \[(.*)\]", text):
         return _unknown_metric("model.schedule", found[1], re.findall(r"'([^']+)'", found[2]))
+    if isinstance(error, MisconfigurationException):  # Lightning's word for settings that don't go together
+        return f"trainer: {one_line(error)}"
     if found := re.search(r"Error\(s\) in loading state_dict for (\w+): (.*)", text):
         return f"--ckpt_path: its weights do not fit {found[1]} as it is configured: {found[2][:160].rstrip()} ..."
     return None
@@ -42,7 +46,8 @@ def user_message(error: BaseException) -> str | None:
 
 def one_line(error: Exception) -> str:
     """The first line of what an exception of a library says."""
-    return str(error).strip().splitlines()[0].rstrip(":")
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(":") if lines else type(error).__name__
 
 
 def _unknown_metric(section: str, name: str, logged: list[str]) -> str:

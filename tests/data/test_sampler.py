@@ -108,6 +108,7 @@ def test_partition():
     }
 
 
+@pytest.mark.filterwarnings("ignore:.*no `validation_step`")
 def test_overfitting_repeats_the_same_mixed_batches(make_data, image_folder):
     """Through Lightning: its ``overfit_batches`` exchanges samplers that it takes for random ones."""
     from lightning.pytorch import LightningModule, Trainer
@@ -121,7 +122,7 @@ def test_overfitting_repeats_the_same_mixed_batches(make_data, image_folder):
         def configure_optimizers(self):
             return None
 
-    data = make_data(dataset="folder", path=str(image_folder), batch_size=4)
+    data = make_data(dataset="folder", path=str(image_folder), batch_size=4, val_fraction=0.0)
     Trainer(
         max_epochs=3, overfit_batches=2, accelerator="cpu", logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,

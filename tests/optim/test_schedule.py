@@ -85,6 +85,17 @@ def test_warmup_rises_then_falls_and_keeps_ratios():
     assert 0 < rates[-1] < 0.02
 
 
+def test_a_resumed_run_may_be_longer():
+    optimizer = _optimizer()
+    done = WarmupDecay(optimizer, warmup=0, total_steps=10)
+    _rates(done, optimizer, 10)
+    longer = WarmupDecay(_optimizer(), warmup=0, total_steps=20)
+    longer.load_state_dict(done.state_dict())
+    assert longer.total_steps == 20
+    assert longer.last_epoch == 10
+    assert longer.get_lr()[0] == pytest.approx(10 / 21)
+
+
 def test_cosine_is_above_the_line_first_and_below_it_later():
     rates = {}
     for decay in ("linear", "cosine"):

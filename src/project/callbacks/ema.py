@@ -43,6 +43,11 @@ class EMA(WeightAveraging):
         self.start_step = start_step
         super().__init__(multi_avg_fn=self._update)
 
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Bring the average to where the weights will be: it was copied before they were moved there."""
+        if self._average_model is not None:
+            self._average_model.module.to(trainer.strategy.root_device)
+
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         """Return whether to update after optimizer step ``step_idx`` (from 0)."""
         if step_idx is None or step_idx < self.start_step:

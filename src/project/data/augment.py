@@ -100,7 +100,7 @@ def draws(index: Tensor, seed: int, epoch: int, fixed: tuple[str, ...] = ()) -> 
         key = _mix((seed * _GOLDEN + 1) % 2**64)
         key = _mix((key + (0 if stream in fixed else epoch + 1) * _GOLDEN) % 2**64)
         keys.append(_signed(_mix((key + number * _GOLDEN) % 2**64)))
-    x = index * _signed(_GOLDEN) + torch.tensor(keys).to(index.device)[:, None]
+    x = index * _signed(_GOLDEN) + torch.tensor(keys).to(index.device, non_blocking=True)[:, None]
     # The same finaliser. `>>` keeps the sign of an int64, hence the masks.
     x = (x ^ ((x >> 30) & (2**34 - 1))) * _signed(_MIX_1)
     x = (x ^ ((x >> 27) & (2**37 - 1))) * _signed(_MIX_2)

@@ -242,7 +242,7 @@ class ImageData(LightningDataModule):
         if self.predict_input is None:
             raise UserError("predict: no images; name a folder, a file or a pattern with --input")
         if not self._restored:
-            raise UserError("predict: no checkpoint; name one with --run or --ckpt_path")
+            raise UserError("predict: no checkpoint; name one with --ckpt_path")
         _, height, width = self.image_shape
         form = ImageFormat(height, width, self._state["mode"], self._state["resize"], convert=True)
         self._predicted = find_images(self.predict_input)
@@ -258,7 +258,7 @@ class ImageData(LightningDataModule):
             seed=self.seed,
             rank=rank,
             world_size=world_size,
-            repeat=trainer is not None and bool(trainer.overfit_batches),  # pyright: ignore[reportAttributeAccessIssue]
+            repeat=bool(getattr(trainer, "overfit_batches", 0)),
             name=f"{split} images",
         )
         in_host_memory = not isinstance(dataset, StoredImages) or dataset.images.device.type == "cpu"

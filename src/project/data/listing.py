@@ -25,14 +25,12 @@ class Listing:
         class_names: Name of each class, in the order of the labels.
         files: For each split the file names, relative to `root`.
         labels: For each split the class of each file, int64 of shape (files,).
-        has_splits: False where all is in "train" and still to be split.
     """
 
     root: Path
     class_names: list[str]
     files: dict[str, list[str]]
     labels: dict[str, Tensor]
-    has_splits: bool
 
     @cached_property
     def fingerprint(self) -> str:
@@ -140,7 +138,7 @@ def list_folder(path: Path) -> Listing:
         if not names:
             raise UserError(f"{path / split}: no class folders with images in it; add them or delete the folder")
         files[split], labels[split] = names, torch.tensor(numbers)
-    return Listing(path, classes, files, labels, has_splits=True)
+    return Listing(path, classes, files, labels)
 
 
 def list_csv(path: Path, file_column: str, label_column: str, split_column: str | None) -> Listing:
@@ -187,7 +185,7 @@ def list_csv(path: Path, file_column: str, label_column: str, split_column: str 
         for split, members in groups.items()
         if members
     }
-    return Listing(path.parent, classes, files, labels, has_splits=split_column is not None)
+    return Listing(path.parent, classes, files, labels)
 
 
 def _read_rows(path: Path, columns: list[str], options: dict[str, str]) -> list[tuple[int, dict[str, str]]]:

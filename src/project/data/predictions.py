@@ -30,7 +30,8 @@ def find_images(source: str) -> list[Path]:
     if path.is_file():
         return [path]
     found = path.rglob("*") if path.is_dir() else (Path(name) for name in glob.glob(source, recursive=True))
-    images = sorted(file for file in found if file.suffix.lower() in SUFFIXES and file.is_file())
+    shown = (file for file in found if not file.name.startswith("."))  # macOS leaves ._name.jpg beside name.jpg
+    images = sorted(file for file in shown if file.suffix.lower() in SUFFIXES and file.is_file())
     if not images:
         problem = "no images in it" if path.is_dir() else "no such file or folder, and no pattern that fits any image"
         raise UserError(f"--input {source}: {problem} ({', '.join(SUFFIXES)})")

@@ -76,7 +76,7 @@ class CifarCNN(Classifier):
         """Whitens the network's first layer by the first batch of a training that starts from nothing."""
         if self.global_step == 0 and batch_idx == 0 and not self.network.whitened:
             # Every rank has another batch; all take the first rank's, so that they start from the same network.
-            self.network.whiten(self.trainer.strategy.broadcast(batch[0]))
+            self.network.whiten(self.trainer.strategy.broadcast(batch[0].cpu()))
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         """Mean loss of the batch, shape ()."""

@@ -24,8 +24,8 @@ class Classifier(LightningModule):
     A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel, height, width), and
     integer labels of shape (batch,). The network returns logits of shape (batch, classes).
 
-    Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean since the last time; once per epoch,
-    exact over all samples and ranks, ``loss``, ``acc`` and ``f1`` (macro) under ``train/``, ``val/`` and ``test/``.
+    Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at most 50). Once
+    per epoch, exact over all samples and ranks: ``loss``, ``acc`` and ``f1`` (macro), for train, val and test.
 
     Args:
         network: The network, for example torchvision.models.resnet18 or project.networks.VGG. With images, its first

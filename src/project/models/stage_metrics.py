@@ -38,6 +38,8 @@ class StageMetrics(nn.Module):
         """
         if len(self._steps) >= self.flush_every:
             self.flush()
+        if logits.is_cuda:  # with CUDA graphs the next step overwrites it
+            loss, logits = loss.clone(), logits.clone()
         self._steps.append((loss.detach(), logits.detach(), labels))
 
     def flush(self) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from project.errors import UserError
+from project.errors import UserError, one_line
 
 
 def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
@@ -33,7 +33,7 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
             outcome = _try(network, image_shape)
     kind, shape = type(network).__name__, " x ".join(map(str, image_shape))
     if isinstance(outcome, Exception):
-        reason = str(outcome).strip().splitlines()[0].rstrip(".")
+        reason = one_line(outcome).rstrip(".")
         raise UserError(
             f"model.network: {kind} can't take images of {shape} ({reason}): "
             "set data.image_size or data.mode to what the network expects, or choose another network."

@@ -48,7 +48,9 @@ class WhitenedCNN(nn.Module):
             images: Normalised images, shape (batch, channel, height, width); some hundred are enough.
             epsilon: Added to the variances, so that nearly constant directions are not blown up.
         """
-        patches = F.unfold(images.float(), kernel_size=2).transpose(1, 2).flatten(0, 1).double().cpu()
+        patches = (
+            F.unfold(images.float(), kernel_size=2).transpose(1, 2).flatten(0, 1).cpu().double()
+        )  # MPS has no float64
         variances, directions = torch.linalg.eigh(patches.T @ patches / len(patches))
         filters = (directions / (variances + epsilon).sqrt()).T.flip(0).view(-1, *self.filters.shape[1:])
         self.filters.copy_(torch.cat([filters, -filters]))

@@ -15,7 +15,8 @@ class MuonSGD(Optimizer):
     here a filter bank of shape (filters, channel, height, width) counts as a matrix of shape (filters, rest), and is
     kept at a norm of sqrt(filters), as its scale means nothing before a batch norm. Vectors (biases of norms) and
     matrices (the last layer) have learning rates of their own; a scheduler should scale all groups alike, as
-    `WarmupDecay` does.
+    `WarmupDecay` does. The default rates suit `WhitenedCNN`, whose norms have no scale and whose logits are scaled
+    down; a network without these needs far lower ones for matrices and vectors.
 
     Args:
         params: Parameters; the number of their dimensions decides their group.
