@@ -119,8 +119,10 @@ def test_overfitting_repeats_the_same_mixed_batches(make_data, image_folder):
         def training_step(self, batch, batch_idx):
             seen.append(batch[1].tolist())
 
-        def configure_optimizers(self):
             return None
+
+        def configure_optimizers(self):
+            return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
 
     data = make_data(dataset="folder", path=str(image_folder), batch_size=4, val_fraction=0.0)
     Trainer(
