@@ -116,13 +116,16 @@ def test_overfitting_repeats_the_same_mixed_batches(make_data, image_folder):
     seen = []
 
     class Recorder(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(()))
+
         def training_step(self, batch, batch_idx):
             seen.append(batch[1].tolist())
-
-            return None
+            return self.weight * 1.0
 
         def configure_optimizers(self):
-            return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
+            return torch.optim.SGD(self.parameters())
 
     data = make_data(dataset="folder", path=str(image_folder), batch_size=4, val_fraction=0.0)
     Trainer(
