@@ -161,6 +161,17 @@ REFUSED = {
         ["GOOD", "--model.schedule.scheduler=StepLR"],
         "model.schedule.scheduler: 'step_size' is req",
     ),
+    "no validation": (
+        ["GOOD", "--trainer.limit_val_batches=0", "--early_stopping", '{"monitor": "val/acc"}'],
+        "early_stopping.monitor: 'val/acc' is not logged, as nothing was validated",
+    ),
+    "outside": (["GOOD", "--experiment=../x"], "experiment: '../x' is no name of a folder in lightning_logs"),
+    "module": (["GOOD", "--model=nomodule.Mine"], "--model: 'nomodule.Mine': there is no module 'nomodule'."),
+    "network": (
+        ["GOOD", "--model=Classifier", "--model.network=VGG"],
+        "'VGG' is not found by its name",
+    ),
+    "checkpoint mode": (["GOOD", '--checkpoint={"monitor": "val/acc", "mode": "up"}'], "mode"),
     "endless": (
         [
             "GOOD",
@@ -192,6 +203,16 @@ def test_refusals_are_one_line(run, tmp_path, images, case):
     assert len(errors) == 1, done.err
     assert says in errors[0]
     assert "Traceback" not in done.err
+
+
+def test_a_config_elsewhere_is_named_rightly(run, tmp_path, monkeypatch):
+    """jsonargparse reads a config from inside its folder: relative paths of the others must not break."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/good.yaml").write_text(GOOD)
+    (tmp_path / "there.yaml").write_text("trainer: {callbacks: [{class_path: EMAA}]}\n")
+    monkeypatch.chdir(tmp_path / "here")
+    done = run("fit", "--config", "good.yaml", "--config", "../there.yaml")
+    assert done.err == "error: ../there.yaml:1: there is no class 'EMAA': did you mean 'EMA'?\n"
 
 
 def test_a_bug_keeps_its_traceback(cifar, monkeypatch):
@@ -269,5 +290,5 @@ def test_a_checkpoint_of_another_class_is_refused(cifar, run, images, tmp_path):
     assert "holds a project.models.CifarCNN" in done.err
     done = cifar("test", "--model.width=32", "--ckpt_path", last)
     assert done.code == 2
-    assert "its weights do not fit CifarCNN as it is configured" in done.err
+    assert "its weights do not fit CifarCNN as the config describes it" in done.err
     assert "Traceback" not in done.err

@@ -111,6 +111,9 @@ def test_predict_writes_names_and_probabilities(fitted, cifar, images, tmp_path)
         ([], "predict: --input is not set"),
         (["--input", "nowhere"], "nowhere"),
         (["--input", "x.png"], "predict: --ckpt_path is not set"),
+        (["--input", ""], "predict: --input is not set"),
+        (["--input", "x.png", "--output", "."], "predict: --output '.' is no file name"),
+        (["--input", "x.png", "--trainer.limit_predict_batches", 1], "would leave files out"),
     ],
 )
 def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
@@ -118,6 +121,27 @@ def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
     done = cifar("predict", *checkpoint, *flags)
     assert done.code == 2
     assert says in next(line for line in done.err.splitlines() if line.startswith("error: "))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "text"])
+def test_damaged_checkpoints_are_refused_in_one_line(fitted, cifar, tmp_path, damage):
+    content = bytearray((fitted[0] / "checkpoints/last.ckpt").read_bytes())
+    if damage == "flipped":
+        middle = len(content) // 2
+        content[middle : middle + 64] = bytes(255 - byte for byte in content[middle : middle + 64])
+    content = {"truncated": content[: len(content) // 2], "empty": b"", "text": b"no checkpoint"}.get(damage, content)
+    (tmp_path / "damaged.ckpt").write_bytes(content)
+    done = cifar("test", "--ckpt_path", "damaged.ckpt")
+    assert done.code == 2
+    assert "--ckpt_path damaged.ckpt is damaged" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_evaluating_needs_a_checkpoint(cifar):
+    for verb in ("test", "validate"):
+        done = cifar(verb)
+        assert done.code == 2
+        assert f"error: {verb}: --ckpt_path is not set" in done.err
 
 
 def _test_metrics(folder) -> dict[str, float]:

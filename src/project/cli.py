@@ -103,9 +103,11 @@ class ProjectCLI(LightningCLI):
         """Completes the model's settings from ``--ckpt_path``; what the YAML or a flag sets wins and is listed."""
         verb = self.config.subcommand
         path = self.config[verb].get("ckpt_path")
+        if path is None and verb != "fit":
+            raise UserError(f"{verb}: --ckpt_path is not set: give the checkpoint whose weights to use.")
         if path is None:
             return
-        saved = load_checkpoint(path).get("hyper_parameters", {})
+        saved = load_checkpoint(path).get("hyper_parameters") or {}
         saved = {name: value for name, value in saved.items() if name != "_instantiator"}
         class_path = saved.pop("_class_path", None)
         model = self.config[verb].model
@@ -157,8 +159,13 @@ class ProjectCLI(LightningCLI):
         if config["barebones"]:
             logger = False
         elif logger is None or logger is True:
-            root = Path(config["default_root_dir"] or ".") / "lightning_logs"
-            logger = TensorBoardLogger(root, name=self._get(self.config, "experiment"), default_hp_metric=False)
+            root, name = (
+                Path(config["default_root_dir"] or ".") / "lightning_logs",
+                self._get(self.config, "experiment"),
+            )
+            if not name or ".." in Path(name).parts or Path(name).is_absolute():
+                raise UserError(f"experiment: '{name}' is no name of a folder in {root}.")
+            logger = TensorBoardLogger(root, name=name, default_hp_metric=False)
         if logger:
             callbacks.append(LearningRateMonitor())
         if config["enable_progress_bar"] is not False and not config["barebones"]:
@@ -210,12 +217,15 @@ class ProjectCLI(LightningCLI):
             raise UserError(
                 f"predict: {type(self.datamodule).__name__} has no write_predictions: it can't predict files."
             )
-        if source is None:
+        if not source:
             raise UserError("predict: --input is not set: give a file or a folder.")
-        if kwargs["ckpt_path"] is None:
-            raise UserError("predict: --ckpt_path is not set: give the checkpoint to predict with.")
+        if not output or Path(output).is_dir():
+            raise UserError(f"predict: --output '{output}' is no file name.")
+        limit = self.trainer.limit_predict_batches  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(limit, int) or limit != 1.0:  # 1.0 is all of them, 1 is one batch
+            raise UserError("predict: trainer.limit_predict_batches or fast_dev_run would leave files out: unset it.")
         self.datamodule.predict_input = source
-        outputs = self.trainer.predict(**kwargs)
+        outputs = self.trainer.predict(**{**kwargs, "return_predictions": True})
         self.datamodule.write_predictions(outputs, output)
         rank_zero_info(f"Predictions: {output}")
 

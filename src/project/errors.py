@@ -21,13 +21,15 @@ def user_message(error: BaseException) -> str | None:
     Returns:
         The line, or None for a bug, which keeps its traceback.
     """
-    cause: BaseException | None = error
-    while cause is not None:  # jsonargparse wraps what a constructor raises
-        if isinstance(cause, UserError):
-            return str(cause)
-        cause = cause.__cause__
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
+    cause: BaseException | None = error.__cause__
+    while cause is not None:  # jsonargparse wraps what a constructor raises
+        if isinstance(cause, (UserError, MisconfigurationException)):
+            return one_line(cause)
+        cause = cause.__cause__
+    if isinstance(error, UserError):
+        return str(error)
     text = " ".join(str(error).split())
     if found := re.search(
         r"Early stopping conditioned on metric `([^`]+)` which is not available.*following: (.*)", text
@@ -40,17 +42,25 @@ def user_message(error: BaseException) -> str | None:
     if isinstance(error, MisconfigurationException):  # Lightning's word for settings that don't go together
         return f"trainer: {one_line(error)}"
     if found := re.search(r"Error\(s\) in loading state_dict for (\w+): (.*)", text):
-        return f"--ckpt_path: its weights do not fit {found[1]} as it is configured: {found[2][:160].rstrip()} ..."
+        return (
+            f"--ckpt_path: its weights do not fit {found[1]} as the config describes it "
+            f"({found[2].split('.')[0][:120]}...): give the config.yaml of its run folder."
+        )
     return None
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """The first line of what an exception of a library says."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(":") if lines else type(error).__name__
 
 
 def _unknown_metric(section: str, name: str, logged: list[str]) -> str:
+    if name.startswith("val/") and not any(metric.startswith("val/") for metric in logged):
+        return (
+            f"{section}.monitor: '{name}' is not logged, as nothing was validated: set data.val_fraction above 0 "
+            f"(and trainer.limit_val_batches), or {section}: null."
+        )
     nearest = get_close_matches(name, logged, n=1)
     hint = f"did you mean '{nearest[0]}'?" if nearest else f"logged are {', '.join(sorted(logged))}."
     return f"{section}.monitor: no metric '{name}' is logged: {hint}"

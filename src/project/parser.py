@@ -4,6 +4,7 @@ jsonargparse describes a problem as a tree of every type that it tried, ten to f
 line that the user needs is the innermost one, and its key is spread over the lines above it; both are gathered here.
 """
 
+import contextlib
 import importlib
 import inspect
 import re
@@ -27,13 +28,15 @@ class ProjectParser(LightningArgumentParser):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, **kwargs)
+        self._started_in = Path.cwd()
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Prints one line and exits with 2; parsers that others call for a try raise as before."""
         if not self.exit_on_error:
             super().error(message, ex)
         parser = getattr(ex, "subcommand_parser", None) or self
-        sys.stderr.write(f"error: {explain(message, _keys(parser), sys.argv[2:])}\n")
+        with contextlib.chdir(self._started_in):  # jsonargparse reads a config from inside the config's folder
+            sys.stderr.write(f"error: {explain(message, _keys(parser), sys.argv[2:])}\n")
         sys.exit(2)
 
 
@@ -92,7 +95,7 @@ def _cause(message: str, keys: Iterable[str]) -> tuple[str, str, str] | None:
             )
         if found := re.search(r"(No module named '[^']+'|Multiple subclasses with name.*)", line):
             return key, "", f"{found[1].rstrip('.')}."
-        if found := re.search(r"the following arguments are required: (\S+)", line):
+        if found := re.search(r"the following arguments are required: ([^\s,]+)", line):
             return f"{key}.{found[1]}", "", f"{class_path.rsplit('.')[-1]} needs '{found[1]}'."
         if found := re.search(r"Expected a typing.Literal\[(.*)\]\. Got value: (.*)", line):
             hint = _nearest(found[2], _quoted(found[1]))
@@ -115,6 +118,13 @@ def _wrong_value(key: str, lines: list[str]) -> tuple[str, str, str]:
     types = [name for name in re.findall(r"Expected a <class '(\w+)'>", text) if name != "NoneType"]
     given = re.search(r"Given value: (.*)", block[-1])
     value = re.sub(r"\. Got value: .*", "", given[1]) if given else "?"
+    if nested := re.fullmatch(r"NestedArg\(key='([^']*)', val='(.*)'\)", value):
+        key = key if key.endswith(nested[1]) else f"{key}.{nested[1]}"
+        value = nested[2]
+    if choices := re.search(r"Expected a typing.Literal\[([^\]]*)\]", text):
+        return key, value, f"'{key}' must be one of {choices[1]}, not {value!r}{_nearest(value, _quoted(choices[1]))}"
+    if "Expected a path" in text and not {"int", "float", "bool"} & set(types):  # a class is looked for as a file too
+        return key, value, _not_importable(value)
     if types:
         return key, value, f"'{key}' must be {' or '.join(types)}, not {value!r}."
     if name := re.search(r"Expected a dot import path string: (\S+)", text):
@@ -122,6 +132,20 @@ def _wrong_value(key: str, lines: list[str]) -> tuple[str, str, str]:
         return key, name[1], f"there is no class '{name[1]}'{_nearest(name[1], known)}"
     expected = re.search(r"Expected an? ([^.\n]+)", text)
     return key, value, f"'{key}' must be {expected[1] if expected else 'of another type'}, not {value!r}."
+
+
+def _not_importable(path: str) -> str:
+    """Why a class path leads nowhere."""
+    module, _, name = path.rpartition(".")
+    if not module:
+        return f"'{path}' is not found by its name alone: give its full path, such as project.networks.VGG."
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        return f"'{path}': there is no module '{error.name}'."
+    if hasattr(found, name):
+        return f"'{path}' is not of the class that is needed here."
+    return f"{module} has no '{name}'{_nearest(name, dir(found))}"
 
 
 def _place(key: str, word: str, files: list[Path], arguments: list[str]) -> str:
@@ -142,6 +166,8 @@ def _place(key: str, word: str, files: list[Path], arguments: list[str]) -> str:
 
 def _unreadable(file: Path) -> str | None:
     """What keeps a config file from being read as a mapping; None if nothing does."""
+    if file.is_dir():
+        return f"--config {file} is a folder: give a YAML file."
     if not file.is_file():
         others = sorted(str(p) for p in Path("configs").rglob("*.yaml"))
         return f"--config {file}: no such file{_nearest(str(file), others)}"

@@ -103,7 +103,7 @@ class Classifier(LightningModule):
 
     def predict_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         """Class probabilities, shape (batch, classes), of a batch of inputs without labels."""
-        return self(batch).float().softmax(dim=1)
+        return self(batch.to(self.dtype) if batch.is_floating_point() else batch).float().softmax(dim=1)
 
     def on_train_epoch_end(self) -> None:
         """Logs the epoch's means."""
@@ -141,7 +141,7 @@ class Classifier(LightningModule):
 
     def _step(self, batch: tuple[Tensor, Tensor], metrics: StageMetrics) -> tuple[Tensor, Tensor]:
         inputs, labels = batch
-        logits = self(inputs)
+        logits = self(inputs.to(self.dtype) if inputs.is_floating_point() else inputs)  # 16-true and 64-true precision
         # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
         smoothing = self.label_smoothing if metrics.stage == "train" else 0.0
         loss = F.cross_entropy(logits, labels, label_smoothing=smoothing)

@@ -54,6 +54,8 @@ class Schedule:
         missing = self._missing_length()
         arguments = {}
         if missing is not None:
+            if length == 0:
+                raise UserError("trainer: the run has no steps: check max_steps, max_epochs and limit_train_batches.")
             if length is None or length <= 0 or length == float("inf"):
                 raise UserError(
                     f"model.schedule.scheduler: {missing} can't be taken from a run without an end: "
