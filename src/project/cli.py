@@ -159,10 +159,8 @@ class ProjectCLI(LightningCLI):
         if config["barebones"]:
             logger = False
         elif logger is None or logger is True:
-            root, name = (
-                Path(config["default_root_dir"] or ".") / "lightning_logs",
-                self._get(self.config, "experiment"),
-            )
+            root = Path(config["default_root_dir"] or ".") / "lightning_logs"
+            name = self._get(self.config, "experiment")
             if not name or ".." in Path(name).parts or Path(name).is_absolute():
                 raise UserError(f"experiment: '{name}' is no name of a folder in {root}.")
             logger = TensorBoardLogger(root, name=name, default_hp_metric=False)
