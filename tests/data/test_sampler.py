@@ -106,31 +106,3 @@ def test_partition():
         "train": ("train", 100),
         "val": ("val", 6),
     }
-
-
-@pytest.mark.filterwarnings("ignore:.*no `validation_step`")
-def test_overfitting_repeats_the_same_mixed_batches(make_data, image_folder):
-    """Through Lightning: its ``overfit_batches`` exchanges samplers that it takes for random ones."""
-    from lightning.pytorch import LightningModule, Trainer
-
-    seen = []
-
-    class Recorder(LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.zeros(()))
-
-        def training_step(self, batch, batch_idx):
-            seen.append(batch[1].tolist())
-            return self.weight * 1.0
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters())
-
-    data = make_data(dataset="folder", path=str(image_folder), batch_size=4, val_fraction=0.0)
-    Trainer(
-        max_epochs=3, overfit_batches=2, accelerator="cpu", logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
-    ).fit(Recorder(), data)  # fmt: skip
-    assert seen[:2] == seen[2:4] == seen[4:]
-    assert len(set(seen[0] + seen[1])) > 1

@@ -1,4 +1,4 @@
-"""How far the decoding is."""
+"""How far a longer piece of work is."""
 
 import time
 from types import TracebackType
@@ -7,15 +7,17 @@ from typing import Self
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
-class DecodingProgress:
+class SlowProgress:
     """A progress bar on stderr that shows up only where the work takes longer than two seconds.
 
     Args:
-        total: Number of images.
+        total: Number of things to be done; 0 where it is unknown.
+        what: What is being done, such as ``decoding images``.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, what: str) -> None:
         self.total = total
+        self.what = what
         self.done = 0
         self.start = time.monotonic()
         self.bar: Progress | None = None
@@ -26,7 +28,7 @@ class DecodingProgress:
         return self
 
     def advance(self, count: int) -> None:
-        """Note that more images are decoded.
+        """Note that more is done.
 
         Args:
             count: How many more.
@@ -35,9 +37,9 @@ class DecodingProgress:
         if self.bar is None and time.monotonic() - self.start > 2:
             from rich.console import Console
 
-            columns = TextColumn("decoding images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+            columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
             self.bar = Progress(*columns, console=Console(stderr=True))
-            self.bar.add_task("", total=self.total)
+            self.bar.add_task(self.what, total=self.total or None)
             self.bar.start()
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=self.done)

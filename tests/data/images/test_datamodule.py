@@ -8,7 +8,8 @@ import torch
 
 from project.data import Augment, ImageData
 from project.errors import UserError
-from tests.data.conftest import Recorder, write_image
+from tests.data.conftest import Recorder
+from tests.data.images.conftest import write_image
 
 
 def folder_data(make_data, image_folder, **options):
@@ -243,7 +244,7 @@ def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_pa
 
 
 def test_generated_data_through_a_run(make_data, make_trainer, monkeypatch):
-    monkeypatch.setattr("project.data.stored._GENERATED", {"train": 40, "test": 20})
+    monkeypatch.setattr("project.data.images.stored._GENERATED", {"train": 40, "test": 20})
     data, model = make_data(dataset="generated", image_size=(9, 8), mode="L"), Recorder()
     make_trainer().fit(model, data)
     assert data.generated
@@ -294,3 +295,31 @@ def test_two_processes_share_the_work(make_data, make_trainer, image_folder):
     assert torch.cat([rank["val"] for rank in seen]).tolist() == list(range(3))
     train = torch.cat([rank["train"] for rank in seen])
     assert len(train) == len(train.unique()) == 24
+
+
+@pytest.mark.filterwarnings("ignore:.*no `validation_step`")
+def test_overfitting_repeats_the_same_mixed_batches(make_data, image_folder):
+    """Through Lightning: its ``overfit_batches`` exchanges samplers that it takes for random ones."""
+    from lightning.pytorch import LightningModule, Trainer
+
+    seen = []
+
+    class Recorder(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(()))
+
+        def training_step(self, batch, batch_idx):
+            seen.append(batch[1].tolist())
+            return self.weight * 1.0
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters())
+
+    data = make_data(dataset="folder", path=str(image_folder), batch_size=4, val_fraction=0.0)
+    Trainer(
+        max_epochs=3, overfit_batches=2, accelerator="cpu", logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
+    ).fit(Recorder(), data)  # fmt: skip
+    assert seen[:2] == seen[2:4] == seen[4:]
+    assert len(set(seen[0] + seen[1])) > 1

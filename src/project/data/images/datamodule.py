@@ -10,15 +10,16 @@ from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from project.data.augment import Augment, augmented, centre, normalise
-from project.data.catalog import Catalog, check_same
-from project.data.decode import ImageFormat, Mode, Resize
-from project.data.memory import StoredImages, mean_std
-from project.data.predictions import ImageFiles, find_images, write_csv
-from project.data.public import PUBLIC_SETS, Unavailable, announce_stand_in, obtain, unavailable
+from project.data.download import Unavailable, announce_stand_in, unavailable
+from project.data.images.augment import Augment, augmented, centre, normalise
+from project.data.images.catalog import Catalog, check_same
+from project.data.images.decode import ImageFormat, Mode, Resize
+from project.data.images.memory import StoredImages, mean_std
+from project.data.images.predictions import ImageFiles, find_images, write_csv
+from project.data.images.public import PUBLIC_SETS, obtain
+from project.data.images.stored import Source, is_stored, load, store
 from project.data.sampler import EpochBatches
 from project.data.split import partition
-from project.data.stored import Source, is_stored, load, store
 from project.errors import UserError
 
 _SPLITS = {"fit": ("train", "val"), "validate": ("val",), "test": ("test",)}
@@ -162,9 +163,11 @@ class ImageData(LightningDataModule):
             try:
                 obtain(self.catalog.dataset, self.catalog.path)
             except Unavailable as error:
+                name, root = self.catalog.dataset, self.catalog.path
+                needed = name, list(PUBLIC_SETS[name].archives), root, "--data.dataset folder --data.path DIR"
                 if self.fallback is None:
-                    raise unavailable(self.catalog.dataset, self.catalog.path, error) from error
-                announce_stand_in(self.catalog.dataset, self.catalog.path, error)
+                    raise unavailable(*needed, error) from error
+                announce_stand_in(*needed, error)
                 self.generated = True
                 stored = is_stored(self._source, self.cache_dir)
         if not stored:

@@ -14,8 +14,9 @@ import pytest
 import torch
 import torchvision.datasets
 
-from project.data import public
-from project.data.public import PUBLIC_SETS, Unavailable, obtain
+from project.data.download import Unavailable
+from project.data.images import public
+from project.data.images.public import PUBLIC_SETS, obtain
 from project.errors import UserError
 from tests.data.conftest import Recorder
 
@@ -32,7 +33,7 @@ def offline(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _few_generated(monkeypatch):
-    monkeypatch.setattr("project.data.stored._GENERATED", {"train": 40, "test": 20})
+    monkeypatch.setattr("project.data.images.stored._GENERATED", {"train": 40, "test": 20})
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -168,7 +169,7 @@ def test_nothing_there_and_no_fallback(make_data, tmp_path):
     root = tmp_path / "raw"
     assert str(error.value) == (
         f"cifar10 is not in {root}/ and can't be downloaded (www.cs.toronto.edu: offline): put cifar-10-python.tar.gz "
-        f"into {root}/, or use your own images (--data.dataset folder --data.path DIR), or made-up ones "
+        f"into {root}/, or use your own data (--data.dataset folder --data.path DIR), or made-up data "
         f"(--data.fallback generated)"
     )
     assert not (tmp_path / "cache").exists()
@@ -182,7 +183,7 @@ def test_fallback_says_so(make_data, make_trainer, tmp_path, capsys):
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert "GENERATED DATA" in said
     assert "cifar10 is not here and can't be downloaded (www.cs.toronto.edu: offline)" in said
-    assert "This run uses GENERATED images" in said
+    assert "This run uses GENERATED data" in said
     assert data.generated
     assert data.description.startswith(
         "GENERATED stand-in for cifar10: 36 train / 4 val / 20 test images of 3 x 32 x 32"
@@ -229,7 +230,7 @@ def test_the_decision_does_not_wait_for_a_server_that_hangs(tmp_path, monkeypatc
 
 
 def test_a_download_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(public, "_reach", lambda urls, seconds: None)
+    monkeypatch.setattr(public, "reach", lambda urls, seconds: None)
     with pytest.raises(Unavailable, match="offline"):
         obtain("cifar10", tmp_path / "raw")
     assert list((tmp_path / "raw").iterdir()) == []

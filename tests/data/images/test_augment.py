@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from project.data.augment import Augment, augmented, centre, draws, normalise, reflect_pad
+from project.data.images.augment import Augment, augmented, centre, draws, normalise, reflect_pad
 from project.errors import UserError
 
 SIZE = (12, 10)

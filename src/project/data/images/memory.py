@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from project.data.augment import reflect_pad
+from project.data.images.augment import reflect_pad
 
 
 class StoredImages(Dataset[dict[str, Tensor]]):

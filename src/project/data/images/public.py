@@ -2,11 +2,7 @@
 
 import os
 import shutil
-import socket
 import tempfile
-import threading
-import urllib.request
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from project.data.download import Unavailable, reach, socket_timeout
 from project.errors import UserError
 
 _CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
@@ -67,10 +64,6 @@ PUBLIC_SETS = {
 }
 
 
-class Unavailable(Exception):
-    """The data set is neither here nor can it be downloaded; the message says why."""
-
-
 def obtain(name: str, root: Path, seconds: float = 4.0) -> None:
     """Make sure that the files of a public data set are there: as they are, from archives, or downloaded.
 
@@ -90,7 +83,7 @@ def obtain(name: str, root: Path, seconds: float = 4.0) -> None:
     archives = _intact_archives(public, root)
     try:
         if len(archives) < len(public.archives):
-            _reach(_servers(public), seconds)
+            reach(_servers(public), seconds)
         _download(name, root, archives)
     except Unavailable as error:
         if present:
@@ -99,42 +92,6 @@ def obtain(name: str, root: Path, seconds: float = 4.0) -> None:
                 f"delete the folder, or replace it by an intact copy"
             ) from error
         raise
-
-
-def unavailable(name: str, root: Path, reason: Unavailable) -> UserError:
-    """Say what can be done without the data set.
-
-    Args:
-        name: Key of `PUBLIC_SETS`.
-        root: Folder for the files.
-        reason: Why they can't be had.
-    """
-    archives = " and ".join(PUBLIC_SETS[name].archives)
-    return UserError(
-        f"{name} is not in {root}/ and can't be downloaded ({reason}): put {archives} into {root}/, or use your own "
-        f"images (--data.dataset folder --data.path DIR), or made-up ones (--data.fallback generated)"
-    )
-
-
-def announce_stand_in(name: str, root: Path, reason: Unavailable) -> None:
-    """Tell the user, so that it can't be missed, that this run uses generated images.
-
-    Args:
-        name: Key of `PUBLIC_SETS`.
-        root: Folder for the files.
-        reason: Why they can't be had.
-    """
-    from rich.console import Console
-    from rich.panel import Panel
-    from rich.text import Text
-
-    text = Text.assemble(
-        (f"{name} is not here and can't be downloaded", "bold"),
-        f" ({reason}).\nThis run uses GENERATED images, as data.fallback says: its results tell nothing about {name}."
-        f"\nFor the real ones put {' and '.join(PUBLIC_SETS[name].archives)} into {root}/, or use your own: "
-        f"--data.dataset folder --data.path DIR",
-    )
-    Console(stderr=True).print(Panel(text, title="GENERATED DATA", border_style="bold yellow"))
 
 
 def read(name: str, root: Path) -> dict[str, tuple[np.ndarray, Tensor]]:
@@ -187,42 +144,6 @@ def _servers(public: PublicSet) -> list[str]:
     return [f"{m}{reader.resources[0][0]}" for m in reader.mirrors] if hasattr(reader, "mirrors") else [reader.url]
 
 
-def _reach(urls: list[str], seconds: float) -> None:
-    """Ask all servers at once; return as soon as one has the file."""
-    answered = threading.Event()
-    pending = threading.Semaphore(0)
-    reasons: list[str] = []
-
-    def ask(url: str) -> None:
-        host = url.split("/")[2]
-        try:
-            with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=seconds):
-                answered.set()
-        except (OSError, ValueError) as error:  # URLError and HTTPError are OSErrors
-            reasons.append(f"{host}: {getattr(error, 'reason', None) or error}")
-        pending.release()
-
-    # Daemon threads, because looking up a name can hang for much longer than any timeout of the connection.
-    for url in urls:
-        threading.Thread(target=ask, args=(url,), daemon=True).start()
-    for _ in urls:
-        if not pending.acquire(timeout=seconds + 1) or answered.is_set():
-            break
-    if not answered.is_set():
-        raise Unavailable(reasons[0] if reasons else f"{urls[0].split('/')[2]}: no answer in {seconds:.0f} s")
-
-
-@contextmanager
-def _socket_timeout(seconds: float):
-    """Torchvision's downloads wait for ever; this makes a stalled one fail."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
-
-
 def _download(name: str, root: Path, archives: list[str]) -> None:
     """Download and unpack beside the target, then rename: torchvision takes half an MNIST file for a whole one."""
     public = PUBLIC_SETS[name]
@@ -232,7 +153,7 @@ def _download(name: str, root: Path, archives: list[str]) -> None:
             (Path(staging) / archive).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / archive, Path(staging) / archive)
         try:
-            with _socket_timeout(30):
+            with socket_timeout(30):
                 for train in (True, False):
                     _reader(public)(staging, train=train, download=True)
         except (RuntimeError, OSError, EOFError) as error:

@@ -14,12 +14,12 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from project.data.cache import damage, new_cache, open_array, write_array
-from project.data.decode import ImageFormat, conform, decode_blocks
-from project.data.generated import generated_class_names, generated_images
-from project.data.listing import Listing
-from project.data.memory import moments
-from project.data.progress import DecodingProgress
-from project.data.public import read
+from project.data.images.decode import ImageFormat, conform, decode_blocks
+from project.data.images.generated import generated_class_names, generated_images
+from project.data.images.listing import Listing
+from project.data.images.memory import moments
+from project.data.images.public import read
+from project.data.progress import SlowProgress
 
 _VERSION = 1  # raise it when the arrays of the same source would come out different
 _GENERATED = {"train": 10_000, "test": 2_000}
@@ -181,7 +181,7 @@ def store(source: Source, cache_dir: Path) -> None:
     meta: dict[str, Any] = {"name": source.name, "class_names": source.class_names, "shape": source.shape}
     with (
         new_cache(source.folder(cache_dir), total * int(np.prod(source.shape))) as folder,
-        DecodingProgress(total) as progress,
+        SlowProgress(total, "decoding images") as progress,
     ):
         for split, part in parts.items():
             sums: list[np.ndarray] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from project.data.decode import SUFFIXES
+from project.data.images.decode import SUFFIXES
 from project.errors import UserError
 
 SPLITS = ("train", "val", "test")

@@ -1,16 +1,14 @@
 """Predicting: the images to look at, and the CSV file that tells what they show."""
 
-import csv
 import glob
-import os
-import tempfile
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from project.data.decode import SUFFIXES, ImageFormat, decode_blocks
+from project.data.images.decode import SUFFIXES, ImageFormat, decode_blocks
+from project.data.table import write_table
 from project.errors import UserError
 
 
@@ -87,24 +85,7 @@ def write_csv(path: Path, files: list[Path], class_names: list[str], probabiliti
         raise ValueError(
             f"probabilities of shape {tuple(probabilities.shape)} for {len(files)} files and {len(class_names)} classes"
         )
-    staging = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", newline="", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=False
-        ) as stream:
-            staging = Path(stream.name)
-            writer = csv.writer(stream)
-            writer.writerow(["file", "prediction", "probability", *class_names])
-            best, number = probabilities.float().max(dim=1)
-            for file, p, n, row in zip(files, best.tolist(), number.tolist(), probabilities.tolist(), strict=True):
-                writer.writerow([file, class_names[n], f"{p:.6f}", *(f"{value:.6f}" for value in row)])
-            stream.flush()
-            os.fsync(stream.fileno())
-        staging.chmod(0o644)  # temporary files are private
-        os.replace(staging, path)
-    except OSError as error:
-        raise UserError(f"{path}: the predictions can't be written ({error.strerror})") from error
-    finally:
-        if staging is not None:
-            staging.unlink(missing_ok=True)
+    best, number = probabilities.float().max(dim=1)
+    rows = zip(files, best.tolist(), number.tolist(), probabilities.tolist(), strict=True)
+    header = ["file", "prediction", "probability", *class_names]
+    write_table(path, header, ([f, class_names[n], f"{p:.6f}", *(f"{v:.6f}" for v in row)] for f, p, n, row in rows))

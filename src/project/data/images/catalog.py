@@ -5,11 +5,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from project.data.decode import ImageFormat, Mode, Resize, peek
-from project.data.generated import generated_class_names
-from project.data.listing import Listing, first_image, folder_classes, list_csv, list_folder
-from project.data.public import PUBLIC_SETS
-from project.data.stored import Source, generated_source, listed_source, public_source
+from project.data.images.decode import ImageFormat, Mode, Resize, peek
+from project.data.images.generated import generated_class_names
+from project.data.images.listing import Listing, first_image, folder_classes, list_csv, list_folder
+from project.data.images.public import PUBLIC_SETS
+from project.data.images.stored import Source, generated_source, listed_source, public_source
 from project.errors import UserError
 
 
