@@ -17,12 +17,12 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_info
 
-from project.callbacks import VRAM, Compile, ProgressBar, RunSummary
+from project.callbacks import EMA, VRAM, Compile, ProgressBar, RunSummary
 from project.checkpoints import load_checkpoint
 from project.errors import UserError, one_line, user_message
 from project.parser import ProjectParser
 
-SECTIONS = ("checkpoint", "early_stopping", "compile", "vram")
+SECTIONS = ("checkpoint", "early_stopping", "ema", "compile", "vram")
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
 STEP_HOOKS = (
     "on_train_batch_start", "on_before_zero_grad", "on_before_backward",
@@ -43,7 +43,7 @@ class ProjectCLI(LightningCLI):
     """``fit``, ``validate``, ``test`` and ``predict`` of any model and data, described by YAML.
 
     Beside ``model``, ``data`` and ``trainer``, every config has the sections ``checkpoint``, ``early_stopping``,
-    ``compile`` and ``vram``, each off when null. What a model must know of the data (number of classes, image shape) is
+    ``ema``, ``compile`` and ``vram``, each off when null. What a model must know of the data (number of classes, image shape) is
     asked of the data: a model setting that is null and has the name of a property of the DataModule gets its value.
     """
 
@@ -78,6 +78,7 @@ class ProjectCLI(LightningCLI):
             help="Which checkpoints are kept. null: none.",
         )
         add("--early_stopping", type=EarlyStopping | None, default=None, help="When to stop early. null: never.")
+        add("--ema", type=EMA | None, default=None, help="Average of the weights to validate and keep. null: none.")
         add(
             "--compile",
             type=Compile | None,

@@ -13,8 +13,11 @@ from project.errors import UserError
 class EMA(WeightAveraging):
     """Keep an exponential moving average of the weights, and validate, test and save that average.
 
-    After each optimizer step: average = decay * average + (1 - decay) * weights, batch normalisation's statistics
-    included (Polyak and Juditsky, 1992, https://doi.org/10.1137/0330046). In checkpoints ``state_dict`` is the average,
+    After each optimizer step: average = d * average + (1 - d) * weights, batch normalisation's statistics included
+    (Polyak and Juditsky, 1992, https://doi.org/10.1137/0330046). The first update copies the weights; in the t-th after
+    it, counted from 0, d = min(decay, (1 + t) / (10 + t)), as in TensorFlow and timm: early on the average looks back
+    over a ninth of the updates so far, so that a run of a few hundred steps does not end with an average that is still
+    half made of its untrained beginning. In checkpoints ``state_dict`` is the average,
     so that testing and loading need nothing special; the weights in training are under ``current_model_state``.
 
     Lightning's own ``EMAWeightAveraging`` (2.6.6) puts the weights in training, not the average, into the model when
@@ -22,8 +25,9 @@ class EMA(WeightAveraging):
     ``num_batches_tracked``, which truncation then keeps from growing; and goes through the tensors one by one.
 
     Args:
-        decay: Share of the old average that each update keeps, from 0 to 1. The average looks back over about
-            ``every_n_steps / (1 - decay)`` optimizer steps: 0.999 over the last thousand.
+        decay: Share of the old average that each update keeps at most, from 0 to 1. The average then looks back over
+            about ``every_n_steps / (1 - decay)`` optimizer steps: 0.999 over the last thousand. It is reached after
+            about ``9 * every_n_steps / (1 - decay)`` steps.
         every_n_steps: Number of optimizer steps from one update to the next.
         start_step: Optimizer step before which nothing is averaged; the average starts as a copy of the weights then.
 
@@ -43,6 +47,14 @@ class EMA(WeightAveraging):
         self.start_step = start_step
         super().__init__(multi_avg_fn=self._update)
 
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Copy the module, without its Trainer: what hangs on that, such as a profiler, can't be copied."""
+        own, pl_module._trainer = pl_module._trainer, None
+        try:
+            super().setup(trainer, pl_module, stage)
+        finally:
+            pl_module._trainer = own
+
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Bring the average to where the weights will be: it was copied before they were moved there."""
         if self._average_model is not None:
@@ -58,7 +70,11 @@ class EMA(WeightAveraging):
     def _update(self, averages: list[Tensor], weights: list[Tensor], updates: Tensor | int) -> None:
         # All tensors of one device and one type at a time, in a few kernels.
         if averages[0].is_floating_point() or averages[0].is_complex():
-            torch._foreach_lerp_(averages, weights, 1.0 - self.decay)  # pyright: ignore[reportPrivateImportUsage]
+            # `updates` lies on the device: reading it would wait for that. Its original stays on the CPU.
+            assert self._average_model is not None
+            update = int(self._average_model.n_averaged) - 1  # the copy, update -1, does not get here
+            decay = min(self.decay, (1 + update) / (10 + update))
+            torch._foreach_lerp_(averages, weights, 1.0 - decay)  # pyright: ignore[reportPrivateImportUsage]
         else:  # counters have a newest value, not a mean
             torch._foreach_copy_(averages, weights)  # pyright: ignore[reportPrivateImportUsage]
 

@@ -114,6 +114,10 @@ class ProgressBar(LightningProgressBar):
         """Advance the bar."""
         self._advance(batch_idx)
 
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Make room for what other callbacks show at the end of a test."""
+        self._close()
+
     def on_predict_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:

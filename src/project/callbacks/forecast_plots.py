@@ -1,0 +1,139 @@
+"""Forecasts of a test: pictures, errors by horizon step and target, and a rolling-origin backtest."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+
+from project.callbacks._figures import publish
+from project.callbacks._folder import run_folder, write_rows
+from project.callbacks._forecast_errors import ForecastErrors
+from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
+from project.callbacks._samples import from_data, from_test_step, gather_rows, spread
+from project.errors import UserError
+
+
+class ForecastPlots(Callback):
+    """Draw forecasts and tell where they err, at the end of each test.
+
+    To the run folder, over all test windows of all ranks; pictures to TensorBoard too:
+
+    - ``forecasts.png``: some windows, spread evenly over the test split, of some targets, in the user's units: the last
+      part of the past, the truth, the forecast and its interval.
+    - ``error_by_step.png``: mean absolute error and coverage of the interval by horizon step.
+    - ``forecast_metrics.csv``: a row for each horizon step (from 1) and target: ``mse`` and ``mae`` on the scaled data,
+      ``mae_units`` in the user's units, ``mase``, ``coverage``.
+    - ``backtest.png`` and ``backtest.csv``: the rolling-origin backtest (Tashman, 2000,
+      https://doi.org/10.1016/S0169-2070(00)00065-0). A window's origin is the last row that its forecast has seen. The
+      windows, in the order of their origins, are cut into periods with equally many; a row for each period: its first
+      and last origin, number of windows, ``mse``, ``mae``, ``mase``, ``coverage``.
+
+    Coverage, the share of the truth inside the interval, stays empty where there is no interval. Memory holds four
+    numbers for each window and sums over the windows, no forecasts but those drawn.
+
+    The model's ``test_step`` returns a dict with ``forecast`` and perhaps ``lower`` and ``upper``, (batch, horizon,
+    channel), scaled; a batch is a dict with ``past`` (batch, past, channel), ``future`` (batch, horizon, channel),
+    scaled, and ``start`` (batch,), the row of the series where the window begins. The model's ``coverage``, if it has
+    one, is the share that the interval aims at. The data module has ``mean`` and ``scale`` (units = scaled * scale +
+    mean), ``naive_error`` (the denominator of MASE), each (channel,); ``target_names``; and ``times``, datetime64 of
+    all rows of the series.
+
+    Args:
+        windows: Number of windows drawn.
+        targets: Number of targets drawn, evenly chosen from all, the first and the last among them.
+        periods: Number of periods of the backtest.
+
+    Raises:
+        UserError: For a number below 1, and where the model's ``test_step`` or the data module lacks what is needed.
+    """
+
+    def __init__(self, windows: int = 4, targets: int = 3, periods: int = 10) -> None:
+        for name, value in (("windows", windows), ("targets", targets), ("periods", periods)):
+            if value < 1:
+                raise UserError(f"ForecastPlots.{name}: {value} must be at least 1")
+        self.windows = windows
+        self.targets = targets
+        self.periods = periods
+        self._errors: ForecastErrors | None = None
+        self._drawn: list[Tensor] = []  # (past + 4 * horizon, drawn target): past, truth, forecast, lower, upper
+        self._drawn_starts: list[int] = []
+        self._past = 0
+        self._batches = 0
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Forget the test before."""
+        self._errors = None
+        self._drawn, self._drawn_starts = [], []
+        self._batches = 0
+
+    def on_test_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Count errors on the device; keep a few windows."""
+        forecast = from_test_step(self, pl_module, outputs, "forecast", "(batch, horizon, channel)").float()
+        if "lower" in outputs and "upper" in outputs:
+            lower, upper = outputs["lower"].detach().float(), outputs["upper"].detach().float()
+        else:
+            lower = upper = torch.full_like(forecast, torch.nan)
+        start, past, future = batch["start"], batch["past"].float(), batch["future"].float()
+        if self._errors is None:
+            self._errors = ForecastErrors(from_data(self, trainer, "naive_error"))
+        self._errors.add(start, future, forecast, lower, upper)
+
+        self._past = past.shape[1]
+        batches = sum(trainer.num_test_batches)
+        chosen = spread(self.windows, len(self._drawn), self._batches, batches, len(start)).to(start.device)
+        self._batches += 1
+        if len(chosen):
+            rows = torch.cat([part[chosen] for part in (past, future, forecast, lower, upper)], dim=1)
+            self._drawn += rows[:, :, self._targets(rows.shape[2])].cpu()
+            self._drawn_starts += start[chosen].tolist()
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Gather from all ranks, draw, log and save."""
+        folder = run_folder(trainer)  # on every rank, like gathering
+        if self._errors is None:
+            return
+        errors = self._errors
+        errors.gather(trainer)
+        starts = gather_rows(trainer, torch.tensor(self._drawn_starts))
+        drawn = gather_rows(trainer, torch.stack(self._drawn))
+        if not trainer.is_global_zero:
+            return
+        names, times = from_data(self, trainer, "target_names"), from_data(self, trainer, "times")
+        mean, scale = (from_data(self, trainer, name).cpu() for name in ("mean", "scale"))
+        aim = getattr(pl_module, "coverage", None)
+        shown = self._targets(len(names))
+
+        order = starts.argsort()  # every rank kept as many as are drawn of all
+        order = order[torch.linspace(0, len(order) - 1, min(self.windows, len(order))).round().long()]
+        units = (drawn[order] * scale[shown] + mean[shown]).numpy()
+        windows = [
+            Window.cut(values, times[start:], self._past)
+            for start, values in zip(starts[order].tolist(), units, strict=True)
+        ]
+        publish(trainer, folder, "forecasts", draw_forecasts(windows, [names[i] for i in shown], aim))
+
+        panels = {f"{names[i]}, in its units": (errors.mae[:, i] * scale[i], errors.coverage[:, i]) for i in shown}
+        if len(names) > 1:
+            panels = {f"mean of {len(names)} targets, scaled": (errors.mae.mean(1), errors.coverage.mean(1)), **panels}
+        publish(trainer, folder, "error_by_step", draw_error_by_step(panels, aim))
+
+        origins = times[errors.starts + self._past - 1]
+        header, rows = errors.by_period(origins, self.periods)
+        publish(trainer, folder, "backtest", draw_backtest(origins, errors.measures, rows, aim))
+        if folder is not None:
+            write_rows(folder / "backtest.csv", header, rows)
+            write_rows(folder / "forecast_metrics.csv", *errors.by_step(names, scale))
+
+    def _targets(self, channels: int) -> list[int]:
+        """Return the numbers of the targets drawn."""
+        return np.linspace(0, channels - 1, min(self.targets, channels)).round().astype(int).tolist()

@@ -1,0 +1,127 @@
+"""Sample texts of a test with what a classifier made of them."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers import TensorBoardLogger
+from torch import Tensor
+
+from project.callbacks._folder import run_folder, write_rows
+from project.callbacks._samples import class_names, from_data, from_test_step, gather_rows
+from project.errors import UserError
+
+SHOWN = 300  # characters of a text in TensorBoard; the file has it whole
+
+
+class TextSamples(Callback):
+    """Show texts with true class, prediction and probability at the end of each test.
+
+    The most confident mistakes, most confident first, and as many texts that are classified right, spread evenly over
+    the test set; of all ranks, and the same ones however many ranks there are. They go to TensorBoard as text
+    (``test/texts``) and to the run folder as ``test_texts.csv``.
+
+    The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels
+    (batch,). The data module offers ``sample_index("test", batch_idx)``, which returns the numbers of the samples in a
+    batch of this rank, int64 (batch,); ``text("test", number)``, the text of a sample; and perhaps ``class_names``.
+
+    Args:
+        samples: Number of mistakes, and of texts that are classified right.
+
+    Raises:
+        UserError: For a number below 1, where the model's ``test_step`` returns no ``logits``, or where the data module
+            has no ``text`` or ``sample_index``.
+    """
+
+    def __init__(self, samples: int = 10) -> None:
+        if samples < 1:
+            raise UserError(f"TextSamples.samples: {samples} must be at least 1")
+        self.samples = samples
+        self._mistakes = torch.empty(0, 4, dtype=torch.float64)  # number, true class, prediction, probability
+        self._right = self._mistakes
+        self._classes = 0
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Forget the test before."""
+        self._mistakes = self._right = torch.empty(0, 4, dtype=torch.float64)
+
+    def on_test_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Keep the best candidates so far."""
+        logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
+        number = from_data(self, trainer, "sample_index")("test", batch_idx)
+        self._classes = logits.shape[1]
+        probability, predicted = logits.float().softmax(dim=1).max(dim=1)
+        rows = torch.stack([part.cpu().double() for part in (number, batch[1], predicted, probability)], dim=1)
+        wrong = rows[:, 1] != rows[:, 2]
+        self._mistakes = self._most_confident(torch.cat([self._mistakes, rows[wrong]]))
+        self._right = self._evenly_spread(torch.cat([self._right, rows[~wrong]]))
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Gather from all ranks, log and save."""
+        folder = run_folder(trainer)  # on every rank, like gathering
+        mistakes = self._most_confident(gather_rows(trainer, self._mistakes))
+        right = self._evenly_spread(gather_rows(trainer, self._right))
+        if not trainer.is_global_zero or not len(mistakes) + len(right):
+            return
+        names, text = class_names(trainer, self._classes), from_data(self, trainer, "text")
+        header = ["number", "text", "true", "prediction", "probability"]
+        tables = [
+            [
+                (int(number), text("test", int(number)), names[int(label)], names[int(predicted)], probability)
+                for number, label, predicted, probability in rows.tolist()
+            ]
+            for rows in (mistakes, right[right[:, 0].argsort()])
+        ]
+        if folder is not None:
+            write_rows(folder / "test_texts.csv", header, [row for table in tables for row in table])
+        titles = ("### The most confident mistakes", "### Classified right")
+        shown = "\n\n".join(
+            f"{title}\n\n{markdown_table(header, table) if table else 'None.'}"
+            for title, table in zip(titles, tables, strict=True)
+        )
+        for logger in trainer.loggers:
+            if isinstance(logger, TensorBoardLogger):
+                logger.experiment.add_text("test/texts", shown, trainer.global_step)
+
+    def _most_confident(self, rows: Tensor) -> Tensor:
+        # Sorted by number first, so that equal probabilities come in the same order for any batches and ranks.
+        rows = rows[rows[:, 0].argsort()]
+        return rows[rows[:, 3].argsort(descending=True, stable=True)[: self.samples]]
+
+    def _evenly_spread(self, rows: Tensor) -> Tensor:
+        """Choose by the number of a sample alone, whatever else is there: so ranks and batches don't matter.
+
+        Multiples of the golden ratio, modulo 1, are spread evenly; and so are the numbers whose multiples are smallest
+        (Knuth, The Art of Computer Programming 3, section 6.4).
+        """
+        return rows[(rows[:, 0].long() * 2_654_435_769 % 2**32).argsort()[: self.samples]]
+
+
+def markdown_table(header: list[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table in Markdown: long texts cut, probabilities in percent, nothing in them taken for markup.
+
+    Args:
+        header: Names of the columns.
+        rows: Their values: texts, whole numbers, and probabilities from 0 to 1 as floats.
+    """
+    lines = [header, ["---"] * len(header), *([_cell(value) for value in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.1%}"
+    text = " ".join(str(value).split())
+    text = text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", text)
