@@ -1,17 +1,21 @@
 """What all tests share: tiny images, and the command line in a temporary folder."""
 
+import csv
 import logging
+import math
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import lightning.pytorch  # noqa: F401 - its log handlers must exist before the first test
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
 
 from project.__main__ import main
@@ -47,6 +51,56 @@ def images(tmp_path_factory) -> Path:
                 pixels = rng.normal(20 + 23 * label, 12, (32, 32, 3)).clip(0, 255).astype(np.uint8)
                 Image.fromarray(pixels).save(folder / f"{number}.png")
     return root
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory) -> Path:
+    """A CSV file of 160 texts in 4 classes, each told by one word among six to thirty others."""
+    path = tmp_path_factory.mktemp("texts") / "texts.csv"
+    rng = np.random.default_rng(0)
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["label", "text"])
+        for number in range(160):
+            words = [f"word{i}" for i in rng.integers(0, 60, rng.integers(6, 30))]
+            words.insert(int(rng.integers(len(words))), ["sun", "rain", "snow", "wind"][number % 4])
+            writer.writerow([f"class_{number % 4}", " ".join(words)])
+    return path
+
+
+@pytest.fixture(scope="session")
+def series(tmp_path_factory) -> Path:
+    """A CSV file of 480 hours of two columns with a season of 24 and some noise."""
+    path = tmp_path_factory.mktemp("series") / "series.csv"
+    rng = np.random.default_rng(0)
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["date", "load", "heat"])
+        for hour in range(480):
+            daily = math.sin(2 * math.pi * hour / 24)
+            time = datetime(2024, 1, 1) + timedelta(hours=hour)
+            load, heat = 100 + 10 * daily + rng.normal(), 20 - 3 * daily + 0.01 * hour + 0.3 * rng.normal()
+            writer.writerow([time, f"{load:.3f}", f"{heat:.3f}"])
+    return path
+
+
+@pytest.fixture
+def short(images, texts, series) -> Callable[[Path], list[str]]:
+    """Flags that put the tiny data in the place of an experiment's own, for one epoch on the CPU."""
+    own = {
+        "ImageData": ["--data.dataset=folder", f"--data.path={images}", "--data.batch_size=40"],
+        "TextData": ["--data.dataset=csv", f"--data.path={texts}", "--data.batch_size=32"],
+        "SeriesData": [
+            "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.past=48",
+            "--data.horizon=24", "--data.batch_size=48", "--data.split=[0.6, 0.2, 0.2]",
+        ],
+    }  # fmt: skip
+    brief = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
+
+    def flags(config: Path) -> list[str]:
+        return [*own[yaml.safe_load(config.read_text())["data"]["class_path"]], *brief]
+
+    return flags
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from .conftest import CONFIGS, ROOT, shell
 
 EXPERIMENTS = sorted(CONFIGS.glob("*.yaml"))
 OVERLAYS = sorted((CONFIGS / "with").glob("*.yaml"))
-# What an overlay must be seen to have done, by the run folder and what was printed; batches of 8 make 20 steps.
+# What an overlay must be seen to have done, by the run folder and what was printed, after 20 steps.
 EFFECTS = {
     "accumulate": lambda folder, done: _checkpoint(folder)["global_step"] == 20 / 4,
     "amp16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,  # the CPU's form of it
@@ -21,6 +21,12 @@ EFFECTS = {
     "deterministic": lambda folder, done: torch.are_deterministic_algorithms_enabled(),
     "ema": lambda folder, done: "current_model_state" in _checkpoint(folder),
     "smoke": lambda folder, done: _checkpoint(folder)["global_step"] == 2,
+}
+# For each experiment a small model, and batches small enough for 20 steps of one epoch.
+SMALL = {
+    "cifar": ["--model.width=16", "--model.small_share=0", "--data.batch_size=8"],
+    "text": ["--model.dim=16", "--data.batch_size=6"],
+    "forecast": ["--model.width=16", "--data.batch_size=8"],
 }
 IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp", "profile"}  # each has its own test below
 
@@ -33,50 +39,44 @@ def _checkpoint(folder: Path) -> dict:
     return torch.load(folder / "checkpoints/last.ckpt", weights_only=True)
 
 
-def _short(images: Path) -> list[str]:
-    return [
-        "--data.dataset=folder", f"--data.path={images}", "--data.batch_size=40", "--trainer.max_epochs=1",
-        "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu",
-    ]  # fmt: skip
-
-
 def test_every_overlay_has_an_effect_that_is_checked():
     assert {path.stem for path in OVERLAYS} == EFFECTS.keys() | IN_PROCESSES_OF_THEIR_OWN
 
 
 @pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
-def test_experiment(run, images, tmp_path, config):
+def test_experiment(run, short, tmp_path, config):
     experiment = yaml.safe_load(config.read_text())["experiment"]
     assert experiment == config.stem
-    done = run("fit", "--config", config, *_short(images))
+    done = run("fit", "--config", config, *short(config))
     assert done.code == 0, done.err
-    assert (tmp_path / f"lightning_logs/{experiment}/version_0/checkpoints/last.ckpt").is_file()
-    assert "test/acc" in done.out
+    folder = tmp_path / f"lightning_logs/{experiment}/version_0"
+    assert (folder / "checkpoints/last.ckpt").is_file()
+    assert _config(folder)["checkpoint"]["init_args"]["monitor"].replace("val/", "test/") in done.out
 
 
 @pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
 @pytest.mark.filterwarnings("ignore:.*AMP with fp16 is not supported on CPU")  # it says what it does instead
 @pytest.mark.parametrize("overlay", [p for p in OVERLAYS if p.stem in EFFECTS], ids=lambda path: path.stem)
-def test_overlay(run, images, tmp_path, overlay):
+@pytest.mark.parametrize("experiment", SMALL)
+def test_overlay(run, short, tmp_path, experiment, overlay):
     if overlay.stem == "compile" and not _compiles():
         pytest.skip("no C++ compiler here")
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     torch.use_deterministic_algorithms(False)
-    small = [
-        "--model.width=16",
-        "--model.small_share=0",
-        "--data.batch_size=8",
-    ]  # one size to compile
-    done = run("fit", "--config", CONFIGS / "cifar.yaml", *_short(images), *small, "--config", overlay)
+    base = CONFIGS / f"{experiment}.yaml"
+    small = [*short(base), *SMALL[experiment], "--trainer.limit_train_batches=20"]
+    done = run("fit", "--config", base, *small, "--config", overlay)
     assert done.code == 0, done.err
-    experiment = yaml.safe_load(overlay.read_text()).get("experiment", "cifar")
-    folder = tmp_path / f"lightning_logs/{experiment}/version_0"
-    config = _config(folder)
-    assert EFFECTS[overlay.stem](folder, done), config
+    folder = tmp_path / f"lightning_logs/{yaml.safe_load(overlay.read_text()).get('experiment', experiment)}/version_0"
+    assert EFFECTS[overlay.stem](folder, done), _config(folder)
     torch.use_deterministic_algorithms(False)
-    callbacks = [callback["class_path"].rsplit(".")[-1] for callback in config["trainer"]["callbacks"]]
-    assert "ImagePlots" in callbacks  # an overlay adds, it does not take away
+
+    def callbacks(config: dict) -> set[str]:
+        return {callback["class_path"].rsplit(".")[-1] for callback in config["trainer"]["callbacks"]}
+
+    before = callbacks(yaml.safe_load(base.read_text()))
+    assert before <= callbacks(_config(folder))  # an overlay adds, it does not take away
 
 
 def _compiles() -> bool:
@@ -89,22 +89,22 @@ def _compiles() -> bool:
         return False
 
 
-def test_overlays_stack(run, images, tmp_path):
+def test_overlays_stack(run, short, tmp_path):
     stack = [
         part
         for name in ("bf16", "accumulate", "clip", "ema", "smoke")
         for part in ("--config", CONFIGS / f"with/{name}.yaml")
     ]
-    done = run("fit", "--config", CONFIGS / "cifar.yaml", *_short(images), "--model.width=16", *stack)
+    done = run("fit", "--config", CONFIGS / "cifar.yaml", *short(CONFIGS / "cifar.yaml"), "--model.width=16", *stack)
     assert done.code == 0, done.err
     trainer = _config(tmp_path / "lightning_logs/smoke/version_0")["trainer"]
     assert (trainer["accumulate_grad_batches"], trainer["gradient_clip_val"]) == (4, 1.0)
-    assert len(trainer["callbacks"]) == 2
+    assert len(trainer["callbacks"]) == 3
 
 
-def test_ddp_overlay_trains_the_same_network_on_both_processes(images, tmp_path):
+def test_ddp_overlay_trains_the_same_network_on_both_processes(short, tmp_path):
     done = shell(
-        "fit", "--config", CONFIGS / "cifar.yaml", *_short(images), "--model.width=16",
+        "fit", "--config", CONFIGS / "cifar.yaml", *short(CONFIGS / "cifar.yaml"), "--model.width=16",
         "--config", CONFIGS / "with/ddp.yaml", cwd=tmp_path,
     )  # fmt: skip
     assert done.code == 0, done.err
@@ -115,10 +115,10 @@ def test_ddp_overlay_trains_the_same_network_on_both_processes(images, tmp_path)
     assert _checkpoint(folder)["state_dict"]["network.whitened"]
 
 
-def test_profile_overlay_leaves_a_trace_and_a_table(images, tmp_path):
+def test_profile_overlay_leaves_a_trace_and_a_table(short, tmp_path):
     """In a process of its own: torch's profiler ends Python when it is collected in the middle of another run."""
     overlay = ["--config", CONFIGS / "with/profile.yaml", "--model.width=16", "--data.batch_size=8"]
-    done = shell("fit", "--config", CONFIGS / "cifar.yaml", *_short(images), *overlay, cwd=tmp_path)
+    done = shell("fit", "--config", CONFIGS / "cifar.yaml", *short(CONFIGS / "cifar.yaml"), *overlay, cwd=tmp_path)
     assert done.code == 0, done.err
     folder = tmp_path / "lightning_logs/cifar/version_0"
     traces = [path.name for path in folder.glob("*.pt.trace.json")]
@@ -127,8 +127,15 @@ def test_profile_overlay_leaves_a_trace_and_a_table(images, tmp_path):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
-def test_fsdp_overlay_says_in_one_line_that_it_needs_a_gpu(run, images):
-    done = run("fit", "--config", CONFIGS / "cifar.yaml", *_short(images), "--config", CONFIGS / "with/fsdp.yaml")
+def test_fsdp_overlay_says_in_one_line_that_it_needs_a_gpu(run, short):
+    done = run(
+        "fit",
+        "--config",
+        CONFIGS / "cifar.yaml",
+        *short(CONFIGS / "cifar.yaml"),
+        "--config",
+        CONFIGS / "with/fsdp.yaml",
+    )
     assert done.code == 2
     errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1

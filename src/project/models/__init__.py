@@ -2,5 +2,8 @@
 
 from project.models.cifar_cnn import CifarCNN
 from project.models.classifier import Classifier
+from project.models.forecaster import Forecaster
+from project.models.lstm_forecaster import LSTMForecaster
+from project.models.transformer_classifier import TransformerClassifier
 
-__all__ = ["CifarCNN", "Classifier"]
+__all__ = ["CifarCNN", "Classifier", "Forecaster", "LSTMForecaster", "TransformerClassifier"]

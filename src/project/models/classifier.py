@@ -1,11 +1,7 @@
 """A classifier of anything that one network turns into logits."""
 
-import warnings
-from dataclasses import is_dataclass
 from typing import Any
 
-import torch
-from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -13,16 +9,18 @@ from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from project.errors import UserError
+from project.models.base import ExperimentModule
 from project.models.stage_metrics import StageMetrics
 from project.networks.adapt import adapt_network
 from project.optim import Schedule
 
 
-class Classifier(LightningModule):
+class Classifier(ExperimentModule):
     """Trains any network with cross-entropy.
 
-    A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel, height, width), and
-    integer labels of shape (batch,). The network returns logits of shape (batch, classes).
+    A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel, height, width), or a dict
+    of tensors, which the network gets as keyword arguments; and integer labels of shape (batch,). The network returns
+    logits of shape (batch, classes).
 
     Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at most 50). Once
     per epoch, exact over all samples and ranks: ``loss``, ``acc`` and ``f1`` (macro), for train, val and test.
@@ -51,22 +49,13 @@ class Classifier(LightningModule):
         optimizer: OptimizerCallable | None = None,
         schedule: Schedule | None = None,
     ) -> None:
-        super().__init__()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Attribute 'network' is an instance of")
-            self.save_hyperparameters()
-        # The command line hands over plain descriptions; what Python code passes as objects can't go into a checkpoint
-        # that is loaded with weights_only=True.
-        objects = [name for name, value in self.hparams.items() if callable(value) or is_dataclass(value)]
-        self.save_hyperparameters(ignore=objects)
+        super().__init__(optimizer, schedule)
         if num_classes is None or num_classes < 2:
             raise UserError(f"model.num_classes is {num_classes}: a classifier needs data with 2 classes or more.")
         if not 0 <= label_smoothing < 1:
             raise UserError(f"model.label_smoothing is {label_smoothing}: it must be at least 0 and below 1.")
         self.network = network if image_shape is None else adapt_network(network, image_shape, num_classes)
         self.label_smoothing = label_smoothing
-        self.optimizer = optimizer or torch.optim.AdamW
-        self.schedule = schedule
         metrics = MetricCollection(
             {  # cross-entropy has refused labels out of range before they get here
                 "acc": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
@@ -77,33 +66,28 @@ class Classifier(LightningModule):
         self.val_metrics = StageMetrics(metrics, "val")
         self.test_metrics = StageMetrics(metrics, "test")
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Any) -> Tensor:
         """Logits of shape (batch, classes)."""
-        return self.network(inputs)
+        return self.network(**inputs) if isinstance(inputs, dict) else self.network(inputs)
 
-    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+    def training_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> Tensor:
         """Mean loss of the batch, shape ()."""
         loss, _ = self._step(batch, self.train_metrics)
-        every = self.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
-        if every and self.trainer.fit_loop.epoch_loop.batch_progress.total.ready % every == 0:
-            # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by 25 µs.
-            value = self.train_metrics.flush().item()
-            for logger in self.loggers:
-                logger.log_metrics({"train/loss_step": value}, step=self.global_step)
+        self.log_recent_loss(self.train_metrics.flush)
         return loss
 
-    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+    def validation_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> None:
         """Counts the batch into the validation metrics."""
         self._step(batch, self.val_metrics)
 
-    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> dict[str, Tensor]:
+    def test_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> dict[str, Tensor]:
         """Counts the batch into the test metrics; callbacks that plot get its logits."""
         loss, logits = self._step(batch, self.test_metrics)
         return {"loss": loss, "logits": logits}
 
-    def predict_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+    def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Class probabilities, shape (batch, classes), of a batch of inputs without labels."""
-        return self(batch.to(self.dtype) if batch.is_floating_point() else batch).float().softmax(dim=1)
+        return self(self._cast(batch)).float().softmax(dim=1)
 
     def on_train_epoch_end(self) -> None:
         """Logs the epoch's means."""
@@ -117,20 +101,6 @@ class Classifier(LightningModule):
         """Logs the means over the test split."""
         self._log_epoch(self.test_metrics)
 
-    def configure_optimizers(self) -> Any:
-        """The optimizer over the parameters that are trained, and the schedule over the length of the run."""
-        try:
-            optimizer = self.optimizer([p for p in self.parameters() if p.requires_grad])
-        except (TypeError, ValueError) as error:
-            raise UserError(f"model.optimizer: {error}.") from error
-        if self.schedule is None:
-            return optimizer
-        steps = self.trainer.estimated_stepping_batches
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs),
-        }
-
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Lets a pre-trained network be rebuilt without a download: the checkpoint holds what became of its weights."""
         hparams = checkpoint.get("hyper_parameters", {})
@@ -139,9 +109,15 @@ class Classifier(LightningModule):
             bare = {**network, "init_args": {**network["init_args"], "weights": None}}
             checkpoint["hyper_parameters"] = {**hparams, "network": bare}
 
-    def _step(self, batch: tuple[Tensor, Tensor], metrics: StageMetrics) -> tuple[Tensor, Tensor]:
+    def _cast(self, inputs: Any) -> Any:
+        """Brings floating-point inputs to the weights' type, for 16-true and 64-true precision."""
+        if isinstance(inputs, dict):
+            return {name: self._cast(value) for name, value in inputs.items()}
+        return inputs.to(self.dtype) if inputs.is_floating_point() else inputs
+
+    def _step(self, batch: tuple[Any, Tensor], metrics: StageMetrics) -> tuple[Tensor, Tensor]:
         inputs, labels = batch
-        logits = self(inputs.to(self.dtype) if inputs.is_floating_point() else inputs)  # 16-true and 64-true precision
+        logits = self(self._cast(inputs))
         # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
         smoothing = self.label_smoothing if metrics.stage == "train" else 0.0
         loss = F.cross_entropy(logits, labels, label_smoothing=smoothing)

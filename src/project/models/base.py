@@ -1,0 +1,77 @@
+"""What all models do alike: settings in the checkpoint, optimizer and schedule, loss of the last steps."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.cli import OptimizerCallable
+from torch import Tensor, nn
+
+from project.errors import UserError
+from project.optim import Schedule
+
+
+class ExperimentModule(LightningModule):
+    """A LightningModule that keeps its settings and builds its optimizer and its schedule from them.
+
+    Args:
+        optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
+        schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
+    """
+
+    def __init__(self, optimizer: OptimizerCallable | None = None, schedule: Schedule | None = None) -> None:
+        super().__init__()
+        # Called here, it finds the arguments of the whole chain of subclasses that called this one.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Attribute 'network' is an instance of")
+            self.save_hyperparameters()
+        # The command line hands over plain descriptions; what Python code passes as objects can't go into a checkpoint
+        # that is loaded with weights_only=True.
+        objects = [name for name, value in self.hparams.items() if callable(value) or is_dataclass(value)]
+        self.save_hyperparameters(ignore=objects)
+        self.optimizer = optimizer or torch.optim.AdamW
+        self.schedule = schedule
+
+    def learning_rate_scales(self) -> dict[nn.Parameter, float]:
+        """Parameters that train at another rate than the optimizer's, each with the factor on it; none by default."""
+        return {}
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer over the parameters that are trained, and the schedule over the length of the run."""
+        scales = self.learning_rate_scales()
+        groups: dict[float, list[nn.Parameter]] = {}
+        for parameter in self.parameters():
+            if parameter.requires_grad:
+                groups.setdefault(scales.get(parameter, 1.0), []).append(parameter)
+        try:
+            if groups.keys() <= {1.0}:  # some optimizers take no groups
+                optimizer = self.optimizer(groups.get(1.0, []))
+            else:
+                optimizer = self.optimizer([{"params": parameters} for parameters in groups.values()])
+                for group, scale in zip(optimizer.param_groups, groups, strict=True):
+                    group["lr"] = group["lr"] * scale
+        except (TypeError, ValueError) as error:
+            raise UserError(f"model.optimizer: {error}.") from error
+        if self.schedule is None:
+            return optimizer
+        steps = self.trainer.estimated_stepping_batches
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs),
+        }
+
+    def log_recent_loss(self, recent: Callable[[], Tensor]) -> None:
+        """Logs ``train/loss_step`` in a training step, every ``trainer.log_every_n_steps``.
+
+        Args:
+            recent: Called at these steps only: the mean loss of the last steps, shape ().
+        """
+        every = self.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
+        if every and self.trainer.fit_loop.epoch_loop.batch_progress.total.ready % every == 0:
+            # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by 25 µs.
+            value = recent().item()
+            for logger in self.loggers:
+                logger.log_metrics({"train/loss_step": value}, step=self.global_step)

@@ -1,0 +1,130 @@
+"""The text experiment's model."""
+
+from typing import Literal
+
+import torch
+from lightning.pytorch.cli import OptimizerCallable
+from torch import Tensor
+
+from project.errors import UserError
+from project.models.classifier import Classifier
+from project.networks.text_transformer import PADDING, TextTransformer
+from project.optim import Schedule
+
+
+class TransformerClassifier(Classifier):
+    """A `Classifier` of texts with the network `TextTransformer`.
+
+    Inputs are {"ids": token ids of shape (batch, time), 0 is padding and stands behind the text; "evidence": where the
+    data gives any, shape (batch, time, evidence_size)}. The default values are a plain Transformer encoder; each option
+    beyond it is one setting.
+
+    Training takes max_tokens tokens at most. In evaluation and prediction the ends of a longer text are read, its first
+    and its last max_tokens tokens, and their logits averaged.
+
+    Args:
+        dim: Size of a token's vector.
+        depth: Number of encoder blocks.
+        heads: Attention heads of a block; they share dim equally.
+        feedforward: Hidden units of a block's feed-forward network.
+        positions: learned, or the fixed sinusoidal ones of Vaswani et al. 2017 (arXiv:1706.03762).
+        norm: Layer normalisation before (pre) or after (post) the parts of a block.
+        attention: Form of the attention. sdpa is fused and fast, written is the paper's formula; same results.
+        stem: Tokens that a convolution sees whose output is added to the embeddings, an odd number. 0: none.
+        patch: Neighbouring tokens that are joined to one before the blocks, for long texts. 1: none.
+        pooling: What of all tokens goes into the last layer, one or several of mean, max and attention.
+        embedding_dropout: Probability of dropping a value of a token's embedding.
+        dropout: Probability of dropping a value that a part of a block adds.
+        head_dropout: Probability of dropping a value before the last layer.
+        word_dropout: Probability that a token is read as the unknown word in training; its evidence stays.
+        evidence_width: Hidden units of the network that adds the n-gram evidence to the embeddings.
+        evidence_size: Numbers of n-gram evidence for each token, 0: none. Taken from the data when left out.
+        vocab_size: Token ids are below it. Taken from the data when left out.
+        max_tokens: Tokens that are read at once. Taken from the data when left out.
+        num_classes: Number of classes. Taken from the data when left out.
+        label_smoothing: Share of the target that is spread evenly over all classes, from 0 to below 1.
+        optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
+        schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
+
+    Raises:
+        UserError: If a value is out of range, or neither set nor told by the data.
+    """
+
+    def __init__(
+        self,
+        dim: int = 96,
+        depth: int = 1,
+        heads: int = 4,
+        feedforward: int = 192,
+        positions: Literal["learned", "sinusoidal"] = "sinusoidal",
+        norm: Literal["pre", "post"] = "pre",
+        attention: Literal["sdpa", "written"] = "sdpa",
+        stem: int = 0,
+        patch: int = 1,
+        pooling: tuple[Literal["mean", "max", "attention"], ...] = ("mean",),
+        embedding_dropout: float = 0.0,
+        dropout: float = 0.1,
+        head_dropout: float = 0.0,
+        word_dropout: float = 0.0,
+        evidence_width: int = 32,
+        evidence_size: int | None = None,
+        vocab_size: int | None = None,
+        max_tokens: int | None = None,
+        num_classes: int | None = None,
+        label_smoothing: float = 0.0,
+        optimizer: OptimizerCallable | None = None,
+        schedule: Schedule | None = None,
+    ) -> None:
+        if vocab_size is None or max_tokens is None or num_classes is None:
+            raise UserError(
+                "model.vocab_size, model.max_tokens and model.num_classes are not all set, "
+                "and the data does not tell them: TransformerClassifier needs texts."
+            )
+        # The unknown word has id 1, so the vocabulary has 2 entries at least.
+        at_least = {
+            "dim": (dim, 1), "depth": (depth, 0), "heads": (heads, 1), "feedforward": (feedforward, 1),
+            "stem": (stem, 0), "patch": (patch, 1), "evidence_width": (evidence_width, 1),
+            "evidence_size": (evidence_size or 0, 0), "vocab_size": (vocab_size, 2), "max_tokens": (max_tokens, 1),
+        }  # fmt: skip
+        for name, (value, least) in at_least.items():
+            if value < least:
+                raise UserError(f"model.{name} is {value}: it must be {least} or more.")
+        probabilities = {
+            "embedding_dropout": embedding_dropout, "dropout": dropout, "head_dropout": head_dropout,
+            "word_dropout": word_dropout,
+        }  # fmt: skip
+        for name, value in probabilities.items():
+            if not 0 <= value < 1:
+                raise UserError(f"model.{name} is {value}: it must be at least 0 and below 1.")
+        if dim % heads:
+            raise UserError(f"model.dim is {dim}: it must be divisible by model.heads, which is {heads}.")
+        if stem and stem % 2 == 0:
+            raise UserError(f"model.stem is {stem}: it must be 0 or an odd number, so that it has a middle.")
+        if not pooling or len(set(pooling)) < len(pooling) or not set(pooling) <= {"mean", "max", "attention"}:
+            raise UserError(
+                f"model.pooling is {list(pooling)}: give one or several of mean, max and attention, each once."
+            )
+        network = TextTransformer(
+            vocab_size, max_tokens, num_classes, dim, depth, heads, feedforward, positions, norm, attention, stem,
+            patch, pooling, embedding_dropout, dropout, head_dropout, word_dropout, evidence_size or 0, evidence_width,
+        )  # fmt: skip
+        super().__init__(network, num_classes, label_smoothing=label_smoothing, optimizer=optimizer, schedule=schedule)
+        self.max_tokens = max_tokens
+
+    def forward(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Logits of shape (batch, classes) from token ids and, where there is any, n-gram evidence.
+
+        Raises:
+            ValueError: If a text of a training batch is longer than max_tokens.
+        """
+        ids = inputs["ids"]
+        if self.training or ids.shape[1] <= self.max_tokens:
+            return self.network(**inputs)
+        first = {name: values[:, : self.max_tokens] for name, values in inputs.items()}
+        # Where each text's last window begins, and from there the row of each of its tokens; the first window again
+        # where the text is no longer than that.
+        start = ((ids != PADDING).sum(dim=1, keepdim=True) - self.max_tokens).clamp(min=0)
+        rows = start + torch.arange(self.max_tokens, device=ids.device)
+        texts = torch.arange(len(ids), device=ids.device)[:, None]
+        last = {name: values[texts, rows] for name, values in inputs.items()}
+        return (self.network(**first) + self.network(**last)) / 2

@@ -1,0 +1,138 @@
+"""A Transformer encoder that classifies texts."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from project.errors import UserError
+from project.networks.attention import EncoderBlock
+from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions
+
+PADDING, UNKNOWN = 0, 1  # ids of what is no word
+EMBEDDING_STD = 0.1
+
+
+class TextTransformer(nn.Module):
+    """Token embedding, positions, encoder blocks, pooling and a linear head (Vaswani et al. 2017, arXiv:1706.03762).
+
+    With its default values a plain encoder; each further option is what lifts small models that are trained from
+    scratch. The logits of a text don't depend on how much padding stands behind it.
+
+    Args:
+        vocab_size: Token ids are below it; 0 is padding, 1 the unknown word.
+        max_tokens: Tokens of the longest text.
+        num_classes: Number of logits.
+        dim: Size of a token's vector.
+        depth: Number of encoder blocks.
+        heads: Attention heads of a block.
+        feedforward: Hidden units of a block's feed-forward network.
+        positions: learned, or the fixed sinusoidal ones.
+        norm: Layer normalisation before (pre) or after (post) the parts of a block.
+        attention: Form of the attention: sdpa is fused and fast, written is the paper's formula.
+        stem: Tokens that a convolution sees whose output is added to the embeddings, an odd number; 0: none.
+        patch: Neighbouring tokens that are joined before the blocks; 1: none.
+        pooling: What of the blocks' output goes into the head, concatenated: mean, max, attention.
+        embedding_dropout: Probability of dropping a value of a token's embedding.
+        dropout: Probability of dropping a value that a part of a block adds.
+        head_dropout: Probability of dropping a pooled value.
+        word_dropout: Probability that a token is read as the unknown word in training; its evidence stays.
+        evidence_size: Numbers that come with each token, such as what its n-grams say of the classes; 0: none.
+        evidence_width: Hidden units of the network that turns them into something to add to the token's embedding.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        max_tokens: int,
+        num_classes: int,
+        dim: int = 96,
+        depth: int = 1,
+        heads: int = 4,
+        feedforward: int = 192,
+        positions: Literal["learned", "sinusoidal"] = "sinusoidal",
+        norm: Literal["pre", "post"] = "pre",
+        attention: Literal["sdpa", "written"] = "sdpa",
+        stem: int = 0,
+        patch: int = 1,
+        pooling: Sequence[Literal["mean", "max", "attention"]] = ("mean",),
+        embedding_dropout: float = 0.0,
+        dropout: float = 0.1,
+        head_dropout: float = 0.0,
+        word_dropout: float = 0.0,
+        evidence_size: int = 0,
+        evidence_width: int = 32,
+    ) -> None:
+        super().__init__()
+        self.max_tokens = max_tokens
+        self.word_dropout = word_dropout
+        self.embedding = nn.Embedding(vocab_size, dim, padding_idx=PADDING)
+        self.embedding_dropout = nn.Dropout(embedding_dropout)
+        self.evidence = None
+        if evidence_size:
+            hidden = nn.Linear(evidence_size, evidence_width)
+            self.evidence = nn.Sequential(hidden, nn.GELU(), nn.Linear(evidence_width, dim))
+        self.stem = ConvStem(dim, stem) if stem else None
+        self.patches = Patches(dim, patch) if patch > 1 else None
+        length = -(-max_tokens // patch)
+        self.positions: Tensor
+        if positions == "learned":
+            self.positions = nn.Parameter(torch.randn(length, dim) * 0.02)
+        else:
+            # The paper scales embeddings up to the sinusoids' size; here these are scaled down to the embeddings'.
+            table = sinusoidal_positions(length, dim) * EMBEDDING_STD
+            self.register_buffer("positions", table, persistent=False)
+        self.blocks = nn.ModuleList(
+            EncoderBlock(dim, heads, feedforward, dropout, norm, attention) for _ in range(depth)
+        )
+        self.norm = nn.LayerNorm(dim) if norm == "pre" else nn.Identity()
+        self.pooling = Pooling(dim, pooling)
+        self.head_dropout = nn.Dropout(head_dropout)
+        self.head = nn.Linear(len(pooling) * dim, num_classes)
+        with torch.no_grad():
+            self.embedding.weight.normal_(std=EMBEDDING_STD)[PADDING] = 0.0
+            # Nearly zero logits: training starts from "all classes alike". Not quite zero, so that the first step
+            # already moves everything before the head.
+            self.head.weight.normal_(std=1e-3)
+            self.head.bias.zero_()
+
+    def forward(self, ids: Tensor, evidence: Tensor | None = None) -> Tensor:
+        """Classifies texts.
+
+        Args:
+            ids: Token ids with the padding behind the text, shape (batch, time), int64.
+            evidence: Shape (batch, time, evidence_size); what stands at padding does not matter.
+
+        Returns:
+            Logits, shape (batch, classes).
+
+        Raises:
+            ValueError: If texts are longer than max_tokens.
+            UserError: If evidence comes and the network was built without, or the other way round.
+        """
+        if ids.shape[1] > self.max_tokens:
+            raise ValueError(f"texts of {ids.shape[1]} tokens: the network takes {self.max_tokens} at most")
+        if (evidence is None) != (self.evidence is None):
+            raise UserError(
+                "model.evidence_size is 0, but the data gives evidence: set data.evidence to 0, too."
+                if self.evidence is None
+                else "model.evidence_size is not 0, but the data gives no evidence: switch data.evidence on, too."
+            )
+        real = ids != PADDING
+        # An empty text counts as one token of nothing: a mean or a softmax over no token at all would not be a number.
+        real = real | (torch.arange(ids.shape[1], device=ids.device) == 0)
+        if self.training and self.word_dropout:
+            dropped = torch.rand(ids.shape, device=ids.device) < self.word_dropout
+            ids = ids.masked_fill(dropped & (ids != PADDING), UNKNOWN)
+        x = self.embedding_dropout(self.embedding(ids))
+        if self.evidence is not None:
+            x = (x + self.evidence(evidence)).masked_fill(~real[:, :, None], 0.0)
+        if self.stem is not None:
+            x = self.stem(x, real)
+        if self.patches is not None:
+            x, real = self.patches(x, real)
+        x = x + self.positions[: x.shape[1]]
+        for block in self.blocks:
+            x = block(x, real)
+        return self.head(self.head_dropout(self.pooling(self.norm(x), real)))

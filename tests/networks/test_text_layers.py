@@ -1,0 +1,81 @@
+"""Positions, convolution stem, patches and pooling, each against its definition."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions
+
+
+@pytest.fixture
+def tokens():
+    """Two texts of 5 and 3 tokens in a batch of 6, zeros at padding, and which tokens are real."""
+    torch.manual_seed(0)
+    real = torch.arange(6) < torch.tensor([5, 3])[:, None]
+    return torch.randn(2, 6, 4).masked_fill(~real[:, :, None], 0.0), real
+
+
+@pytest.mark.parametrize("dim", [6, 7])
+def test_sinusoidal_positions_are_those_of_the_paper(dim):
+    table = sinusoidal_positions(50, dim)
+    assert table.shape == (50, dim)
+    for position in (0, 1, 7, 49):
+        for column in range(dim):
+            angle = position / 10000 ** ((column - column % 2) / dim)
+            wave = math.cos(angle) if column % 2 else math.sin(angle)
+            assert table[position, column].item() == pytest.approx(wave, abs=1e-4)
+
+
+def test_stem_adds_the_convolution_of_each_text_by_itself(tokens):
+    x, real = tokens
+    stem = ConvStem(4, kernel_size=3)
+    stemmed = stem(x, real)
+    for row, length in enumerate((5, 3)):
+        alone = x[row, :length]
+        kernel, padded = stem.convolution, F.pad(alone, (0, 0, 1, 1))
+        windows = padded.unfold(0, 3, 1)  # (time, channel, offset)
+        expected = alone + F.gelu(torch.einsum("tco,dco->td", windows, kernel.weight) + kernel.bias)
+        torch.testing.assert_close(stemmed[row, :length], expected)
+        assert stemmed[row, length:].eq(0).all()
+
+
+def test_patches_are_a_linear_layer_plus_the_mean_over_real_tokens(tokens):
+    x, real = tokens
+    patches = Patches(4, size=2)
+    joined, kept = patches(x, real)
+    assert kept.tolist() == [[True, True, True], [True, True, False]]
+    torch.testing.assert_close(joined[0, 0], patches.projection(torch.cat([x[0, 0], x[0, 1]])) + x[0, :2].mean(0))
+    half = patches.projection(torch.cat([x[1, 2], torch.zeros(4)]))
+    torch.testing.assert_close(joined[1, 1], half + x[1, 2])  # one real token: its mean is itself
+
+
+def test_a_length_that_patches_do_not_divide_is_filled_up(tokens):
+    x, real = tokens
+    joined, kept = Patches(4, size=4)(x, real)
+    assert joined.shape == (2, 2, 4)
+    assert kept.tolist() == [[True, True], [True, False]]
+
+
+def test_pooling_takes_real_tokens_only(tokens):
+    x, real = tokens
+    x = x.masked_fill(~real[:, :, None], 99.0)
+    pooling = Pooling(4, ("mean", "max", "attention"))
+    pooled = pooling(x, real)
+    for row, length in enumerate((5, 3)):
+        alone = x[row, :length]
+        weights = (alone @ pooling.score.weight[0]).softmax(0)
+        expected = torch.cat([alone.mean(0), alone.amax(0), weights @ alone])
+        torch.testing.assert_close(pooled[row], expected)
+
+
+@pytest.mark.parametrize("kinds", [("max",), ("attention", "mean")])
+def test_pooling_is_what_was_asked_for_in_that_order(tokens, kinds):
+    x, real = tokens
+    one, everything = Pooling(4, kinds), Pooling(4, ("mean", "max", "attention"))
+    if "attention" in kinds:
+        one.score = everything.score
+    parts = dict(zip(everything.kinds, everything(x, real).split(4, dim=1), strict=True))
+    torch.testing.assert_close(one(x, real), torch.cat([parts[kind] for kind in kinds], dim=1))
+    assert len(list(one.parameters())) == ("attention" in kinds)
