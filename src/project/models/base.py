@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import OptimizerCallable
-from torch import Tensor, nn
+from torch import Tensor
 
 from project.errors import UserError
 from project.optim import Schedule
@@ -35,24 +35,10 @@ class ExperimentModule(LightningModule):
         self.optimizer = optimizer or torch.optim.AdamW
         self.schedule = schedule
 
-    def learning_rate_scales(self) -> dict[nn.Parameter, float]:
-        """Parameters that train at another rate than the optimizer's, each with the factor on it; none by default."""
-        return {}
-
     def configure_optimizers(self) -> Any:
         """The optimizer over the parameters that are trained, and the schedule over the length of the run."""
-        scales = self.learning_rate_scales()
-        groups: dict[float, list[nn.Parameter]] = {}
-        for parameter in self.parameters():
-            if parameter.requires_grad:
-                groups.setdefault(scales.get(parameter, 1.0), []).append(parameter)
         try:
-            if groups.keys() <= {1.0}:  # some optimizers take no groups
-                optimizer = self.optimizer(groups.get(1.0, []))
-            else:
-                optimizer = self.optimizer([{"params": parameters} for parameters in groups.values()])
-                for group, scale in zip(optimizer.param_groups, groups, strict=True):
-                    group["lr"] = group["lr"] * scale
+            optimizer = self.optimizer([p for p in self.parameters() if p.requires_grad])
         except (TypeError, ValueError) as error:
             raise UserError(f"model.optimizer: {error}.") from error
         if self.schedule is None:

@@ -1,0 +1,1 @@
+"""Simple methods that a network has to beat."""

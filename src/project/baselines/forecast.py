@@ -1,0 +1,155 @@
+"""Forecasts that take no training by gradients: what a network has to beat.
+
+All work on windows of shape (batch, time, channel) and treat every channel alike.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+# Penalties that are tried, relative to the mean eigenvalue of the windows' second moments: a decade in two steps.
+_PENALTIES = [10 ** (k / 2) for k in range(-12, 5)]
+_WITHOUT_VALIDATION = 1e-2
+
+
+def repeat_last(past: Tensor, horizon: int) -> Tensor:
+    """Forecast that everything stays as it is.
+
+    Args:
+        past: (batch, past, channel).
+        horizon: Rows to forecast.
+
+    Returns:
+        (batch, horizon, channel).
+    """
+    return past[:, -1:].expand(-1, horizon, -1)
+
+
+def seasonal_naive(past: Tensor, horizon: int, season: int) -> Tensor:
+    """Forecast that the last season comes again and again.
+
+    Args:
+        past: (batch, past, channel), one season or more.
+        horizon: Rows to forecast.
+        season: Rows of a season.
+
+    Returns:
+        (batch, horizon, channel).
+
+    Raises:
+        ValueError: The past is shorter than a season.
+    """
+    if past.shape[1] < season:
+        raise ValueError(f"a past of {past.shape[1]} rows holds no season of {season}")
+    row = past.shape[1] - season + torch.arange(horizon, device=past.device) % season
+    return past.index_select(1, row)
+
+
+def linear_forecast(past: Tensor, weight: Tensor) -> Tensor:
+    """Forecast with one linear map, the same for all channels.
+
+    Args:
+        past: (batch, past, channel).
+        weight: (horizon, rows), for the last rows of the past.
+
+    Returns:
+        (batch, horizon, channel).
+    """
+    return weight.to(past) @ past[:, past.shape[1] - weight.shape[1] :]
+
+
+def fit_ridge(train: Tensor, val: Tensor | None, past: int, horizon: int) -> Tensor:
+    """Fit the linear map from window to forecast that ridge regression gives (Hoerl & Kennard 1970).
+
+    Each window is taken relative to the mean of its past, x - mean(x) to y - mean(x), and all channels are pooled; the
+    result acts on windows as they are: W (I - 11'/n) + 11'/n. The penalty is the one with the least squared error on
+    the validation windows; without them it is 0.01 times the mean eigenvalue.
+
+    Nothing is computed per window: neighbouring windows share all but one of their products, so the normal equations
+    and the errors of all penalties follow from running sums, in float64.
+
+    Args:
+        train: Training rows, (time, channel), at least one window long.
+        val: Validation rows together with the `past` rows before them, (time, channel), at least one window long;
+            None where there are none.
+        past: Rows that a forecast is made from.
+        horizon: Rows to forecast.
+
+    Returns:
+        float32 (horizon, past), on the CPU; its rows sum to 1.
+    """
+    products = _products(train, past + horizon)
+    gram, cross = _centred(products, past)
+    eigenvalues, basis = torch.linalg.eigh(gram)
+    eigenvalues = eigenvalues.clamp_min(0)
+    cross = basis.T @ cross
+    unit = eigenvalues.mean().clamp_min(1e-9 * products.diagonal().mean())  # a past of one row has no other
+
+    def solution(penalty: float) -> Tensor:  # (past, horizon), in the basis of the eigenvectors
+        return cross / (eigenvalues + penalty * unit)[:, None]
+
+    penalty = _WITHOUT_VALIDATION
+    if val is not None:
+        val_gram, val_cross = _centred(_products(val, past + horizon), past)
+        val_gram, val_cross = basis.T @ val_gram @ basis, basis.T @ val_cross
+
+        def error(penalty: float) -> float:  # sum of squares, but for those of the future itself
+            weight = solution(penalty)
+            return ((weight * (val_gram @ weight)).sum() - 2 * (weight * val_cross).sum()).item()
+
+        penalty = min(_PENALTIES, key=error)
+    weight = (basis @ solution(penalty)).T
+    return (weight - weight.mean(1, keepdim=True) + 1 / past).float()
+
+
+def _products(rows: Tensor, length: int) -> Tensor:
+    """Sum of the products of each two rows of a window, over all windows and channels: (length, length)."""
+    rows = rows.double().cpu()
+    windows = len(rows) - length + 1
+    products = torch.empty(length, length, dtype=torch.float64)
+    for lag in range(length):
+        # Entry (i, i + lag) is the sum over all windows s of row s + i times row s + i + lag.
+        running = (rows[: len(rows) - lag] * rows[lag:]).sum(1).cumsum(0)
+        entries = running[windows - 1 :].clone()
+        entries[1:] -= running[: length - lag - 1]
+        products.diagonal(lag).copy_(entries)
+        products.diagonal(-lag).copy_(entries)
+    return products
+
+
+def _centred(products: Tensor, past: int) -> tuple[Tensor, Tensor]:
+    """The same products with each window's past mean taken off: past by past, and past by future."""
+    xx, xy = products[:past, :past], products[:past, past:]
+    x_mean = xx.mean(1, keepdim=True)  # of x times mean(x)
+    mean_y = xy.mean(0, keepdim=True)
+    mean_mean = xx.mean()
+    gram = xx - x_mean - x_mean.T + mean_mean
+    cross = (xy - x_mean) - (mean_y - mean_mean)
+    return gram, cross
+
+
+def forecast_errors(
+    methods: dict[str, Callable[[Tensor], Tensor]], windows: Iterable[tuple[Tensor, Tensor]], naive_error: Tensor
+) -> dict[str, dict[str, float]]:
+    """Mean errors of several methods over all windows, rows and channels.
+
+    Args:
+        methods: Name and function from past (batch, past, channel) to forecast (batch, horizon, channel).
+        windows: Batches of past and future (batch, horizon, channel).
+        naive_error: What the absolute errors of each channel are divided by for the mase (Hyndman & Koehler 2006),
+            (channel,).
+
+    Returns:
+        For each method its mse, mae and mase.
+    """
+    sums = {name: torch.zeros(3, dtype=torch.float64) for name in methods}
+    count = 0
+    for past, future in windows:
+        count += future.numel()
+        for name, method in methods.items():
+            error = method(past) - future
+            absolute = error.abs().sum((0, 1))
+            scaled = (absolute / naive_error.to(absolute)).sum()
+            sums[name] += torch.stack([error.square().sum(), absolute.sum(), scaled]).double().cpu()
+    return {name: dict(zip(("mse", "mae", "mase"), (s / count).tolist(), strict=True)) for name, s in sums.items()}

@@ -1,0 +1,75 @@
+"""Predicting: the last rows of a new file, and the CSV file with what follows them."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from lightning.pytorch.utilities import rank_zero_info
+from torch import Tensor
+
+from project.data.series.covariates import calendar_features
+from project.data.series.reading import read_table
+from project.data.series.timeline import Step, regular
+from project.data.series.windows import Windows
+from project.data.table import write_table
+from project.errors import UserError
+
+
+def read_last_window(
+    path: Path, state: dict[str, Any], gaps: Literal["error", "interpolate"]
+) -> tuple[Windows, np.ndarray]:
+    """Read the rows that a forecast is made from.
+
+    Args:
+        path: A CSV file with the columns of the training; others are ignored.
+        state: What `SeriesData.state_dict` returned when the checkpoint was made.
+        gaps: Whether what is missing is an error or interpolated.
+
+    Returns:
+        The last window, without a future, and the times that follow it, datetime64[s] of shape (horizon,).
+
+    Raises:
+        UserError: The file is missing, wrong, too short, or not like that of the training.
+    """
+    path, past, horizon = path.expanduser(), state["past"], state["horizon"]
+    table = read_table(path, state["time_column"], state["targets"], trained=True)
+    series = regular(table, gaps, Step(**state["step"]))
+    if series.utc != state["utc"]:
+        has, lack = ("have", "had none") if series.utc else ("have no", "had some")
+        raise UserError(f"{path}: its times {has} UTC offsets, those of the training {lack}; write them alike")
+    if series.filled:
+        rank_zero_info(f"{path}: {series.filled}")
+    rows = len(series.times)
+    if rows < past:
+        raise UserError(f"{path}: {rows} rows, the checkpoint forecasts from {past}; give at least so many")
+    future = series.step.after(series.times[-1], horizon)
+    calendar = calendar_features(np.concatenate([series.times, future]), state["covariates"])
+    last = range(rows - past, rows - past + 1)
+    return Windows(series.scaled(state["mean"], state["scale"]), calendar, last, past, horizon, known=False), future
+
+
+def write_forecast(path: Path, state: dict[str, Any], times: np.ndarray, forecast: Tensor) -> None:
+    """Write a row per time: the time, and for each column its forecast, lower and upper bound, in the user's units.
+
+    The forecast has the name of its column, the bounds end in _lower and _upper; they are left out where there are
+    none. Times are written as dates where all are midnights, and with +00:00 in UTC.
+
+    Args:
+        path: The CSV file; it is replaced in one step.
+        state: What `SeriesData.state_dict` returns.
+        times: datetime64[s] of shape (horizon,).
+        forecast: Forecast, lower and upper bound, scaled, (horizon, column, 3); bounds are NaN where there are none.
+
+    Raises:
+        UserError: The file can't be written.
+    """
+    mean, scale, utc, names = (state[key] for key in ("mean", "scale", "utc", "targets"))
+    units = forecast.cpu().double().numpy() * np.array(scale)[:, None] + np.array(mean)[:, None]
+    ends = ("",) if np.isnan(units[:, :, 1:]).all() else ("", "_lower", "_upper")
+    dates = not utc and bool((times == times.astype("datetime64[D]")).all())
+    texts = [str(time)[:10] if dates else str(time).replace("T", " ") + "+00:00" * utc for time in times]
+    header = [state["time_column"], *(name + end for name in names for end in ends)]
+    rows = units[:, :, : len(ends)].reshape(len(times), -1).tolist()
+    write_table(
+        path, header, ([text, *(f"{value:.7g}" for value in row)] for text, row in zip(texts, rows, strict=True))
+    )

@@ -1,0 +1,58 @@
+"""What is learned from the training rows before any model: scale and the error of the seasonal naive forecast."""
+
+from typing import Any
+
+import numpy as np
+
+from project.data.series.timeline import Step
+from project.errors import UserError
+
+
+def fit_scaler(train: np.ndarray, names: list[str], season: int, source: str) -> dict[str, list[float]]:
+    """Measure the training rows.
+
+    Args:
+        train: float64 of shape (time, column), more rows than a season.
+        names: Names of the columns.
+        season: Rows of a season.
+        source: What the series is, for the error message.
+
+    Returns:
+        For each column `mean`, `scale` (the standard deviation) and `naive_error`: mean absolute difference, scaled,
+        to the row one season before, which is what MASE divides by (Hyndman & Koehler 2006).
+
+    Raises:
+        UserError: A column never changes.
+    """
+    for number, name in enumerate(names):
+        if train[:, number].min() == train[:, number].max():
+            raise UserError(
+                f"{source}: column {name!r} is {train[0, number]:g} in all training rows; leave it out of data.targets"
+            )
+    scale = train.std(0)
+    naive_error = np.abs(train[season:] - train[:-season]).mean(0) / scale
+    return {"mean": train.mean(0).tolist(), "scale": scale.tolist(), "naive_error": naive_error.tolist()}
+
+
+def check_same(trained: dict[str, Any], here: dict[str, Any]) -> None:
+    """Refuse data or settings that a checkpoint can't be right about.
+
+    Args:
+        trained: What `SeriesData.state_dict` returned when the checkpoint was made.
+        here: What it returns now.
+
+    Raises:
+        UserError: Columns, window, covariates, season, step or kind of times differ.
+    """
+    for key in ("targets", "past", "horizon", "covariates", "season", "step", "utc"):
+        old, new = trained[key], here[key]
+        if old == new:
+            continue
+        if key == "step":
+            old, new = Step(**old), Step(**new)
+            raise UserError(f"data: the rows are {new} apart, the checkpoint was trained on {old}; give such rows")
+        if key == "utc":
+            have, lack = ("the checkpoint", "the data") if old else ("the data", "the checkpoint")
+            raise UserError(f"data: the times of {have} have UTC offsets, those of {lack} have none; write them alike")
+        old, new = (f"[{', '.join(value)}]" if isinstance(value, list) else value for value in (old, new))
+        raise UserError(f"data.{key}: the checkpoint was trained with {old}, here it is {new}; set it to {old}")

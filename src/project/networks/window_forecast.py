@@ -1,0 +1,126 @@
+"""What surrounds a forecasting network: normalisation of each window, a linear skip, the mean of several."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Normalise = Literal["none", "last", "mean", "standard"]
+
+
+class FixedMap(nn.Module):
+    """A linear map that is given, not trained: no bias, and zero until it is set.
+
+    Args:
+        rows: Size of its input.
+        horizon: Size of its output.
+    """
+
+    def __init__(self, rows: int, horizon: int) -> None:
+        super().__init__()
+        self.weight: Tensor
+        self.is_set: Tensor
+        self.register_buffer("weight", torch.zeros(horizon, rows))
+        self.register_buffer("is_set", torch.tensor(False))
+
+    def set(self, weight: Tensor) -> None:
+        """Takes the map over.
+
+        Args:
+            weight: Shape (horizon, rows).
+        """
+        self.weight.copy_(weight)
+        self.is_set.fill_(True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shape (..., horizon) from (..., rows)."""
+        return F.linear(x, self.weight)
+
+
+class WindowForecast(nn.Module):
+    """Reversible instance normalisation around a network, and a linear map from window to forecast beside it.
+
+    Each window and channel is normalised by itself, and its forecast is brought back to where the window was (Kim et
+    al. 2022, https://openreview.net/forum?id=cGDAkQo1C0p, here without learned scales): a series that drifts looks the
+    same at every level. The skip forecasts what is linear (Zeng et al. 2023, arXiv:2205.13504), the network the rest.
+
+    Args:
+        network: Takes past and calendar, returns (batch, horizon, channel, outputs). None: the skip alone.
+        normalise: `last` subtracts the window's last value, `mean` its mean; `standard` divides by its standard
+            deviation as well.
+        skip: Maps the last rows of the normalised window, shape (batch, channel, row), to the horizon. A `FixedMap`
+            whose rows sum to one carries any level through, so it means the same for every normalisation.
+        skip_rows: Number of rows that the skip takes.
+        rows: Last rows of the window that are read. None: all.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module | None,
+        normalise: Normalise = "last",
+        skip: nn.Module | None = None,
+        skip_rows: int = 0,
+        rows: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.normalise = normalise
+        self.skip = skip
+        self.skip_rows = skip_rows
+        self.rows = rows
+
+    def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:
+        """Forecast of shape (batch, horizon, channel, outputs), outputs being 1 where there is a skip only.
+
+        Args:
+            past: Shape (batch, past, channel).
+            calendar: Shape (batch, past + horizon, feature), where there are covariates.
+        """
+        unread = 0 if self.rows is None else past.shape[1] - self.rows
+        past = past[:, unread:]
+        calendar = None if calendar is None else calendar[:, unread:]
+        level, scale = self._level_and_scale(past)
+        past = (past - level) / scale
+        outputs = torch.zeros((), dtype=past.dtype, device=past.device)
+        if self.network is not None:
+            outputs = self.network(past, calendar)
+        if self.skip is not None:
+            rows = past[:, past.shape[1] - self.skip_rows :]
+            outputs = outputs + self.skip(rows.transpose(1, 2)).transpose(1, 2).unsqueeze(-1)
+        return outputs * scale.unsqueeze(-1) + level.unsqueeze(-1)
+
+    def _level_and_scale(self, past: Tensor) -> tuple[Tensor, Tensor]:
+        """Both of shape (batch or 1, 1, channel or 1)."""
+        zero, one = past.new_zeros(1, 1, 1), past.new_ones(1, 1, 1)
+        if self.normalise == "none":
+            return zero, one
+        if self.normalise == "last":
+            return past[:, -1:], one
+        mean = past.mean(dim=1, keepdim=True)
+        if self.normalise == "mean":
+            return mean, one
+        variance = past.var(dim=1, keepdim=True, unbiased=False)
+        return mean, (variance + 1e-5).sqrt()  # a constant window has none
+
+
+class ForecastAverage(nn.Module):
+    """The mean of several forecasting networks, each trained by itself.
+
+    Unlike networks err differently, and their mean errs less than any of them (Bates & Granger 1969,
+    https://doi.org/10.1057/jors.1969.103).
+
+    Args:
+        members: The networks; each returns (batch, horizon, channel, outputs).
+    """
+
+    def __init__(self, members: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:
+        """In training all forecasts, shape (member, batch, horizon, channel, outputs); else their mean."""
+        forecasts = torch.broadcast_tensors(*(member(past, calendar) for member in self.members))
+        stacked = torch.stack(forecasts)
+        return stacked if self.training else stacked.mean(dim=0)

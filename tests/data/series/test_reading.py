@@ -1,0 +1,166 @@
+"""What a CSV file may look like, and the one line for each way to get it wrong."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from project.data.series.reading import read_table
+from project.errors import UserError
+
+GOOD = "date,load,heat,place\n2024-01-01,1,5.5,a\n2024-01-02,2,,b\n2024-01-03,3e1,-7,c\n"
+
+
+def test_columns_of_numbers_are_found(write):
+    table = read_table(write(GOOD), "date", None)
+    assert table.names == ["load", "heat"]
+    assert table.times.dtype == np.dtype("datetime64[s]")
+    assert table.times.astype(str).tolist() == ["2024-01-01T00:00:00", "2024-01-02T00:00:00", "2024-01-03T00:00:00"]
+    assert table.rows == [2, 3, 4]
+    assert not table.utc
+    np.testing.assert_array_equal(table.values, [[1, 5.5], [2, np.nan], [30, -7]])
+
+
+def test_columns_come_in_the_order_asked_for_and_others_are_not_looked_at(write):
+    table = read_table(write(GOOD), "date", ["heat", "load"])
+    assert table.names == ["heat", "load"]
+    np.testing.assert_array_equal(table.values[0], [5.5, 1])
+
+
+def test_a_column_of_words_may_hold_a_number(write):
+    text = "date,place,load\n2024-01-01,a,1\n2024-01-02,7,2\n2024-01-03,b,3\n"
+    assert read_table(write(text), "date", None).names == ["load"]
+
+
+@pytest.mark.parametrize("empty", ["", " ", "NaN", "nan", "NA", "N/A", "null", "None"])
+def test_ways_to_write_nothing(write, empty):
+    table = read_table(write(f"date,load\n2024-01-01,1\n2024-01-02,{empty}\n2024-01-03,2\n"), "date", ["load"])
+    np.testing.assert_array_equal(table.values[:, 0], [1, np.nan, 2])
+
+
+def test_gzip_byte_order_mark_windows_lines_and_empty_lines(write, tmp_path):
+    text = "\ufeff" + GOOD.replace("\n", "\r\n") + "\r\n"
+    (tmp_path / "data.csv.GZ").write_bytes(gzip.compress(text.encode()))
+    assert read_table(tmp_path / "data.csv.GZ", "date", None).values.shape == (3, 2)
+    assert read_table(write(GOOD.replace("\n", "\n\n")), "date", None).rows == [3, 5, 7]
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("2024-03-31", "2024-03-31T00:00:00"),
+        ("20240331", "2024-03-31T00:00:00"),
+        ("2024-03-31 13:45", "2024-03-31T13:45:00"),
+        (" 2024-03-31T13:45:10 ", "2024-03-31T13:45:10"),
+        ("2024-03-31T13:45:10.000", "2024-03-31T13:45:10"),
+        ("2024-03-31T13:45+02:00", "2024-03-31T11:45:00"),
+        ("2024-03-31T23:00:00Z", "2024-03-31T23:00:00"),
+    ],
+)
+def test_forms_of_times(write, text, time):
+    table = read_table(write(f"date,load\n{text},1\n"), "date", None)
+    assert str(table.times[0]) == time
+    assert table.utc == ("Z" in text or "+" in text)
+
+
+def test_columns_without_a_name_are_row_numbers(write):
+    assert read_table(write(",date,load\n0,2024-01-01,1\n1,2024-01-02,2\n"), "date", None).names == ["load"]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "message"),
+    [
+        ("", None, ": no rows below a header; give one row per time"),
+        ("date,load\n", None, ": no rows below a header; give one row per time"),
+        (
+            "day,load\n2024-01-01,1\n",
+            None,
+            ": there is no column 'date', only 'day', 'load'; name the right one in data.time_column",
+        ),
+        (
+            "Date,load\n2024-01-01,1\n",
+            None,
+            ": there is no column 'date' (did you mean 'Date'?); name the right one in data.time_column",
+        ),
+        (
+            "date,load\n2024-01-01,1\n",
+            ["laod"],
+            ": there is no column 'laod' (did you mean 'load'?); name the right one in data.targets",
+        ),
+        (
+            "date;load\n2024-01-01;1\n",
+            None,
+            ": there is no column 'date', only 'date;load'; separate the values by commas",
+        ),
+        ("date,load,load\n2024-01-01,1,2\n", ["load"], ": there are 2 columns 'load'; rename all but one"),
+        ("date,load,load\n2024-01-01,1,2\n", None, ": there are 2 columns 'load'; rename all but one"),
+        ("date,place\n2024-01-01,a\n", None, ": there is no column of numbers beside 'date'; add one"),
+        (
+            "date,load\n2024-01-01,1\n2024-01-02,2\n2024-01-03,x\n2024-01-04,y\n2024-01-05,5\n",
+            None,
+            ", row 4 (and 1 more rows): column 'load' is 'x', which is no number; correct or empty it, or leave the "
+            "column out of data.targets",
+        ),
+        (
+            "date,load\n2024-01-01,1\n2024-01-02,inf\n",
+            ["load"],
+            ", row 3: column 'load' is 'inf', which is no number; correct or empty it, or leave the column out of "
+            "data.targets",
+        ),
+        (
+            "date,load\n2024-01-01,1\n\n2024-01-02\n",
+            None,
+            ", row 4: 1 values, the header has 2 columns; correct the row",
+        ),
+        ("date,load\n2024-01-01,1,\n", None, ", row 2: 3 values, the header has 2 columns; correct the row"),
+        (
+            "date,load\n2024-01-01,1\n01/02/2024,2\n",
+            None,
+            ", row 3: column 'date' is '01/02/2024', which is no time (Invalid isoformat string: '01/02/2024'); write "
+            "it like 2024-01-31 13:00:00",
+        ),
+        (
+            "date,load\n,1\n",
+            None,
+            ", row 2: column 'date' is '', which is no time (Invalid isoformat string: ''); write it like "
+            "2024-01-31 13:00:00",
+        ),
+        (
+            "date,load\n2024-01-01 00:00:00.5,1\n",
+            None,
+            ", row 2: column 'date' is '2024-01-01 00:00:00.5', which is no time (times finer than a second are not "
+            "supported); write it like 2024-01-31 13:00:00",
+        ),
+        (
+            "date,load\n2024-01-01T00Z,1\n2024-01-01T01,1\n",
+            None,
+            ", row 3: column 'date' is '2024-01-01T01', with no UTC offset, the rows before have an offset; write all "
+            "times alike",
+        ),
+    ],
+)
+def test_one_line_for_each_mistake(write, text, columns, message):
+    path = write(text)
+    with pytest.raises(UserError) as error:
+        read_table(path, "date", columns)
+    assert str(error.value) == f"{path}{message}"
+
+
+def test_what_a_checkpoint_needs_is_said_differently(write):
+    with pytest.raises(UserError, match=r"there is no column 'cold', only 'date', .*; the checkpoint needs it$"):
+        read_table(write(GOOD), "date", ["load", "cold"], trained=True)
+
+
+def test_unreadable_files(tmp_path, write):
+    with pytest.raises(UserError, match=r"none\.csv: no such file; give a CSV file"):
+        read_table(tmp_path / "none.csv", "date", None)
+    with pytest.raises(UserError, match=r": a folder, not a CSV file"):
+        read_table(tmp_path, "date", None)
+    (tmp_path / "latin.csv").write_bytes("date,load\n2024-01-01,1\n2024-01-02,é\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"latin\.csv, row 3: not UTF-8 \(byte 0xe9\); save it as CSV UTF-8$"):
+        read_table(tmp_path / "latin.csv", "date", None)
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(GOOD.encode())[:30])
+    with pytest.raises(UserError, match=r"cut\.csv\.gz: unreadable as CSV \("):
+        read_table(tmp_path / "cut.csv.gz", "date", None)
+    with pytest.raises(UserError, match=r": unreadable as CSV \("):
+        read_table(write('date,load\n2024-01-01,"1\n'), "date", None)
