@@ -120,6 +120,8 @@ class ProjectCLI(LightningCLI):
             )
         explicit = self.parser.parse_args(defaults=False)[verb].model.get("init_args", Namespace()).as_dict()
         here = json.loads(self.parser.dump(self.config, format="json", skip_none=False))[verb]["model"]["init_args"]
+        # A null that the data would fill says nothing against the checkpoint.
+        explicit = [name for name in explicit if here[name] is not None or not _tells(self.config[verb].data, name)]
         for name in explicit:
             if name in saved and saved[name] != here[name]:
                 rank_zero_info(f"model.{name}: {here[name]} (the checkpoint has {saved[name]})")
@@ -138,10 +140,11 @@ class ProjectCLI(LightningCLI):
         settings = config[verb].data.get("init_args", Namespace())
         if "seed" in settings and settings.seed is None:
             settings.seed = int(config[verb].seed_everything)  # one seed for weights, order and augmentation
-        data = Namespace({"subcommand": verb, verb: Namespace(data=config[verb].pop("data"))})
+        config_of_data = config[verb].pop("data")
+        data = Namespace({"subcommand": verb, verb: Namespace(data=config_of_data)})
         self.datamodule = self.parser.instantiate_classes(data)[verb].data
         for name, value in config[verb].model.get("init_args", Namespace()).items(branches=True):
-            if value is None and isinstance(getattr(type(self.datamodule), name, None), property):
+            if value is None and _tells(config_of_data, name):
                 for target in (config, self.config):  # self.config is what the run folder and the checkpoint keep
                     target[verb].model.init_args[name] = getattr(self.datamodule, name)
         del self.config_dump  # made for the data, before the model's settings were complete
@@ -232,6 +235,12 @@ class ProjectCLI(LightningCLI):
         for callback in self.trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
             if isinstance(callback, RunSummary):
                 callback.print_summary(self.trainer)
+
+
+def _tells(data: Namespace, name: str) -> bool:
+    """Whether a DataModule, by its config, has a property of that name: a fact of the data that a model may need."""
+    module, _, class_name = data.class_path.rpartition(".")
+    return isinstance(getattr(getattr(importlib.import_module(module), class_name), name, None), property)
 
 
 def register_classes() -> None:
