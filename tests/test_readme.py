@@ -17,10 +17,6 @@ COMMANDS = [
     for line in block.splitlines()
     if line.strip()
 ]
-# Small enough for a test; later settings win, so they are put behind what the README says.
-SHORT = "--data.batch_size=40 --trainer.max_epochs=1 --trainer.accelerator=cpu --trainer.log_every_n_steps=1"
-
-
 def test_the_first_two_commands_are_the_ones_that_do_everything():
     assert [command.split("#")[0].split()[1] for command in COMMANDS[:2]] == ["fit", "test"]
     for target in ("fit", "test", "lint", "clean"):
@@ -31,22 +27,29 @@ def test_the_first_two_commands_are_the_ones_that_do_everything():
 
 
 @pytest.fixture
-def clone(tmp_path, images, monkeypatch) -> Path:
-    """What the README's commands expect around them: configs/ and a folder of photos."""
+def clone(tmp_path, images, texts, series) -> Path:
+    """What the README's commands expect around them: configs/, a folder of photos, tables of texts and of numbers."""
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     shutil.copytree(images, tmp_path / "photos")
+    shutil.copy(texts, tmp_path / "reviews.csv")
+    shutil.copy(series, tmp_path / "load.csv")
     return tmp_path
 
 
-def test_commands_in_the_order_of_the_readme(clone, run):
+def test_commands_in_the_order_of_the_readme(clone, run, short):
     projects = [command for command in COMMANDS if command.startswith("python -m project")]
-    assert len(projects) >= 7
+    assert len(projects) >= 13
     assert {shlex.split(command)[3] for command in projects} == {"fit", "validate", "test", "predict"}
+    small = {"cifar": ["--model.width=16"], "text": ["--model.dim=16"], "forecast": ["--model.width=8"]}
     for command in projects:
         arguments = shlex.split(command)[3:]
-        done = run(*arguments, "--data.dataset=folder", "--data.path=photos", *SHORT.split(), "--model.width=16")
+        config = Path(arguments[arguments.index("--config") + 1])
+        # Small enough for a test; later settings win, so they are put behind what the README says.
+        done = run(*arguments, *short(config), *small[config.stem])
         assert done.code == 0, f"{command}\n{done.err}"
     assert (clone / "predictions.csv").read_text().startswith("file,prediction,probability,")
+    assert (clone / "classes.csv").read_text().count("\n") == 161
+    assert (clone / "forecast.csv").read_text().startswith("date,load,load_lower,load_upper")
 
 
 def test_every_command_is_known():

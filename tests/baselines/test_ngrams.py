@@ -40,6 +40,15 @@ def test_words_in_lower_case_and_without_line_breaks():
     assert ngram_model(texts, labels, ["FINE<br />x", "x<br />Bad!"], 2).tolist() == [1, 0]
 
 
+def test_a_word_counts_once_per_text_and_only_if_two_texts_have_it():
+    texts = ["fine film", "fine show", "bad film", "bad show"] * 3 + ["alpha alpha show", "beta beta show"]
+    labels = np.array([1, 1, 0, 0] * 3 + [0, 1])
+    once, many = ngram_model(texts, labels, ["fine bad bad bad", "fine fine fine bad"], 2)
+    assert once == many
+    alpha, beta = ngram_model(texts, labels, ["alpha", "beta"], 2)
+    assert alpha == beta
+
+
 def test_the_same_twice():
     texts, _ = sentences(200, 0)
     noise = np.random.default_rng(0).integers(0, 2, 200)

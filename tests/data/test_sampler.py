@@ -97,11 +97,11 @@ def test_stratified_is_seeded():
 
 def test_partition():
     labels = {"train": torch.arange(100) % 2}
-    rows = partition(labels, 0.1, unsplit=True, seed=0)
+    rows = partition(labels, 0.1, 0.1, seed=0)
     assert {split: len(part) for split, (_, part) in rows.items()} == {"train": 80, "val": 10, "test": 10}
     assert torch.cat([part for _, part in rows.values()]).sort().values.tolist() == list(range(100))
-    assert list(partition(labels, 0.0, unsplit=False, seed=0)) == ["train"]
-    rows = partition({"train": labels["train"], "val": torch.arange(6) % 2}, 0.1, unsplit=False, seed=0)
+    assert list(partition(labels, 0.0, 0.0, seed=0)) == ["train"]
+    rows = partition({"train": labels["train"], "val": torch.arange(6) % 2}, 0.1, 0.0, seed=0)
     assert {split: (origin, len(part)) for split, (origin, part) in rows.items()} == {
         "train": ("train", 100),
         "val": ("val", 6),

@@ -36,14 +36,14 @@ def stratified(labels: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def partition(
-    labels: dict[str, Tensor], val_fraction: float, unsplit: bool, seed: int
+    labels: dict[str, Tensor], val_fraction: float, test_fraction: float, seed: int
 ) -> dict[str, tuple[str, Tensor]]:
     """Say which samples make up train, val and test.
 
     Args:
         labels: For each split that is stored the class of each sample, int64 of shape (samples,).
         val_fraction: Share of the stored training samples for validation, where no "val" is stored.
-        unsplit: Whether a tenth of the stored training samples is to be the test split.
+        test_fraction: Share of the stored training samples for the test, where no "test" is stored.
         seed: Seed of the draws.
 
     Returns:
@@ -51,8 +51,8 @@ def partition(
     """
     rows = {split: (split, torch.arange(len(own))) for split, own in labels.items()}
     train, left = labels["train"], rows["train"][1]
-    wanted = [("test", 0.1)] if unsplit else []
-    wanted += [("val", val_fraction)] if val_fraction and "val" not in labels else []
+    wanted = [("test", test_fraction), ("val", val_fraction)]
+    wanted = [(split, fraction) for split, fraction in wanted if fraction and split not in labels]
     for number, (split, fraction) in enumerate(wanted):
         keep, taken = stratified(train[left], max(1, round(fraction * len(train))), seed + number)
         if len(taken):  # there are none to spare where each class has but one

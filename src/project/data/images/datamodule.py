@@ -188,7 +188,8 @@ class ImageData(LightningDataModule):
             self.generated = self.trainer.strategy.broadcast(self.generated)
         stored = load(self._source, self.cache_dir)
         self.augment.check(stored.shape)
-        rows = partition(stored.labels, self.val_fraction, self.catalog.unsplit and not self.generated, seed=0)
+        test_fraction = 0.1 if self.catalog.unsplit and not self.generated else 0.0
+        rows = partition(stored.labels, self.val_fraction, test_fraction, seed=0)
         self.sizes = {split: len(part) for split, (_, part) in rows.items()}
         if not self._restored:
             origin, part = rows["train"]

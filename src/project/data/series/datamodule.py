@@ -78,7 +78,7 @@ class SeriesData(LightningDataModule):
         fallback: Literal["generated"] | None = None,
     ) -> None:
         super().__init__()
-        self.save_hyperparameters()
+        self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
         for name, value, good in (
             ("path", path, path is not None or dataset != "csv"),
             ("targets", targets, targets is None or len(targets) > 0),

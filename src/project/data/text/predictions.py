@@ -1,0 +1,86 @@
+"""Predicting: the texts to read, and the CSV file that tells their classes."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from project.data.table import write_table
+from project.data.text.reading import Rows, read_lines, read_rows
+from project.errors import UserError
+
+_SHOWN = 80  # characters of a text in the file of predictions
+
+
+def read_input(source: str, columns: list[str] | None, text_columns: list[str], label_column: str) -> Rows:
+    """Read the texts to predict.
+
+    Args:
+        source: A CSV file, or a .txt file with one text per line; both may be gzipped.
+        columns: Names of the CSV file's columns where it has no row of names; the label column may be missing.
+        text_columns: Columns that make up the text.
+        label_column: Column of the labels, which are not read.
+
+    Raises:
+        UserError: The file can't be read, or a text is empty.
+    """
+    path = Path(source).expanduser()
+    kind = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if kind not in (".csv", ".txt"):
+        raise UserError(f"--input {source}: expected is a .csv file, or a .txt file with one text per line")
+    if kind == ".txt":
+        return read_lines(path, "--input")
+    return read_rows(path, columns, text_columns, label_column, labelled=False, setting="--input")
+
+
+def write_csv(path: Path, rows: Rows, class_names: list[str], probabilities: Tensor) -> None:
+    """Write predictions: row in the input, start of the text, prediction, its probability, and that of each class.
+
+    Args:
+        path: The CSV file; it is replaced in one step.
+        rows: The texts.
+        class_names: The name of each class.
+        probabilities: (text, class), in the order of the texts.
+
+    Raises:
+        UserError: The file can't be written.
+        ValueError: There are more or fewer probabilities than texts or classes.
+    """
+    if probabilities.shape != (len(rows.texts), len(class_names)):
+        raise ValueError(
+            f"probabilities of shape {tuple(probabilities.shape)} for {len(rows.texts)} texts and "
+            f"{len(class_names)} classes"
+        )
+    best, number = probabilities.float().max(dim=1)
+    table = zip(rows.numbers, rows.texts, best.tolist(), number.tolist(), probabilities.tolist(), strict=True)
+    write_table(
+        path,
+        ["row", "text", "prediction", "probability", *class_names],
+        ([r, shorten(t), class_names[n], f"{p:.6f}", *(f"{v:.6f}" for v in each)] for r, t, p, n, each in table),
+    )
+
+
+def shorten(text: str) -> str:
+    """The start of a text, on one line.
+
+    Args:
+        text: The text.
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else line[: _SHOWN - 3] + "..."
+
+
+def in_input_order(outputs: list[Tensor], order: Tensor) -> Tensor:
+    """Put the outputs of batches, which are sorted by length, back into the order of the input.
+
+    Args:
+        outputs: Outputs of the batches, each of shape (batch, class).
+        order: Number of the text that each output belongs to, int64 of shape (texts,).
+
+    Returns:
+        Shape (texts, class).
+    """
+    joined = torch.cat([output.cpu() for output in outputs])
+    result = torch.empty_like(joined)
+    result[order] = joined
+    return result

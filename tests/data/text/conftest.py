@@ -1,0 +1,110 @@
+"""Small CSV files, and a trainer that trains nothing."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch import LightningModule, Trainer
+
+from project.data import TextData
+
+WORDS = [f"w{number}" for number in range(30)]
+
+
+def write_csv(path: Path, rows: list[list[str]], encoding: str = "utf-8") -> Path:
+    with path.open("w", newline="", encoding=encoding) as stream:
+        csv.writer(stream).writerows(rows)
+    return path
+
+
+def make_rows(count: int, seed: int = 0, longest: int = 20) -> list[list[str]]:
+    """Rows of (text, label): good and bad reviews in turn, of 2 to `longest` words; each starts with its number."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(count):
+        label = "good" if number % 2 else "bad"
+        words = rng.choice(WORDS, rng.integers(0, longest - 1)).tolist()
+        rows.append([" ".join([f"number{seed}x{number}", label, *words]), label])
+    return rows
+
+
+@pytest.fixture
+def reviews(tmp_path: Path) -> Path:
+    """reviews.csv with 100 rows and a row of names, test.csv with 20."""
+    write_csv(tmp_path / "reviews.csv", [["text", "label"], *make_rows(100)])
+    write_csv(tmp_path / "test.csv", [["text", "label"], *make_rows(20, seed=1)])
+    return tmp_path / "reviews.csv"
+
+
+@pytest.fixture
+def make_data(tmp_path: Path) -> Callable[..., TextData]:
+    def make(**options) -> TextData:
+        return TextData(**{"cache_dir": str(tmp_path / "cache"), "batch_size": 8, **options})
+
+    return make
+
+
+@pytest.fixture
+def csv_data(make_data, reviews) -> Callable[..., TextData]:
+    def make(**options) -> TextData:
+        return make_data(**{"dataset": "csv", "path": str(reviews), **options})
+
+    return make
+
+
+class Recorder(LightningModule):
+    """Trains one weight and keeps all that it is given, in the order of (stage, epoch)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.seen: dict[tuple[str, int], list] = {}
+
+    def _keep(self, stage: str, batch):
+        self.seen.setdefault((stage, self.current_epoch), []).append(batch)
+
+    def training_step(self, batch, index):
+        self._keep("train", batch)
+        return self.weight * 1.0
+
+    def validation_step(self, batch, index):
+        self._keep("sanity" if self.trainer.sanity_checking else "val", batch)
+
+    def test_step(self, batch, index):
+        self._keep("test", batch)
+
+    def predict_step(self, batch, index):
+        self._keep("predict", batch)
+        share = (batch["ids"] != 0).sum(1) / 100  # tells the texts apart
+        return torch.stack((share, 1 - share), dim=1)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+    def ids(self, stage: str, epoch: int = 0) -> list[list[int]]:
+        """The texts in the order in which they came, without padding."""
+        batches = [batch[0] if isinstance(batch, list | tuple) else batch for batch in self.seen[stage, epoch]]
+        return [[i for i in row if i] for batch in batches for row in batch["ids"].tolist()]
+
+
+@pytest.fixture
+def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
+    def make(**options) -> Trainer:
+        return Trainer(
+            **{
+                "accelerator": "cpu",
+                "logger": False,
+                "enable_progress_bar": False,
+                "enable_model_summary": False,
+                "enable_checkpointing": False,
+                "use_distributed_sampler": False,
+                "default_root_dir": tmp_path,
+                "max_epochs": 1,
+                **options,
+            }
+        )
+
+    return make
