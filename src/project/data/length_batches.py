@@ -1,22 +1,19 @@
 """Batches of samples of about the same length: little padding, in an order that is random all the same."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import SequentialSampler
 
-from project.errors import UserError
+from project.data.sampler import EpochSampler
 
 _GROWTH = 1.06  # of the grid that lengths are rounded up to: the most that padding costs inside one step of the grid
 
 
-class LengthBatches(SequentialSampler):
-    """Yields one index tensor per batch, like `EpochBatches`, for samples that are padded to the longest of a batch.
-
-    Pass it as ``sampler=`` with ``batch_size=None``, and ``use_distributed_sampler=False`` to the trainer. The order
-    depends on nothing but (seed, epoch), never on a global random state: a resumed run repeats it.
+class LengthBatches(EpochSampler):
+    """Batches of about the same length, for samples that are padded to the longest of a batch.
 
     - Training: lengths are rounded up to a grid that grows by 6 %. The samples are sorted by that, at random within a
       step of the grid, and cut into batches, which come in random order. Consecutive batches of the sorted order are
@@ -30,78 +27,39 @@ class LengthBatches(SequentialSampler):
         batch_size: Samples per batch and process.
         tokens_per_batch: Instead of `batch_size`: padded tokens per batch and process, at most, except where a single
             sample is longer.
-        train: True for the training order, False for evaluation.
-        seed: Seed of the order.
-        rank: Number of this process.
-        world_size: Number of processes.
-        repeat: Whether every epoch has the order of the first, as for overfitting some batches on purpose.
-        name: What the samples are, for the error message.
-
-    Raises:
-        UserError: There are fewer samples than processes.
+        **options: As of `EpochSampler`.
     """
 
     def __init__(
-        self,
-        lengths: np.ndarray,
-        batch_size: int,
-        tokens_per_batch: int | None = None,
-        *,
-        train: bool,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
-        repeat: bool = False,
-        name: str = "data",
+        self, lengths: np.ndarray, batch_size: int, tokens_per_batch: int | None = None, **options: Any
     ) -> None:
-        if len(lengths) < world_size:
-            raise UserError(
-                f"{name}: {len(lengths)} samples can't be shared by {world_size} processes; "
-                f"use fewer (--trainer.devices)"
-            )
-        # Lightning's `overfit_batches` replaces every other class of sampler by one that yields single numbers.
-        super().__init__(range(len(lengths)))
+        super().__init__(len(lengths), **options)
         self.lengths = lengths
-        self.bounds = _round_up(lengths) if train else lengths
+        self.bounds = _round_up(lengths) if self.train else lengths
         self.batch_size = batch_size
         self.tokens_per_batch = tokens_per_batch
-        self.train = train
-        self.seed = seed
-        self.rank = rank
-        self.world_size = world_size
-        self.repeat = repeat
-        self.epoch = 0
-        self._starts = self._training_starts() if train else self._evaluation_starts()
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order. Lightning calls this at the start of every epoch.
-
-        Args:
-            epoch: Number of the epoch, from 0.
-        """
-        self.epoch = 0 if self.repeat else epoch
+        self._starts = self._training_starts() if self.train else self._evaluation_starts()
 
     def __len__(self) -> int:
         """Number of batches of this process, the same on all of them."""
         return len(self._starts) // self.world_size if self.train else len(self._starts)
 
-    def __iter__(self) -> Iterator[Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Yield int64 tensors of shape (batch,)."""
+    def batches(self) -> Iterator[Tensor]:
+        """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
         yield from self._training() if self.train else self._evaluation()
 
     @property
     def order(self) -> Tensor:
         """All samples of this process in the order in which they come, int64 of shape (samples,)."""
-        return torch.cat(list(self))
+        return torch.cat(list(self.batches()))
 
     def padding(self) -> float:
         """Padded tokens per real token over the batches of this epoch and process; 1 is none at all."""
-        batches = [self.lengths[batch.numpy()] for batch in self]
+        batches = [self.lengths[batch.numpy()] for batch in self.batches()]
         return sum(len(some) * int(some.max()) for some in batches) / sum(int(some.sum()) for some in batches)
 
     def _training(self) -> Iterator[Tensor]:
-        # One integer per (seed, epoch); a sum would make epoch 1 of seed 0 the same as epoch 0 of seed 1.
-        generator = np.random.default_rng((self.seed * 1_000_003 + self.epoch) % 2**63)
+        generator = np.random.default_rng(self.epoch_seed)
         order = generator.permutation(len(self.lengths))
         if self.tokens_per_batch is None:  # batches of equal size: the odd samples stay out
             order = order[: self._starts[-1] + self._per_rank]

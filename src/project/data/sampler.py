@@ -1,6 +1,9 @@
 """Which samples make up which batch: the order of an epoch, shared out over the processes of a run."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,24 +12,16 @@ from torch.utils.data import SequentialSampler
 from project.errors import UserError
 
 
-class EpochBatches(SequentialSampler):
+class EpochSampler(SequentialSampler, ABC):
     """Yields one index tensor per batch, for a dataset that gathers a whole batch at once.
 
     Pass it as ``sampler=`` with ``batch_size=None``, and ``use_distributed_sampler=False`` to the trainer. The order
     depends on nothing but (seed, epoch), never on a global random state: a resumed run repeats it.
 
-    - Training: a new permutation each epoch. Batch ``b`` of all processes together is one slice of it, so the global
-      batches do not depend on how many processes share them. The incomplete last batch is dropped, except where it
-      is the only one.
-    - Evaluation: the natural order. Every sample comes exactly once over all processes, without padding. All
-      processes have the same number of batches, of sizes that differ by one at most, and none is empty. (A batch can
-      then exceed ``batch_size`` by one, where the shares can't be cut otherwise.)
-
     Args:
         size: Number of samples.
-        batch_size: Samples per batch and process.
         train: True for the training order, False for evaluation.
-        seed: Seed of the permutations.
+        seed: Seed of the order.
         rank: Number of this process.
         world_size: Number of processes.
         repeat: Whether every epoch has the order of the first, as for overfitting some batches on purpose.
@@ -39,7 +34,6 @@ class EpochBatches(SequentialSampler):
     def __init__(
         self,
         size: int,
-        batch_size: int,
         *,
         train: bool,
         seed: int = 0,
@@ -55,21 +49,70 @@ class EpochBatches(SequentialSampler):
         # Lightning's `overfit_batches` replaces every other class of sampler by one that yields single numbers.
         super().__init__(range(size))
         self.size = size
-        self.batch_size = batch_size
         self.train = train
         self.seed = seed
         self.rank = rank
         self.world_size = world_size
         self.repeat = repeat
         self.epoch = 0
+        self._skip = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the permutation. Lightning calls this at the start of every epoch.
+        """Choose the order. Lightning calls this at the start of every epoch.
 
         Args:
             epoch: Number of the epoch, from 0.
         """
         self.epoch = 0 if self.repeat else epoch
+
+    def go_on_from(self, epoch: int, batch: int) -> None:
+        """Begin in the middle: the next iteration leaves out the batches that an interrupted run has had.
+
+        Args:
+            epoch: Number of the epoch.
+            batch: Number of the first batch to yield, from 0.
+        """
+        self.set_epoch(epoch)
+        self._skip = batch
+
+    def __iter__(self) -> Iterator[Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Yield int64 tensors of shape (batch,)."""
+        skip, self._skip = self._skip, 0
+        yield from islice(self.batches(), skip, None)
+
+    @property
+    def epoch_seed(self) -> int:
+        """One integer per (seed, epoch); a sum would make epoch 1 of seed 0 the same as epoch 0 of seed 1."""
+        return (self.seed * 1_000_003 + self.epoch) % 2**63
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of batches of this process in a whole epoch, the same on all processes."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[Tensor]:
+        """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
+
+
+class EpochBatches(EpochSampler):
+    """Batches of one size, in random order for training.
+
+    - Training: a new permutation each epoch. Batch ``b`` of all processes together is one slice of it, so the global
+      batches do not depend on how many processes share them. The incomplete last batch is dropped, except where it
+      is the only one.
+    - Evaluation: the natural order. Every sample comes exactly once over all processes, without padding. All
+      processes have the same number of batches, of sizes that differ by one at most, and none is empty. (A batch can
+      then exceed ``batch_size`` by one, where the shares can't be cut otherwise.)
+
+    Args:
+        size: Number of samples.
+        batch_size: Samples per batch and process.
+        **options: As of `EpochSampler`.
+    """
+
+    def __init__(self, size: int, batch_size: int, **options: Any) -> None:
+        super().__init__(size, **options)
+        self.batch_size = batch_size
 
     def __len__(self) -> int:
         """Number of batches of this process, the same on all of them."""
@@ -78,15 +121,13 @@ class EpochBatches(SequentialSampler):
         smallest, largest = self.size // self.world_size, -(-self.size // self.world_size)
         return min(smallest, -(-largest // self.batch_size))
 
-    def __iter__(self) -> Iterator[Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Yield int64 tensors of shape (batch,)."""
+    def batches(self) -> Iterator[Tensor]:
+        """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
         if not self.train:
             share = torch.arange(self.size).tensor_split(self.world_size)[self.rank]
             yield from share.tensor_split(len(self))
             return
-        # One integer per (seed, epoch); a sum would make epoch 1 of seed 0 the same as epoch 0 of seed 1.
-        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.epoch) % 2**63)
-        order = torch.randperm(self.size, generator=generator)
+        order = torch.randperm(self.size, generator=torch.Generator().manual_seed(self.epoch_seed))
         per_rank = min(self.batch_size, self.size // self.world_size)
         for batch in range(len(self)):
             start = (batch * self.world_size + self.rank) * per_rank
