@@ -34,6 +34,17 @@ class TestTransformerClassifier(ModuleBattery):
         assert model.network.positions.shape == (40, 32)
         assert model.network.evidence[0].in_features == data.evidence_size > 0
 
+    @pytest.mark.parametrize(
+        ("name", "here", "there"), [("num_classes", 5, 4), ("vocab_size", 9, 500), ("max_tokens", 8, 40),
+                                    ("evidence_size", 3, 8)]
+    )  # fmt: skip
+    def test_data_of_another_size_is_refused_before_the_first_step(self, build, name, here, there):
+        facts = ("--data.max_tokens=40", "--data.vocab_size=500", "--data.evidence=2")
+        model, data, trainer = build(*facts, f"--model.{name}={here}")
+        with pytest.raises(UserError) as error:
+            trainer.fit(model, data)
+        assert str(error.value) == (f"model.{name} is {here}, the data has {there}: leave it out, or set both alike.")
+
 
 def _model(**settings) -> TransformerClassifier:
     torch.manual_seed(0)

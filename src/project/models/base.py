@@ -22,6 +22,8 @@ class ExperimentModule(LightningModule):
         schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
     """
 
+    data_facts: tuple[str, ...] = ()  # settings that must be alike in model and data
+
     def __init__(self, optimizer: OptimizerCallable | None = None, schedule: Schedule | None = None) -> None:
         super().__init__()
         # Called here, it finds the arguments of the whole chain of subclasses that called this one.
@@ -34,6 +36,34 @@ class ExperimentModule(LightningModule):
         self.save_hyperparameters(ignore=objects)
         self.optimizer = optimizer or torch.optim.AdamW
         self.schedule = schedule
+
+    def check_data(self) -> None:
+        """Compares model and data: a checkpoint's model, or a setting, may meet other data than it is made for.
+
+        Raises:
+            UserError: If they differ in one of `data_facts`.
+        """
+        data = getattr(self.trainer, "datamodule", None)
+        for name in self.data_facts:
+            mine, theirs = getattr(self, name, self.hparams.get(name)), getattr(data, name, None)
+            if mine is not None and theirs is not None and mine != theirs:
+                raise UserError(f"model.{name} is {mine}, the data has {theirs}: leave it out, or set both alike.")
+
+    def on_fit_start(self) -> None:
+        """Compares model and data."""
+        self.check_data()
+
+    def on_validation_start(self) -> None:
+        """Compares model and data."""
+        self.check_data()
+
+    def on_test_start(self) -> None:
+        """Compares model and data."""
+        self.check_data()
+
+    def on_predict_start(self) -> None:
+        """Compares model and data."""
+        self.check_data()
 
     def configure_optimizers(self) -> Any:
         """The optimizer over the parameters that are trained, and the schedule over the length of the run."""

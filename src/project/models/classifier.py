@@ -40,6 +40,8 @@ class Classifier(ExperimentModule):
         UserError: If a value is out of range, or the network can't take the images.
     """
 
+    data_facts = ("num_classes",)
+
     def __init__(
         self,
         network: nn.Module,

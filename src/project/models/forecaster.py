@@ -51,6 +51,8 @@ class Forecaster(ExperimentModule):
         UserError: If a value is out of range, or model and data don't fit together.
     """
 
+    data_facts = ("past", "horizon", "num_targets", "num_covariates")
+
     def __init__(
         self,
         network: nn.Module,
@@ -120,22 +122,14 @@ class Forecaster(ExperimentModule):
         forecast, lower, upper = self._forecast(self._outputs(batch))
         return torch.stack([forecast, *self.conformal.interval(lower, upper)], dim=-1)
 
-    def on_fit_start(self) -> None:
-        """Compares model and data."""
-        self._check_data()
-
-    def on_validation_start(self) -> None:
-        """Compares model and data."""
-        self._check_data()
-
     def on_test_start(self) -> None:
         """Compares model and data, and says so where there will be no intervals."""
-        self._check_data()
+        self.check_data()
         self._note_missing_intervals()
 
     def on_predict_start(self) -> None:
         """Compares model and data, and says so where there will be no intervals."""
-        self._check_data()
+        self.check_data()
         self._note_missing_intervals()
 
     def on_train_epoch_start(self) -> None:
@@ -218,14 +212,6 @@ class Forecaster(ExperimentModule):
 
     def _gather_from_ranks(self, scores: Tensor) -> Tensor:
         return torch.cat(gather_all_tensors(scores)) if self.trainer.world_size > 1 else scores
-
-    def _check_data(self) -> None:
-        """A checkpoint's model may meet other settings of the data than those that it was trained with."""
-        data = getattr(self.trainer, "datamodule", None)
-        for name in ("past", "horizon", "num_targets", "num_covariates"):
-            mine, theirs = getattr(self, name, None), getattr(data, name, None)
-            if mine is not None and theirs is not None and mine != theirs:
-                raise UserError(f"model.{name} is {mine}, the data has {theirs}: leave it out, or set both alike.")
 
     def _note_missing_intervals(self) -> None:
         if self.conformal.radius is None:

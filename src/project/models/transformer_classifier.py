@@ -50,6 +50,8 @@ class TransformerClassifier(Classifier):
         UserError: If a value is out of range, or neither set nor told by the data.
     """
 
+    data_facts = ("num_classes", "vocab_size", "max_tokens", "evidence_size")
+
     def __init__(
         self,
         dim: int = 96,

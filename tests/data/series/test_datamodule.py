@@ -282,11 +282,11 @@ def test_etth1_needs_a_folder(tmp_path):
     ("options", "message"),
     [
         ({"dataset": "csv", "path": None}, "data.path: null is no possible value; dataset csv needs your file"),
-        ({"past": 0}, "data.past: 0 is no possible value"),
-        ({"horizon": 0}, "data.horizon: 0 is no possible value"),
-        ({"season": 0}, "data.season: 0 is no possible value"),
-        ({"batch_size": 0}, "data.batch_size: 0 is no possible value"),
-        ({"targets": []}, "data.targets: [] is no possible value"),
+        ({"past": 0}, "data.past: 0 is no possible value; it must be at least 1"),
+        ({"horizon": 0}, "data.horizon: 0 is no possible value; it must be at least 1"),
+        ({"season": 0}, "data.season: 0 is no possible value; it must be at least 1"),
+        ({"batch_size": 0}, "data.batch_size: 0 is no possible value; it must be at least 1"),
+        ({"targets": []}, "data.targets: [] is no possible value; name at least one, or leave it out"),
         ({"targets": ["load", "load"]}, "data.targets: 'load' is listed twice; delete one"),
         ({"targets": ["load", "date"]}, "data.targets: 'date' is the time column; delete it"),
         ({"covariates": ["hour", "hour"]}, "data.covariates: 'hour' is listed twice; delete one"),
@@ -364,6 +364,10 @@ def test_the_checkpoints_scaler_is_used(make, make_trainer):
         (
             {"step": {"seconds": 0, "months": 1, "at_end": False}},
             "data: the rows are 1 hour apart, the checkpoint was trained on 1 month; give such rows",
+        ),
+        (
+            {"step": {"seconds": 86_400, "months": 0, "at_end": False}, "season": 7},  # the cause, not what follows
+            "data: the rows are 1 hour apart, the checkpoint was trained on 1 day; give such rows",
         ),
         (
             {"utc": True},

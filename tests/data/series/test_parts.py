@@ -1,6 +1,7 @@
 """Calendar features, splits, windows, the scaler and the generated series, each for itself."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -174,6 +175,25 @@ def test_scaler():
     with pytest.raises(UserError) as error:
         fit_scaler(train, ["load", "heat"], 2, "data")
     assert str(error.value) == "data: column 'heat' is 5 in all training rows; leave it out of data.targets"
+
+
+@pytest.mark.parametrize("far", [1e300, 1e-200])
+def test_a_column_that_can_not_be_scaled(far):
+    """The squares of such numbers are infinite or zero."""
+    train = np.array([[1.0, 0.0], [3.0, far], [5.0, 0.0]])
+    with pytest.raises(UserError, match=rf"^data: column 'heat' runs from 0 to {re.escape(f'{far:g}')} in the tr"):
+        fit_scaler(train, ["load", "heat"], 1, "data")
+
+
+def test_a_value_beyond_all_scale():
+    series = days(3)
+    assert series.scaled([0.0], [1.0]).equal(torch.zeros(3, 1))
+    series.values[1] = 1e300
+    with pytest.raises(UserError) as error:
+        series.scaled([0.0], [1.0])
+    assert str(error.value) == (
+        "data: column 'load' is 1e+300 at 2024-01-02 00:00:00, beyond all scale of the training rows; correct it"
+    )
 
 
 def test_generated_series_is_the_same_each_time_and_hourly():

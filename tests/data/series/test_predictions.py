@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from project.data import SeriesData
+from project.data.series.predictions import write_forecast
 from project.data.series.timeline import Step
 from project.errors import UserError
 from tests.data.series.conftest import SeriesRecorder, hourly, trained
@@ -88,6 +89,17 @@ def test_times_of_the_forecast(make, make_trainer, write, tmp_path, step, offset
         rows = list(csv.reader(stream))
     assert rows[0][0] == "when"
     assert [row[0] for row in rows[1:]] == following
+
+
+def test_one_hour_at_midnight_is_no_date(tmp_path):
+    state = {"mean": [0.0], "scale": [1.0], "utc": False, "targets": ["load"], "time_column": "when"}
+    times = np.array(["2024-03-01T00:00:00"], dtype="datetime64[s]")
+    written = []
+    for seconds, months in ((3600, 0), (86_400, 0), (0, 1)):
+        step = {"seconds": seconds, "months": months, "at_end": False}
+        write_forecast(tmp_path / "one.csv", {**state, "step": step}, times, torch.zeros(1, 1, 3))
+        written.append((tmp_path / "one.csv").read_text().splitlines()[1].split(",")[0])
+    assert written == ["2024-03-01 00:00:00", "2024-03-01", "2024-03-01"]
 
 
 @pytest.mark.parametrize(

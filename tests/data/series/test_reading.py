@@ -1,6 +1,7 @@
 """What a CSV file may look like, and the one line for each way to get it wrong."""
 
 import gzip
+import logging
 
 import numpy as np
 import pytest
@@ -30,6 +31,18 @@ def test_columns_come_in_the_order_asked_for_and_others_are_not_looked_at(write)
 def test_a_column_of_words_may_hold_a_number(write):
     text = "date,place,load\n2024-01-01,a,1\n2024-01-02,7,2\n2024-01-03,b,3\n"
     assert read_table(write(text), "date", None).names == ["load"]
+
+
+def test_what_is_left_out_is_said(write, caplog):
+    """Numbers with decimal commas are words to a program."""
+    text = 'date,load,heat,\n2024-01-01,1,"5,5",a\n2024-01-02,2,"6,5",b\n'
+    with caplog.at_level(logging.INFO):
+        assert read_table(write(text), "date", None).names == ["load"]
+    assert "data.csv: not among the targets, as they hold no numbers: heat ('5,5' in row 2)" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        read_table(write(text), "date", ["load"])
+    assert not caplog.text
 
 
 @pytest.mark.parametrize("empty", ["", " ", "NaN", "nan", "NA", "N/A", "null", "None"])
@@ -162,5 +175,6 @@ def test_unreadable_files(tmp_path, write):
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(GOOD.encode())[:30])
     with pytest.raises(UserError, match=r"cut\.csv\.gz: unreadable as CSV \("):
         read_table(tmp_path / "cut.csv.gz", "date", None)
-    with pytest.raises(UserError, match=r": unreadable as CSV \("):
-        read_table(write('date,load\n2024-01-01,"1\n'), "date", None)
+    for text, row in (('date,load\n2024-01-01,1\n2024-01-02,"2\n2024-01-03,3\n', 3), ('"date,load\n1,2\n', 1)):
+        with pytest.raises(UserError, match=rf", row {row}: broken quoting \(.*\); quotes inside a quoted text are wr"):
+            read_table(write(text), "date", None)

@@ -271,7 +271,7 @@ def test_the_csv_is_read_once(csv_data, monkeypatch):
         {"vocab_size": 10},
         {"val_fraction": 0.2},
         {"test_fraction": 0.2},
-        {"text_columns": ["label"]},
+        {"text_columns": ["text", "text2"]},
         {"label_column": "text2"},
     ],
 )
@@ -465,6 +465,14 @@ def test_baselines_are_computed_once(csv_data, monkeypatch):
         ({"dataset": "csv"}, "data.path: null is no possible value; dataset csv needs your file"),
         ({"test_path": "a.csv"}, "data.test_path: a.csv is no possible value; it goes with dataset csv"),
         ({"text_columns": []}, "data.text_columns: [] is no possible value; name at least one"),
+        (
+            {"text_columns": ["a", "a"]},
+            "data.text_columns: ['a', 'a'] is no possible value; name each column once",
+        ),
+        (
+            {"text_columns": ["a", "label"]},  # it would tell the answer
+            "data.text_columns: ['a', 'label'] is no possible value; label is data.label_column",
+        ),
         ({"vocab_size": 2}, "data.vocab_size: 2 is no possible value; word needs at least 3"),
         (
             {"tokenizer": "bpe", "vocab_size": 299},

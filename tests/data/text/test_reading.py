@@ -58,17 +58,17 @@ def test_a_text_may_be_very_long(write):
         (b"text,label\n", "my.csv: no rows below the column names; add one per text"),
         (
             b"texts,label\na,b\n",
-            "my.csv: there is no column 'text', only 'texts', 'label'; did you mean --data.text_columns texts?",
+            "my.csv: there is no column 'text', only 'texts', 'label'; did you mean --data.text_columns '[texts]'?",
         ),
         (
             b"review,label\na,b\n",
-            "my.csv: there is no column 'text', only 'review', 'label'; name the right one with --data.text_columns, "
-            "or all of them with --data.columns if row 1 is a text",
+            "my.csv: there is no column 'text', only 'review', 'label'; name the right one with "
+            "--data.text_columns '[NAME]', or all of them with --data.columns if row 1 is a text",
         ),
         (
             b"text,y\na,b\n",
-            "my.csv: there is no column 'label', only 'text', 'y'; name the right one with --data.label_column, "
-            "or all of them with --data.columns if row 1 is a text",
+            "my.csv: there is no column 'label', only 'text', 'y'; name the right one with "
+            "--data.label_column NAME, or all of them with --data.columns if row 1 is a text",
         ),
         (
             b"text;label\na;b\n",
@@ -125,6 +125,28 @@ def test_missing_files(write, tmp_path):
     path = write(GOOD)
     assert refusal(tmp_path / "no.csv") == "data.path: there is no file no.csv"
     assert refusal(path, test_path=tmp_path / "no.csv") == "data.test_path: there is no file no.csv"
+    (tmp_path / "some.csv").mkdir()
+    assert refusal(tmp_path / "some.csv") == "data.path: some.csv is a folder; give a file"
+    with pytest.raises(UserError, match=r"^--input: .*some\.csv is a folder; give a file$"):
+        read_input(str(tmp_path / "some.csv"), None, ["text"], "label")
+
+
+def test_columns_of_one_name(write):
+    path = write(b"text,text,label\n1,one,a\n2,two,b\n")
+    assert refusal(path) == "my.csv: there are 2 columns 'text'; rename all but one"
+    columns = ["text", "text", "label"]
+    assert refusal(path, columns=columns) == "data.columns: there are 2 columns 'text'; rename all but one"
+
+
+def test_spaces_around_column_names_do_not_count(write):
+    rows = read_rows(write(b" text, label\none,a\n"), None, ["text"], "label")
+    assert (rows.numbers, rows.texts, rows.labels) == ([2], ["one"], ["a"])
+
+
+def test_what_a_hint_says_can_be_typed(write):
+    """`--data.text_columns` takes a list."""
+    assert refusal(write(b"texts,label\none,a\n")).endswith("; did you mean --data.text_columns '[texts]'?")
+    assert refusal(write(b"text,labels\none,a\n")).endswith("; did you mean --data.label_column labels?")
 
 
 def test_a_class_unseen_in_training(write):

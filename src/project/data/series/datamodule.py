@@ -79,17 +79,16 @@ class SeriesData(LightningDataModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
-        for name, value, good in (
-            ("path", path, path is not None or dataset != "csv"),
-            ("targets", targets, targets is None or len(targets) > 0),
-            ("past", past, past >= 1),
-            ("horizon", horizon, horizon >= 1),
-            ("season", season, season is None or season >= 1),
-            ("batch_size", batch_size, batch_size >= 1),
+        for name, value, good, hint in (
+            ("path", path, path is not None or dataset != "csv", "dataset csv needs your file"),
+            ("targets", targets, targets is None or len(targets) > 0, "name at least one, or leave it out"),
+            ("past", past, past >= 1, "it must be at least 1"),
+            ("horizon", horizon, horizon >= 1, "it must be at least 1"),
+            ("season", season, season is None or season >= 1, "it must be at least 1"),
+            ("batch_size", batch_size, batch_size >= 1, "it must be at least 1"),
         ):
             if not good:
-                needed = "; dataset csv needs your file" if name == "path" else ""
-                raise UserError(f"data.{name}: {'null' if value is None else value} is no possible value{needed}")
+                raise UserError(f"data.{name}: {'null' if value is None else value} is no possible value; {hint}")
         for name in covariates or []:
             if (covariates or []).count(name) > 1:
                 raise UserError(f"data.covariates: {name!r} is listed twice; delete one")

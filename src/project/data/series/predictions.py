@@ -52,7 +52,7 @@ def write_forecast(path: Path, state: dict[str, Any], times: np.ndarray, forecas
     """Write a row per time: the time, and for each column its forecast, lower and upper bound, in the user's units.
 
     The forecast has the name of its column, the bounds end in _lower and _upper; they are left out where there are
-    none. Times are written as dates where all are midnights, and with +00:00 in UTC.
+    none. Times are written as dates where the step is days and all are midnights, and with +00:00 in UTC.
 
     Args:
         path: The CSV file; it is replaced in one step.
@@ -66,7 +66,8 @@ def write_forecast(path: Path, state: dict[str, Any], times: np.ndarray, forecas
     mean, scale, utc, names = (state[key] for key in ("mean", "scale", "utc", "targets"))
     units = forecast.cpu().double().numpy() * np.array(scale)[:, None] + np.array(mean)[:, None]
     ends = ("",) if np.isnan(units[:, :, 1:]).all() else ("", "_lower", "_upper")
-    dates = not utc and bool((times == times.astype("datetime64[D]")).all())
+    daily = state["step"]["seconds"] % 86_400 == 0  # months are 0 seconds
+    dates = daily and not utc and bool((times == times.astype("datetime64[D]")).all())
     texts = [str(time)[:10] if dates else str(time).replace("T", " ") + "+00:00" * utc for time in times]
     header = [state["time_column"], *(name + end for name in names for end in ends)]
     rows = units[:, :, : len(ends)].reshape(len(times), -1).tolist()

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
+from lightning.pytorch.utilities import rank_zero_info
 
 from project.errors import UserError
 
@@ -58,12 +59,15 @@ def read_table(path: Path, time_column: str, columns: list[str] | None, *, train
             option = "time_column" if column == time_column else "targets"
             raise _wrong_column(path, header, column, option, trained)
     times, utc = _read_times(path, time_column, rows, cells[header.index(time_column)])
-    names, values = [], []
+    names, values, left_out = [], [], []
     for column in columns if columns is not None else [name for name in dict.fromkeys(header) if name != time_column]:
         texts = cells[header.index(column)]
         numbers, wrong = _read_numbers(texts)
         if columns is None and (not column or np.isfinite(numbers).sum() <= len(wrong)):
-            continue  # words, or empty, or the unnamed row numbers that some programs write
+            # words, or empty, or the unnamed row numbers that some programs write
+            if wrong and column:
+                left_out.append(f"{column} ({texts[wrong[0]]!r} in row {rows[wrong[0]]})")
+            continue
         if header.count(column) != 1:
             raise _wrong_column(path, header, column, "targets", trained)
         if wrong:
@@ -76,6 +80,8 @@ def read_table(path: Path, time_column: str, columns: list[str] | None, *, train
         values.append(numbers)
     if not names:
         raise UserError(f"{path}: there is no column of numbers beside {time_column!r}; add one")
+    if left_out:
+        rank_zero_info(f"{path}: not among the targets, as they hold no numbers: {', '.join(left_out)}")
     return Table(path, rows, times, utc, names, np.stack(values, axis=1))
 
 
@@ -84,6 +90,7 @@ def _read_cells(path: Path) -> tuple[list[str], list[int], list[tuple[str, ...]]
     if not path.is_file():
         what = "a folder, not a CSV file" if path.is_dir() else "no such file"
         raise UserError(f"{path}: {what}; give a CSV file with a time column and columns of numbers")
+    before = 0  # the last line of the row before
     try:
         content = path.read_bytes()
         content = gzip.decompress(content) if path.suffix.lower() == ".gz" else content
@@ -91,7 +98,9 @@ def _read_cells(path: Path) -> tuple[list[str], list[int], list[tuple[str, ...]]
         rows, cells = [], []
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         header = [name.strip() for name in next(reader, [])]
+        before = reader.line_num
         for row in reader:
+            before = reader.line_num
             if not row:
                 continue  # an empty line
             if len(row) != len(header):
@@ -104,7 +113,11 @@ def _read_cells(path: Path) -> tuple[list[str], list[int], list[tuple[str, ...]]
     except UnicodeDecodeError as error:
         line, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
         raise UserError(f"{path}, row {line}: not UTF-8 (byte {byte:#04x}); save it as CSV UTF-8") from error
-    except (csv.Error, OSError, EOFError, zlib.error) as error:
+    except csv.Error as error:
+        raise UserError(
+            f"{path}, row {before + 1}: broken quoting ({error}); quotes inside a quoted text are written twice"
+        ) from error
+    except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path}: unreadable as CSV ({error}); save it again as CSV UTF-8") from error
     if not cells:
         raise UserError(f"{path}: no rows below a header; give one row per time")

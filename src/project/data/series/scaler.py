@@ -22,14 +22,22 @@ def fit_scaler(train: np.ndarray, names: list[str], season: int, source: str) ->
         to the row one season before, which is what MASE divides by (Hyndman & Koehler 2006).
 
     Raises:
-        UserError: A column never changes.
+        UserError: A column never changes, or by more or less than numbers can tell.
     """
     for number, name in enumerate(names):
         if train[:, number].min() == train[:, number].max():
             raise UserError(
                 f"{source}: column {name!r} is {train[0, number]:g} in all training rows; leave it out of data.targets"
             )
-    scale = train.std(0)
+    with np.errstate(over="ignore", under="ignore"):
+        scale = train.std(0)
+    for number, name in enumerate(names):
+        if not 0 < scale[number] < np.inf:
+            least, most = train[:, number].min(), train[:, number].max()
+            raise UserError(
+                f"{source}: column {name!r} runs from {least:g} to {most:g} in the training rows, which can't be "
+                f"scaled; correct it or leave it out of data.targets"
+            )
     naive_error = np.abs(train[season:] - train[:-season]).mean(0) / scale
     return {"mean": train.mean(0).tolist(), "scale": scale.tolist(), "naive_error": naive_error.tolist()}
 
@@ -44,7 +52,7 @@ def check_same(trained: dict[str, Any], here: dict[str, Any]) -> None:
     Raises:
         UserError: Columns, window, covariates, season, step or kind of times differ.
     """
-    for key in ("targets", "past", "horizon", "covariates", "season", "step", "utc"):
+    for key in ("targets", "past", "horizon", "covariates", "step", "season", "utc"):
         old, new = trained[key], here[key]
         if old == new:
             continue

@@ -148,8 +148,19 @@ class Series:
 
         Returns:
             float32 (time, column).
+
+        Raises:
+            UserError: A value is too far from the mean for float32.
         """
-        return torch.from_numpy(((self.values - np.array(mean)) / np.array(scale)).astype(np.float32))
+        with np.errstate(over="ignore"):
+            values = ((self.values - np.array(mean)) / np.array(scale)).astype(np.float32)
+        if not np.isfinite(values).all():
+            row, column = map(int, np.argwhere(~np.isfinite(values))[0])
+            raise UserError(
+                f"data: column {self.names[column]!r} is {self.values[row, column]:g} at {_text(self.times[row])}, "
+                f"beyond all scale of the training rows; correct it"
+            )
+        return torch.from_numpy(values)
 
 
 def regular(table: Table, gaps: Literal["error", "interpolate"], step: Step | None = None) -> Series:

@@ -93,6 +93,8 @@ class TextData(LightningDataModule):
             ("path", path, path is not None or dataset != "csv", "dataset csv needs your file"),
             ("test_path", test_path, test_path is None or dataset == "csv", "it goes with dataset csv"),
             ("text_columns", text_columns, len(text_columns) > 0, "name at least one"),
+            ("text_columns", text_columns, len(set(text_columns)) == len(text_columns), "name each column once"),
+            ("text_columns", text_columns, label_column not in text_columns, f"{label_column} is data.label_column"),
             ("vocab_size", vocab_size, vocab_size >= least, f"{tokenizer} needs at least {least}"),
             ("max_tokens", max_tokens, max_tokens >= 1, "it must be at least 1"),
             ("evidence", evidence, 0 <= evidence <= 5, "it must be from 0 to 5"),

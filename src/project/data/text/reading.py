@@ -35,6 +35,16 @@ class Rows:
     labels: list[str]
 
 
+def no_file(path: Path, setting: str) -> str:
+    """What is wrong with a path that is no file.
+
+    Args:
+        path: The path.
+        setting: Where it comes from, such as ``data.path``.
+    """
+    return f"{setting}: {path} is a folder; give a file" if path.is_dir() else f"{setting}: there is no file {path}"
+
+
 def read_text_file(path: Path, setting: str) -> str:
     """Read a UTF-8 file whole; one that is gzipped is unpacked.
 
@@ -49,7 +59,7 @@ def read_text_file(path: Path, setting: str) -> str:
         UserError: It is not there, damaged, or not UTF-8.
     """
     if not path.is_file():
-        raise UserError(f"{setting}: there is no file {path}")
+        raise UserError(no_file(path, setting))
     try:
         data = path.read_bytes()
         if data.startswith(_GZIP):
@@ -101,10 +111,12 @@ def read_rows(
     if first is None:
         raise UserError(f"{path}: the file is empty; it needs a row per text")
     names = _column_names(path, first[1], columns, text_columns, label_column, labelled)
+    named = names is first[1]
+    names = [name.strip() for name in names]
     places = [_place(path, names, column, "text_columns", columns) for column in text_columns]
     label_place = _place(path, names, label_column, "label_column", columns) if labelled else None
     rows = Rows([], [], [])
-    for number, fields in records if names is first[1] else chain([first], records):
+    for number, fields in records if named else chain([first], records):
         if len(fields) != len(names):
             raise UserError(
                 f"{path}, row {number}: {len(fields)} fields instead of {len(names)}; "
@@ -176,6 +188,9 @@ def _column_names(
 
 
 def _place(path: Path, names: list[str], column: str, setting: str, columns: list[str] | None) -> int:
+    if names.count(column) > 1:
+        where = path if columns is None else "data.columns"
+        raise UserError(f"{where}: there are {names.count(column)} columns {column!r}; rename all but one")
     if column in names:
         return names.index(column)
     if columns is not None:
@@ -183,9 +198,13 @@ def _place(path: Path, names: list[str], column: str, setting: str, columns: lis
     shown = ", ".join(repr(name if len(name) <= 40 else name[:37] + "...") for name in names[:8])
     near = get_close_matches(column, names, n=1, cutoff=0.7)
     if near:
-        hint = f"did you mean --data.{setting} {near[0]}?"
+        value = f"'[{near[0]}]'" if setting == "text_columns" else near[0]
+        hint = f"did you mean --data.{setting} {value}?"
     elif len(names) == 1 and set(names[0]) & set(";\t|"):
         hint = "columns must be separated by commas"
     else:
-        hint = f"name the right one with --data.{setting}, or all of them with --data.columns if row 1 is a text"
+        example = "'[NAME]'" if setting == "text_columns" else "NAME"
+        hint = (
+            f"name the right one with --data.{setting} {example}, or all of them with --data.columns if row 1 is a text"
+        )
     raise UserError(f"{path}: there is no column {column!r}, only {shown}{', ...' if len(names) > 8 else ''}; {hint}")

@@ -9,7 +9,7 @@ import torch
 from project.data.text import public
 from project.data.text.corpus import Corpus, Source
 from project.data.text.generated import generated_class_names, generated_texts
-from project.data.text.reading import Rows, read_rows
+from project.data.text.reading import Rows, no_file, read_rows
 from project.errors import UserError
 
 _GENERATED = {"train": 4_000, "test": 1_000}
@@ -34,7 +34,7 @@ def csv_source(
     marks: list[object] = [columns, text_columns, label_column]
     for file, setting in files.values():
         if not file.is_file():
-            raise UserError(f"{setting}: there is no file {file}")
+            raise UserError(no_file(file, setting))
         status = file.stat()
         marks += [str(file.resolve()), status.st_size, status.st_mtime_ns]
 
