@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -62,3 +63,9 @@ def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
         )
 
     return make
+
+
+def a_rank(rank: int, strategy: object) -> SimpleNamespace:
+    """What a data module asks of the trainer of one of two processes."""
+    loop = SimpleNamespace(restarting=False)
+    return SimpleNamespace(global_rank=rank, world_size=2, strategy=strategy, fit_loop=loop)

@@ -144,32 +144,27 @@ def _fetch(file: PublicFile, path: Path) -> None:
             staging.unlink(missing_ok=True)
 
 
-def unavailable(name: str, files: list[str], root: Path, own: str, reason: Unavailable) -> UserError:
-    """Say what can be done without a public data set.
+def resort_to_generated(
+    fallback: str | None, name: str, files: list[str], root: Path, own: str, reason: Unavailable
+) -> None:
+    """Tell the user, so that it can't be missed, that this run uses generated data; or stop, if it may not.
 
     Args:
+        fallback: "generated" where made-up data may take the place of the public data set.
         name: The data set.
         files: The files that it consists of.
         root: Folder for them.
         own: Flags that read the user's own data instead.
         reason: Why they can't be had.
+
+    Raises:
+        UserError: There is no fallback.
     """
-    return UserError(
-        f"{name} is not in {root}/ and can't be downloaded ({reason}): put {' and '.join(files)} into {root}/, "
-        f"or use your own data ({own}), or made-up data (--data.fallback generated)"
-    )
-
-
-def announce_stand_in(name: str, files: list[str], root: Path, own: str, reason: Unavailable) -> None:
-    """Tell the user, so that it can't be missed, that this run uses generated data.
-
-    Args:
-        name: The data set.
-        files: The files that it consists of.
-        root: Folder for them.
-        own: Flags that read the user's own data instead.
-        reason: Why they can't be had.
-    """
+    if fallback is None:
+        raise UserError(
+            f"{name} is not in {root}/ and can't be downloaded ({reason}): put {' and '.join(files)} into {root}/, "
+            f"or use your own data ({own}), or made-up data (--data.fallback generated)"
+        ) from reason
     from rich.console import Console
     from rich.panel import Panel
     from rich.text import Text

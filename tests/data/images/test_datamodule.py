@@ -8,7 +8,7 @@ import torch
 
 from project.data import Augment, ImageData
 from project.errors import UserError
-from tests.data.conftest import Recorder
+from tests.data.conftest import Recorder, a_rank
 from tests.data.images.conftest import write_image
 
 
@@ -236,7 +236,9 @@ def test_a_checkpoint_of_other_data_is_refused(make_data, image_folder, change, 
 
 def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_path):
     data = make_data(dataset="generated")
-    with pytest.raises(UserError, match=r"^predict: no images; name a folder, a file or a pattern with --input$"):
+    with pytest.raises(
+        UserError, match=r"nothing to predict; name a folder, a file or a pattern with --input$"
+    ):
         make_trainer().predict(Recorder(), data)
     data.predict_input = str(tmp_path)
     with pytest.raises(UserError, match=r"^predict: no checkpoint"):
@@ -284,7 +286,7 @@ def test_two_processes_share_the_work(make_data, make_trainer, image_folder):
         data.trainer = make_trainer()
         data.trainer.strategy.broadcast = lambda value: value
         data.setup()
-        data.trainer = type("Ranked", (), {"global_rank": rank, "world_size": 2, "strategy": data.trainer.strategy})()
+        data.trainer = a_rank(rank, data.trainer.strategy)
         seen.append(
             {
                 split: torch.cat([batch["index"] for batch in getattr(data, f"{split}_dataloader")()])

@@ -8,6 +8,7 @@ from project.baselines.forecast import fit_ridge
 from project.data import SeriesData
 from project.data.download import Unavailable
 from project.errors import UserError
+from tests.data.conftest import a_rank
 from tests.data.series.conftest import SeriesRecorder, hourly, trained, wave
 
 TRAIN = 70  # of 100 rows
@@ -108,7 +109,7 @@ def test_two_processes_share_the_work(make, make_trainer):
         data.trainer = make_trainer()
         data.trainer.strategy.broadcast = lambda value: value
         data.setup()
-        data.trainer = type("Ranked", (), {"global_rank": rank, "world_size": 2, "strategy": data.trainer.strategy})()
+        data.trainer = a_rank(rank, data.trainer.strategy)
         loaders = {split: getattr(data, f"{split}_dataloader")() for split in ("train", "test")}
         seen.append({split: torch.cat([batch["start"] for batch in loader]) for split, loader in loaders.items()})
     assert torch.cat([rank["test"] for rank in seen]).tolist() == list(range(74, 92))

@@ -133,7 +133,7 @@ def test_gaps_of_a_new_file_are_interpolated_where_wanted(make, make_trainer, wr
 
 def test_predicting_needs_input_and_a_checkpoint(make, make_trainer):
     data = make()
-    with pytest.raises(UserError, match=r"^predict: no series; name a CSV file with --input$"):
+    with pytest.raises(UserError, match=r"^predict: there is nothing to predict; name a CSV file with --input$"):
         make_trainer().predict(SeriesRecorder(), data)
     data.predict_input = "new.csv"
     with pytest.raises(UserError, match=r"^predict: no checkpoint; name one with --ckpt_path$"):

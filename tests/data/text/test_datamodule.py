@@ -10,6 +10,7 @@ import torch
 
 from project.data import TextData
 from project.errors import UserError
+from tests.data.conftest import a_rank
 from tests.data.text.conftest import Recorder, make_rows, write_csv
 
 
@@ -413,7 +414,9 @@ def test_a_checkpoint_of_other_classes_is_refused(csv_data):
 
 def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_path):
     data = make_data(dataset="generated")
-    with pytest.raises(UserError, match=r"^predict: no texts; name a \.csv or \.txt file with --input$"):
+    with pytest.raises(
+        UserError, match=r"nothing to predict; name a \.csv or \.txt file with --input$"
+    ):
         make_trainer().predict(Recorder(), data)
     data.predict_input = str(tmp_path)
     with pytest.raises(UserError, match=r"^predict: no checkpoint"):
@@ -439,7 +442,7 @@ def test_two_processes_share_the_work(csv_data, make_trainer):
         data.prepare_data()
         strategy = make_trainer().strategy
         strategy.broadcast = lambda value: value
-        data.trainer = type("Ranked", (), {"global_rank": rank, "world_size": 2, "strategy": strategy})()
+        data.trainer = a_rank(rank, strategy)
         data.setup()
         for split, orders in seen.items():
             orders.append(getattr(data, f"{split}_dataloader")().sampler.order)

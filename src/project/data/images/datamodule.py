@@ -1,16 +1,14 @@
 """Images and their classes, for training, evaluation and prediction."""
 
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from project.data.download import Unavailable, announce_stand_in, unavailable
+from project.data.download import Unavailable, resort_to_generated
 from project.data.images.augment import Augment, augmented, centre, normalise
 from project.data.images.catalog import Catalog, check_same
 from project.data.images.decode import ImageFormat, Mode, Resize
@@ -18,6 +16,7 @@ from project.data.images.memory import StoredImages, mean_std
 from project.data.images.predictions import ImageFiles, find_images, write_csv
 from project.data.images.public import PUBLIC_SETS, obtain
 from project.data.images.stored import Source, is_stored, load, store
+from project.data.module import ExperimentData
 from project.data.sampler import EpochBatches
 from project.data.split import partition
 from project.errors import UserError
@@ -25,7 +24,7 @@ from project.errors import UserError
 _SPLITS = {"fit": ("train", "val"), "validate": ("val",), "test": ("test",)}
 
 
-class ImageData(LightningDataModule):
+class ImageData(ExperimentData):
     """Images with one class each: a public data set, your own folder or CSV file, or generated.
 
     They are decoded once, into a cache, and stay in memory as uint8; batches are gathered, augmented and normalised
@@ -97,7 +96,6 @@ class ImageData(LightningDataModule):
         self.device_memory_share = device_memory_share
 
         self.generated = dataset == "generated"
-        self.predict_input: str | None = None
         self.sizes: dict[str, int] = {}
         self._sets: dict[str, StoredImages] = {}
         self._predicted: list[Path] = []
@@ -165,9 +163,7 @@ class ImageData(LightningDataModule):
             except Unavailable as error:
                 name, root = self.catalog.dataset, self.catalog.path
                 needed = name, list(PUBLIC_SETS[name].archives), root, "--data.dataset folder --data.path DIR"
-                if self.fallback is None:
-                    raise unavailable(*needed, error) from error
-                announce_stand_in(*needed, error)
+                resort_to_generated(self.fallback, *needed, error)
                 self.generated = True
                 stored = is_stored(self._source, self.cache_dir)
         if not stored:
@@ -234,8 +230,7 @@ class ImageData(LightningDataModule):
         """Batches of the validation images; none where there is no validation split."""
         if "val" in self._sets:
             return self._loader(self._sets["val"], "val")
-        warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero")  # it is meant to be
-        return []
+        return self.no_loader()
 
     def test_dataloader(self) -> DataLoader[Any]:
         """Batches of the test images."""
@@ -243,40 +238,16 @@ class ImageData(LightningDataModule):
 
     def predict_dataloader(self) -> DataLoader[Any]:
         """Batches of the images that `predict_input` names, decoded when they are needed."""
-        if self.predict_input is None:
-            raise UserError("predict: no images; name a folder, a file or a pattern with --input")
-        if not self._restored:
-            raise UserError("predict: no checkpoint; name one with --ckpt_path")
+        source = self.check_prediction(self._restored, "a folder, a file or a pattern")
         _, height, width = self.image_shape
         form = ImageFormat(height, width, self._state["mode"], self._state["resize"], convert=True)
-        self._predicted = find_images(self.predict_input)
+        self._predicted = find_images(source)
         return self._loader(ImageFiles(self._predicted, form), "predict")
 
     def _loader(self, dataset: StoredImages | ImageFiles, split: str) -> DataLoader[Any]:
-        trainer = self.trainer
-        rank, world_size = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
-        sampler = EpochBatches(
-            len(dataset),
-            self.batch_size,
-            train=split == "train",
-            seed=self.seed,
-            rank=rank,
-            world_size=world_size,
-            repeat=bool(getattr(trainer, "overfit_batches", 0)),
-            name=f"{split} images",
-        )
+        sampler = EpochBatches(len(dataset), self.batch_size, **self.sampler_options(split, "images"))
         in_host_memory = not isinstance(dataset, StoredImages) or dataset.images.device.type == "cpu"
-        on_gpu = trainer is not None and trainer.strategy.root_device.type == "cuda"
-        # Gathering a batch takes microseconds; handing it over from a worker process would take longer.
-        warnings.filterwarnings("ignore", ".*does not have many workers.*")
-        return DataLoader(
-            dataset=dataset,
-            sampler=sampler,
-            batch_size=None,
-            num_workers=0,
-            pin_memory=on_gpu and in_host_memory,
-            generator=torch.Generator().manual_seed(self.seed),  # else it draws from the global generator
-        )
+        return self.loader(dataset, sampler, in_host_memory)
 
     def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> Any:
         """Augment (in training only) and normalise a batch on the device where it is used.

@@ -1,16 +1,15 @@
 """Time series for the training, evaluation and prediction of forecasters."""
 
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from project.data.module import ExperimentData
 from project.data.sampler import EpochBatches
 from project.data.series.covariates import Covariate, calendar_features
 from project.data.series.predictions import read_last_window, write_forecast
@@ -25,7 +24,7 @@ from project.errors import UserError
 _SPLITS = {"validate": "val", "test": "test"}
 
 
-class SeriesData(LightningDataModule):
+class SeriesData(ExperimentData):
     """Windows of a time series with one or more columns: ETTh1, your own CSV file, or generated.
 
     The file needs a time column at equal steps (months count as equal) and columns of numbers. Times may have any form
@@ -100,7 +99,6 @@ class SeriesData(LightningDataModule):
         self.fallback: Literal["generated"] | None = fallback
 
         self.generated = dataset == "generated"
-        self.predict_input: str | None = None
         self.sizes: dict[str, int] = {}
         self._settings: dict[str, Any] = {"past": past, "horizon": horizon, "covariates": list(covariates or [])}
         self._season = season
@@ -293,8 +291,7 @@ class SeriesData(LightningDataModule):
         """Batches of the validation windows; none where there is no validation split."""
         if "val" in self._starts:
             return self._loader(self._ready.windows("val"), "val")
-        warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero")  # it is meant to be
-        return []
+        return self.no_loader()
 
     def test_dataloader(self) -> DataLoader[Any]:
         """Batches of the test windows."""
@@ -302,37 +299,13 @@ class SeriesData(LightningDataModule):
 
     def predict_dataloader(self) -> DataLoader[Any]:
         """One batch with one window: the last rows of the file that `predict_input` names."""
-        if self.predict_input is None:
-            raise UserError("predict: no series; name a CSV file with --input")
-        if not self._restored:
-            raise UserError("predict: no checkpoint; name one with --ckpt_path")
-        windows, self._predicted = read_last_window(Path(self.predict_input), self._state, self.source.gaps)
+        source = self.check_prediction(self._restored, "a CSV file")
+        windows, self._predicted = read_last_window(Path(source), self._state, self.source.gaps)
         return self._loader(windows, "predict")
 
     def _loader(self, windows: Windows, split: str) -> DataLoader[Any]:
-        trainer = self.trainer
-        rank, world_size = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
-        sampler = EpochBatches(
-            len(windows),
-            self.batch_size,
-            train=split == "train",
-            seed=self.seed,
-            rank=rank,
-            world_size=world_size,
-            repeat=bool(getattr(trainer, "overfit_batches", 0)),
-            name=f"{split} windows",
-        )
-        on_gpu = trainer is not None and trainer.strategy.root_device.type == "cuda"
-        # Cutting out a batch takes microseconds; handing it over from a worker process would take longer.
-        warnings.filterwarnings("ignore", ".*does not have many workers.*")
-        return DataLoader(
-            dataset=windows,
-            sampler=sampler,
-            batch_size=None,
-            num_workers=0,
-            pin_memory=on_gpu and windows.values.device.type == "cpu",
-            generator=torch.Generator().manual_seed(self.seed),  # else it draws from the global generator
-        )
+        sampler = EpochBatches(len(windows), self.batch_size, **self.sampler_options(split, "windows"))
+        return self.loader(windows, sampler, in_host_memory=windows.values.device.type == "cpu")
 
     # ---- what a checkpoint needs to forecast from a raw file
 

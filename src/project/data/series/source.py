@@ -6,7 +6,7 @@ from typing import Literal
 
 from lightning.pytorch.utilities import rank_zero_info
 
-from project.data.download import Unavailable, announce_stand_in, obtain_file, unavailable
+from project.data.download import Unavailable, obtain_file, resort_to_generated
 from project.data.series.generated import GENERATED_COLUMNS, generated_series
 from project.data.series.public import ETTH1, ETTH1_COLUMNS, ETTH1_ENDS
 from project.data.series.reading import nearest_name, read_table
@@ -87,9 +87,7 @@ class Source:
             obtain_file(ETTH1, self.path)
         except Unavailable as error:
             needed = "etth1", [ETTH1.name], self.path, "--data.dataset csv --data.path FILE.csv"
-            if fallback is None:
-                raise unavailable(*needed, error) from error
-            announce_stand_in(*needed, error)
+            resort_to_generated(fallback, *needed, error)
             return True
         return False
 

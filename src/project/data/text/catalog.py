@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from project.data.download import Unavailable, announce_stand_in, unavailable
+from project.data.download import Unavailable, resort_to_generated
 from project.data.text.corpus import Source
 from project.data.text.public import PUBLIC_SETS, obtain
 from project.data.text.sources import csv_source, generated_source, public_source
@@ -74,9 +74,7 @@ class Catalog:
             except Unavailable as error:
                 names = [file.name for file in PUBLIC_SETS[self.dataset].files]
                 needed = self.dataset, names, self.path, "--data.dataset csv --data.path FILE"
-                if fallback is None:
-                    raise unavailable(*needed, error) from error
-                announce_stand_in(*needed, error)
+                resort_to_generated(fallback, *needed, error)
                 return False
         return True
 

@@ -1,16 +1,14 @@
 """Texts and their classes, for training, evaluation and prediction."""
 
-import warnings
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from project.data.length_batches import LengthBatches
+from project.data.module import ExperimentData
 from project.data.text.baselines import baseline_results
 from project.data.text.catalog import Catalog, check_same
 from project.data.text.corpus import Corpus, Source
@@ -29,7 +27,7 @@ _NAMES = {"train": "training", "val": "validation", "test": "test"}
 _FIXED = ("vocab_size", "max_tokens", "long_texts", "evidence")
 
 
-class TextData(LightningDataModule):
+class TextData(ExperimentData):
     """Texts with one class each: a public data set, your own CSV file, or generated.
 
     They are tokenised once, into a cache of flat ids; batches are gathered as a whole, from texts of about the same
@@ -128,7 +126,6 @@ class TextData(LightningDataModule):
         self._settings = {name: self.hparams[name] for name in _FIXED}
 
         self.generated = dataset == "generated"
-        self.predict_input: str | None = None
         self.sizes: dict[str, int] = {}
         self._corpus: Corpus | None = None  # until it is in the cache
         self._sets: dict[str, StoredTexts] = {}
@@ -313,14 +310,13 @@ class TextData(LightningDataModule):
         sampler = self._batches(texts, "train")
         if self._setting("long_texts") == "crop":
             texts.crop_at_random(sampler)
-        return self._loader(texts, sampler)
+        return self.loader(texts, sampler)
 
     def val_dataloader(self) -> DataLoader[Any] | list[Any]:
         """Batches of the validation texts, from long to short; none where there is no validation split."""
         if "val" in self.sizes:
             return self._evaluation_loader("val")
-        warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero")  # it is meant to be
-        return []
+        return self.no_loader()
 
     def test_dataloader(self) -> DataLoader[Any]:
         """Batches of the test texts, from long to short."""
@@ -329,18 +325,15 @@ class TextData(LightningDataModule):
     def _evaluation_loader(self, split: str) -> DataLoader[Any]:
         texts = self._texts(split)
         sampler = self._batches(texts, split)
-        self._evaluated[split] = list(sampler)
-        return self._loader(texts, sampler)
+        self._evaluated[split] = list(sampler.batches())
+        return self.loader(texts, sampler)
 
     def predict_dataloader(self) -> DataLoader[Any]:
         """Batches of the texts in the file `predict_input`, from long to short."""
-        if self.predict_input is None:
-            raise UserError("predict: no texts; name a .csv or .txt file with --input")
-        if not self._restored:
-            raise UserError("predict: no checkpoint; name one with --ckpt_path")
+        source = self.check_prediction(self._restored, "a .csv or .txt file")
         unset = self.catalog.text_columns == ["text"]  # then the columns are those of the training
         rows = read_input(
-            self.predict_input,
+            source,
             self.catalog.columns or self._state["columns"],
             self._state["text_columns"] if unset else self.catalog.text_columns,
             self._state["label_column"],
@@ -353,35 +346,11 @@ class TextData(LightningDataModule):
         self._report_cut(texts, "input")
         sampler = self._batches(texts, "input")
         self._predicted = rows, sampler
-        return self._loader(texts, sampler)
+        return self.loader(texts, sampler)
 
     def _batches(self, texts: StoredTexts, split: str) -> LengthBatches:
-        trainer = self.trainer
-        rank, world_size = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
-        return LengthBatches(
-            texts.lengths,
-            self.batch_size,
-            self.tokens_per_batch,
-            train=split == "train",
-            seed=self.seed,
-            rank=rank,
-            world_size=world_size,
-            repeat=bool(getattr(trainer, "overfit_batches", 0)),
-            name=f"{split} texts",
-        )
-
-    def _loader(self, texts: StoredTexts, sampler: LengthBatches) -> DataLoader[Any]:
-        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        # Gathering a batch takes microseconds; handing it over from a worker process would take longer.
-        warnings.filterwarnings("ignore", ".*does not have many workers.*")
-        return DataLoader(
-            dataset=texts,
-            sampler=sampler,
-            batch_size=None,
-            num_workers=0,
-            pin_memory=on_gpu,
-            generator=torch.Generator().manual_seed(self.seed),  # else it draws from the global generator
-        )
+        options = self.sampler_options(split, "texts")
+        return LengthBatches(texts.lengths, self.batch_size, self.tokens_per_batch, **options)
 
     # ---- what others ask for
 
