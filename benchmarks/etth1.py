@@ -41,9 +41,9 @@ def main() -> None:
     parser.add_argument("--horizons", nargs="+", type=int, default=[96, 192, 336, 720])
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
-    results: dict[str, dict[int, dict]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for config in options.configs:
+            results: dict[int, dict] = {}
             for horizon in options.horizons:
                 started = time.perf_counter()
                 runs = [fit(config, options.path.resolve(), horizon, seed, folder) for seed in range(options.seeds)]
@@ -56,9 +56,9 @@ def main() -> None:
                             "min": min(values),
                             "max": max(values),
                         }
-                results.setdefault(config, {})[horizon] = row
+                results[horizon] = row
                 print(config, horizon, json.dumps(row), flush=True)
-    save("etth1", {"seeds": options.seeds, "threads_per_run": 1, "results": results})
+            save(f"etth1_{config}", {"seeds": options.seeds, "threads_per_run": 1, "results": results})
 
 
 if __name__ == "__main__":

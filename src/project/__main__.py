@@ -10,7 +10,11 @@ VERBS = {
     "validate": "evaluate a checkpoint on the validation split",
     "test": "evaluate a checkpoint on the test split",
     "predict": "read raw files, write a predictions file",
+    "runs": "list runs: status, metrics, minutes, memory, commit",
+    "compare": "settings and metrics of runs, side by side",
+    "reproduce": "the same command on the same code again",
 }
+LIGHT = {"runs": "ledger", "compare": "compare", "reproduce": "reproduce"}  # modules of runs/ that need no torch
 
 USAGE = """\
 usage: python -m project VERB [--config FILE ...] [--key value ...]
@@ -22,6 +26,7 @@ One experiment is one YAML file; overlays and flags stack on it, the later one w
   python -m project fit --config configs/cifar.yaml --config configs/with/bf16.yaml --trainer.max_epochs 3
   python -m project test --config configs/cifar.yaml --ckpt_path lightning_logs/cifar/version_0/checkpoints/last.ckpt
   python -m project predict --config configs/cifar.yaml --ckpt_path FILE.ckpt --input photos/ --output predictions.csv
+  python -m project runs cifar
 
 More help:
   python -m project VERB --help                  every key that the verb understands
@@ -47,6 +52,11 @@ def main() -> int:
         hint = f"did you mean '{nearest[0]}'?" if nearest else f"choose from {', '.join(VERBS)}."
         print(f"error: there is no verb '{verb}': {hint}", file=sys.stderr)
         return 2
+
+    if verb in LIGHT:
+        from importlib import import_module
+
+        return import_module(f"project.runs.{LIGHT[verb]}").main(sys.argv[2:])
 
     from project.cli import run
 

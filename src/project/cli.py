@@ -21,6 +21,7 @@ from project.callbacks import EMA, VRAM, Compile, ProgressBar, RunSummary
 from project.checkpoints import load_checkpoint
 from project.errors import UserError, one_line, user_message
 from project.parser import ProjectParser
+from project.runs.record import RunRecord
 
 SECTIONS = ("checkpoint", "early_stopping", "ema", "compile", "vram")
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
@@ -43,8 +44,9 @@ class ProjectCLI(LightningCLI):
     """``fit``, ``validate``, ``test`` and ``predict`` of any model and data, described by YAML.
 
     Beside ``model``, ``data`` and ``trainer``, every config has the sections ``checkpoint``, ``early_stopping``,
-    ``ema``, ``compile`` and ``vram``, each off when null. What a model must know of the data (number of classes, image shape) is
-    asked of the data: a model setting that is null and has the name of a property of the DataModule gets its value.
+    ``ema``, ``compile`` and ``vram``, each off when null. What a model must know of the data (number of classes, image
+    shape) is asked of the data: a model setting that is null and has the name of a property of the DataModule gets its
+    value.
     """
 
     def __init__(self) -> None:
@@ -173,7 +175,7 @@ class ProjectCLI(LightningCLI):
         if config["enable_progress_bar"] is not False and not config["barebones"]:
             callbacks.append(ProgressBar())
         further = config["callbacks"] or []
-        callbacks += [RunSummary(), *(further if isinstance(further, list) else [further])]
+        callbacks += [RunRecord(), RunSummary(), *(further if isinstance(further, list) else [further])]
         if config["enable_checkpointing"] is None:
             kwargs["enable_checkpointing"] = any(isinstance(c, Checkpoint) for c in callbacks)
         try:

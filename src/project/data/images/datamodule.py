@@ -150,6 +150,11 @@ class ImageData(ExperimentData):
     def _source(self) -> Source:
         return self.catalog.stand_in if self.generated else self.catalog.source
 
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the data or their preparation do."""
+        return self._source.folder(self.cache_dir).name
+
     # ---- from files to memory
 
     def prepare_data(self) -> None:

@@ -1,5 +1,6 @@
 """Time series for the training, evaluation and prediction of forecasters."""
 
+import hashlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -158,6 +159,13 @@ class SeriesData(ExperimentData):
             f"{self.source.name(self.generated)}: {counts + ' ' if counts else ''}windows of {self.past} + "
             f"{self.horizon} rows, {self.num_targets} columns{filled}"
         )
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the series or its columns do."""
+        series = self._read()
+        digest = hashlib.sha256(repr(series.names).encode() + series.times.tobytes() + series.values.tobytes())
+        return f"{self.source.dataset}-{digest.hexdigest()[:12]}"
 
     @property
     def _known(self) -> dict[str, Any]:

@@ -209,6 +209,11 @@ class TextData(ExperimentData):
     def _folder(self) -> Path:
         return self._recipe.folder(self.cache_dir)
 
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the data or their preparation do."""
+        return self._folder.name
+
     # ---- from files to memory
 
     def prepare_data(self) -> None:
