@@ -70,13 +70,13 @@ def texts(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def series(tmp_path_factory) -> Path:
-    """A CSV file of 480 hours of two columns with a season of 24 and some noise."""
+    """A CSV file of 1,300 hours of two columns with a season of 24 and some noise."""
     path = tmp_path_factory.mktemp("series") / "series.csv"
     rng = np.random.default_rng(0)
     with path.open("w", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(["date", "load", "heat"])
-        for hour in range(480):
+        for hour in range(1300):
             daily = math.sin(2 * math.pi * hour / 24)
             time = datetime(2024, 1, 1) + timedelta(hours=hour)
             load, heat = 100 + 10 * daily + rng.normal(), 20 - 3 * daily + 0.01 * hour + 0.3 * rng.normal()
@@ -98,7 +98,10 @@ def short(images, texts, series) -> Callable[[Path], list[str]]:
     brief = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
 
     def flags(config: Path) -> list[str]:
-        return [*own[yaml.safe_load(config.read_text())["data"]["class_path"]], *brief]
+        settings = yaml.safe_load(config.read_text())
+        longest = max((member["past"] for member in settings["model"]["init_args"].get("members", [])), default=0)
+        window = [f"--data.past={longest}", "--trainer.limit_train_batches=1.0"] if longest else []
+        return [*own[settings["data"]["class_path"]], *window, *brief]
 
     return flags
 

@@ -10,6 +10,8 @@ import torchvision
 from lightning.pytorch import LightningModule
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from project.models import CifarCNN
+
 from .conftest import CONFIGS, shell
 
 
@@ -64,7 +66,7 @@ def test_checkpoint_is_plain_and_rebuilds_its_class(fitted):
     saved = torch.load(path, weights_only=True)
     json.dumps(saved["hyper_parameters"])  # plain values only
     model = LightningModule.load_from_checkpoint(path, weights_only=True)
-    assert type(model).__name__ == "CifarCNN"
+    assert type(model) is CifarCNN
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, saved["state_dict"][name])
 

@@ -15,15 +15,20 @@ from lightning.pytorch import Callback, LightningDataModule, LightningModule, Tr
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, LearningRateMonitor, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.utilities import rank_zero_info
 
 from project.callbacks import EMA, VRAM, Compile, ProgressBar, RunSummary
 from project.checkpoints import load_checkpoint
 from project.errors import UserError, one_line, user_message
 from project.parser import ProjectParser
+from project.runs.checkpoint_files import AtomicCheckpointIO
+from project.runs.guard import NonFiniteGuard
+from project.runs.out_of_memory import out_of_memory_advice
 from project.runs.record import RunRecord
+from project.runs.signals import StopSignals
 
-SECTIONS = ("checkpoint", "early_stopping", "ema", "compile", "vram")
+SECTIONS = ("checkpoint", "early_stopping", "ema", "guard", "compile", "vram")
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
 STEP_HOOKS = (
     "on_train_batch_start", "on_before_zero_grad", "on_before_backward",
@@ -44,9 +49,9 @@ class ProjectCLI(LightningCLI):
     """``fit``, ``validate``, ``test`` and ``predict`` of any model and data, described by YAML.
 
     Beside ``model``, ``data`` and ``trainer``, every config has the sections ``checkpoint``, ``early_stopping``,
-    ``ema``, ``compile`` and ``vram``, each off when null. What a model must know of the data (number of classes, image
-    shape) is asked of the data: a model setting that is null and has the name of a property of the DataModule gets its
-    value.
+    ``ema``, ``guard``, ``compile`` and ``vram``, each off when null. What a model must know of the data (number of
+    classes, image shape) is asked of the data: a model setting that is null and has the name of a property of the
+    DataModule gets its value.
     """
 
     def __init__(self) -> None:
@@ -81,6 +86,12 @@ class ProjectCLI(LightningCLI):
         )
         add("--early_stopping", type=EarlyStopping | None, default=None, help="When to stop early. null: never.")
         add("--ema", type=EMA | None, default=None, help="Average of the weights to validate and keep. null: none.")
+        add(
+            "--guard",
+            type=NonFiniteGuard | None,
+            default={"class_path": "project.runs.guard.NonFiniteGuard"},
+            help="What happens when a loss or gradient is no number. null: nothing.",
+        )
         add(
             "--compile",
             type=Compile | None,
@@ -175,11 +186,17 @@ class ProjectCLI(LightningCLI):
         if config["enable_progress_bar"] is not False and not config["barebones"]:
             callbacks.append(ProgressBar())
         further = config["callbacks"] or []
-        callbacks += [RunRecord(), RunSummary(), *(further if isinstance(further, list) else [further])]
+        callbacks += [RunRecord(), StopSignals(), RunSummary(), *(further if isinstance(further, list) else [further])]
         if config["enable_checkpointing"] is None:
             kwargs["enable_checkpointing"] = any(isinstance(c, Checkpoint) for c in callbacks)
+        plugins = config["plugins"] or []
+        plugins = list(plugins) if isinstance(plugins, list | tuple) else [plugins]
+        strategy = config["strategy"]
+        whole = isinstance(strategy, str) and (strategy == "auto" or strategy.startswith("ddp"))  # others write shards
+        if whole and not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
+            plugins.append(AtomicCheckpointIO())
         try:
-            trainer = super().instantiate_trainer(**kwargs, logger=logger, callbacks=callbacks)
+            trainer = super().instantiate_trainer(**kwargs, logger=logger, callbacks=callbacks, plugins=plugins)
         except (MisconfigurationException, ValueError) as error:
             raise UserError(f"trainer: {one_line(error)}") from error
         for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
@@ -187,6 +204,8 @@ class ProjectCLI(LightningCLI):
                 if getattr(type(callback), hook) is getattr(Callback, hook):
                     setattr(callback, hook, None)  # Lightning skips what can't be called
         checkpoint = self._get(self.config, "checkpoint")
+        if checkpoint is not None and checkpoint.init_args.get("save_last") == "link":
+            raise UserError("checkpoint.save_last: a link breaks when its checkpoint is deleted; set it to true.")
         by_step = ("every_n_train_steps", "train_time_interval")
         if checkpoint is not None and not any(checkpoint.init_args.get(name) for name in by_step):
             self._get(self.config_init, "checkpoint").on_train_batch_end = None  # it saves after epochs only
@@ -195,6 +214,15 @@ class ProjectCLI(LightningCLI):
     def _prepare_subcommand_kwargs(self, subcommand: str) -> dict[str, Any]:
         quiet = {"verbose": False} if subcommand in ("validate", "test") else {}
         return {**super()._prepare_subcommand_kwargs(subcommand), "weights_only": True, **quiet}
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        try:
+            super()._run_subcommand(subcommand)
+        except (MemoryError, RuntimeError) as error:
+            advice = out_of_memory_advice(error, self.trainer)
+            if advice is None:
+                raise
+            raise UserError(advice) from error
 
     def after_fit(self) -> None:
         """Tests the best checkpoint, or the last weights where none was kept, and prints the summary."""
@@ -267,12 +295,15 @@ def run() -> int:
     """Runs ``sys.argv``.
 
     Returns:
-        0, or 2 after one line that says what the user can put right.
+        0; 2 after one line that says what the user can put right; 130 after Ctrl-C. (A signal that stops a training
+        ends the process with 143 or 130, after a checkpoint.)
     """
     quiet()
     register_classes()
     try:
         ProjectCLI()
+    except KeyboardInterrupt:
+        return 130
     except Exception as error:
         message = user_message(error)
         if message is None:

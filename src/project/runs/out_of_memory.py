@@ -1,0 +1,80 @@
+"""What to do when the memory was not enough."""
+
+import re
+import sys
+from typing import Any
+
+import torch
+from lightning.pytorch import Trainer
+
+GIB = 2**30
+# What allocators say: torch's on the CPU, on Apple's MPS, and CUDA's libraries.
+SIGNS = re.compile(r"can't allocate memory|not enough memory|out of memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
+SIZES = (("data", "max_tokens"), ("data", "image_size"), ("data", "past"), ("model", "width"), ("model", "dim"))
+
+
+def out_of_memory_advice(error: BaseException, trainer: Trainer | None) -> str | None:
+    """One line for an exception that says that the memory is used up.
+
+    Args:
+        error: What ended the run.
+        trainer: Its Trainer, if it had got one.
+
+    Returns:
+        Peak memory and the three flags that are most likely to help, None for any other exception.
+    """
+    if not (
+        isinstance(error, (MemoryError, torch.OutOfMemoryError))
+        or (isinstance(error, RuntimeError) and SIGNS.search(str(error)))
+    ):
+        return None
+    flags = [] if trainer is None else [_batch(trainer), _precision(trainer), _size(trainer)]
+    advice = ", ".join(flag for flag in flags if flag is not None) or "--data.batch_size smaller"
+    return f"out of memory ({_peak(trainer)}): try {advice}."
+
+
+def _batch(trainer: Trainer) -> str | None:
+    """Halves of the batches, two to a step: for all but batch normalisation the same training."""
+    name = next((n for n in ("tokens_per_batch", "batch_size") if _setting(trainer, "data", n)), None)
+    if name is None:
+        return None
+    size = max(1, _setting(trainer, "data", name) // 2)
+    return f"--data.{name} {size} --trainer.accumulate_grad_batches {2 * trainer.accumulate_grad_batches}"
+
+
+def _precision(trainer: Trainer) -> str | None:
+    if not str(trainer.precision).startswith(("32", "64")):
+        return None
+    device = trainer.strategy.root_device.type
+    half = (
+        "16-mixed" if device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False) else "bf16-mixed"
+    )
+    return f"--trainer.precision {half}"
+
+
+def _size(trainer: Trainer) -> str | None:
+    for section, name in SIZES:
+        value = _setting(trainer, section, name)
+        if isinstance(value, int) and value > 1:
+            return f"--{section}.{name} {value // 2}"
+        if isinstance(value, (list, tuple)):
+            return f"--{section}.{name} '{[side // 2 for side in value]}'"
+    return None
+
+
+def _setting(trainer: Trainer, section: str, name: str) -> Any:
+    owner = getattr(trainer, "datamodule", None) if section == "data" else trainer.lightning_module
+    return getattr(owner, "hparams", {}).get(name)
+
+
+def _peak(trainer: Trainer | None) -> str:
+    device = torch.device("cpu") if trainer is None else trainer.strategy.root_device
+    if device.type == "cuda":
+        total = torch.cuda.get_device_properties(device).total_memory / GIB
+        return f"peak {torch.cuda.max_memory_allocated(device) / GIB:.2f} of {total:.2f} GiB on {device}"
+    if device.type == "mps":
+        return f"{torch.mps.driver_allocated_memory() / GIB:.2f} GiB held on {device}"
+    import resource  # not on Windows
+
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB on Linux
+    return f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / GIB:.2f} GiB of the host's memory"
