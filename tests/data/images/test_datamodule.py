@@ -236,9 +236,7 @@ def test_a_checkpoint_of_other_data_is_refused(make_data, image_folder, change, 
 
 def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_path):
     data = make_data(dataset="generated")
-    with pytest.raises(
-        UserError, match=r"nothing to predict; name a folder, a file or a pattern with --input$"
-    ):
+    with pytest.raises(UserError, match=r"nothing to predict; name a folder, a file or a pattern with --input$"):
         make_trainer().predict(Recorder(), data)
     data.predict_input = str(tmp_path)
     with pytest.raises(UserError, match=r"^predict: no checkpoint"):

@@ -414,9 +414,7 @@ def test_a_checkpoint_of_other_classes_is_refused(csv_data):
 
 def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_path):
     data = make_data(dataset="generated")
-    with pytest.raises(
-        UserError, match=r"nothing to predict; name a \.csv or \.txt file with --input$"
-    ):
+    with pytest.raises(UserError, match=r"nothing to predict; name a \.csv or \.txt file with --input$"):
         make_trainer().predict(Recorder(), data)
     data.predict_input = str(tmp_path)
     with pytest.raises(UserError, match=r"^predict: no checkpoint"):
