@@ -1,9 +1,13 @@
+import numpy as np
 import pytest
 import torch
 
+from project.data.length_batches import LengthBatches
 from project.data.sampler import EpochBatches
 from project.data.split import partition, stratified
 from project.errors import UserError
+
+LENGTHS = np.random.default_rng(0).integers(1, 30, 20)
 
 
 def batches(size, batch_size, world_size=1, epoch=0, **options):
@@ -106,3 +110,16 @@ def test_partition():
         "train": ("train", 100),
         "val": ("val", 6),
     }
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: EpochBatches(20, 3, train=True), lambda: LengthBatches(LENGTHS, 3, train=True)]
+)
+def test_an_interrupted_epoch_goes_on_with_what_is_left(make):
+    whole, sampler = make(), make()
+    whole.set_epoch(2)
+    sampler.go_on_from(2, 4)
+    sampler.set_epoch(2)  # as Lightning does at the start of the epoch
+    for expected in (list(whole)[4:], list(whole)):  # the epoch after that is whole again
+        assert [batch.tolist() for batch in sampler] == [batch.tolist() for batch in expected]
+    assert len(sampler) == len(whole)

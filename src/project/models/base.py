@@ -74,6 +74,9 @@ class ExperimentModule(LightningModule):
         if self.schedule is None:
             return optimizer
         steps = self.trainer.estimated_stepping_batches
+        if self.trainer.ckpt_path is not None:
+            # Counting the steps has loaded the training data, before it is known where a resumed run goes on.
+            self.trainer.fit_loop._combined_loader = None
         return {
             "optimizer": optimizer,
             "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs),
