@@ -103,7 +103,8 @@ class Pooling(nn.Module):
         pooled = []
         for kind in self.kinds:
             if kind == "max":
-                pooled.append(x.masked_fill(padding, -torch.inf).amax(dim=1))
+                # Not amax: compiled for a CPU, its gradient in bfloat16 is NaN (torch 2.15).
+                pooled.append(x.masked_fill(padding, -torch.inf).max(dim=1).values)
             elif kind == "mean":
                 pooled.append(x.masked_fill(padding, 0.0).sum(dim=1) / real.sum(dim=1, keepdim=True))
             else:

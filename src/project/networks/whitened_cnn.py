@@ -59,7 +59,8 @@ class WhitenedCNN(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Logits of shape (batch, classes) from images of shape (batch, channel, height, width), 16 x 16 or larger."""
         features = F.gelu(F.conv2d(images.contiguous(memory_format=torch.channels_last), self.filters))
-        return self.head(self.blocks(features).amax(dim=(2, 3))) * self.logit_scale
+        # Not amax: compiled for a CPU, its gradient in bfloat16 is NaN (torch 2.15).
+        return self.head(F.adaptive_max_pool2d(self.blocks(features), 1).flatten(1)) * self.logit_scale
 
 
 class _Block(nn.Module):
