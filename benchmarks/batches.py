@@ -10,6 +10,7 @@ one counts. Repeats alternate. Left out, the data is generated.
 import argparse
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -95,7 +96,7 @@ def text_benchmark(data: TextData, repeats: int) -> dict[str, Any]:
             ratios.setdefault(name, []).append(ratio)
             speeds.setdefault(name, []).append(speed)
     return compared("TextData", speeds) | {
-        "data": data.description,
+        "texts": data.sizes,
         "padded_tokens_per_real_token": {name: summary(values) for name, values in ratios.items()},
     }
 
@@ -114,7 +115,7 @@ def series_benchmark(data: SeriesData, repeats: int) -> dict[str, Any]:
             )
         for name, loader in loaders.items():
             speeds.setdefault(name, []).append(window_pass(loader))
-    return compared("SeriesData", speeds) | {"data": data.description}
+    return compared("SeriesData", speeds) | {"windows": data.sizes}
 
 
 def compared(ours: str, speeds: dict[str, list[float]]) -> dict[str, Any]:
@@ -135,6 +136,7 @@ def main() -> None:
     source = {"dataset": "csv", "path": options.series} if options.series else {"dataset": "generated"}
     series = SeriesData(**source, batch_size=64)
     results = {
+        "files": [Path(name).name for name in (options.texts, options.series) if name],
         "text": text_benchmark(text, options.repeats),
         "series": series_benchmark(series, options.repeats),
     }
