@@ -97,6 +97,7 @@ def test_predict_writes_names_and_probabilities(fitted, cifar, images, tmp_path)
     last = fitted[0] / "checkpoints/last.ckpt"
     done = cifar("predict", "--ckpt_path", last, "--input", folder, "--output", "out.csv")
     assert done.code == 0, done.err
+    assert not (tmp_path / "lightning_logs").exists()  # predictions are a file, not a run
     with (tmp_path / "out.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["file"].rsplit("/")[-1] for row in rows] == ["0.png", "1.png", "2.png"]

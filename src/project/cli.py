@@ -173,8 +173,8 @@ class ProjectCLI(LightningCLI):
         sections = (self._get(self.config_init, section) for section in SECTIONS)
         callbacks = [c for c in sections if c is not None and not (isinstance(c, Compile) and c.mode is None)]
         logger = config["logger"]
-        if config["barebones"]:
-            logger = False
+        if config["barebones"] or self.subcommand == "predict":
+            logger = False  # predictions are a file, not a run
         elif logger is None or logger is True:
             root = Path(config["default_root_dir"] or ".") / "lightning_logs"
             name = self._get(self.config, "experiment")
