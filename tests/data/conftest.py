@@ -22,7 +22,7 @@ class Recorder(LightningModule):
 
     def training_step(self, batch, index):
         self._keep("train", batch)
-        return self.weight * batch[0].mean()
+        return self.weight * 1.0
 
     def validation_step(self, batch, index):
         self._keep("sanity" if self.trainer.sanity_checking else "val", batch)

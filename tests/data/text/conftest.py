@@ -1,4 +1,4 @@
-"""Small CSV files, and a trainer that trains nothing."""
+"""Small CSV files of texts."""
 
 import csv
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch import LightningModule, Trainer
 
 from project.data import TextData
+from tests.data.conftest import Recorder
 
 WORDS = [f"w{number}" for number in range(30)]
 
@@ -55,56 +55,15 @@ def csv_data(make_data, reviews) -> Callable[..., TextData]:
     return make
 
 
-class Recorder(LightningModule):
-    """Trains one weight and keeps all that it is given, in the order of (stage, epoch)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(()))
-        self.seen: dict[tuple[str, int], list] = {}
-
-    def _keep(self, stage: str, batch):
-        self.seen.setdefault((stage, self.current_epoch), []).append(batch)
-
-    def training_step(self, batch, index):
-        self._keep("train", batch)
-        return self.weight * 1.0
-
-    def validation_step(self, batch, index):
-        self._keep("sanity" if self.trainer.sanity_checking else "val", batch)
-
-    def test_step(self, batch, index):
-        self._keep("test", batch)
+class TextRecorder(Recorder):
+    """Keeps the batches; its predictions tell texts apart by their length."""
 
     def predict_step(self, batch, index):
         self._keep("predict", batch)
         share = (batch["ids"] != 0).sum(1) / 100  # tells the texts apart
         return torch.stack((share, 1 - share), dim=1)
 
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 0.1)
-
     def ids(self, stage: str, epoch: int = 0) -> list[list[int]]:
         """The texts in the order in which they came, without padding."""
         batches = [batch[0] if isinstance(batch, list | tuple) else batch for batch in self.seen[stage, epoch]]
         return [[i for i in row if i] for batch in batches for row in batch["ids"].tolist()]
-
-
-@pytest.fixture
-def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
-    def make(**options) -> Trainer:
-        return Trainer(
-            **{
-                "accelerator": "cpu",
-                "logger": False,
-                "enable_progress_bar": False,
-                "enable_model_summary": False,
-                "enable_checkpointing": False,
-                "use_distributed_sampler": False,
-                "default_root_dir": tmp_path,
-                "max_epochs": 1,
-                **options,
-            }
-        )
-
-    return make

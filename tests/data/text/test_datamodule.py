@@ -11,7 +11,7 @@ import torch
 from project.data import TextData
 from project.errors import UserError
 from tests.data.conftest import a_rank
-from tests.data.text.conftest import Recorder, make_rows, write_csv
+from tests.data.text.conftest import TextRecorder, make_rows, write_csv
 
 
 def decode(data, ids):
@@ -39,7 +39,7 @@ def test_facts_are_known_before_anything_is_tokenised(make_data, csv_data):
 
 
 def test_csv_through_a_run(csv_data, make_trainer, reviews):
-    data, model = csv_data(), Recorder()
+    data, model = csv_data(), TextRecorder()
     trainer = make_trainer(max_epochs=2)
     trainer.fit(model, data)
     assert data.description == (
@@ -65,7 +65,7 @@ def test_csv_through_a_run(csv_data, make_trainer, reviews):
 
 
 def test_batches_of_evaluation_know_their_texts(csv_data, make_trainer):
-    data, model = csv_data(batch_size=3), Recorder()
+    data, model = csv_data(batch_size=3), TextRecorder()
     trainer = make_trainer()
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
@@ -122,7 +122,7 @@ def test_a_test_file_is_used_as_it_is(csv_data, reviews):
 
 
 def test_long_texts_are_cut_counted_and_reported_once(csv_data, make_trainer, caplog):
-    data, model = csv_data(max_tokens=6), Recorder()
+    data, model = csv_data(max_tokens=6), TextRecorder()
     with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"):
         trainer = make_trainer(max_epochs=2)
         trainer.fit(model, data)
@@ -141,7 +141,7 @@ def test_long_texts_are_cut_counted_and_reported_once(csv_data, make_trainer, ca
 def test_crops_are_random_in_training_and_whole_in_evaluation(csv_data, make_trainer, caplog):
     runs = []
     for _ in range(2):
-        data, model = csv_data(max_tokens=6, long_texts="crop", batch_size=80), Recorder()
+        data, model = csv_data(max_tokens=6, long_texts="crop", batch_size=80), TextRecorder()
         with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"):
             make_trainer(max_epochs=8).fit(model, data)
         runs.append(model)
@@ -189,7 +189,7 @@ def test_a_crop_depends_on_seed_epoch_and_text_only(csv_data):
 def test_a_run_repeats_exactly_and_leaves_the_global_generator_alone(csv_data, make_trainer):
     runs = []
     for noise in (1, 2):
-        data, model = csv_data(seed=5, tokens_per_batch=64, evidence=2), Recorder()
+        data, model = csv_data(seed=5, tokens_per_batch=64, evidence=2), TextRecorder()
         torch.manual_seed(noise)
         make_trainer(max_epochs=3).fit(model, data)
         runs.append(([model.ids("train", epoch) for epoch in range(3)], torch.rand(1)))
@@ -201,7 +201,7 @@ def test_a_run_repeats_exactly_and_leaves_the_global_generator_alone(csv_data, m
 
 
 def test_overfitting_repeats_the_same_batches(csv_data, make_trainer):
-    data, model = csv_data(val_fraction=0.0), Recorder()
+    data, model = csv_data(val_fraction=0.0), TextRecorder()
     trainer = make_trainer(max_epochs=3, overfit_batches=2, limit_val_batches=0)
     trainer.fit(model, data)
     assert model.ids("train", 0) == model.ids("train", 1) == model.ids("train", 2)
@@ -209,7 +209,7 @@ def test_overfitting_repeats_the_same_batches(csv_data, make_trainer):
 
 
 def test_evidence_comes_along(csv_data, make_trainer):
-    data, model = csv_data(evidence=2, max_tokens=8), Recorder()
+    data, model = csv_data(evidence=2, max_tokens=8), TextRecorder()
     make_trainer().fit(model, data)
     for stage in ("train", "val"):
         for inputs, labels in model.seen[stage, 0]:
@@ -223,7 +223,7 @@ def test_evidence_comes_along(csv_data, make_trainer):
 
 
 def test_without_validation_or_test(csv_data, make_trainer):
-    data, model = csv_data(val_fraction=0.0, test_fraction=0.0), Recorder()
+    data, model = csv_data(val_fraction=0.0, test_fraction=0.0), TextRecorder()
     make_trainer().fit(model, data)
     assert {stage for stage, _ in model.seen} == {"train"}
     assert data.sizes == {"train": 100}
@@ -322,7 +322,7 @@ def test_several_text_columns_numbers_as_labels_no_names_gzip(make_data, tmp_pat
 
 
 def test_checkpoint_carries_what_raw_texts_need(csv_data, make_data, make_trainer, tmp_path):
-    data, model = csv_data(evidence=2, max_tokens=8, vocab_size=60), Recorder()
+    data, model = csv_data(evidence=2, max_tokens=8, vocab_size=60), TextRecorder()
     trainer = make_trainer()
     trainer.fit(model, data)
     trainer.save_checkpoint(tmp_path / "model.ckpt")
@@ -365,7 +365,7 @@ def test_checkpoint_carries_what_raw_texts_need(csv_data, make_data, make_traine
 
 
 def test_other_texts_are_read_with_the_checkpoints_tokenizer(csv_data, make_trainer, tmp_path):
-    data, model = csv_data(evidence=1), Recorder()
+    data, model = csv_data(evidence=1), TextRecorder()
     trainer = make_trainer()
     trainer.fit(model, data)
     trainer.save_checkpoint(tmp_path / "model.ckpt")
@@ -381,7 +381,7 @@ def test_other_texts_are_read_with_the_checkpoints_tokenizer(csv_data, make_trai
 
 
 def test_settings_of_the_checkpoint_win_and_are_told(csv_data, make_trainer, tmp_path, caplog):
-    data, model = csv_data(max_tokens=8), Recorder()
+    data, model = csv_data(max_tokens=8), TextRecorder()
     trainer = make_trainer()
     trainer.fit(model, data)
     trainer.save_checkpoint(tmp_path / "model.ckpt")
@@ -415,15 +415,15 @@ def test_a_checkpoint_of_other_classes_is_refused(csv_data):
 def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_path):
     data = make_data(dataset="generated")
     with pytest.raises(UserError, match=r"nothing to predict; name a \.csv or \.txt file with --input$"):
-        make_trainer().predict(Recorder(), data)
+        make_trainer().predict(TextRecorder(), data)
     data.predict_input = str(tmp_path)
     with pytest.raises(UserError, match=r"^predict: no checkpoint"):
-        make_trainer().predict(Recorder(), data)
+        make_trainer().predict(TextRecorder(), data)
 
 
 def test_generated_texts_through_a_run(make_data, make_trainer, monkeypatch):
     monkeypatch.setattr("project.data.text.sources._GENERATED", {"train": 40, "test": 12})
-    data, model = make_data(dataset="generated"), Recorder()
+    data, model = make_data(dataset="generated"), TextRecorder()
     trainer = make_trainer()
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)

@@ -11,7 +11,7 @@ import torch
 from project.data import download
 from project.data.text import public
 from project.errors import UserError
-from tests.data.text.conftest import Recorder
+from tests.data.text.conftest import TextRecorder
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ def test_the_checksums_are_the_published_ones():
 def test_through_a_run_and_then_without_the_files(news, make_data, make_trainer):
     for _ in range(2):
         data = make_data(dataset="ag_news", path=str(news), fallback="generated")
-        make_trainer().fit(Recorder(), data)
+        make_trainer().fit(TextRecorder(), data)
         assert data.description.startswith("ag_news: 36 train / 4 val / 8 test texts of")
         assert not data.generated
         for file in (news / "ag_news").glob("*.csv"):
@@ -111,7 +111,7 @@ def test_fallback_is_loud(make_data, make_trainer, tmp_path, capsys, monkeypatch
     assert not data.generated
     assert data.num_classes == classes
     trainer = make_trainer()
-    trainer.fit(Recorder(), data)
+    trainer.fit(TextRecorder(), data)
     assert data.generated
     assert data.num_classes == classes
     assert data.description.startswith(f"GENERATED stand-in for {name}: 36 train / 4 val / 8 test")
