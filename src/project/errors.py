@@ -59,7 +59,7 @@ def _unknown_metric(section: str, name: str, logged: list[str]) -> str:
     if name.startswith("val/") and not any(metric.startswith("val/") for metric in logged):
         return (
             f"{section}.monitor: '{name}' is not logged, as nothing was validated: set data.val_fraction above 0 "
-            f"(and trainer.limit_val_batches), or {section}: null."
+            f"(for series the second share of data.split; and trainer.limit_val_batches), or {section}: null."
         )
     nearest = get_close_matches(name, logged, n=1)
     hint = f"did you mean '{nearest[0]}'?" if nearest else f"logged are {', '.join(sorted(logged))}."
