@@ -290,5 +290,5 @@ def test_a_checkpoint_of_another_class_is_refused(cifar, run, images, tmp_path):
     assert "holds a project.models.CifarCNN" in done.err
     done = cifar("test", "--model.width=32", "--ckpt_path", last)
     assert done.code == 2
-    assert "its weights do not fit CifarCNN as the config describes it" in done.err
+    assert "weights don't fit the model as it is described here (model.width: 16 -> 32)" in done.err
     assert "Traceback" not in done.err

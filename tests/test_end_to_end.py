@@ -113,14 +113,14 @@ def test_predict_writes_names_and_probabilities(fitted, cifar, images, tmp_path)
     [
         ([], "predict: --input is not set"),
         (["--input", "nowhere"], "nowhere"),
-        (["--input", "x.png"], "predict: --ckpt_path is not set"),
+        (["--input", "x.png"], "predict: give --run RUN"),
         (["--input", ""], "predict: --input is not set"),
         (["--input", "x.png", "--output", "."], "predict: --output '.' is no file name"),
         (["--input", "x.png", "--trainer.limit_predict_batches", 1], "would leave files out"),
     ],
 )
 def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
-    checkpoint = [] if "ckpt_path" in says else ["--ckpt_path", fitted[0] / "checkpoints/last.ckpt"]
+    checkpoint = [] if "--run" in says else ["--ckpt_path", fitted[0] / "checkpoints/last.ckpt"]
     done = cifar("predict", *checkpoint, *flags)
     assert done.code == 2
     assert says in next(line for line in done.err.splitlines() if line.startswith("error: "))
@@ -144,7 +144,7 @@ def test_evaluating_needs_a_checkpoint(cifar):
     for verb in ("test", "validate"):
         done = cifar(verb)
         assert done.code == 2
-        assert f"error: {verb}: --ckpt_path is not set" in done.err
+        assert f"error: {verb}: give --run RUN, or --ckpt_path FILE" in done.err
 
 
 def _test_metrics(folder) -> dict[str, float]:

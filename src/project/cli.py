@@ -11,38 +11,39 @@ from typing import Any
 
 from jsonargparse import Namespace
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, LearningRateMonitor, ModelCheckpoint
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
-from lightning.pytorch.loggers import TensorBoardLogger
-from lightning.pytorch.plugins import CheckpointIO
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
 
 from project.callbacks import EMA, VRAM, Compile, ProgressBar, RunSummary
 from project.checkpoints import load_checkpoint
 from project.errors import UserError, one_line, user_message
 from project.parser import ProjectParser
-from project.runs.checkpoint_files import AtomicCheckpointIO
+from project.runs.changes import (
+    Changes,
+    Finished,
+    changed_settings,
+    check_resumption,
+    check_weights,
+    describe,
+    is_complete,
+    other_results,
+)
+from project.runs.compare import read_config
+from project.runs.config import RunConfig
+from project.runs.continuation import checkpoint_of, continuation
+from project.runs.folder import RunFolder
 from project.runs.guard import NonFiniteGuard
+from project.runs.initialise import initialise
+from project.runs.optimizer_changes import OptimizerChanges
 from project.runs.out_of_memory import out_of_memory_advice
 from project.runs.record import RunRecord
 from project.runs.signals import StopSignals
+from project.trainer import drop_empty_hooks, loggers, plugins
 
 SECTIONS = ("checkpoint", "early_stopping", "ema", "guard", "compile", "vram")
-# Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
-STEP_HOOKS = (
-    "on_train_batch_start", "on_before_zero_grad", "on_before_backward",
-    "on_after_backward", "on_before_optimizer_step", "on_train_batch_end",
-)  # fmt: skip
-
-
-class RunConfig(SaveConfigCallback):
-    """Writes the resolved config into the run folder. A run without a logger has no folder and leaves nothing."""
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Saves ``config.yaml`` once."""
-        if trainer.loggers:
-            super().setup(trainer, pl_module, stage)
 
 
 class ProjectCLI(LightningCLI):
@@ -55,6 +56,11 @@ class ProjectCLI(LightningCLI):
     """
 
     def __init__(self) -> None:
+        self.continuation = continuation(sys.argv[1:])
+        sys.argv[1:] = self.continuation.command  # what Lightning starts the other processes of a run with
+        self.checkpoint: dict[str, Any] | None = None  # the one that the model's settings are completed from
+        self.new_optimizer = False  # whether its settings are not those of the checkpoint
+        self.changes: Changes = {}  # settings that are not those of the run that the command goes on from
         super().__init__(
             model_class=LightningModule,
             datamodule_class=LightningDataModule,
@@ -105,23 +111,45 @@ class ProjectCLI(LightningCLI):
             help="Memory and speed, measured per epoch. null: off.",
         )
         add("--test_after_fit", type=bool, default=True, help="Whether fit ends by testing the best checkpoint.")
+        add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit begins with.")
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Parses the command line, with the config of the run in front that it goes on from."""
+        parser.arguments = self.continuation.arguments  # pyright: ignore[reportAttributeAccessIssue]
+        self.config = parser.parse_args(self.continuation.arguments)
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
+        add = parser.add_argument
+        if subcommand == "fit":
+            add("--resume", type=str | None, default=None, help="Run to go on with, in its folder: last, or its name.")
+            add("--check", type=bool, default=False, help="Try a few steps, estimate time and memory; write nothing.")
+        else:
+            add("--run", type=str | None, default=None, help="Run, or checkpoint, to use; no config is needed then.")
         if subcommand == "predict":
-            parser.add_argument("--input", type=str | None, default=None, help="File or folder to predict.")
-            parser.add_argument("--output", default="predictions.csv", help="CSV file that the predictions go to.")
+            add("--input", type=str | None, default=None, help="File or folder to predict.")
+            add(
+                "--output",
+                type=str | None,
+                default=None,
+                help="CSV file to write. Default: predictions.csv of the run.",
+            )
         return parser
 
     def _parse_ckpt_path(self) -> None:
-        """Completes the model's settings from ``--ckpt_path``; what the YAML or a flag sets wins and is listed."""
-        verb = self.config.subcommand
-        path = self.config[verb].get("ckpt_path")
+        """Completes the model's settings from the checkpoint; what the YAML or a flag sets wins and is listed."""
+        verb, plan = self.config.subcommand, self.continuation
+        if (self.config[verb].get("resume" if verb == "fit" else "run") is not None) and plan.checkpoint is None:
+            raise UserError(f"{'resume' if verb == 'fit' else 'run'}: give it as a flag, not in a config.")
+        path = plan.checkpoint or self.config[verb].get("ckpt_path")
         if path is None and verb != "fit":
-            raise UserError(f"{verb}: --ckpt_path is not set: give the checkpoint whose weights to use.")
+            raise UserError(f"{verb}: give --run RUN, or --ckpt_path FILE, for the weights to use.")
         if path is None:
             return
-        saved = load_checkpoint(path).get("hyper_parameters") or {}
+        self.checkpoint = load_checkpoint(str(path))
+        if plan.run is not None and plan.saved:
+            self._compare_with(plan.run)
+        saved = self.checkpoint.get("hyper_parameters") or {}
         saved = {name: value for name, value in saved.items() if name != "_instantiator"}
         class_path = saved.pop("_class_path", None)
         model = self.config[verb].model
@@ -131,20 +159,42 @@ class ProjectCLI(LightningCLI):
             raise UserError(
                 f"--ckpt_path {path} holds a {class_path}, the config's model.class_path is {model.class_path}."
             )
-        explicit = self.parser.parse_args(defaults=False)[verb].model.get("init_args", Namespace()).as_dict()
-        here = json.loads(self.parser.dump(self.config, format="json", skip_none=False))[verb]["model"]["init_args"]
-        # A null that the data would fill says nothing against the checkpoint.
-        explicit = [name for name in explicit if here[name] is not None or not _tells(self.config[verb].data, name)]
-        for name in explicit:
-            if name in saved and saved[name] != here[name]:
+        here = self._plain_config()["model"]["init_args"]
+        for name in (explicit := self._explicit_model_settings(here)):
+            if name in saved and saved[name] != here[name] and not plan.saved:
                 rank_zero_info(f"model.{name}: {here[name]} (the checkpoint has {saved[name]})")
-                if name == "optimizer" and verb == "fit":
-                    rank_zero_info(
-                        "The optimizer's state, its learning rates included, goes on as the checkpoint has it."
-                    )
+        self.new_optimizer = "optimizer" in saved and saved["optimizer"] != here.get("optimizer")
         init_args = {**saved, **{name: here[name] for name in explicit}}
         settings = {verb: {"model": {"class_path": class_path, "init_args": init_args}}}
         self.config = self.parser.parse_object(settings, self.config)
+        if plan.run is not None and not plan.saved:  # its config is the user's, only now completed
+            self._compare_with(plan.run)
+
+    def _compare_with(self, run: RunFolder) -> None:
+        """Finds the settings that are not the run's, lists them, and refuses those that can't be trained on with."""
+        assert self.checkpoint is not None
+        config = self._plain_config()
+        self.changes = changed_settings(self.continuation.saved or read_config(run.config), config)
+        if self.continuation.resumes:
+            check_resumption(run.name, self.checkpoint, self.changes, config)
+            if run.state().get("status") == "finished" and (not self.changes or is_complete(self.checkpoint, config)):
+                raise Finished(run)
+        if self.changes and self.continuation.saved:
+            rank_zero_info(f"Not as in {run.name}: {describe(self.changes)}.")
+
+    def _plain_config(self) -> dict[str, Any]:
+        return json.loads(self.parser.dump(self.config, format="json", skip_none=False))[self.config.subcommand]
+
+    def _explicit_model_settings(self, here: dict[str, Any]) -> list[str]:
+        """Names of the model's settings that the user has set, beside what a run's config or the data says."""
+        verb = self.config.subcommand
+        if plan := self.continuation.saved:
+            then = plan["model"].get("init_args") or {}
+            return [name for name in here if name not in then or then[name] != here[name]]
+        explicit = self.parser.parse_args(self.continuation.arguments, defaults=False)[verb].model
+        # A null that the data would fill says nothing against the checkpoint.
+        names = explicit.get("init_args", Namespace()).as_dict()
+        return [name for name in names if here[name] is not None or not _tells(self.config[verb].data, name)]
 
     def instantiate_classes(self) -> None:
         """Builds the data, completes the model's settings from it, then builds the rest."""
@@ -163,6 +213,12 @@ class ProjectCLI(LightningCLI):
         del self.config_dump  # made for the data, before the model's settings were complete
         self.config_init = self.parser.instantiate_classes(config)
         self.model = self._get(self.config_init, "model")
+        if self.checkpoint is not None:
+            check_weights(self.model, self.checkpoint, self.changes)
+        elif verb == "fit" and (wanted := self.config[verb].init_from):
+            path = checkpoint_of(wanted)
+            self.config[verb].init_from = str(path)
+            initialise(self.model, path)
         self.trainer = self.instantiate_trainer()
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
@@ -172,48 +228,52 @@ class ProjectCLI(LightningCLI):
             config["strategy"], config["devices"], config["num_nodes"] = "auto", 1, 1  # one process writes the file
         sections = (self._get(self.config_init, section) for section in SECTIONS)
         callbacks = [c for c in sections if c is not None and not (isinstance(c, Compile) and c.mode is None)]
-        logger = config["logger"]
-        if config["barebones"] or self.subcommand == "predict":
-            logger = False  # predictions are a file, not a run
-        elif logger is None or logger is True:
-            root = Path(config["default_root_dir"] or ".") / "lightning_logs"
-            name = self._get(self.config, "experiment")
-            if not name or ".." in Path(name).parts or Path(name).is_absolute():
-                raise UserError(f"experiment: '{name}' is no name of a folder in {root}.")
-            logger = TensorBoardLogger(root, name=name, default_hp_metric=False)
+        logger = self._loggers(config)
         if logger:
             callbacks.append(LearningRateMonitor())
         if config["enable_progress_bar"] is not False and not config["barebones"]:
             callbacks.append(ProgressBar())
         further = config["callbacks"] or []
         callbacks += [RunRecord(), StopSignals(), RunSummary(), *(further if isinstance(further, list) else [further])]
+        if self.new_optimizer:
+            callbacks.append(OptimizerChanges())
         if config["enable_checkpointing"] is None:
             kwargs["enable_checkpointing"] = any(isinstance(c, Checkpoint) for c in callbacks)
-        plugins = config["plugins"] or []
-        plugins = list(plugins) if isinstance(plugins, list | tuple) else [plugins]
-        strategy = config["strategy"]
-        whole = isinstance(strategy, str) and (strategy == "auto" or strategy.startswith("ddp"))  # others write shards
-        if whole and not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
-            plugins.append(AtomicCheckpointIO())
+        kept = self._get(self.config_init, "checkpoint")
+        if kept is not None:
+            if kept.save_last == "link":
+                raise UserError("checkpoint.save_last: a link breaks when its checkpoint is deleted; set it to true.")
+            if self.continuation.resumes:
+                kept._enable_version_counter = False  # what is saved again replaces the file of that name
         try:
-            trainer = super().instantiate_trainer(**kwargs, logger=logger, callbacks=callbacks, plugins=plugins)
+            trainer = super().instantiate_trainer(**kwargs, logger=logger, callbacks=callbacks, plugins=plugins(config))
         except (MisconfigurationException, ValueError) as error:
             raise UserError(f"trainer: {one_line(error)}") from error
-        for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
-            for hook in STEP_HOOKS:
-                if getattr(type(callback), hook) is getattr(Callback, hook):
-                    setattr(callback, hook, None)  # Lightning skips what can't be called
-        checkpoint = self._get(self.config, "checkpoint")
-        if checkpoint is not None and checkpoint.init_args.get("save_last") == "link":
-            raise UserError("checkpoint.save_last: a link breaks when its checkpoint is deleted; set it to true.")
-        by_step = ("every_n_train_steps", "train_time_interval")
-        if checkpoint is not None and not any(checkpoint.init_args.get(name) for name in by_step):
-            self._get(self.config_init, "checkpoint").on_train_batch_end = None  # it saves after epochs only
+        drop_empty_hooks(trainer)
+        if self.checkpoint is not None and self.subcommand != "fit":  # where results belong in the curves of the run
+            trainer.fit_loop.epoch_loop._batches_that_stepped = self.checkpoint["global_step"]
         return trainer
+
+    def _loggers(self, config: Any) -> list[Logger] | bool:
+        """The loggers: those of a new run, of the run that is gone on with, or none where nothing is to be kept."""
+        plan = self.continuation
+        if config["barebones"] or config["logger"] is False or self.subcommand == "predict":
+            return False  # predictions are a file
+        if self.subcommand == "fit":
+            step = self.checkpoint["global_step"] if plan.resumes and self.checkpoint else None
+            return loggers(config, self._get(self.config, "experiment"), plan.run, step)
+        if plan.run is None:
+            rank_zero_info("The checkpoint lies in no run folder: the results are printed, not kept.")
+            return False
+        if others := other_results(self.changes):
+            rank_zero_info(f"Not as in {plan.run.name} ({others}): the results are printed, not kept.")
+            return False
+        return loggers(config, "", plan.run, None)
 
     def _prepare_subcommand_kwargs(self, subcommand: str) -> dict[str, Any]:
         quiet = {"verbose": False} if subcommand in ("validate", "test") else {}
-        return {**super()._prepare_subcommand_kwargs(subcommand), "weights_only": True, **quiet}
+        kwargs = {**super()._prepare_subcommand_kwargs(subcommand), "weights_only": True, **quiet}
+        return {**kwargs, "ckpt_path": str(path)} if (path := self.continuation.checkpoint) else kwargs
 
     def _run_subcommand(self, subcommand: str) -> None:
         try:
@@ -251,6 +311,8 @@ class ProjectCLI(LightningCLI):
             )
         if not source:
             raise UserError("predict: --input is not set: give a file or a folder.")
+        if output is None:
+            output = str((run.path if (run := self.continuation.run) else Path()) / "predictions.csv")
         if not output or Path(output).is_dir():
             raise UserError(f"predict: --output '{output}' is no file name.")
         limit = self.trainer.limit_predict_batches  # pyright: ignore[reportAttributeAccessIssue]
@@ -288,6 +350,7 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
     warnings.filterwarnings("ignore", message=".*not supported by the model summary")  # it counts, it need not weigh
     warnings.filterwarnings("ignore", message="The dirpath has changed")  # every run has a folder of its own
+    warnings.filterwarnings("ignore", message="Checkpoint directory .* exists")  # a resumed run's does
     warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)  # Lightning with torch's pytree
 
 
@@ -295,8 +358,8 @@ def run() -> int:
     """Runs ``sys.argv``.
 
     Returns:
-        0; 2 after one line that says what the user can put right; 130 after Ctrl-C. (A signal that stops a training
-        ends the process with 143 or 130, after a checkpoint.)
+        0, also for a run that is finished already; 2 after one line that says what the user can put right; 130 after
+        Ctrl-C. (A signal that stops a training ends the process with 143 or 130, after a checkpoint.)
     """
     quiet()
     register_classes()
@@ -304,6 +367,8 @@ def run() -> int:
         ProjectCLI()
     except KeyboardInterrupt:
         return 130
+    except Finished as finished:
+        rank_zero_info(str(finished))
     except Exception as error:
         message = user_message(error)
         if message is None:

@@ -41,11 +41,6 @@ def user_message(error: BaseException) -> str | None:
         return _unknown_metric("model.schedule", found[1], re.findall(r"'([^']+)'", found[2]))
     if isinstance(error, MisconfigurationException):  # Lightning's word for settings that don't go together
         return f"trainer: {one_line(error)}"
-    if found := re.search(r"Error\(s\) in loading state_dict for (\w+): (.*)", text):
-        return (
-            f"--ckpt_path: its weights do not fit {found[1]} as the config describes it "
-            f"({found[2].split('.')[0][:120]}...): give the config.yaml of its run folder."
-        )
     return None
 
 

@@ -29,6 +29,7 @@ class ProjectParser(LightningArgumentParser):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, **kwargs)
         self._started_in = Path.cwd()
+        self.arguments = sys.argv[1:]  # what is parsed, from the verb on
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Prints one line and exits with 2; parsers that others call for a try raise as before."""
@@ -36,7 +37,7 @@ class ProjectParser(LightningArgumentParser):
             super().error(message, ex)
         parser = getattr(ex, "subcommand_parser", None) or self
         with contextlib.chdir(self._started_in):  # jsonargparse reads a config from inside the config's folder
-            sys.stderr.write(f"error: {explain(message, _keys(parser), sys.argv[2:])}\n")
+            sys.stderr.write(f"error: {explain(message, _keys(parser), self.arguments)}\n")
         sys.exit(2)
 
 
@@ -46,7 +47,7 @@ def explain(message: str, keys: Iterable[str], arguments: list[str]) -> str:
     Args:
         message: What jsonargparse says.
         keys: Every valid key of the verb, such as trainer.max_epochs.
-        arguments: The command line after the verb.
+        arguments: The command line, from the verb on.
 
     Returns:
         Where it is, what is wrong and what to do, without a line break.
@@ -55,19 +56,22 @@ def explain(message: str, keys: Iterable[str], arguments: list[str]) -> str:
     for file in files:
         if problem := _unreadable(file):
             return problem
-    cause = _cause(message, keys)
+    cause = _cause(message, keys, arguments[0] if arguments else "fit")
     if cause is None:
         return " ".join(message.split())
     key, word, text = cause
     return f"{_place(key, word, files, arguments)}{text}"
 
 
-def _cause(message: str, keys: Iterable[str]) -> tuple[str, str, str] | None:
+def _cause(message: str, keys: Iterable[str], verb: str) -> tuple[str, str, str] | None:
     """The key, the word that is wrong and the innermost reason; None for a message of an unknown form."""
     required = re.match(r"the following arguments are required: (.*)", message)
     if required:
         missing = [key.split(".", 1)[-1] for key in required[1].split(", ")]
-        return "", "", f"{' and '.join(missing)} missing: give --config FILE, for example --config configs/cifar.yaml."
+        give = (
+            "--config FILE, for example --config configs/cifar.yaml" if verb == "fit" else "--run RUN, for example last"
+        )
+        return "", "", f"{' and '.join(missing)} missing: give {give}."
     if found := re.search(r"does not accept option '([^']+)'|unrecognized arguments: (?:--)?([^\s=]+)", message):
         key = found[1] or found[2]
         return key, key.split(".")[-1], f"there is no key '{key}'{_nearest(key, _siblings(key, keys))}"

@@ -154,21 +154,22 @@ def find_run(text: str, root: Path = ROOT) -> RunFolder:
     """Finds a run by what the user typed.
 
     Args:
-        text: ``last`` (the newest run), a run folder, a checkpoint in it, or an experiment, which stands for its newest
+        text: ``last`` (the newest run), ``best`` (of the newest run's experiment, the run with the best value of the
+            metric that it monitors), a run folder, a checkpoint in it, or an experiment, which stands for its newest
             run. Folders may be given as they are or from ``lightning_logs`` on: ``cifar``, ``cifar/version_3``.
         root: Where the runs are.
 
     Raises:
         UserError: If there is no such run; names the nearest.
     """
-    if text == "last":
+    if text in ("last", "best"):
         runs = all_runs(root)
         if not runs:
-            raise UserError(f"last: there are no runs in {root} yet.")
-        return runs[0]
+            raise UserError(f"{text}: there are no runs in {root} yet.")
+        return runs[0] if text == "last" else _best(runs)
     for path in (Path(text), root / text):
         if path.is_file():
-            owner = next((RunFolder(p) for p in path.absolute().parents if RunFolder(p).is_run()), None)
+            owner = owner_of(path)
             if owner is None:
                 raise UserError(f"{text} lies in no run folder: give a checkpoint of a run, or the run itself.")
             return owner
@@ -179,6 +180,25 @@ def find_run(text: str, root: Path = ROOT) -> RunFolder:
             if runs := all_runs(path):
                 return runs[0]
     raise UserError(f"there is no run '{text}': {_hint(text, root)}")
+
+
+def owner_of(path: Path) -> RunFolder | None:
+    """The run that a file lies in; None for one that lies in none."""
+    return next((RunFolder(folder) for folder in path.absolute().parents if RunFolder(folder).is_run()), None)
+
+
+def _best(runs: list[RunFolder]) -> RunFolder:
+    """Of runs, the newest first: the best one of the newest one's experiment."""
+    alike = [run for run in runs if run.path.parent == runs[0].path.parent]
+    found = {run: read_json(run.metrics).get("best") or {} for run in alike}
+    monitored = next(
+        ((best["monitor"], best["mode"]) for best in found.values() if best.get("value") is not None), None
+    )
+    if monitored is None:
+        raise UserError(f"best: no run of {runs[0].path.parent} has monitored a metric yet.")
+    values = {run: best["value"] for run, best in found.items() if best.get("value") is not None}
+    values = {run: value for run, value in values.items() if (found[run]["monitor"], found[run]["mode"]) == monitored}
+    return (max if monitored[1] == "max" else min)(values, key=values.__getitem__)
 
 
 def _hint(text: str, root: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities import rank_zero_info
 
 from project.runs.folder import RunFolder, read_json, write_json, write_text
 from project.runs.masking import mask_text
@@ -46,7 +47,8 @@ class RunRecord(Callback):
             return
         earlier = read_json(self._folder.status)
         self._before = read_json(self._folder.metrics)
-        self._before.pop("test", None)  # of weights that this fit replaces
+        for name in ("test", "test_checkpoint"):  # of weights that this fit replaces
+            self._before.pop(name, None)
         self._val = self._before.get("val", {})
         self._began = time.monotonic()
         self._write_provenance(trainer, self._folder)
@@ -57,6 +59,7 @@ class RunRecord(Callback):
             "ended": None,
             "pid": os.getpid(),
             "host": socket.gethostname(),
+            "slurm_job_id": os.environ.get("SLURM_JOB_ID"),
             "seconds": earlier.get("seconds") or 0.0,
         }
         write_json(self._folder.status, self._status)
@@ -142,8 +145,11 @@ class RunRecord(Callback):
         if self._folder is None:
             return
         content = read_json(self._folder.metrics)
+        if content.setdefault("generated_data", _generated(trainer)) != _generated(trainer):
+            rank_zero_info("The run was on other data, as one of the two is generated: these results are not kept.")
+            return
         content[kind] = metrics
-        content.setdefault("generated_data", _generated(trainer))
+        content[f"{kind}_checkpoint"] = Path(trainer.ckpt_path).name if trainer.ckpt_path else None
         write_json(self._folder.metrics, content)
 
     def _best(self, trainer: Trainer) -> dict[str, Any] | None:

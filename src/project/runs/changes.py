@@ -1,0 +1,133 @@
+"""Settings of a run that a command changes: which ones, and whether its checkpoint can go on with them."""
+
+from typing import Any
+
+from torch import nn
+
+from project.errors import UserError
+from project.runs.compare import differences, flat_config
+from project.runs.folder import RunFolder, read_json
+
+# What a command says of itself, not of the experiment.
+OF_THE_COMMAND = ("resume", "run", "check", "input", "output", "ckpt_path", "return_predictions", "init_from")
+ANYWHERE_IN_AN_EPOCH = ("data.path", "data.test_path", "data.cache_dir", "data.num_workers")
+
+Changes = dict[str, list[Any]]  # value of the run and value now, by key
+
+
+class Finished(Exception):
+    """A run that there is nothing left to do for."""
+
+    def __init__(self, run: RunFolder) -> None:
+        metrics = read_json(run.metrics)
+        super().__init__(
+            f"{run.name} is finished: {metrics.get('epochs')} epochs, {metrics.get('steps')} steps. Go on with more: "
+            f"--resume {run.path} --trainer.max_epochs N."
+        )
+
+
+def changed_settings(saved: dict[str, Any], config: dict[str, Any]) -> Changes:
+    """The settings that differ from those of the run, by dotted key.
+
+    Args:
+        saved: The config of the run.
+        config: The config of the command.
+    """
+    then, now = (
+        {key: value for key, value in flat_config(one).items() if key not in OF_THE_COMMAND} for one in (saved, config)
+    )
+    return differences([then, {key: now.get(key) for key in then} | now])
+
+
+def describe(changes: Changes) -> str:
+    """The changes in one line."""
+    return ", ".join(f"{key}: {_text(then)} -> {_text(now)}" for key, (then, now) in changes.items())
+
+
+def check_resumption(name: str, checkpoint: dict[str, Any], changes: Changes, config: dict[str, Any]) -> None:
+    """Refuses what can't work when training goes on.
+
+    Args:
+        name: The run, for the message.
+        checkpoint: The checkpoint to go on from.
+        changes: The settings that are not the run's.
+        config: The config of the command.
+
+    Raises:
+        UserError: If the run can't go on with these settings.
+    """
+    for key in ("model", "model.optimizer", "model.schedule.scheduler", "data"):
+        if key in changes:
+            raise UserError(
+                f"{name} can't go on with another class of {key} ({describe({key: changes[key]})}): leave it out, or "
+                f"begin a new run from its weights with --init_from."
+            )
+    progress = checkpoint["loops"]["fit_loop"]
+    epochs, steps = progress["epoch_progress"]["current"]["processed"], checkpoint["global_step"]
+    for key, done in (("max_epochs", epochs), ("max_steps", steps)):
+        most = (config.get("trainer") or {}).get(key)
+        if most is not None and 0 <= most < done:
+            raise UserError(f"{name} has done {done} {key.removeprefix('max_')}: trainer.{key} can't be {most}.")
+    batches = progress["epoch_loop.batch_progress"]
+    within = batches["current"]["ready"] > 0 and not batches["is_last_batch"]
+    moved = {key: value for key, value in changes.items() if key == "seed_everything" or key.startswith("data.")}
+    moved = {key: value for key, value in moved.items() if key not in ANYWHERE_IN_AN_EPOCH}
+    if within and moved:
+        raise UserError(
+            f"{name} goes on within epoch {epochs + 1}, after batch {batches['current']['ready']}, whose other batches "
+            f"depend on what was changed ({describe(moved)}): leave it out until the epoch is complete."
+        )
+
+
+def other_results(changes: Changes) -> str:
+    """The changes that make results those of something else than the run, in one line; empty if none does."""
+    ours = {
+        key: change
+        for key, change in changes.items()
+        if key.partition(".")[0] in ("model", "data")
+        or key.startswith("trainer.limit_")
+        or key == "trainer.fast_dev_run"
+    }
+    return describe(
+        {key: change for key, change in ours.items() if key not in (*ANYWHERE_IN_AN_EPOCH, "data.batch_size")}
+    )
+
+
+def is_complete(checkpoint: dict[str, Any], config: dict[str, Any]) -> bool:
+    """Whether a checkpoint holds all epochs or steps that a config asks for."""
+    trainer = config.get("trainer") or {}
+    epochs, steps = trainer.get("max_epochs"), trainer.get("max_steps")
+    done = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+    return (epochs is not None and 0 <= epochs <= done) or (
+        steps is not None and 0 <= steps <= checkpoint["global_step"]
+    )
+
+
+def check_weights(model: nn.Module, checkpoint: dict[str, Any], changes: Changes) -> None:
+    """Refuses a model that the weights of a checkpoint don't fit, before anything else is built.
+
+    Args:
+        model: The model as the command describes it.
+        checkpoint: The checkpoint.
+        changes: The settings that are not the run's, for the message.
+
+    Raises:
+        UserError: If a parameter is missing, left over, or of another shape.
+    """
+    here = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    there = {name: tuple(tensor.shape) for name, tensor in checkpoint["state_dict"].items()}
+    names = [name for name in {**here, **there} if here.get(name) != there.get(name)]
+    if names:
+        what = f"{names[0]} is {_shape(here, names[0])}, in the checkpoint {_shape(there, names[0])}"
+        more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+        of_model = {key: value for key, value in changes.items() if key.startswith("model.")}
+        why = f" ({describe(of_model)})" if of_model else ""
+        raise UserError(f"the checkpoint's weights don't fit the model as it is described here{why}: {what}{more}.")
+
+
+def _shape(shapes: dict[str, tuple[int, ...]], name: str) -> str:
+    return "x".join(map(str, shapes[name])) or "a number" if name in shapes else "not there"
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
