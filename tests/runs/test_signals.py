@@ -7,11 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 import torch
 
-from tests.conftest import ROOT
+from project.runs.folder import RunFolder, read_json
+from tests.conftest import CONFIGS, ROOT
 from tests.runs.tiny_run import run
 
 pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory")  # a resumed run goes on in its folder
@@ -194,18 +197,56 @@ def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
     assert next(v for k, v in state(tmp_path / "skip")["callbacks"].items() if "Guard" in k) == {"skipped": 1}
 
 
-def test_slurm_keeps_its_signal(tiny, monkeypatch):
-    """Lightning's handler saves and requeues in the middle of training, which then goes on; SIGTERM stops it."""
+def test_slurm_s_signal_puts_the_job_back_into_the_queue(tiny, slurm):
+    """It saves and stops as SIGTERM does; Lightning's own handler would go on until the time is up."""
     from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
-    from lightning.pytorch.trainer.connectors import signal_connector
 
-    requeued = []
-    monkeypatch.setattr(signal_connector, "call", lambda command: requeued.append(command) or 0)
+    plan = {"in": "step", "step": 7, "names": ["SIGUSR1"]}
+    code, printed = tiny("slurm", signal=plan, trainer={"plugins": [SLURMEnvironment()], "devices": 1, "num_nodes": 1})
+    assert code == 128 + signal.SIGUSR1
+    assert "Interrupted after 8 steps" in printed
+    assert slurm.read_text() == "requeue 7\n"
+
+
+def test_a_requeued_job_goes_on_with_its_run(slurm, series, tmp_path, monkeypatch):
+    """The very command of the batch script, once more."""
+    command = [
+        sys.executable, "-m", "project", "fit", "--config", CONFIGS / "forecast_small.yaml", "--data.dataset=csv",
+        f"--data.path={series}", "--data.targets=[load]", "--data.past=48", "--data.horizon=24", "--model.width=8",
+        "--data.split=[0.6, 0.2, 0.2]", "--trainer.callbacks=[]", "--trainer.max_epochs=30", "--early_stopping=null",
+    ]  # fmt: skip
+    run = RunFolder(tmp_path / "lightning_logs/forecast_small/version_0")
+    process = subprocess.Popen([*map(str, command)], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    while not read_json(run.metrics).get("epochs"):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGUSR1)
+    _, printed = process.communicate()
+    assert process.returncode == 128 + signal.SIGUSR1, printed
+    assert slurm.read_text() == "requeue 7\n"
+    assert read_json(run.metrics)["epochs"] < 30
+
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    done = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "SLURM has requeued the job: it goes on with forecast_small/version_0." in done.stderr
+    assert read_json(run.metrics)["epochs"] == 30
+    assert [path.name for path in run.path.parent.iterdir()] == ["version_0"]
+
+    monkeypatch.setenv("SLURM_JOB_ID", "8")  # another job begins anew
+    other = subprocess.run([*map(str, command), "--trainer.max_epochs=1"], cwd=tmp_path, capture_output=True, text=True)
+    assert other.returncode == 0, other.stderr
+    assert run.path.with_name("version_1").is_dir()
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch) -> Path:
+    """What SLURM sets for a job, and a program of the name of its own; returns the file of what it was asked."""
     for name, value in {"JOB_ID": "7", "NTASKS": "1", "NTASKS_PER_NODE": "1", "LOCALID": "0", "PROCID": "0",
                         "NODEID": "0", "NODELIST": "here", "JOB_NAME": "job"}.items():  # fmt: skip
         monkeypatch.setenv(f"SLURM_{name}", value)
-    plan = {"in": "step", "step": 7, "names": ["SIGUSR1", "SIGTERM"]}
-    code, printed = tiny("slurm", signal=plan, trainer={"plugins": [SLURMEnvironment()], "devices": 1, "num_nodes": 1})
-    assert requeued == [["scontrol", "requeue", "7"]]
-    assert code == 143
-    assert "Interrupted after 8 steps" in printed
+    asked, program = tmp_path / "asked.txt", tmp_path / "bin" / "scontrol"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return asked

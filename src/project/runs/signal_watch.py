@@ -4,11 +4,10 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from torch.distributed import Store  # pyright: ignore[reportPrivateImportUsage]
 
-STOPPING = (signal.SIGTERM, signal.SIGINT)
 SECONDS_BETWEEN_LOOKS = 0.25  # at the store, whether another rank has got a signal
 SECONDS_WHILE_AGREEING = 0.01
 
@@ -32,14 +31,18 @@ class SignalWatch:
         store: Store of the process group, with a prefix of this stage of the run; None for a single process.
         rank: This process among all.
         ranks: Number of processes.
+        signals: Numbers of the signals to hear.
         leave: Ends the process at once; called at the second SIGINT.
     """
 
-    def __init__(self, store: Store | None, rank: int, ranks: int, leave: Callable[[], None]) -> None:
+    def __init__(
+        self, store: Store | None, rank: int, ranks: int, signals: Collection[int], leave: Callable[[], None]
+    ) -> None:
         self.signum: int | None = None  # what was heard, here or on another rank
         self._store = store
         self._answers = [f"answer {other}" for other in range(ranks)]
         self._rank = rank
+        self._signals = signals
         self._leave = leave
         self._interrupts = 0
         self._lock = threading.Lock()  # around what an answer is made from
@@ -122,7 +125,7 @@ class SignalWatch:
                     if number == 0:
                         self._absent()
                         return
-                    if number in STOPPING:
+                    if number in self._signals:
                         self._hear(number)
             if self._store is not None and not self._known.is_set():
                 try:

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,8 +16,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.utilities import rank_zero_info
 from torch.distributed import PrefixStore, distributed_c10d  # pyright: ignore[reportPrivateImportUsage]
 
-from project.runs.signal_watch import STOPPING, SignalWatch
+from project.runs.signal_watch import SignalWatch
 
+STOPPING = (signal.SIGTERM, signal.SIGINT)
 SECONDS_FOR_OTHER_RANKS = 5.0
 
 
@@ -46,9 +48,12 @@ class StopSignals(Callback):
     the store of the process group, by a thread of their own (`SignalWatch`); a step costs them a comparison. Outside of
     the main thread, where Python allows no signal handlers, the callback does nothing.
 
-    Lightning's own handling of SIGTERM (2.6.6) is taken out: it broadcasts inside of the handler, which hangs on a rank
-    above zero; broadcasts and waits for the device before every batch; and exits with 0, without a checkpoint. Its
-    SLURM handler stays and keeps the signal it is configured for (SIGUSR1).
+    Under SLURM the signal that announces the end of the time limit (``#SBATCH --signal=SIGUSR1@90``) does the same, and
+    puts the job back into the queue. Started again, it goes on with the run (`continuation`).
+
+    Lightning's own handling of these signals (2.6.6) is taken out. That of SIGTERM broadcasts inside of the handler,
+    which hangs on a rank above zero; broadcasts and waits for the device before every batch; and exits with 0, without
+    a checkpoint. That of SLURM's signal saves in the middle of a step, from within the handler, into another folder.
     """
 
     _stages = 0  # of all runs of the process: the store of its process group may outlive a Trainer
@@ -58,6 +63,7 @@ class StopSignals(Callback):
         self._previous: dict[int, Any] = {}
         self._signum: int | None = None  # heard in an earlier stage, where it came too late: in fit, before test
         self._too_late = False
+        self._requeueing: int | None = None  # SLURM's signal
         self._ranks: list[subprocess.Popen] = []  # that this process has started
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -71,13 +77,14 @@ class StopSignals(Callback):
         if trainer.world_size > 1:
             store = distributed_c10d._get_default_store().clone()  # a connection of its own: it waits for nobody
             store = PrefixStore(f"stop signals {StopSignals._stages}", store)
-        self._watch = SignalWatch(store, trainer.global_rank, trainer.world_size, self._leave_at_once(trainer))
-        trainer._signal_connector._sigterm_notifier_fn = _nothing  # pyright: ignore[reportAttributeAccessIssue]
-        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _nothing
-        signals = set(STOPPING)
         environment = trainer._accelerator_connector.cluster_environment
         if isinstance(environment, SLURMEnvironment) and environment.auto_requeue:
-            signals.discard(environment.requeue_signal)  # pyright: ignore[reportArgumentType]
+            self._requeueing = environment.requeue_signal
+        signals = {*STOPPING, *([self._requeueing] if self._requeueing else [])}
+        leave = self._leave_at_once(trainer)
+        self._watch = SignalWatch(store, trainer.global_rank, trainer.world_size, signals, leave)
+        trainer._signal_connector._sigterm_notifier_fn = _nothing  # pyright: ignore[reportAttributeAccessIssue]
+        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _nothing
         for signum in signals:
             # The watch hears of it; a handler of Python's is only there to take the place of the default action.
             self._previous[signum] = signal.signal(signum, _nothing)
@@ -207,6 +214,8 @@ class StopSignals(Callback):
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
+        if isinstance(exception, Interrupted) and exception.signum == self._requeueing and trainer.is_global_zero:
+            _requeue()
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Give the signals back."""
@@ -241,6 +250,16 @@ class StopSignals(Callback):
             os._exit(128 + signal.SIGINT)
 
         return leave
+
+
+def _requeue() -> None:
+    """Puts the SLURM job that this process belongs to back into the queue."""
+    job = os.environ["SLURM_JOB_ID"]
+    done = subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True)
+    if done.returncode == 0:
+        rank_zero_info(f"SLURM job {job} is requeued.")
+    else:
+        print(f"warning: SLURM job {job} can't be requeued: {done.stderr.strip()}", file=sys.stderr)
 
 
 def _nothing(*arguments: object) -> None:
