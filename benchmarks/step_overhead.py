@@ -4,7 +4,8 @@
 
 The network is so small (16 -> 32 -> 10) that a step is nothing but overhead. The bare side is a LightningModule that
 only returns its loss, under Trainer(barebones=True); ours logs to TensorBoard every 50 steps, counts loss, accuracy and
-F1 of every sample, and runs with the callbacks of the command line. Repeats alternate; one thread, process time.
+F1 of every sample, and runs with the callbacks of the command line: with those that let a run survive (exact resume,
+run record, stop signals, guard) and without. Repeats alternate; one thread, process time.
 """
 
 import argparse
@@ -20,8 +21,13 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from torch import nn
 
 from project.cli import ProjectCLI
+from project.runs.exact_resume import ExactResume
+from project.runs.guard import NonFiniteGuard
+from project.runs.record import RunRecord
+from project.runs.signals import StopSignals
 
 STEPS = 2000
+SURVIVAL = (ExactResume, RunRecord, StopSignals, NonFiniteGuard)
 
 
 class Batches:
@@ -92,14 +98,17 @@ def bare() -> float:
     return seconds[-1] / STEPS * 1e6
 
 
-def ours() -> float:
-    """The same through ``python -m project fit``."""
+def ours(survives: bool) -> float:
+    """The same through ``python -m project fit``, with all that lets a run survive or without."""
     seconds: list[float] = []
 
     class WithClock(ProjectCLI):
         def instantiate_trainer(self, **kwargs):
-            self.model.__class__ = timed(type(self.model), seconds)  # the clock costs both sides the same
-            return super().instantiate_trainer(**kwargs)
+            self.model.__class__ = timed(type(self.model), seconds)  # the clock costs all sides the same
+            trainer = super().instantiate_trainer(**kwargs)
+            if not survives:
+                trainer.callbacks = [callback for callback in trainer.callbacks if not isinstance(callback, SURVIVAL)]
+            return trainer
 
     with tempfile.TemporaryDirectory() as folder:
         sys.argv = [
@@ -121,14 +130,19 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    microseconds: dict[str, list[float]] = {"bare Trainer": [], "Classifier": []}
+    sides = {"bare Trainer": bare, "without survival": lambda: ours(False), "as shipped": lambda: ours(True)}
+    microseconds: dict[str, list[float]] = {name: [] for name in sides}
     bare()
     for _ in range(repeats):
-        microseconds["bare Trainer"].append(bare())
-        microseconds["Classifier"].append(ours())
+        for name, side in sides.items():
+            microseconds[name].append(side())
     table = {name: summary(values) for name, values in microseconds.items()}
-    ratio = table["Classifier"]["median"] / table["bare Trainer"]["median"]
-    save("step_overhead", {"cpu_microseconds_per_step": table, "ratio": ratio})
+    medians = {name: row["median"] for name, row in table.items()}
+    ratios = {
+        "as shipped / bare Trainer": medians["as shipped"] / medians["bare Trainer"],
+        "as shipped / without survival": medians["as shipped"] / medians["without survival"],
+    }
+    save("step_overhead", {"cpu_microseconds_per_step": table, "ratios": ratios})
 
 
 if __name__ == "__main__":

@@ -149,6 +149,7 @@ def ours(images: str, target: float, epochs: int) -> list[tuple[float, float]]:
         here = Path(__file__).parent
         command = [
             sys.executable, "-m", "project", "fit", "--config", str(here.parent / "configs/cifar.yaml"),
+            "--config", str(here.parent / "configs/with/bf16.yaml"),
             "--data.dataset", "folder", "--data.path", images, "--trainer.max_epochs", str(epochs),
             "--trainer.default_root_dir", folder, "--test_after_fit=false", "--early_stopping=null",
             "--trainer.callbacks", json.dumps([clock]),

@@ -14,7 +14,8 @@ import pytest
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
-from project.cli import ProjectCLI, quiet, register_classes
+from project.cli import ProjectCLI
+from project.start import quiet, register_classes
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 

@@ -80,7 +80,7 @@ TYPOS = {
     "checkpoint": (
         "checkpoint: {monitor: a, modus: b}\n",
         [],
-        ":9: ModelCheckpoint has no 'modus': did you mean 'mode'?",
+        ":9: RunCheckpoint has no 'modus': did you mean 'mode'?",
     ),
     "syntax": ("trainer: {max_epochs: 3\n", [], ":10: not valid YAML: "),
     "model key": (("width", "widht"), [], ":4: CifarCNN has no 'widht': did you mean 'width'?"),

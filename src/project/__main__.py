@@ -13,8 +13,14 @@ VERBS = {
     "runs": "list runs: status, metrics, minutes, memory, commit",
     "compare": "settings and metrics of runs, side by side",
     "reproduce": "the same command on the same code again",
+    "sweep": "search the settings of an experiment",
 }
-LIGHT = {"runs": "ledger", "compare": "compare", "reproduce": "reproduce"}  # modules of runs/ that need no torch
+LIGHT = {  # modules that need no torch
+    "runs": "runs.ledger",
+    "compare": "runs.compare",
+    "reproduce": "runs.reproduce",
+    "sweep": "sweeps.sweep",
+}
 
 USAGE = """\
 usage: python -m project VERB [--config FILE ...] [--key value ...]
@@ -24,8 +30,12 @@ usage: python -m project VERB [--config FILE ...] [--key value ...]
 One experiment is one YAML file; overlays and flags stack on it, the later one wins:
   python -m project fit --config configs/cifar.yaml
   python -m project fit --config configs/cifar.yaml --config configs/with/bf16.yaml --trainer.max_epochs 3
-  python -m project test --config configs/cifar.yaml --ckpt_path lightning_logs/cifar/version_0/checkpoints/last.ckpt
-  python -m project predict --config configs/cifar.yaml --ckpt_path FILE.ckpt --input photos/ --output predictions.csv
+  python -m project fit --config configs/cifar.yaml --check      will it work, and what will it cost?
+
+A run is named by its folder, its experiment (the newest run), last, best, or a checkpoint; it knows its own config:
+  python -m project fit --resume last
+  python -m project test --run cifar
+  python -m project predict --run cifar/version_3 --input photos/ --output predictions.csv
   python -m project runs cifar
 
 More help:
@@ -56,9 +66,9 @@ def main() -> int:
     if verb in LIGHT:
         from importlib import import_module
 
-        return import_module(f"project.runs.{LIGHT[verb]}").main(sys.argv[2:])
+        return import_module(f"project.{LIGHT[verb]}").main(sys.argv[2:])
 
-    from project.cli import run
+    from project.start import run
 
     return run()
 

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins import CheckpointIO
 
 from project.errors import UserError
+from project.runs.checkpoint import RunCheckpoint
 from project.runs.checkpoint_files import AtomicCheckpointIO
 from project.runs.folder import ROOT, RunFolder
 
@@ -63,8 +63,5 @@ def drop_empty_hooks(trainer: Trainer) -> None:
         for hook in STEP_HOOKS:
             if getattr(type(callback), hook) is getattr(Callback, hook):
                 setattr(callback, hook, None)
-        after_epochs = isinstance(callback, ModelCheckpoint) and not (
-            callback._every_n_train_steps or callback._train_time_interval
-        )
-        if after_epochs and type(callback).on_train_batch_end is ModelCheckpoint.on_train_batch_end:
-            setattr(callback, "on_train_batch_end", None)  # noqa: B010 - it saves after epochs only
+        if isinstance(callback, RunCheckpoint) and not callback.within_epochs:
+            setattr(callback, "on_train_batch_end", None)  # noqa: B010 - it does nothing then

@@ -8,6 +8,8 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from project.data import TextData
+from project.data.sampler import EpochBatches
+from project.errors import UserError
 from project.models import TransformerClassifier
 from project.optim import Schedule, WarmupDecay
 
@@ -16,12 +18,15 @@ class Interrupted(Exception):
     pass
 
 
-def _fit(folder, texts, stop=None, resume=None, scheduled=True):
+def _fit(folder, texts, stop=None, resume=None, scheduled=True, workers=0, **settings):
     """Returns the first token ids of each training batch, by epoch and batch."""
-    data = TextData("csv", path=str(texts), batch_size=16, max_tokens=40, cache_dir=str(folder / "cache"))
+    data = TextData(
+        "csv", path=str(texts), batch_size=16, max_tokens=20, long_texts="crop", num_workers=workers,
+        cache_dir=str(folder / "cache"),
+    )  # fmt: skip
     schedule = Schedule(WarmupDecay, interval="step") if scheduled else None
     model = TransformerClassifier(
-        8, heads=2, vocab_size=data.vocab_size, max_tokens=40, num_classes=4, schedule=schedule,
+        8, heads=2, vocab_size=data.vocab_size, max_tokens=20, num_classes=4, schedule=schedule,
         optimizer=partial(torch.optim.SGD, lr=0.1),
     )  # fmt: skip
     seen, step = {}, model.training_step
@@ -36,7 +41,7 @@ def _fit(folder, texts, stop=None, resume=None, scheduled=True):
     checkpoint = ModelCheckpoint(folder, save_last=True, every_n_train_steps=1, enable_version_counter=False)
     trainer = Trainer(
         max_epochs=3, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
-        use_distributed_sampler=False, callbacks=[checkpoint], num_sanity_val_steps=0,
+        use_distributed_sampler=False, callbacks=[checkpoint], num_sanity_val_steps=0, **settings,
     )  # fmt: skip
     if stop is None:
         trainer.fit(model, data, ckpt_path=resume, weights_only=True)
@@ -56,3 +61,33 @@ def test_resumed_batches(tmp_path, texts, stop, scheduled):
     after = _fit(tmp_path / "parts", texts, resume=tmp_path / "parts/last.ckpt", scheduled=scheduled)
     assert min(after) == stop
     assert {**before, **after} == whole
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+@pytest.mark.parametrize("stop", [(1, 3), (2, 0)])
+def test_resumed_batches_of_workers(tmp_path, texts, stop):
+    """Their copies of the texts are cut where those of the training process are, and prefetching loses no batch."""
+    whole = _fit(tmp_path / "whole", texts)
+    before = _fit(tmp_path / "parts", texts, stop, workers=2)
+    after = _fit(tmp_path / "parts", texts, resume=tmp_path / "parts/last.ckpt", workers=2)
+    assert {**before, **after} == whole
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+def test_a_limited_epoch_is_complete(tmp_path, texts):
+    whole = _fit(tmp_path / "whole", texts, limit_train_batches=4)
+    before = _fit(tmp_path / "parts", texts, (1, 0), limit_train_batches=4)
+    after = _fit(tmp_path / "parts", texts, resume=tmp_path / "parts/last.ckpt", limit_train_batches=4)
+    assert max(before) == (0, 3)
+    assert {**before, **after} == whole
+
+
+def test_workers_cannot_read_from_an_accelerator(texts):
+    data = TextData("csv", path=str(texts), num_workers=2)
+    with pytest.raises(UserError, match=r"data\.num_workers is 2, but the data lie on the accelerator"):
+        data.loader([], EpochBatches(4, 2, train=True), in_host_memory=False)
+
+
+def test_the_number_of_workers_is_not_negative(texts):
+    with pytest.raises(UserError, match=r"data\.num_workers: -1"):
+        TextData("csv", path=str(texts), num_workers=-1)

@@ -27,7 +27,7 @@ def test_every_sample_counts_once_whatever_the_chunks(flush_every):
     metrics = StageMetrics(_collection(), "val", flush_every)
     for logits, labels in batches:
         metrics.add(F.cross_entropy(logits, labels), logits, labels)
-    values = metrics.compute()
+    values = metrics.compute(lambda sums: sums)
     logits, labels = (torch.cat(part) for part in zip(*batches, strict=True))
     assert values["val/acc"] == (logits.argmax(1) == labels).float().mean()
     assert values["val/loss"] == pytest.approx(F.cross_entropy(logits, labels).item(), rel=1e-5)
@@ -37,16 +37,29 @@ def test_reset_forgets_what_was_not_flushed_too():
     metrics = StageMetrics(_collection(), "val")
     right, wrong = torch.eye(3), torch.eye(3).roll(1, 0)
     metrics.add(torch.tensor(9.0), wrong, torch.arange(3))
-    metrics.reset()
+    metrics.reset(torch.device("cpu"))
     metrics.add(torch.tensor(1.0), right, torch.arange(3))
-    assert metrics.compute() == {"val/loss": 1.0, "val/acc": 1.0}
+    assert metrics.compute(lambda sums: sums) == {"val/loss": 1.0, "val/acc": 1.0}
 
 
 def test_a_loss_that_is_not_a_number_is_seen():
     metrics = StageMetrics(_collection(), "val")
     metrics.add(torch.tensor(float("nan")), torch.eye(3), torch.arange(3))
     metrics.add(torch.tensor(1.0), torch.eye(3), torch.arange(3))
-    assert metrics.compute()["val/loss"].isnan()
+    assert metrics.compute(lambda sums: sums)["val/loss"].isnan()
+
+
+def test_it_goes_on_from_its_sums():
+    torch.manual_seed(0)
+    batches = [(torch.randn(4, 3), torch.randint(0, 3, (4,))) for _ in range(6)]
+    whole, first, second, idle = (StageMetrics(_collection(), "train", flush_every=4) for _ in range(4))
+    for number, (logits, labels) in enumerate(batches):
+        if number == 5:
+            second.add_sums(first.sums())
+        for metrics in (whole, first if number < 5 else second):
+            metrics.add(F.cross_entropy(logits, labels), logits, labels)
+    idle.add_sums(whole.sums())  # no further step comes; without a warning
+    assert idle.compute(lambda sums: sums) == second.compute(lambda sums: sums) == whole.compute(lambda sums: sums)
 
 
 def _fit(tmp_path, **settings):

@@ -1,9 +1,8 @@
-"""ForecastMetrics and MeanLoss, against all windows at once."""
+"""ForecastMetrics, against all windows at once."""
 
-import pytest
 import torch
 
-from project.models.forecast_metrics import ForecastMetrics, MeanLoss
+from project.models.forecast_metrics import ForecastMetrics
 
 CPU = torch.device("cpu")
 
@@ -32,25 +31,3 @@ def test_the_truth_at_an_end_is_covered():
     for end in (0.0, 1.0):
         metrics.add(torch.zeros(1, 1, 1), torch.full((1, 1, 1), end), (torch.zeros(1, 1, 1), torch.ones(1, 1, 1)))
     assert metrics.means()["coverage"] == 1
-
-
-@pytest.mark.parametrize("flush_every", [1, 2, 50])
-def test_mean_loss_weighs_by_samples(flush_every):
-    mean = MeanLoss(flush_every)
-    for loss, samples in ((1.0, 3), (2.0, 1), (4.0, 4)):
-        mean.add(torch.tensor(loss), samples)
-    assert mean.compute(lambda sums: sums) == (3 + 2 + 16) / 8
-    mean.add(torch.tensor(6.0), 2)
-    assert mean.flush() == 6  # of what was not flushed yet
-    assert mean.compute(lambda sums: sums) == (3 + 2 + 16 + 12) / 10
-    assert mean.compute(lambda sums: sums) == (3 + 2 + 16 + 12) / 10
-    mean.reset(CPU)
-    mean.add(torch.tensor(float("nan")), 1)
-    assert mean.compute(lambda sums: sums).isnan()
-
-
-def test_recent_loss_weighs_by_samples_too():
-    mean = MeanLoss()
-    for loss, samples in ((1.0, 3), (2.0, 1)):
-        mean.add(torch.tensor(loss), samples)
-    assert mean.flush() == 1.25

@@ -14,10 +14,11 @@ from project.errors import UserError
 class ExperimentData(LightningDataModule):
     """A DataModule whose batches are gathered as a whole, in an order of its own, which a resumed run goes on with.
 
-    Subclasses set `seed`.
+    Subclasses set `seed` and `num_workers`.
     """
 
     seed: int
+    num_workers: int
     predict_input: str | None = None
 
     def sampler_options(self, split: str, what: str) -> dict[str, Any]:
@@ -44,11 +45,19 @@ class ExperimentData(LightningDataModule):
             dataset: Returns a batch for an index tensor.
             sampler: Yields index tensors.
             in_host_memory: Whether the batches have to be copied to an accelerator.
+
+        Raises:
+            UserError: If worker processes are to read data that lie on an accelerator.
         """
-        if sampler.train and self.trainer is not None and self.trainer.fit_loop.restarting:
-            sampler.go_on_from(*self._progress(len(sampler)))
+        if self.num_workers and not in_host_memory:
+            raise UserError(
+                f"data.num_workers is {self.num_workers}, but the data lie on the accelerator, which is faster and "
+                "which worker processes can't use: set it to 0."
+            )
+        if sampler.train and self.trainer is not None and self.trainer.fit_loop.is_resuming:
+            sampler.go_on_from(*self._progress())
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        # Gathering a batch takes microseconds; handing it over from a worker process would take longer.
+        # Gathering a batch from memory takes less than handing it over from a worker process.
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
         # Lightning can't know that the sampler does go on where the checkpoint was written.
         warnings.filterwarnings("ignore", ".*resuming from a checkpoint that ended before the epoch ended.*")
@@ -56,7 +65,7 @@ class ExperimentData(LightningDataModule):
             dataset=dataset,
             sampler=sampler,
             batch_size=None,
-            num_workers=0,
+            num_workers=self.num_workers,  # they live for an epoch, as their copies of the data know one only
             pin_memory=on_gpu and in_host_memory,
             generator=torch.Generator().manual_seed(self.seed),  # else it draws from the global generator
         )
@@ -79,17 +88,16 @@ class ExperimentData(LightningDataModule):
         if self.predict_input is None:
             raise UserError(f"predict: there is nothing to predict; name {example} with --input")
         if not restored:
-            raise UserError("predict: no checkpoint; name one with --ckpt_path")
+            raise UserError("predict: no checkpoint; name a run with --run")
         return self.predict_input
 
-    def _progress(self, batches: int) -> tuple[int, int]:
+    def _progress(self) -> tuple[int, int]:
         """Epoch and batch that a resumed run goes on with."""
         assert self.trainer is not None
-        loop = self.trainer.fit_loop
-        current: Any = loop.epoch_progress.current
-        epoch, done = current.processed, loop.epoch_loop.batch_progress.current.ready
-        if done < batches:
-            return epoch, done
-        # All batches are done. The epoch counts as processed only after its validation, which is when most
-        # checkpoints are written.
-        return epoch + (current.started > epoch), 0
+        epochs: Any = self.trainer.fit_loop.epoch_progress.current
+        batches: Any = self.trainer.fit_loop.epoch_loop.batch_progress
+        if epochs.started == epochs.processed:  # the next epoch has not begun
+            return epochs.processed, 0
+        if batches.is_last_batch and batches.total.completed < batches.total.processed:
+            return epochs.processed + 1, 0  # saved within the last batch: Lightning counts the epoch as complete
+        return epochs.processed, batches.current.ready

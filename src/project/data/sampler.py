@@ -55,7 +55,7 @@ class EpochSampler(SequentialSampler, ABC):
         self.world_size = world_size
         self.repeat = repeat
         self.epoch = 0
-        self._skip = 0
+        self._resumed = 0, 0  # epoch, and how many of its batches are left out
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order. Lightning calls this at the start of every epoch.
@@ -63,22 +63,24 @@ class EpochSampler(SequentialSampler, ABC):
         Args:
             epoch: Number of the epoch, from 0.
         """
+        if epoch != self._resumed[0]:
+            self._resumed = epoch, 0
         self.epoch = 0 if self.repeat else epoch
 
     def go_on_from(self, epoch: int, batch: int) -> None:
-        """Begin in the middle: the next iteration leaves out the batches that an interrupted run has had.
+        """Begin in the middle: leave out the batches of an epoch that an interrupted run has had.
 
         Args:
             epoch: Number of the epoch.
             batch: Number of the first batch to yield, from 0.
         """
+        self._resumed = epoch, batch
         self.set_epoch(epoch)
-        self._skip = batch
 
     def __iter__(self) -> Iterator[Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Yield int64 tensors of shape (batch,)."""
-        skip, self._skip = self._skip, 0
-        yield from islice(self.batches(), skip, None)
+        # Nothing is forgotten here: Lightning and loaders with workers make iterators that nobody asks for a batch.
+        return islice(self.batches(), self._resumed[1], None)
 
     @property
     def epoch_seed(self) -> int:

@@ -82,6 +82,17 @@ class ExperimentModule(LightningModule):
             "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs),
         }
 
+    def expected_loss(self, batch: Any) -> float | None:
+        """The training loss of a guess that knows nothing of the inputs: what an untrained network starts with, about.
+
+        Args:
+            batch: A training batch, as `training_step` gets it.
+
+        Returns:
+            The loss; None where there is no theory of it.
+        """
+        return None
+
     def log_recent_loss(self, recent: Callable[[], Tensor]) -> None:
         """Logs ``train/loss_step`` in a training step, every ``trainer.log_every_n_steps``.
 
@@ -94,3 +105,19 @@ class ExperimentModule(LightningModule):
             value = recent().item()
             for logger in self.loggers:
                 logger.log_metrics({"train/loss_step": value}, step=self.global_step)
+
+    def sum_over_ranks(self, sums: Tensor) -> Tensor:
+        """The sum of all processes' tensors, of any shape."""
+        return self.trainer.strategy.reduce(sums, reduce_op="sum")  # pyright: ignore[reportReturnType]
+
+    def epoch_sums(self) -> list[Tensor]:
+        """What this process has summed up of the training epoch so far, for its means; kept in checkpoints."""
+        return []
+
+    def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
+        """Starts the sums of the training epoch that a resumed run goes on with.
+
+        Args:
+            parts: What `epoch_sums` returned, to be added up: in this process, as a rule. Where the number of processes
+                has changed, the first one gets that of all, the others nothing.
+        """

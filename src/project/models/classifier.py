@@ -1,5 +1,6 @@
 """A classifier of anything that one network turns into logits."""
 
+import math
 from typing import Any
 
 from lightning.pytorch.cli import OptimizerCallable
@@ -75,7 +76,7 @@ class Classifier(ExperimentModule):
     def training_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> Tensor:
         """Mean loss of the batch, shape ()."""
         loss, _ = self._step(batch, self.train_metrics)
-        self.log_recent_loss(self.train_metrics.flush)
+        self.log_recent_loss(self.train_metrics.loss.flush)
         return loss
 
     def validation_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> None:
@@ -91,6 +92,10 @@ class Classifier(ExperimentModule):
         """Class probabilities, shape (batch, classes), of a batch of inputs without labels."""
         return self(self._cast(batch)).float().softmax(dim=1)
 
+    def on_train_epoch_start(self) -> None:
+        """Starts counting."""
+        self.train_metrics.reset(self.device)
+
     def on_train_epoch_end(self) -> None:
         """Logs the epoch's means."""
         self._log_epoch(self.train_metrics)
@@ -102,6 +107,30 @@ class Classifier(ExperimentModule):
     def on_test_epoch_end(self) -> None:
         """Logs the means over the test split."""
         self._log_epoch(self.test_metrics)
+
+    def epoch_sums(self) -> list[Tensor]:
+        """The sums of loss and metrics."""
+        return self.train_metrics.sums()
+
+    def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
+        """Goes on from them."""
+        self.train_metrics.reset(self.device)
+        for part in parts:
+            self.train_metrics.add_sums(part)
+
+    def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
+        """The loss of equal probabilities for all classes, ln(classes), with label smoothing as well.
+
+        Raises:
+            UserError: If a label of the batch is no class.
+        """
+        classes, low, high = self.hparams["num_classes"], int(batch[1].min()), int(batch[1].max())
+        if low < 0 or high >= classes:
+            raise UserError(
+                f"the labels of a training batch go from {low} to {high}: with model.num_classes {classes} they must "
+                f"be from 0 to {classes - 1}."
+            )
+        return math.log(classes)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Lets a pre-trained network be rebuilt without a download: the checkpoint holds what became of its weights."""
@@ -128,5 +157,5 @@ class Classifier(ExperimentModule):
 
     def _log_epoch(self, metrics: StageMetrics) -> None:
         # The values are the same on every rank already; sync_dist only tells Lightning so.
-        self.log_dict(metrics.compute(), sync_dist=True)
-        metrics.reset()
+        self.log_dict(metrics.compute(self.sum_over_ranks), sync_dist=True)
+        metrics.reset(self.device)

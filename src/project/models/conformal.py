@@ -58,7 +58,9 @@ class Conformal:
             return
         rank = math.ceil((windows + 1) * self.coverage - 1e-9)  # the product can come out above a whole number
         # Not `kthvalue`: it has no deterministic form on GPUs, and this is no slower.
-        self.radius = scores.topk(windows - rank + 1, dim=0).values[-1]
+        self.radius = (
+            scores.topk(windows - rank + 1, dim=0).values[-1].clone()
+        )  # a view would take all of them into the checkpoint
 
     def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Calibrated ends of intervals of shape (batch, horizon, channel); NaN without calibration."""

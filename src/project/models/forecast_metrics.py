@@ -1,55 +1,9 @@
-"""Loss and errors of forecasts, summed up on the device."""
-
-from collections.abc import Callable
+"""Errors of forecasts, summed up on the device."""
 
 import torch
 from torch import Tensor
 
-Reduce = Callable[[Tensor], Tensor]  # the sum over all ranks
-
-
-class MeanLoss:
-    """Mean loss over an epoch, exact over its samples, at the price of a list append per step.
-
-    Not a torchmetrics metric, whose update costs more than a small network's step, and no buffers, which averaging of
-    the weights and DDP would change.
-
-    Args:
-        flush_every: Steps remembered at most.
-    """
-
-    def __init__(self, flush_every: int = 50) -> None:
-        self.flush_every = flush_every
-        self.reset(torch.device("cpu"))
-
-    def reset(self, device: torch.device) -> None:
-        """Starts an epoch on this device."""
-        self._sums = torch.zeros(2, dtype=_widest(device), device=device)  # of the losses, of the samples
-        self._steps: list[tuple[Tensor, int]] = []
-
-    def add(self, loss: Tensor, samples: int) -> None:
-        """Remembers a step: the mean loss, shape (), of this many samples."""
-        if len(self._steps) >= self.flush_every:
-            self.flush()
-        loss = loss.detach()
-        self._steps.append((loss.clone() if loss.is_cuda else loss, samples))  # a CUDA graph's next run overwrites it
-
-    def flush(self) -> Tensor:
-        """Mean loss, shape (), of the samples of the remembered steps; there must be one at least."""
-        losses, samples = zip(*self._steps, strict=True)
-        self._steps.clear()
-        values = torch.stack(losses).to(self._sums.dtype)
-        weights = torch.tensor(samples, dtype=values.dtype).to(values.device, non_blocking=True)
-        sums = torch.stack([values @ weights, weights.sum()])
-        self._sums = self._sums.to(sums.device) + sums
-        return sums[0] / sums[1]
-
-    def compute(self, reduce: Reduce) -> Tensor:
-        """Mean loss, shape (), since `reset`, over all ranks."""
-        if self._steps:
-            self.flush()
-        total, samples = reduce(self._sums.clone())
-        return (total / samples).float()
+from project.models.mean_loss import Reduce, widest
 
 
 class ForecastMetrics:
@@ -67,7 +21,7 @@ class ForecastMetrics:
 
     def reset(self, device: torch.device) -> None:
         """Forgets everything and goes on on this device."""
-        kind = _widest(device)
+        kind = widest(device)
         self._sums = torch.zeros(4, *self.shape, dtype=kind, device=device)  # squared, absolute, covered, width
         self._windows = torch.zeros(2, dtype=kind, device=device)  # in all, with an interval
 
@@ -108,8 +62,3 @@ class ForecastMetrics:
         if self._windows[1] > 0:
             means |= {name: self._sums[row] / self._windows[1] for row, name in ((2, "coverage"), (3, "width"))}
         return {name: mean.float() for name, mean in means.items()}
-
-
-def _widest(device: torch.device) -> torch.dtype:
-    """float64 keeps sums over millions of windows exact; Apple's GPUs have none."""
-    return torch.float32 if device.type == "mps" else torch.float64

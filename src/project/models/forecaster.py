@@ -12,7 +12,8 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from project.errors import UserError
 from project.models.base import ExperimentModule
 from project.models.conformal import Conformal
-from project.models.forecast_metrics import ForecastMetrics, MeanLoss
+from project.models.forecast_metrics import ForecastMetrics
+from project.models.mean_loss import MeanLoss
 from project.optim import Schedule
 
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}
@@ -148,7 +149,7 @@ class Forecaster(ExperimentModule):
 
     def on_validation_epoch_end(self) -> None:
         """Logs the means and calibrates the intervals."""
-        self.val_metrics.reduce(self._sum_over_ranks)
+        self.val_metrics.reduce(self.sum_over_ranks)
         if not self.trainer.sanity_checking:
             self.conformal.calibrate(self._gather_from_ranks)
         means = {f"val/{name}": mean.mean() for name, mean in self.val_metrics.means().items()}
@@ -162,13 +163,28 @@ class Forecaster(ExperimentModule):
 
     def on_test_epoch_end(self) -> None:
         """Logs the means over the test split."""
-        self.test_metrics.reduce(self._sum_over_ranks)
+        self.test_metrics.reduce(self.sum_over_ranks)
         means = {f"test/{name}": mean.mean() for name, mean in self.test_metrics.means().items()}
         naive_error = getattr(getattr(self.trainer, "datamodule", None), "naive_error", None)
         if naive_error is not None:
             errors = self.test_metrics.per_target()["mae"]
             means["test/mase"] = (errors / naive_error.to(errors)).mean()
         self.log_dict({**self._mean_loss("test"), **means}, sync_dist=True)
+
+    def epoch_sums(self) -> list[Tensor]:
+        """The mean loss's sums."""
+        return self.losses["train"].sums()
+
+    def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
+        """Goes on from them."""
+        self.losses["train"].reset(self.device)
+        for part in parts:
+            self.losses["train"].add_sums(part)
+
+    def expected_loss(self, batch: dict[str, Tensor]) -> float:
+        """The loss of forecasting the mean of the training rows everywhere, which is 0 in scaled units."""
+        future = batch["future"].float()
+        return self._loss(future.new_zeros(*future.shape, len(self.quantiles or [1])), future).item()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds the calibration. It is of the weights that were validated: with EMA of the average, as in the file."""
@@ -205,10 +221,7 @@ class Forecaster(ExperimentModule):
         return outputs[..., middle], outputs[..., 0], outputs[..., -1]
 
     def _mean_loss(self, stage: str) -> dict[str, Tensor]:
-        return {f"{stage}/loss": self.losses[stage].compute(self._sum_over_ranks)}
-
-    def _sum_over_ranks(self, sums: Tensor) -> Tensor:
-        return self.trainer.strategy.reduce(sums, reduce_op="sum")  # pyright: ignore[reportReturnType]
+        return {f"{stage}/loss": self.losses[stage].compute(self.sum_over_ranks)}
 
     def _gather_from_ranks(self, scores: Tensor) -> Tensor:
         return torch.cat(gather_all_tensors(scores)) if self.trainer.world_size > 1 else scores

@@ -1,8 +1,12 @@
-"""Loss and metrics of one stage, at the price of a list append per step."""
+"""Loss and metrics of one stage, at the price of two list appends per step."""
 
-from torch import Tensor, nn, stack, tensor
-from torch import cat as concatenate
-from torchmetrics import MetricCollection, SumMetric
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import MetricCollection
+
+from project.models.mean_loss import MeanLoss, Reduce
 
 
 class StageMetrics(nn.Module):
@@ -21,12 +25,10 @@ class StageMetrics(nn.Module):
     def __init__(self, metrics: MetricCollection, stage: str, flush_every: int = 50) -> None:
         super().__init__()
         self.stage = stage
-        # Sums, because MeanMetric leaves out losses that are not numbers, or ignores the weights if told not to.
-        self.loss = SumMetric(nan_strategy="disable")
-        self.samples = SumMetric(nan_strategy="disable")
+        self.loss = MeanLoss(flush_every)
         self.metrics = metrics.clone(prefix=f"{stage}/")
         self.flush_every = flush_every
-        self._steps: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._steps: list[tuple[Tensor, Tensor]] = []
 
     def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
         """Remembers one step.
@@ -36,36 +38,41 @@ class StageMetrics(nn.Module):
             logits: Shape (batch, classes).
             labels: Shape (batch,).
         """
+        self.loss.add(loss, len(labels))
         if len(self._steps) >= self.flush_every:
             self.flush()
-        if logits.is_cuda:  # with CUDA graphs the next step overwrites it
-            loss, logits = loss.clone(), logits.clone()
-        self._steps.append((loss.detach(), logits.detach(), labels))
+        logits = logits.detach()
+        # With CUDA graphs the next step overwrites it.
+        self._steps.append((logits.clone() if logits.is_cuda else logits, labels))
 
-    def flush(self) -> Tensor:
-        """Brings the metrics up to date with every remembered step; there must be one at least.
-
-        Returns:
-            Mean loss of the samples of these steps, shape (), on their device.
-        """
-        losses, logits, labels = zip(*self._steps, strict=True)
-        self._steps.clear()
-        values = stack(losses).float()
-        weights = tensor([len(label) for label in labels], dtype=values.dtype).to(values.device, non_blocking=True)
-        self.loss.update(values @ weights)
-        self.samples.update(weights.sum())
-        self.metrics.update(concatenate(logits).float(), concatenate(labels))
-        return values @ weights / weights.sum()
-
-    def compute(self) -> dict[str, Tensor]:
-        """Means over everything since the last `reset`, over all ranks, by logged name such as ``val/acc``."""
+    def flush(self) -> None:
+        """Brings the metrics up to date with every remembered step."""
         if self._steps:
-            self.flush()
-        return {f"{self.stage}/loss": self.loss.compute() / self.samples.compute(), **self.metrics.compute()}
+            logits, labels = zip(*self._steps, strict=True)
+            self._steps.clear()
+            self.metrics.update(torch.cat(logits).float(), torch.cat(labels))
 
-    def reset(self) -> None:
-        """Starts the next epoch."""
+    def compute(self, reduce: Reduce) -> dict[str, Tensor]:
+        """Means over everything since the last `reset`, over all ranks, by logged name such as ``val/acc``."""
+        self.flush()
+        return {f"{self.stage}/loss": self.loss.compute(reduce), **self.metrics.compute()}
+
+    def reset(self, device: torch.device) -> None:
+        """Starts the next epoch on this device."""
+        self.loss.reset(device)
         self._steps.clear()
-        self.loss.reset()
-        self.samples.reset()
         self.metrics.reset()
+
+    def sums(self) -> list[Tensor]:
+        """What `add_sums` takes: the loss's, and the metrics' states, which have to be tensors."""
+        self.flush()
+        states: list[Any] = [state for metric in self.metrics.values() for state in metric.metric_state.values()]
+        return [*self.loss.sums(), *states]
+
+    def add_sums(self, sums: list[Tensor]) -> None:
+        """Adds what `sums` returned, in this process or another."""
+        self.loss.add_sums(sums[:3])
+        states = iter(sums[3:])
+        for metric in self.metrics.values():
+            metric.merge_state({name: next(states).to(metric.device) for name in metric.metric_state})
+            metric._update_count += 1  # else it warns that nothing was counted, if no further step comes

@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from project.errors import UserError
-from project.runs.compare import differences, flat_config
+from project.runs.compare import NOT_THERE, differences, flat_config
 from project.runs.folder import RunFolder, read_json
 
 # What a command says of itself, not of the experiment.
@@ -130,4 +130,6 @@ def _shape(shapes: dict[str, tuple[int, ...]], name: str) -> str:
 
 
 def _text(value: Any) -> str:
+    if value is NOT_THERE:
+        return "not set"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

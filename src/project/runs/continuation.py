@@ -152,7 +152,7 @@ def _checkpoint(run: RunFolder, saved: dict[str, Any], which: str | None) -> Pat
     if which == "last":
         return newest
     states = torch.load(newest, map_location="cpu", weights_only=True, mmap=True).get("callbacks") or {}
-    paths = (state.get("best_model_path") for name, state in states.items() if name.startswith("ModelCheckpoint"))
+    paths = (state.get("best_model_path") for state in states.values())
     best = next((folder / Path(path).name for path in paths if path), None)
     if best is not None and best.is_file():
         return best

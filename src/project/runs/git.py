@@ -110,7 +110,7 @@ def _diff(root: Path, new: list[str]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
         if (root / own).is_file():
-            shutil.copyfile(root / own, index)
+            shutil.copy2(root / own, index)  # with its time: by it git knows which files it has to look into
         for start in range(0, len(new), 500):  # a command line is not endless
             git("add", "--intent-to-add", "--", *new[start : start + 500], at=root, index=index)
         return git("diff", *form, "HEAD", at=root, index=index)

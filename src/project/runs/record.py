@@ -114,7 +114,7 @@ class RunRecord(Callback):
             "epochs": trainer.current_epoch,
             "steps": trainer.global_step,
             "seconds": self._write_status(folder, status, reason),
-            "peak_memory_gib": max(_peak_gib(trainer), self._before.get("peak_memory_gib") or 0.0),
+            "peak_memory_gib": max(peak_gib(trainer), self._before.get("peak_memory_gib") or 0.0),
             "generated_data": _generated(trainer),
         }
         write_json(folder.metrics, metrics)
@@ -174,7 +174,7 @@ def _generated(trainer: Trainer) -> bool:
     return bool(getattr(getattr(trainer, "datamodule", None), "generated", False))
 
 
-def _peak_gib(trainer: Trainer) -> float:
+def peak_gib(trainer: Trainer) -> float:
     """The most memory the run took, in GiB: as the callback measured it that resets the peaks, else as it stands."""
     callbacks = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
     measured = [peak for callback in callbacks if (peak := getattr(callback, "peak_gib", None)) is not None]

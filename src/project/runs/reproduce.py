@@ -49,7 +49,7 @@ def _reproduce(arguments: list[str]) -> int:
         raise UserError(f"{run.name} has no {run.provenance.name}: it is not known what it was made from.")
     command = fit_command(run, made)
     steps = steps_to_code(run, made, work_tree())
-    missing = missing_files(read_config(run.config), made, command)
+    missing = missing_files(read_config(run.config), made)
     notes = different_versions(made)
     if str(Path.cwd()) != made.get("directory", str(Path.cwd())):
         notes.append(f"it was run in {made['directory']}; relative paths now start here.")
@@ -81,13 +81,7 @@ def fit_command(run: RunFolder, made: dict[str, Any]) -> list[str]:
     if not run.config.is_file():
         raise UserError(f"{run.name} has no {run.config.name}: its settings are not known.")
     path = run.config.relative_to(Path.cwd()) if run.config.is_relative_to(Path.cwd()) else run.config
-    arguments = ["-m", "project", "fit", "--config", str(path)]
-    for number, argument in enumerate(command):  # weights to start from are no setting of the config
-        if argument == "--init_from":
-            arguments += command[number : number + 2]
-        elif argument.startswith("--init_from="):
-            arguments.append(argument)
-    return arguments
+    return ["-m", "project", "fit", "--config", str(path)]
 
 
 def steps_to_code(run: RunFolder, made: dict[str, Any], code: WorkTree) -> list[str]:
@@ -136,18 +130,14 @@ def steps_to_code(run: RunFolder, made: dict[str, Any], code: WorkTree) -> list[
     return [shlex.join(step) for step in steps]
 
 
-def missing_files(config: dict[str, Any], made: dict[str, Any], command: list[str]) -> list[str]:
+def missing_files(config: dict[str, Any], made: dict[str, Any]) -> list[str]:
     """What the run read and is not there: data, and checkpoints to start from. A line each.
 
     Args:
         config: The run's resolved config.
         made: Its provenance: data that was generated then is generated again.
-        command: What Python is to run.
     """
-    named = {"ckpt_path": config.get("ckpt_path")}
-    for number, argument in enumerate(command):
-        if argument.startswith("--init_from"):
-            named["--init_from"] = argument.partition("=")[2] or command[number + 1]
+    named = {name: config.get(name) for name in ("ckpt_path", "init_from")}
     settings = (config.get("data") or {}).get("init_args") or {}
     generated = (made.get("data") or {}).get("generated", False)
     for name, value in settings.items():
@@ -156,7 +146,7 @@ def missing_files(config: dict[str, Any], made: dict[str, Any], command: list[st
     return [
         f"{key}: {value} is not there."
         for key, value in named.items()
-        if isinstance(value, str) and value not in ("", "last", "best") and not Path(value).exists()
+        if isinstance(value, str) and value and not Path(value).exists()
     ]
 
 

@@ -136,5 +136,5 @@ def test_predicting_needs_input_and_a_checkpoint(make, make_trainer):
     with pytest.raises(UserError, match=r"^predict: there is nothing to predict; name a CSV file with --input$"):
         make_trainer().predict(SeriesRecorder(), data)
     data.predict_input = "new.csv"
-    with pytest.raises(UserError, match=r"^predict: no checkpoint; name one with --ckpt_path$"):
+    with pytest.raises(UserError, match=r"^predict: no checkpoint; name a run with --run$"):
         make_trainer().predict(SeriesRecorder(), data)

@@ -46,6 +46,7 @@ class ImageData(ExperimentData):
         seed: Seed of the order and the augmentation; that of the run (seed_everything) when left out. The split is the
             same for every seed.
         augment: Random changes to the training images.
+        num_workers: Processes that prepare batches; 0: the training process does, which is faster for data in memory.
         fallback: `generated` uses made-up images where a public set can't be had, and says so; null stops there.
         device_memory_share: The images are kept on the GPU when they fit into this share of its free memory.
         cache_dir: Folder for the decoded images.
@@ -68,6 +69,7 @@ class ImageData(ExperimentData):
         val_fraction: float = 0.1,
         seed: int | None = None,
         augment: Augment = Augment(),  # noqa: B008 - it is frozen
+        num_workers: int = 0,
         fallback: Literal["generated"] | None = None,
         device_memory_share: float = 0.25,
         cache_dir: str = "data/cache",
@@ -81,6 +83,7 @@ class ImageData(ExperimentData):
             ("image_size", image_size, image_size is None or min(image_size) >= 1),
             ("batch_size", batch_size, batch_size >= 1),
             ("val_fraction", val_fraction, 0 <= val_fraction < 1),
+            ("num_workers", num_workers, num_workers >= 0),
         ):
             if not good:
                 needed = f"; dataset {dataset} needs your folder or file" if name == "path" else ""
@@ -92,6 +95,7 @@ class ImageData(ExperimentData):
         self.batch_size = batch_size
         self.val_fraction = val_fraction
         self.seed = seed or 0
+        self.num_workers = num_workers
         self.fallback = fallback
         self.device_memory_share = device_memory_share
 

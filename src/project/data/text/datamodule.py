@@ -55,6 +55,7 @@ class TextData(ExperimentData):
         test_fraction: Share of the texts kept for the test, where there is no `test_path`; 0 for none.
         seed: Seed of the order and the random pieces; that of the run (seed_everything) when left out. The split is
             the same for every seed.
+        num_workers: Processes that prepare batches; 0: the training process does, which is faster for data in memory.
         fallback: `generated` uses made-up texts where a public set can't be had, and says so; null stops there.
         cache_dir: Folder for the tokenised texts.
 
@@ -80,6 +81,7 @@ class TextData(ExperimentData):
         val_fraction: float = 0.1,
         test_fraction: float = 0.1,
         seed: int | None = None,
+        num_workers: int = 0,
         fallback: Literal["generated"] | None = None,
         cache_dir: str = "data/cache",
     ) -> None:
@@ -97,6 +99,7 @@ class TextData(ExperimentData):
             ("max_tokens", max_tokens, max_tokens >= 1, "it must be at least 1"),
             ("evidence", evidence, 0 <= evidence <= 5, "it must be from 0 to 5"),
             ("batch_size", batch_size, batch_size >= 1, "it must be at least 1"),
+            ("num_workers", num_workers, num_workers >= 0, "it must be at least 0"),
             (
                 "tokens_per_batch",
                 tokens_per_batch,
@@ -121,6 +124,7 @@ class TextData(ExperimentData):
         self.batch_size, self.tokens_per_batch = batch_size, tokens_per_batch
         self.val_fraction, self.test_fraction = val_fraction, test_fraction
         self.seed = seed or 0
+        self.num_workers = num_workers
         self.fallback: Literal["generated"] | None = fallback
         self.cache_dir = Path(cache_dir).expanduser()
         self._settings = {name: self.hparams[name] for name in _FIXED}

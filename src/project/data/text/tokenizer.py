@@ -99,5 +99,5 @@ def encode(tokenizer: str, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _parallel() -> None:
-    """Let the library use all cores: it would warn at every later fork else. We fork nothing (no loader workers)."""
+    """Let the library use all cores: it would warn at every later fork else. A loader's workers don't use it."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")

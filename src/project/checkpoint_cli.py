@@ -1,0 +1,104 @@
+"""``CheckpointCLI``: what a command takes over from a checkpoint and its run."""
+
+import importlib
+import json
+import sys
+from typing import Any
+
+from jsonargparse import Namespace
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.utilities import rank_zero_info
+
+from project.checkpoints import load_checkpoint
+from project.errors import UserError
+from project.runs.changes import Changes, Finished, changed_settings, check_resumption, describe, is_complete
+from project.runs.compare import read_config
+from project.runs.continuation import continuation
+from project.runs.folder import RunFolder
+
+
+class CheckpointCLI(LightningCLI):
+    """A command line that goes on from runs and checkpoints.
+
+    ``--resume``, ``--run`` and a checkpoint alone put the config of the run in front of the command line. Settings of
+    the model that nobody sets come from the checkpoint; what is set wins, and differences are listed.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.continuation = continuation(sys.argv[1:])
+        sys.argv[1:] = self.continuation.command  # what Lightning starts the other processes of a run with
+        self.checkpoint: dict[str, Any] | None = None  # the one that the model's settings are completed from
+        self.new_optimizer = False  # whether its settings are not those of the checkpoint
+        self.changes: Changes = {}  # settings that are not those of the run that the command goes on from
+        super().__init__(**settings)
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Parses the command line, with the config of the run in front that it goes on from."""
+        parser.arguments = self.continuation.arguments  # pyright: ignore[reportAttributeAccessIssue]
+        self.config = parser.parse_args(self.continuation.arguments)
+
+    def _parse_ckpt_path(self) -> None:
+        """Completes the model's settings from the checkpoint; what the YAML or a flag sets wins and is listed."""
+        verb, plan = self.config.subcommand, self.continuation
+        if (self.config[verb].get("resume" if verb == "fit" else "run") is not None) and plan.checkpoint is None:
+            raise UserError(f"{'resume' if verb == 'fit' else 'run'}: give it as a flag, not in a config.")
+        path = plan.checkpoint or self.config[verb].get("ckpt_path")
+        if path is None and verb != "fit":
+            raise UserError(f"{verb}: give --run RUN, or --ckpt_path FILE, for the weights to use.")
+        if path is None:
+            return
+        self.checkpoint = load_checkpoint(str(path))
+        if plan.run is not None and plan.saved:
+            self._compare_with(plan.run)
+        saved = self.checkpoint.get("hyper_parameters") or {}
+        saved = {name: value for name, value in saved.items() if name != "_instantiator"}
+        class_path = saved.pop("_class_path", None)
+        model = self.config[verb].model
+        if class_path is None:
+            return  # written by plain Python code: the config alone describes the model
+        if class_path != model.class_path:
+            raise UserError(
+                f"--ckpt_path {path} holds a {class_path}, the config's model.class_path is {model.class_path}."
+            )
+        here = self._plain_config()["model"]["init_args"]
+        for name in (explicit := self._explicit_model_settings(here)):
+            if name in saved and saved[name] != here[name] and not plan.saved:
+                rank_zero_info(f"model.{name}: {here[name]} (the checkpoint has {saved[name]})")
+        self.new_optimizer = "optimizer" in saved and saved["optimizer"] != here.get("optimizer")
+        init_args = {**saved, **{name: here[name] for name in explicit}}
+        settings = {verb: {"model": {"class_path": class_path, "init_args": init_args}}}
+        self.config = self.parser.parse_object(settings, self.config)
+        if plan.run is not None and not plan.saved:  # its config is the user's, only now completed
+            self._compare_with(plan.run)
+
+    def _compare_with(self, run: RunFolder) -> None:
+        """Finds the settings that are not the run's, lists them, and refuses those that can't be trained on with."""
+        assert self.checkpoint is not None
+        config = self._plain_config()
+        self.changes = changed_settings(self.continuation.saved or read_config(run.config), config)
+        if self.continuation.resumes:
+            check_resumption(run.name, self.checkpoint, self.changes, config)
+            if run.state().get("status") == "finished" and (not self.changes or is_complete(self.checkpoint, config)):
+                raise Finished(run)
+        if self.changes and self.continuation.saved:
+            rank_zero_info(f"Not as in {run.name}: {describe(self.changes)}.")
+
+    def _plain_config(self) -> dict[str, Any]:
+        return json.loads(self.parser.dump(self.config, format="json", skip_none=False))[self.config.subcommand]
+
+    def _explicit_model_settings(self, here: dict[str, Any]) -> list[str]:
+        """Names of the model's settings that the user has set, beside what a run's config or the data says."""
+        verb = self.config.subcommand
+        if plan := self.continuation.saved:
+            then = plan["model"].get("init_args") or {}
+            return [name for name in here if name not in then or then[name] != here[name]]
+        explicit = self.parser.parse_args(self.continuation.arguments, defaults=False)[verb].model
+        # A null that the data would fill says nothing against the checkpoint.
+        names = explicit.get("init_args", Namespace()).as_dict()
+        return [name for name in names if here[name] is not None or not tells(self.config[verb].data, name)]
+
+
+def tells(data: Namespace, name: str) -> bool:
+    """Whether a DataModule, by its config, has a property of that name: a fact of the data that a model may need."""
+    module, _, class_name = data.class_path.rpartition(".")
+    return isinstance(getattr(getattr(importlib.import_module(module), class_name), name, None), property)

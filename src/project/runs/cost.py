@@ -1,0 +1,93 @@
+"""How long a run is, and how large its checkpoints are."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import WeightAveraging
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Length:
+    """What a run consists of if it does not stop early; inf is without an end, or a number that nobody knows."""
+
+    steps_per_epoch: float  # optimizer steps
+    steps: float
+    validations: float
+
+    def __str__(self) -> str:
+        steps = f"{self.steps:,.0f} steps" if math.isfinite(self.steps) else "steps without end"
+        if math.isfinite(self.steps_per_epoch):
+            epochs = self.steps / self.steps_per_epoch
+            count = f"{epochs:,.4g} epochs of" if math.isfinite(epochs) else "epochs of"
+            steps = f"{steps}: {count} {self.steps_per_epoch:,.0f}"
+        return f"{steps}; {self.validations:,.0f} validations" if math.isfinite(self.validations) else steps
+
+
+def length(run: Trainer, batches: float, validated: bool) -> Length:
+    """The length of a run by its settings.
+
+    Args:
+        run: Its Trainer, with ``max_epochs``, ``max_steps``, ``accumulate_grad_batches``, ``limit_train_batches``,
+            ``val_check_interval`` and ``check_val_every_n_epoch``; a ``val_check_interval`` in time counts for none.
+        batches: Training batches of an epoch, of a single process and under that limit; inf where nobody knows.
+        validated: Whether there are validation batches.
+    """
+    processes = run.num_devices * run.num_nodes
+    if isinstance(run.limit_train_batches, float) and math.isfinite(batches):  # else it is so many for each process
+        batches = max(1, batches // processes)
+    steps_per_epoch = optimizer_steps(batches, run.accumulate_grad_batches)
+    epochs, steps = run.max_epochs, run.max_steps if run.max_steps >= 0 else math.inf
+    if epochs is None and math.isinf(steps):
+        epochs = 1000  # as Lightning takes it
+    if epochs is not None and epochs >= 0:
+        steps = min(epochs * steps_per_epoch, steps)
+    every = getattr(run, "val_check_interval", None)  # not there where it is a time
+    if every is None or not validated:
+        return Length(steps_per_epoch, steps, 0)
+    if math.isinf(steps) or math.isinf(batches):
+        return Length(steps_per_epoch, steps, math.inf)
+    epochs, rest = divmod(steps, steps_per_epoch)  # the rest where max_steps ends an epoch
+    rest *= run.accumulate_grad_batches  # batches
+    if run.check_val_every_n_epoch is None:  # every so many batches, whatever the epoch
+        return Length(steps_per_epoch, steps, (epochs * batches + rest) // every)
+    interval = every if isinstance(every, int) else max(1, int(batches * every))
+    due = (epochs + 1) % run.check_val_every_n_epoch == 0  # whether the last, shortened epoch is validated
+    validations = epochs // run.check_val_every_n_epoch * (batches // interval) + due * (rest // interval)
+    return Length(steps_per_epoch, steps, validations)
+
+
+def optimizer_steps(batches: float, accumulated: int) -> float:
+    """Steps that so many batches are good for; the last one may have fewer than are accumulated."""
+    return math.ceil(batches / accumulated) if math.isfinite(batches) else math.inf
+
+
+def checkpoint_bytes(run: Trainer, check: Trainer, model: LightningModule, data: LightningDataModule) -> int:
+    """Bytes of a checkpoint: weights, their average where one is kept, optimizer state, what the data adds.
+
+    Args:
+        run: The Trainer of the run.
+        check: A Trainer that has made a few steps.
+        model: The module that it trained.
+        data: The data that it was trained on.
+    """
+    weights = _bytes(model.state_dict())
+    if getattr(run.checkpoint_callback, "save_weights_only", False):
+        return weights + _bytes(data.state_dict())
+    averaged = any(isinstance(callback, WeightAveraging) for callback in run.callbacks)  # pyright: ignore[reportAttributeAccessIssue]
+    states = [optimizer.state_dict() for optimizer in check.optimizers]
+    return weights * (1 + averaged) + _bytes(states) + _bytes(data.state_dict())
+
+
+def _bytes(value: Any) -> int:
+    """Of tensors as they are stored; of anything else about."""
+    if isinstance(value, Tensor):
+        return value.nbytes
+    if isinstance(value, Mapping):
+        return sum(_bytes(key) + _bytes(entry) for key, entry in value.items())
+    if isinstance(value, (list, tuple)):
+        return sum(map(_bytes, value))
+    return len(value) if isinstance(value, str) else 8
