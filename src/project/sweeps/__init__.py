@@ -1,0 +1,1 @@
+"""Hyper-parameter sweeps: the verb `sweep`."""

@@ -1,0 +1,83 @@
+"""A sweep while it runs: a table on a terminal, a line for each trial that ends elsewhere."""
+
+import time
+from datetime import datetime
+from types import TracebackType
+
+from optuna.trial import FrozenTrial, TrialState
+from rich.console import RenderableType
+from rich.live import Live
+
+from project.runs.verb import decimals, terminal
+from project.sweeps.outcomes import best, settings
+from project.sweeps.spec import SweepSpec
+from project.sweeps.study import SweepStudy, counted
+from project.sweeps.table import progress_table
+
+SECONDS_BETWEEN_LOOKS = 2.0
+
+
+class Display:
+    """Shows how a sweep stands, from `with` to its end.
+
+    Args:
+        spec: The sweep.
+        study: Its study.
+    """
+
+    def __init__(self, spec: SweepSpec, study: SweepStudy) -> None:
+        self._spec = spec
+        self._study = study
+        self._console = terminal()
+        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
+        self._told = {trial.number for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()}
+        self._next_look = 0.0
+
+    def __enter__(self) -> "Display":
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._show()
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self) -> None:
+        """Looks at the trials, every two seconds at most."""
+        if time.monotonic() >= self._next_look:
+            self._show()
+            self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
+
+    def _show(self) -> None:
+        if self._live is not None:
+            self._live.update(table(self._spec, self._study), refresh=True)
+            return
+        trials = self._study.get_trials(deepcopy=False)
+        for trial in trials:
+            if trial.state.is_finished() and trial.number not in self._told:
+                self._told.add(trial.number)
+                self._console.print(_line(self._spec, trial, trials), markup=False, soft_wrap=True)
+
+
+def table(spec: SweepSpec, study: SweepStudy) -> RenderableType:
+    """How a sweep stands now."""
+    return progress_table(spec, study.get_trials(deepcopy=False), datetime.now())
+
+
+def _line(spec: SweepSpec, trial: FrozenTrial, trials: list[FrozenTrial]) -> str:
+    """What a trial came to, and how far the sweep is."""
+    if "replaced_by" in trial.user_attrs:
+        return f"trial {trial.number}: goes on as trial {trial.user_attrs['replaced_by']}"
+    if trial.state == TrialState.FAIL:
+        outcome = f"failed: {trial.user_attrs.get('reason', 'no reason is known')}"
+    else:
+        values = ", ".join(f"{m} {decimals(v)}" for m, v in zip(spec.metrics, trial.values or [], strict=False))
+        outcome = f"{'pruned' if trial.state == TrialState.PRUNED else 'done'} {values}".rstrip()
+    ended = sum(other.state.is_finished() for other in counted(trials))
+    found = best(spec, trials)
+    so_far = f", best so far trial {found[0].number}" if found and len(spec.metrics) == 1 else ""
+    return f"trial {trial.number}: {outcome} ({settings(spec, trial)}); {ended} of {spec.trials or 'any'}{so_far}"

@@ -1,0 +1,43 @@
+"""What tests put into the fits of a sweep."""
+
+import os
+import signal
+import time
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+
+class Slow(Callback):
+    """Wait at the start of each epoch, so that there is time to kill something.
+
+    Args:
+        seconds: How long.
+    """
+
+    def __init__(self, seconds: float = 0.3) -> None:
+        self.seconds = seconds
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        time.sleep(self.seconds)
+
+
+class Trouble(Callback):
+    """Come to a bad end in the second epoch.
+
+    Args:
+        kind: ``killed``, ``hangs``, ``raises``, ``memory``; anything else: no trouble.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.current_epoch == 1:
+            if self.kind == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.kind == "hangs":
+                time.sleep(1000)
+            if self.kind == "raises":
+                raise RuntimeError("it broke")
+            if self.kind == "memory":
+                raise MemoryError("out of memory")
