@@ -15,7 +15,7 @@ fit: $(INSTALLED)
 	$(BIN)/python -m project fit --config configs/cifar.yaml
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

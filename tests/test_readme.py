@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from project.__main__ import LIGHT
-
 from .conftest import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -44,14 +42,19 @@ def test_commands_in_the_order_of_the_readme(clone, run, short):
     projects = [command for command in COMMANDS if command.startswith("python -m project")]
     assert len(projects) >= 13
     verbs = {shlex.split(command)[3] for command in projects}
-    assert verbs == {"fit", "validate", "test", "predict", "runs", "compare"}
+    assert verbs == {"fit", "validate", "test", "predict", "runs", "compare", "sweep"}
     small = {"cifar": ["--model.width=16"], "text": ["--model.dim=16"], "forecast": ["--model.width=8"]}
     for command in projects:
         arguments = shlex.split(command)[3:]
-        if arguments[0] in LIGHT:
+        if arguments[0] in ("runs", "compare"):
             done = run(*arguments)
             assert done.code == 0, f"{command}\n{done.err}"
             assert "cifar/version_0" in done.out
+            continue
+        if arguments[0] == "sweep":
+            done = run(*arguments, "--trials", 1, "--", *short(Path("configs/forecast.yaml")))
+            assert done.code == 0, f"{command}\n{done.err}"
+            assert (clone / "lightning_logs/sweeps/forecast/best.yaml").is_file()
             continue
         if "--config" not in arguments:  # a run has its own
             done = run(*arguments)
