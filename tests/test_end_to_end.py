@@ -11,6 +11,7 @@ from lightning.pytorch import LightningModule
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from project.models import CifarCNN
+from project.runs.folder import read_json
 
 from .conftest import CONFIGS, shell
 
@@ -147,28 +148,21 @@ def test_evaluating_needs_a_checkpoint(cifar):
         assert f"error: {verb}: give --run RUN, or --ckpt_path FILE" in done.err
 
 
-def _test_metrics(folder) -> dict[str, float]:
-    events = EventAccumulator(str(folder))
-    events.Reload()
-    return {name: events.Scalars(name)[-1].value for name in ("test/acc", "test/f1", "test/loss")}
-
-
 def test_two_processes_give_the_test_metrics_of_one(fitted, images, tmp_path):
     """49 images: a padded split over two processes would count one of them twice."""
     uneven = tmp_path / "images"
     shutil.copytree(images, uneven)
     (uneven / "test/class_3/0.png").unlink()
-    common = [
-        "test", "--config", CONFIGS / "cifar.yaml", "--data.dataset", "folder", "--data.path", uneven,
-        "--data.batch_size", 20, "--model.width", 16, "--trainer.accelerator", "cpu", "--trainer.precision", "32-true",
-        "--ckpt_path", fitted[0] / "checkpoints/last.ckpt",
-    ]  # fmt: skip
-    one = shell(*common, "--experiment", "one", cwd=tmp_path)
-    assert one.code == 0, one.err
-    two = shell(*common, "--experiment", "two", "--config", CONFIGS / "with/ddp.yaml", cwd=tmp_path)
-    assert two.code == 0, two.err
-    alone = _test_metrics(tmp_path / "lightning_logs/one/version_0")
-    shared = _test_metrics(tmp_path / "lightning_logs/two/version_0")
+    run = tmp_path / "lightning_logs/cifar/version_0"
+    shutil.copytree(fitted[0], run)
+    common = ["test", "--run", run, "--ckpt_path", "last", "--data.path", uneven, "--trainer.precision", "32-true"]
+    found = []
+    for further in ([], ["--config", CONFIGS / "with/ddp.yaml"]):
+        (run / "metrics.json").unlink()
+        done = shell(*common, "--data.batch_size", 20, *further, cwd=tmp_path)
+        assert done.code == 0, done.err
+        found.append(read_json(run / "metrics.json")["test"])
+    alone, shared = found
     assert shared == pytest.approx(alone, rel=1e-5)
     assert alone["test/acc"] * 49 == pytest.approx(round(alone["test/acc"] * 49), abs=1e-4)
 

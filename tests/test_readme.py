@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT
+from .conftest import ROOT, shell
 
 README = (ROOT / "README.md").read_text()
 COMMANDS = [
@@ -52,7 +52,7 @@ def test_commands_in_the_order_of_the_readme(clone, run, short):
             assert "cifar/version_0" in done.out
             continue
         if arguments[0] == "sweep":
-            done = run(*arguments, "--trials", 1, "--", *short(Path("configs/forecast.yaml")))
+            done = shell(*arguments, "--trials", 1, "--", *short(Path("configs/forecast.yaml")), cwd=clone)
             assert done.code == 0, f"{command}\n{done.err}"
             assert (clone / "lightning_logs/sweeps/forecast/best.yaml").is_file()
             continue

@@ -67,5 +67,5 @@ def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
 
 def a_rank(rank: int, strategy: object) -> SimpleNamespace:
     """What a data module asks of the trainer of one of two processes."""
-    loop = SimpleNamespace(restarting=False)
+    loop = SimpleNamespace(is_resuming=False)
     return SimpleNamespace(global_rank=rank, world_size=2, strategy=strategy, fit_loop=loop)

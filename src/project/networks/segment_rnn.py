@@ -1,6 +1,7 @@
 """A recurrent network that reads a window in segments and writes its forecast in segments."""
 
 import math
+from contextlib import nullcontext
 from typing import Literal
 
 import torch
@@ -84,8 +85,11 @@ class SegmentRNN(nn.Module):
             rows = calendar[:, length - self.rows : length]
             past = torch.cat([past, rows.repeat_interleave(self.groups, dim=0)], dim=-1)
         segments = past.reshape(len(past), -1, self.segment * past.shape[-1])
-        _, state = self.rnn(self.embed(segments))
-        decoded = self.decoder(self.rnn, state, future)  # (batch, group, horizon, channels of a group, outputs)
+        half_on_cpu = past.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+        # CPUs without units for bfloat16 have no LSTM in it (oneDNN).
+        with torch.autocast("cpu", enabled=False) if half_on_cpu else nullcontext():
+            _, state = self.rnn(self.embed(segments))
+            decoded = self.decoder(self.rnn, state, future)  # (batch, group, horizon, channels of a group, outputs)
         return decoded.transpose(1, 2).flatten(2, 3)
 
 
