@@ -26,7 +26,7 @@ class ExactResume(Callback):
       epoch, batch). Dropout then depends on nothing that happened before: no plot, no validation, no first call of a
       compiled network. Before each validation numpy's and Python's are seeded as well.
     - The state of all generators is in the checkpoint, for what is drawn between two steps (by a data set, or in
-      ``on_after_batch_transfer``), and for numpy's and Python's, which take twice as long to seed as all the rest.
+      ``on_after_batch_transfer``), and for numpy's and Python's, which take several times as long to seed as torch's.
       Workers of a loader have their own: what they draw has to depend on seed, epoch and index.
     - So is what the model has summed up of the epoch (``epoch_sums``, where it has that), of every process.
     - So are the gradients, where it is written between the batches of an accumulation: in a validation, or after so
