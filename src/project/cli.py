@@ -20,7 +20,7 @@ from project.runs.changes import check_weights, other_results
 from project.runs.checkpoint import RunCheckpoint
 from project.runs.config import RunConfig
 from project.runs.continuation import checkpoint_of
-from project.runs.exact_resume import ExactResume
+from project.runs.exact_resume import ExactResume, first_step_logged_again
 from project.runs.guard import NonFiniteGuard
 from project.runs.initialise import initialise
 from project.runs.optimizer_changes import OptimizerChanges
@@ -176,7 +176,7 @@ class ProjectCLI(CheckpointCLI):
         if config["barebones"] or config["logger"] is False or self.subcommand == "predict":
             return False  # predictions are a file
         if self.subcommand == "fit":
-            step = self.checkpoint["global_step"] if plan.resumes and self.checkpoint else None
+            step = first_step_logged_again(self.checkpoint) if plan.resumes and self.checkpoint else None
             return loggers(config, self._get(self.config, "experiment"), plan.run, step)
         if plan.run is None:
             rank_zero_info("The checkpoint lies in no run folder: the results are printed, not kept.")

@@ -26,9 +26,10 @@ class RunConfig(SaveConfigCallback):
         for name in set(OF_THE_COMMAND) - set(KEPT):
             config.pop(name, None)
         self.config = Namespace(config)
+        self._text = self.parser.dump(self.config, skip_none=False)  # once: it takes as long as many steps
         if trainer.loggers:
             super().setup(trainer, pl_module, stage)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Put the config into the checkpoint, as text."""
-        checkpoint["config"] = self.parser.dump(self.config, skip_none=False)
+        checkpoint["config"] = self._text
