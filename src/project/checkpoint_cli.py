@@ -89,8 +89,8 @@ class CheckpointCLI(LightningCLI):
     def _explicit_model_settings(self, here: dict[str, Any]) -> list[str]:
         """Names of the model's settings that the user has set, beside what a run's config or the data says."""
         verb = self.config.subcommand
-        if plan := self.continuation.saved:
-            then = plan["model"].get("init_args") or {}
+        if saved := self.continuation.saved:
+            then = saved["model"].get("init_args") or {}
             return [name for name in here if name not in then or then[name] != here[name]]
         explicit = self.parser.parse_args(self.continuation.arguments, defaults=False)[verb].model
         # A null that the data would fill says nothing against the checkpoint.

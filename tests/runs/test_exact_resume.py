@@ -243,6 +243,17 @@ def test_early_stopping_ends_a_run_once(tmp_path):
     assert again.global_step == fitting.global_step
 
 
+def test_a_new_patience_holds(tmp_path):
+    def fit_with(patience: int, **where):
+        stopping = EarlyStopping("val/acc", mode="max", patience=patience, min_delta=1.0)
+        fitting = trainer(tmp_path, stopping, saving(tmp_path), max_epochs=9)
+        fitting.fit(Draws(), Data(), weights_only=True, **where)
+        return fitting.current_epoch
+
+    assert fit_with(1) == 2
+    assert fit_with(3, ckpt_path=tmp_path / "last.ckpt") == 4
+
+
 def test_the_best_checkpoint_is_known_in_a_folder_that_was_moved(tmp_path):
     first, second, other = (tmp_path / name for name in ("first", "second", "other"))
     fit(first, ("batch", 1, 0), options={"monitor": "val/loss"})

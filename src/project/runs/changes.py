@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from project.errors import UserError
-from project.runs.compare import NOT_THERE, differences, flat_config
+from project.runs.compare import as_text, differences, flat_config
 from project.runs.folder import RunFolder, read_json
 
 # What a command says of itself, not of the experiment.
@@ -41,7 +41,7 @@ def changed_settings(saved: dict[str, Any], config: dict[str, Any]) -> Changes:
 
 def describe(changes: Changes) -> str:
     """The changes in one line."""
-    return ", ".join(f"{key}: {_text(then)} -> {_text(now)}" for key, (then, now) in changes.items())
+    return ", ".join(f"{key}: {as_text(then)} -> {as_text(now)}" for key, (then, now) in changes.items())
 
 
 def check_resumption(name: str, checkpoint: dict[str, Any], changes: Changes, config: dict[str, Any]) -> None:
@@ -127,9 +127,3 @@ def check_weights(model: nn.Module, checkpoint: dict[str, Any], changes: Changes
 
 def _shape(shapes: dict[str, tuple[int, ...]], name: str) -> str:
     return "x".join(map(str, shapes[name])) or "a number" if name in shapes else "not there"
-
-
-def _text(value: Any) -> str:
-    if value is NOT_THERE:
-        return "not set"
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -138,7 +138,7 @@ def side_by_side(title: str, names: list[str], rows: dict[str, list[Any]]) -> "T
 
     table = _table(title, names)
     for key, values in rows.items():
-        table.add_row(Text(key), *(Text(_text(value)) for value in values))
+        table.add_row(Text(key), *(Text(as_text(value)) for value in values))
     return table
 
 
@@ -203,7 +203,8 @@ def _from_one(epoch: int | None) -> int | None:
     return None if epoch is None else epoch + 1  # files count them from 0, people and the progress bar from 1
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """The value of a setting as YAML has it; ``-`` where a run lacks the setting."""
     if value is NOT_THERE:
         return "-"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

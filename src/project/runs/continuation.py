@@ -87,6 +87,8 @@ def _evaluation(verb: str, flags: list[str]) -> Continuation:
     wanted, rest = _take("--run", flags)
     which, rest = _take("--ckpt_path", rest)
     if wanted is None and which is not None and not {"--config", "-c"} & {flag.partition("=")[0] for flag in rest}:
+        if which not in ("best", "last") and not Path(which).is_file():
+            raise UserError(f"--ckpt_path {which}: no such file.")
         wanted, which = which, None  # a checkpoint alone
     if wanted is None:
         run = owner_of(Path(which)) if which is not None else None

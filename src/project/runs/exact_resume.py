@@ -114,6 +114,9 @@ class ExactResume(Callback):
             state = checkpoint.get("callbacks", {}).get(callback.state_key)
             if state and isinstance(callback, ModelCheckpoint):
                 _find_again(callback, state, str(trainer.ckpt_path))
+        for callback in trainer.early_stopping_callbacks:
+            if state := checkpoint.get("callbacks", {}).get(callback.state_key):
+                state["patience"] = callback.patience  # it is a setting: that of this command holds
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Hand it out, now that Lightning has restored the rest."""

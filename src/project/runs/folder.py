@@ -126,7 +126,16 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file as a whole: a temporary file beside it, on the disk, then renamed.
+    """Writes a text file as a whole.
+
+    Raises:
+        UserError: If it can't be written, as with a full disk; the old content stays.
+    """
+    write_bytes(path, text.encode(errors="surrogateescape"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a file as a whole: a temporary file beside it, on the disk, then renamed.
 
     Raises:
         UserError: If it can't be written, as with a full disk; the old content stays.
@@ -134,15 +143,16 @@ def write_text(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            stream.write(text)
+        with temporary.open("wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
     except OSError as error:
         raise UserError(f"{path} can't be written: {error.strerror}.") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary.is_file():
+            temporary.unlink()
 
 
 def all_runs(root: Path = ROOT) -> list[RunFolder]:

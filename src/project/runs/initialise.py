@@ -7,8 +7,7 @@ from torch import nn
 
 from project.checkpoints import load_checkpoint
 from project.errors import UserError
-
-SHOWN = 3  # of many names
+from project.runs.verb import some
 
 
 def initialise(model: nn.Module, path: Path) -> None:
@@ -30,7 +29,7 @@ def initialise(model: nn.Module, path: Path) -> None:
     if not matching & set(parameters):
         raise UserError(
             f"--init_from {path}: none of its {len(there)} tensors has the name and shape of one of the model's "
-            f"({_some(list(there))} against {_some(list(here))})."
+            f"({some(list(there))} against {some(list(here))})."
         )
     model.load_state_dict({name: there[name] for name in matching}, strict=False)
     taken = sum(size for name, size in parameters.items() if name in matching)
@@ -44,8 +43,4 @@ def initialise(model: nn.Module, path: Path) -> None:
         "Only there, so left out": [name for name in there if name not in here],
     }.items():
         if names:
-            rank_zero_info(f"{what}: {_some(names)}.")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+            rank_zero_info(f"{what}: {some(names)}.")

@@ -13,8 +13,8 @@ from rich.table import Table
 from project.errors import UserError
 from project.runs.cost import checkpoint_bytes, length
 from project.runs.out_of_memory import GIB, out_of_memory_advice
-from project.runs.probe import Enough, Probe, some
-from project.runs.verb import terminal
+from project.runs.probe import Enough, Probe
+from project.runs.verb import some, terminal
 
 FAR_OFF = 2.0  # the loss at the start over that of a guess
 

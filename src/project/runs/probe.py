@@ -16,6 +16,7 @@ from project.errors import UserError
 from project.runs.batches import describe, not_finite
 from project.runs.cost import optimizer_steps
 from project.runs.record import peak_gib
+from project.runs.verb import some
 
 WARM_UP = 2  # optimizer steps that are looked at, not timed
 # Shares of the training after which steps are timed: a model may do more in a late step than in an early one, as with
@@ -212,11 +213,6 @@ def wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
     elif device.type == "mps":
         torch.mps.synchronize()
-
-
-def some(names: list[str]) -> str:
-    """The first few of many names."""
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _total_steps(trainer: Trainer) -> float:

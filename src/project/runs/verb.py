@@ -78,3 +78,8 @@ def terminal() -> "Console":
     from rich.console import Console
 
     return Console(width=shutil.get_terminal_size((160, 24)).columns, highlight=False)
+
+
+def some(names: list[str]) -> str:
+    """The first few of many names."""
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -23,11 +23,13 @@ class Display:
     Args:
         spec: The sweep.
         study: Its study.
+        until: Time (seconds since the epoch) from which on no trial is started; None for no limit.
     """
 
-    def __init__(self, spec: SweepSpec, study: SweepStudy) -> None:
+    def __init__(self, spec: SweepSpec, study: SweepStudy, until: float | None) -> None:
         self._spec = spec
         self._study = study
+        self._until = datetime.fromtimestamp(until) if until is not None else None
         self._console = terminal()
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
         self._told = {trial.number for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()}
@@ -54,7 +56,7 @@ class Display:
 
     def _show(self) -> None:
         if self._live is not None:
-            self._live.update(table(self._spec, self._study), refresh=True)
+            self._live.update(table(self._spec, self._study, self._until), refresh=True)
             return
         trials = self._study.get_trials(deepcopy=False)
         for trial in trials:
@@ -63,9 +65,9 @@ class Display:
                 self._console.print(_line(self._spec, trial, trials), markup=False, soft_wrap=True)
 
 
-def table(spec: SweepSpec, study: SweepStudy) -> RenderableType:
-    """How a sweep stands now."""
-    return progress_table(spec, study.get_trials(deepcopy=False), datetime.now())
+def table(spec: SweepSpec, study: SweepStudy, until: datetime | None = None) -> RenderableType:
+    """How a sweep stands now; for a command that starts trials until some local time, its time left too."""
+    return progress_table(spec, study.get_trials(deepcopy=False), datetime.now(), until)
 
 
 def _line(spec: SweepSpec, trial: FrozenTrial, trials: list[FrozenTrial]) -> str:

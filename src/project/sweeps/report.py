@@ -1,7 +1,6 @@
 """The report of a sweep: pictures and one HTML page."""
 
 import io
-import os
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 from optuna import Study
 
 from project.errors import UserError
+from project.runs.folder import write_bytes
 from project.sweeps.figures import draw_curves, draw_history, draw_pareto
 from project.sweeps.importance import importances
 from project.sweeps.outcomes import completed
@@ -53,20 +53,6 @@ def write_report(spec: "SweepSpec", study: Study) -> Path:
     page = report_page(spec, trials, pictures, datetime.now())
     folder = spec.folder / "report"
     for name, picture in pictures.items():
-        _write(folder / f"{name}.png", picture)
-    _write(folder / "report.html", page.encode())
+        write_bytes(folder / f"{name}.png", picture)
+    write_bytes(folder / "report.html", page.encode())
     return folder / "report.html"
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file as a whole: whoever reads it sees the old content or the new."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError as error:
-        raise UserError(f"{path} can't be written: {error.strerror}.") from error
-    finally:
-        if temporary.is_file():
-            temporary.unlink()

@@ -103,7 +103,7 @@ def _run(spec: SweepSpec, crew: "Crew") -> int:
             study = begin_study(spec)
             write_text(spec.folder / COPY, _copy(spec))
             crew.begin(blocks)
-            with Display(spec, study) as display:
+            with Display(spec, study, crew.until) as display:
                 while crew.look_after():
                     display.update()
                     time.sleep(0.5)
