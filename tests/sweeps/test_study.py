@@ -200,6 +200,19 @@ def test_other_sweep_file(small):
     begin_study(dataclasses.replace(small, trials=9, pruner={"name": "median"}))
 
 
+def test_edits_inside_a_file_of_the_base(small, tmp_path):
+    base = tmp_path / "base.yaml"
+    base.write_text("trainer: {max_epochs: 3}")
+    sweep = dataclasses.replace(small, base=[base])
+    begin_study(sweep)
+    work(worker(sweep))
+    base.write_text("# Three epochs.\ntrainer: {max_epochs: 3}")
+    begin_study(sweep)
+    base.write_text("trainer: {max_epochs: 4}")
+    with pytest.raises(UserError, match=r"cifar\.yaml: base: is not what the trials"):
+        begin_study(sweep)
+
+
 def test_study_that_was_not_begun(small):
     assert find_study(small) is None
     assert not any(Path(small.folder).iterdir())

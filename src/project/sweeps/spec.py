@@ -59,12 +59,16 @@ class SweepSpec:
     arguments: list[str] = field(default_factory=list)
 
     def essence(self) -> dict[str, str]:
-        """What makes values of trials comparable, key of the sweep file -> JSON: trials of others don't count here."""
+        """What makes values of trials comparable, key of the sweep file -> JSON: trials of others don't count here.
+
+        Raises:
+            UserError: If a file of the base can't be read.
+        """
         space = {path: [type(entry).__name__, vars(entry)] for path, entry in self.space.items()}
         content = {
             "metric": self.metrics,
             "direction": self.directions,
-            "base": [path.name for path in self.base],
+            "base": [[path.name, load(path)] for path in self.base],
             "settings": self.settings,
             "seeds": self.seeds,
             "spread": self.spread,

@@ -98,10 +98,10 @@ def _run(spec: SweepSpec, crew: "Crew") -> int:
     try:
         while (blocks := crew.checked(seconds=0.5)) is None:
             pass
-        spec = dataclasses.replace(spec, space=with_blocks(spec.space, blocks))
         with storage_errors():
-            study = begin_study(spec)
+            study = begin_study(spec)  # known by what the file says, not by what the check has added
             write_text(spec.folder / COPY, _copy(spec))
+            spec = dataclasses.replace(spec, space=with_blocks(spec.space, blocks))
             crew.begin(blocks)
             with Display(spec, study, crew.until) as display:
                 while crew.look_after():
