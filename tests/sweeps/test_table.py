@@ -102,6 +102,16 @@ def test_the_latest_outcomes_come_first_and_not_all(sweep):
     assert "and 14 more are running" in shown(sweep, made.trials)
 
 
+def test_where_nothing_runs_the_best_come_first(sweep):
+    made = create(sweep)
+    for number, value in enumerate([0.1, 0.9, 0.3, 0.8, 0.2, 0.7, 0.5, 0.6]):
+        ended(made, PARAMS, SPACE, values=[value], start=NOON - timedelta(minutes=60 - number))
+    for number in range(5):
+        ended(made, PARAMS, SPACE, state=TrialState.FAIL, start=NOON - timedelta(minutes=20 - number), reason="no")
+    below = shown(sweep, made.trials).partition("\ntrial ")[2].splitlines()[1:]
+    assert [line.split()[0] for line in below] == ["1", "3", "5", "7", "6", "2", "12", "11", "10"]
+
+
 def test_what_was_searched_shows_on_wide_terminals_only(sweep, trials):
     assert "searched values" in shown(sweep, trials, 200)
     assert "searched values" not in shown(sweep, trials, 80)

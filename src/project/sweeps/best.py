@@ -6,6 +6,7 @@ import yaml
 from optuna.trial import FrozenTrial
 
 from project.runs.folder import write_text
+from project.runs.masking import mask_command
 from project.runs.verb import decimals
 from project.sweeps.outcomes import best, spread
 from project.sweeps.space import overlay
@@ -47,5 +48,5 @@ def _heading(spec: SweepSpec, trial: FrozenTrial, file: Path) -> str:
         values.append(f"{metric} {decimals(value)}{over}")
     lines = [f"Trial {trial.number} of the sweep {spec.name}: {', '.join(values)}.", f"  {command(spec, file)}"]
     if others := [*flags(spec.settings), *spec.arguments]:
-        lines.append(f"Found with {' '.join(others)}")
+        lines.append(f"Found with {' '.join(mask_command(others))}")
     return "".join(f"# {line}\n" for line in lines)

@@ -1,5 +1,6 @@
 """The sweep file: read, checked, and told apart from another one."""
 
+import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +60,9 @@ class SweepSpec:
     arguments: list[str] = field(default_factory=list)
 
     def essence(self) -> dict[str, str]:
-        """What makes values of trials comparable, key of the sweep file -> JSON: trials of others don't count here.
+        """What makes values of trials comparable: key of the sweep file -> checksum of what it says.
+
+        Trials of another essence don't count here. It is kept with the study, and may have been made of secrets.
 
         Raises:
             UserError: If a file of the base can't be read.
@@ -75,7 +78,8 @@ class SweepSpec:
             "space": space,
             "fit arguments": self.arguments,
         }
-        return {key: json.dumps(value, sort_keys=True, default=str) for key, value in content.items()}
+        texts = {key: json.dumps(value, sort_keys=True, default=str) for key, value in content.items()}
+        return {key: hashlib.sha256(text.encode()).hexdigest()[:16] for key, text in texts.items()}
 
 
 def read_spec(

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from project.runs.verb import decimals
-from project.sweeps.outcomes import best, in_state, last_value, run_folders, settings, spread, validations
+from project.sweeps.outcomes import best, in_state, last_value, ranked, run_folders, settings, spread, validations
 from project.sweeps.study import counted, size
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ WIDE = 130  # columns of a terminal from which on the rows say what was searched
 def progress_table(
     spec: "SweepSpec", trials: list[FrozenTrial], now: datetime, until: datetime | None = None
 ) -> RenderableType:
-    """How a sweep stands: counts, time left, the best so far, and a row for each running and each recent trial.
+    """How a sweep stands: counts, time left, the best so far, a row for each running and each recent trial.
+
+    Where none runs, the rows are those of the best.
 
     Args:
         spec: The sweep.
@@ -147,9 +149,7 @@ def _rows(spec: "SweepSpec", trials: list[FrozenTrial], now: datetime, wide: boo
     table.add_column("run, or why it failed", overflow="fold")
     if wide:
         table.add_column("searched values", overflow="fold")
-    ended = [trial for trial in counted(trials) if trial.state.is_finished()]
-    recent = sorted(ended, key=lambda trial: trial.datetime_complete or now, reverse=True)[:RECENT]
-    for trial in in_state(counted(trials), TrialState.RUNNING)[:RUNNING] + recent:
+    for trial in _shown(spec, counted(trials), now):
         name, colour = NAMES[trial.state]
         reason = trial.user_attrs.get("reason", "no reason was recorded")
         where = reason if trial.state == TrialState.FAIL else ", ".join(run_folders(spec, trial)[-1:])
@@ -165,6 +165,17 @@ def _rows(spec: "SweepSpec", trials: list[FrozenTrial], now: datetime, wide: boo
         ]
         table.add_row(*cells[: len(table.columns)])
     return table
+
+
+def _shown(spec: "SweepSpec", trials: list[FrozenTrial], now: datetime) -> list[FrozenTrial]:
+    """While trials run, these and the last that ended; then the best, and the last of the others."""
+    running = in_state(trials, TrialState.RUNNING)
+    ended = [trial for trial in trials if trial.state.is_finished()]
+    recent = sorted(ended, key=lambda trial: trial.datetime_complete or now, reverse=True)
+    if running:
+        return running[:RUNNING] + recent[:RECENT]
+    ranks = ranked(spec, trials)[:RECENT]
+    return ranks + [trial for trial in recent if trial.state != TrialState.COMPLETE][: RECENT // 2]
 
 
 def _values(spec: "SweepSpec", trial: FrozenTrial) -> list[str]:
