@@ -2,12 +2,13 @@ import os
 import shutil
 import time
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from project.data import cache
-from project.data.cache import checksum, damage, new_cache, open_array, write_array
+from project.data.cache import alone_in, checksum, damage, is_whole, new_cache, open_array, write_array
 from project.errors import UserError
 
 ARRAY = np.arange(60, dtype=np.uint8).reshape(5, 3, 2, 2)
@@ -59,16 +60,52 @@ def test_what_a_killed_process_left_is_swept_after_a_day(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pets", "pets.tmp-b"]
 
 
-def test_the_later_of_two_processes_wins(tmp_path):
+def test_the_first_of_two_processes_wins(tmp_path):
+    """Whoever has seen a whole cache can open it: another one never takes its place."""
     folder = tmp_path / "pets"
     with new_cache(folder, 100) as staging:
         write_array(staging / "images.npy", ARRAY.shape, [ARRAY])
         fill(folder, ARRAY + 1)  # another process, meanwhile
-        other = open_array(folder / "images.npy")
+        before = folder.stat().st_ino
+    assert folder.stat().st_ino == before
+    np.testing.assert_array_equal(open_array(folder / "images.npy"), ARRAY + 1)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_damaged_cache_is_replaced(tmp_path):
+    folder = fill(tmp_path / "pets", ARRAY + 1)
+    opened = open_array(folder / "images.npy")
+    (folder / "checksums.json").unlink()
+    fill(folder)
     assert damage(folder) is None
     np.testing.assert_array_equal(open_array(folder / "images.npy"), ARRAY)
-    np.testing.assert_array_equal(other, ARRAY + 1)  # what is open stays readable
+    np.testing.assert_array_equal(opened, ARRAY + 1)  # what is open stays readable
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_one_at_a_time_fills_the_caches_while_others_wait(tmp_path):
+    """In threads: each opens the lock itself, as a process does."""
+    filled = []
+
+    def prepare(number: int) -> None:
+        with alone_in(tmp_path):
+            if not is_whole(tmp_path / "pets"):
+                filled.append(number)
+                time.sleep(0.2)
+                fill(tmp_path / "pets")
+            assert damage(tmp_path / "pets") is None
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(prepare, range(4)))
+    assert len(filled) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "pets"]
+
+
+def test_caches_where_nobody_may_write(tmp_path):
+    (tmp_path / "file").write_text("")
+    line = r"the cache can't be written \(.*choose another folder with --data.cache_dir"
+    with pytest.raises(UserError, match=line), alone_in(tmp_path / "file" / "caches"):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Folders of arrays that are whole or not there: written aside, checked, renamed."""
 
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from lightning.pytorch.utilities import rank_zero_info
 
 from project.errors import UserError
 
@@ -61,14 +63,54 @@ def damage(folder: Path, *, quick: bool = False) -> str | None:
     return None
 
 
+def is_whole(folder: Path) -> bool:
+    """Whether a cache is there and whole; says so where it is damaged.
+
+    Args:
+        folder: The cache.
+    """
+    if not folder.is_dir():
+        return False
+    fault = damage(folder)
+    if fault:
+        rank_zero_info(f"{folder}: the cache is damaged ({fault}); it is made anew")
+    return fault is None
+
+
+@contextmanager
+def alone_in(cache_dir: Path) -> Iterator[None]:
+    """Lets one process at a time fill the caches of a folder: those that come later find its work done.
+
+    Args:
+        cache_dir: Folder of all caches.
+
+    Raises:
+        UserError: It is not writable.
+    """
+    try:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        file = (cache_dir / ".lock").open("a")
+    except OSError as error:
+        raise _not_writable(cache_dir, error) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            rank_zero_info(f"{cache_dir}: another process prepares data here; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:  # some network file systems can't
+            rank_zero_info(f"{cache_dir} can't be locked ({error.strerror}): processes may prepare the same data twice")
+        yield
+
+
 @contextmanager
 def new_cache(folder: Path, size: int) -> Iterator[Path]:
     """Fill a cache: the body writes into a temporary folder, which gets its name only when it is whole.
 
-    A process that is killed on the way leaves no cache, and of two that write the same one, the later wins.
+    A process that is killed on the way leaves no cache, and of two that write the same one, the first wins.
 
     Args:
-        folder: Where the cache shall be; an old one there is replaced.
+        folder: Where the cache shall be; a damaged one there is replaced.
         size: Bytes that will be written, about.
 
     Yields:
@@ -86,9 +128,7 @@ def new_cache(folder: Path, size: int) -> Iterator[Path]:
         _sweep(folder)
         staging = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=parent))
     except OSError as error:
-        raise UserError(
-            f"{parent}: the cache can't be written ({error.strerror}); choose another folder with --data.cache_dir"
-        ) from error
+        raise _not_writable(parent, error) from error
     try:
         yield staging
         manifest = {path.name: (path.stat().st_size, checksum(path)) for path in sorted(staging.iterdir())}
@@ -105,6 +145,12 @@ def new_cache(folder: Path, size: int) -> Iterator[Path]:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def _not_writable(parent: Path, error: OSError) -> UserError:
+    return UserError(
+        f"{parent}: the cache can't be written ({error.strerror}); choose another folder with --data.cache_dir"
+    )
+
+
 def _full(parent: Path, size: int, free: int) -> UserError:
     return UserError(
         f"{parent}: not enough space for the cache ({size / 2**30:.2f} GiB needed, {free / 2**30:.2f} GiB free); "
@@ -113,7 +159,10 @@ def _full(parent: Path, size: int, free: int) -> UserError:
 
 
 def _put(staging: Path, folder: Path) -> None:
-    """Rename onto `folder`. A folder can't replace a full one in one step, so an old one is moved out first."""
+    """Rename onto `folder`, unless a whole one is there, which others may be about to open.
+
+    A folder can't replace a full one in one step, so a damaged one is moved out first.
+    """
     for _ in range(10):  # another process may put one there between the two steps
         try:
             os.rename(staging, folder)
@@ -122,6 +171,8 @@ def _put(staging: Path, folder: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
+        if damage(folder) is None:
+            return
         old = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
         try:
             os.rename(folder, old)

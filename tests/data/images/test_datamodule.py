@@ -1,12 +1,15 @@
 """ImageData as a whole: through a trainer, as a run uses it."""
 
 import csv
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
 from project.data import Augment, ImageData
+from project.data.images import datamodule, stored
 from project.errors import UserError
 from tests.data.conftest import Recorder, a_rank
 from tests.data.images.conftest import write_image
@@ -232,6 +235,28 @@ def test_a_checkpoint_of_other_data_is_refused(make_data, image_folder, change, 
     with pytest.raises(UserError) as error:
         data.load_state_dict({**data.state_dict(), **change})
     assert str(error.value) == message
+
+
+def test_runs_that_begin_at_once_decode_once(make_data, image_folder, monkeypatch):
+    """As the first trials of a sweep with several workers do."""
+    decoded = []
+
+    def store(*arguments):
+        decoded.append(1)
+        time.sleep(0.2)
+        stored.store(*arguments)
+
+    monkeypatch.setattr(datamodule, "store", store)
+
+    def begin(_: int) -> int:
+        data = folder_data(make_data, image_folder)
+        data.prepare_data()
+        data.setup("fit")
+        return data.sizes["train"]
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(begin, range(3))) == [27] * 3
+    assert len(decoded) == 1
 
 
 def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_path):

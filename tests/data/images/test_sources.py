@@ -97,7 +97,7 @@ def test_corrupt_images_are_counted_and_the_first_is_named(make_data, image_fold
     )
     (image_folder / "train" / "cat" / "03.png").unlink()
     assert refused(folder(make_data, image_folder)).startswith(f"{path}: unreadable image (")
-    assert not any(data_dir.name for data_dir in folder(make_data, image_folder).cache_dir.iterdir())
+    assert not list(folder(make_data, image_folder).cache_dir.glob("[!.]*"))
 
 
 def test_mixed_sizes_and_modes(make_data, image_folder):

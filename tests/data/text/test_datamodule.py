@@ -3,12 +3,15 @@
 import csv
 import gzip
 import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
 from project.data import TextData
+from project.data.text import datamodule
 from project.errors import UserError
 from tests.data.conftest import a_rank
 from tests.data.text.conftest import TextRecorder, make_rows, write_csv
@@ -281,9 +284,36 @@ def test_other_settings_make_another_cache(csv_data, reviews, change):
     write_csv(reviews, [["text", "label", "text2"], *([*row, row[1]] for row in make_rows(100))])
     csv_data().prepare_data()  # the file has changed
     csv_data(**change).prepare_data()
-    folders = [path.name for path in (reviews.parent / "cache").iterdir()]
+    folders = [path.name for path in (reviews.parent / "cache").iterdir() if path.is_dir()]
     assert len(folders) == 3
     assert all(name.startswith("reviews-") for name in folders)
+
+
+def test_runs_that_begin_at_once_tokenise_and_count_once(csv_data, monkeypatch):
+    """As the first trials of a sweep with several workers do."""
+    done = []
+
+    def slowly(name):
+        inner = getattr(datamodule, name)
+
+        def watched(*arguments):
+            done.append(name)
+            time.sleep(0.2)
+            inner(*arguments)
+
+        monkeypatch.setattr(datamodule, name, watched)
+
+    slowly("store")
+    slowly("store_evidence")
+
+    def begin(_: int) -> None:
+        data = csv_data(evidence=1)
+        data.prepare_data()
+        data.setup("fit")
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(begin, range(3)))
+    assert sorted(done) == ["store", "store_evidence"]
 
 
 def test_damaged_caches_are_made_anew(csv_data, caplog):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from project.data.cache import alone_in, damage, is_whole
 from project.data.download import Unavailable, resort_to_generated
 from project.data.images.augment import Augment, augmented, centre, normalise
 from project.data.images.catalog import Catalog, check_same
@@ -15,7 +16,7 @@ from project.data.images.decode import ImageFormat, Mode, Resize
 from project.data.images.memory import StoredImages, mean_std
 from project.data.images.predictions import ImageFiles, find_images, write_csv
 from project.data.images.public import PUBLIC_SETS, obtain
-from project.data.images.stored import Source, is_stored, load, store
+from project.data.images.stored import Source, load, store
 from project.data.module import ExperimentData
 from project.data.sampler import EpochBatches
 from project.data.split import partition
@@ -165,7 +166,12 @@ class ImageData(ExperimentData):
         """Download and decode what is not in the cache yet, or resort to generated images. Runs on one process."""
         if self.trainer is not None and self.trainer.predicting:
             return
-        stored = is_stored(self._source, self.cache_dir)
+        if damage(self._source.folder(self.cache_dir)) is not None:
+            with alone_in(self.cache_dir):
+                self._fill_cache()
+
+    def _fill_cache(self) -> None:
+        stored = is_whole(self._source.folder(self.cache_dir))
         if not stored and not self.generated and self.catalog.dataset in PUBLIC_SETS:
             try:
                 obtain(self.catalog.dataset, self.catalog.path)
@@ -174,7 +180,7 @@ class ImageData(ExperimentData):
                 needed = name, list(PUBLIC_SETS[name].archives), root, "--data.dataset folder --data.path DIR"
                 resort_to_generated(self.fallback, *needed, error)
                 self.generated = True
-                stored = is_stored(self._source, self.cache_dir)
+                stored = is_whole(self._source.folder(self.cache_dir))
         if not stored:
             store(self._source, self.cache_dir)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from project.data.cache import damage, new_cache, open_array, write_array
@@ -148,22 +147,6 @@ class Stored:
     sums: dict[str, np.ndarray]
     shape: tuple[int, int, int]
     class_names: list[str]
-
-
-def is_stored(source: Source, cache_dir: Path) -> bool:
-    """Whether there is a whole cache of a source; says so where it is damaged.
-
-    Args:
-        source: The images.
-        cache_dir: Folder of all caches.
-    """
-    folder = source.folder(cache_dir)
-    if not folder.is_dir():
-        return False
-    fault = damage(folder)
-    if fault:
-        rank_zero_info(f"{folder}: the cache is damaged ({fault}); it is made anew")
-    return fault is None
 
 
 def store(source: Source, cache_dir: Path) -> None:

@@ -4,8 +4,8 @@ import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
 from project.baselines.ngrams import ngram_model
-from project.data.cache import new_cache, open_array
-from project.data.text.stored import Stored, is_whole
+from project.data.cache import is_whole, new_cache, open_array
+from project.data.text.stored import Stored
 
 
 def baseline_results(stored: Stored) -> dict[str, dict[str, float]]:

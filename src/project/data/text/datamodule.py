@@ -7,6 +7,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from project.data.cache import alone_in, damage, is_whole
 from project.data.length_batches import LengthBatches
 from project.data.module import ExperimentData
 from project.data.text.baselines import baseline_results
@@ -17,7 +18,7 @@ from project.data.text.evidence import NgramCounts
 from project.data.text.memory import StoredTexts
 from project.data.text.predictions import in_input_order, read_input, write_csv
 from project.data.text.reading import Rows
-from project.data.text.stored import Recipe, is_whole, load, store, stored_classes
+from project.data.text.stored import Recipe, load, store, stored_classes
 from project.data.text.tokenizer import SMALLEST, Kind, encode
 from project.errors import UserError
 
@@ -224,14 +225,21 @@ class TextData(ExperimentData):
         """Download, tokenise and count what is not in the cache yet, or resort to generated texts. On one process."""
         if self.trainer is not None and self.trainer.predicting:
             return
+        orders = self._settings["evidence"]
+        needed = [self._folder, *([evidence_folder(self._folder, orders)] if orders else [])]
+        if any(damage(folder) is not None for folder in needed):
+            with alone_in(self.cache_dir):
+                self._fill_cache(orders)
+        self._corpus = None
+
+    def _fill_cache(self, orders: int) -> None:
         whole = is_whole(self._folder)
         if not whole and not self.generated and not self.catalog.obtain(self.fallback):
             self.generated = True
             whole = is_whole(self._folder)
         if not whole:
             store(self._recipe, self._read(), self.cache_dir)
-        self._corpus = None
-        orders = self._settings["evidence"]
+        self._corpus = None  # its memory is needed
         if orders and not is_whole(evidence_folder(self._folder, orders)):
             store_evidence(load(self._folder), orders)
 

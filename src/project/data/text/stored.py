@@ -7,7 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from lightning.pytorch.utilities import rank_zero_info
 
 from project.data.cache import damage, new_cache, open_array
 from project.data.split import partition
@@ -91,20 +90,6 @@ class Stored:
         """
         start, end = self.array(split, "text_offsets")[index : index + 2].tolist()
         return self.array(split, "text")[start:end].tobytes().decode("utf-8")
-
-
-def is_whole(folder: Path) -> bool:
-    """Whether a cache is there and whole; says so where it is damaged.
-
-    Args:
-        folder: The cache.
-    """
-    if not folder.is_dir():
-        return False
-    fault = damage(folder)
-    if fault:
-        rank_zero_info(f"{folder}: the cache is damaged ({fault}); it is made anew")
-    return fault is None
 
 
 def stored_classes(folder: Path) -> list[str] | None:
