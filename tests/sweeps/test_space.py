@@ -33,6 +33,12 @@ def test_overlay_puts_values_into_the_block_they_belong_to():
     assert OPTIMIZERS["sgd"]["init_args"] == {"momentum": 0.9}
 
 
+def test_steps_are_written_as_people_would():
+    space = {"model.dropout": Range(0.0, 0.3, step=0.05)}
+    assert overlay(space, {"model.dropout": 3 * 0.05}) == {"model.dropout": 0.15}
+    assert overlay(space, {"model.dropout": 1 / 3 * 1e-9})["model.dropout"] == pytest.approx(1e-9 / 3, rel=1e-11)
+
+
 def test_overlay_of_a_class_by_name_and_of_nested_blocks():
     space = {
         "model.optimizer": Choice({"Adam": "Adam"}),

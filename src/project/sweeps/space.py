@@ -53,8 +53,8 @@ class Range:
         return [self.low + number * step for number in range(count)]
 
     def setting(self, value: Scalar) -> Any:
-        """What a value stands for in the config."""
-        return value
+        """What a value stands for in the config: 0.15, where steps add up to 0.15000000000000002."""
+        return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
 @dataclass(frozen=True)
