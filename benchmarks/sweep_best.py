@@ -61,7 +61,7 @@ def main() -> None:
         f"sweep_best_{options.name or options.config.stem}",
         {
             "config": options.config.name,
-            "arguments": [argument for argument in options.arguments if "/" not in argument],  # no paths
+            "arguments": [argument.rsplit("/", 1)[-1] for argument in options.arguments],  # no folders
             "found": yaml.safe_load(options.best.read_text()),
             "metric": options.metric,
             "seeds": options.seeds,

@@ -28,8 +28,11 @@ WIDTH = {"model.width": RANGE}
         ({"direction": ["minimize"] * 2}, "tiny.yaml: direction: give one for each metric: 1, not 2."),
         ({"sampler": "tep"}, "tiny.yaml: sampler: must be one of tpe, random, grid, cmaes, nsga2, not 'tep': "
          "did you mean 'tpe'?"),
-        ({"sampler": {"name": "tpe", "sed": 1}}, "tiny.yaml: sampler: TPESampler.__init__() got an unexpected keyword "
-         "argument 'sed'."),
+        ({"sampler": {"name": "tpe", "sed": 1}}, "tiny.yaml: sampler: TPESampler has no 'sed': did you mean 'seed'?"),
+        ({"sampler": {"name": "tpe", "n_startup_trials": "x"}}, "tiny.yaml: sampler.n_startup_trials: must be like "
+         "its default 10, not 'x'."),
+        ({"pruner": {"name": "median", "n_warmup_steps": True}}, "tiny.yaml: pruner.n_warmup_steps: must be like "
+         "its default 0, not 'True'."),
         ({"metric": ["a", "b"], "direction": ["minimize"] * 2, "pruner": "median"}, "tiny.yaml: pruner: median "
          "compares one metric, not 2: set it to none."),
         ({"space": {}}, "tiny.yaml: space: is missing: list YAML paths, each with a range or choices."),

@@ -1,5 +1,6 @@
 """Samplers and pruners by the names that sweep files give them."""
 
+import inspect
 import warnings
 from typing import Any
 
@@ -8,6 +9,7 @@ from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
 from optuna.samplers import BaseSampler, CmaEsSampler, NSGAIISampler, RandomSampler, TPESampler
 
 from project.errors import UserError
+from project.sweeps.reading import nearest
 from project.sweeps.spec import SweepSpec
 
 SAMPLERS = {"tpe": TPESampler, "random": RandomSampler, "cmaes": CmaEsSampler, "nsga2": NSGAIISampler}
@@ -46,6 +48,14 @@ def make_pruner(spec: SweepSpec) -> BasePruner:
 
 
 def _build(cls: type, arguments: dict[str, Any], place: str) -> Any:
+    known = inspect.signature(cls).parameters
+    for name, value in arguments.items():
+        if name not in known:
+            raise UserError(f"{place}: {cls.__name__} has no '{name}'{nearest(name, tuple(known))}")
+        default = known[name].default
+        is_number = isinstance(value, (int, float)) and isinstance(value, bool) == isinstance(default, bool)
+        if isinstance(default, (int, float)) and not is_number:
+            raise UserError(f"{place}.{name}: must be like its default {str(default).lower()}, not '{value}'.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
