@@ -60,7 +60,7 @@ def test_two_commands_and_a_killed_worker(sweep):
 
 def test_killed_sweep_goes_on(sweep):
     """kill -9 of all its processes in mid-trial; the same command, with two workers; then nothing is left to do."""
-    sweep.write(trials=2)
+    sweep.write(trials=2, metric=["val/mse", "val/mae"], direction=["minimize", "minimize"])
     command = sweep.start()
     sweep.until_running(validations=2)
     left = tree(command.pid)
@@ -73,7 +73,8 @@ def test_killed_sweep_goes_on(sweep):
     trials = check_complete(sweep, 2)
     assert any("replaces" in trial.user_attrs for trial in trials)
     assert (sweep.kept / "report" / "report.html").is_file()
-    assert "--config lightning_logs/sweeps/tiny/best.yaml" in outcome.out
+    assert "--config lightning_logs/sweeps/tiny/best_1.yaml" in outcome.out
+    assert all(len(trial.values) == 2 for trial in trials)
 
     outcome = sweep.run()
     assert (outcome.code, outcome.err) == (0, "")
@@ -118,18 +119,20 @@ def test_killed_command_takes_its_workers_with_it(sweep):
 
 
 def test_bad_ends(sweep):
-    """Crash, exception, memory and hang are outcomes of trials, with their reasons; the sweep goes on to its end."""
+    """Crash, exception, memory, hang and NaN are outcomes of trials, with their reasons; the sweep goes on to its end.
+
+    What is worse than the first trial is pruned: it stops in order after the validation that says so.
+    """
     trouble = {
         kind: [{"class_path": "tests.sweeps.trouble.Trouble", "init_args": {"kind": kind}}]
-        for kind in ("none", "killed", "raises", "memory", "hangs")
+        for kind in ("none", "killed", "raises", "memory", "hangs", "nan", "worse")
     }
     settings = {name: value for name, value in sweep.content["settings"].items() if name != "trainer.callbacks"}
     sweep.write(
         settings=settings,
         space={"trainer.callbacks": {"choices": trouble}},
-        metric=["val/mse", "val/mae"],
-        direction=["minimize", "minimize"],
         sampler="grid",
+        pruner={"name": "median", "n_startup_trials": 1},
         trials=None,
         stall_minutes=0.5,
         seeds=2,
@@ -138,20 +141,25 @@ def test_bad_ends(sweep):
     outcome = sweep.run()
     assert outcome.code == 0, outcome
     trials = {trial.params["trainer.callbacks"]: trial for trial in sweep.trials()}
-    assert list(trials) == ["none", "killed", "raises", "memory", "hangs"]
+    assert list(trials) == list(trouble)
     assert trials["none"].state == TrialState.COMPLETE
     first, second = trials["none"].user_attrs["values_by_seed"]
     assert first[0] != second[0]
     means = [(a + b) / 2 + 2 * abs(a - b) / 2**0.5 for a, b in zip(first, second, strict=True)]
     assert trials["none"].values == pytest.approx(means)
     assert len(trials["none"].user_attrs["runs"]) == 2
-    reasons = {kind: trial.user_attrs["reason"] for kind, trial in trials.items() if kind != "none"}
+    reasons = {kind: trial.user_attrs.get("reason") for kind, trial in trials.items()}
     assert reasons["killed"] == "killed by SIGKILL: perhaps the memory is used up"
     assert reasons["raises"] == "exit code 1: RuntimeError: it broke"
     assert reasons["memory"].startswith("out of memory (peak")
     assert reasons["hangs"] == "no sign of life for 0.5 minutes: killed"
     assert any("RuntimeError: it broke" in line for line in trials["raises"].user_attrs["tail"])
-    assert (sweep.kept / "best_1.yaml").is_file()
+    assert reasons["nan"] == "val/mse is nan in epoch 2"
+    assert (trials["worse"].state, len(trials["worse"].intermediate_values)) == (TrialState.PRUNED, 1)
+    [pruned] = trials["worse"].user_attrs["runs"]
+    assert RunFolder(sweep.folder / pruned).state()["status"] == "finished"
+    assert (sweep.folder / pruned / "checkpoints" / "last.ckpt").is_file()
+    assert "Trial 0 of the sweep tiny" in (sweep.kept / "best.yaml").read_text()
 
 
 def test_metric_that_is_never_logged(sweep):

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 
@@ -25,7 +26,8 @@ class Trouble(Callback):
     """Come to a bad end in the second epoch.
 
     Args:
-        kind: ``killed``, ``hangs``, ``raises``, ``memory``; anything else: no trouble.
+        kind: ``killed``, ``hangs``, ``raises``, ``memory``; ``nan``, a model that is of no use any more; ``worse``, one
+            that was spoilt in the first epoch already; anything else: no trouble.
     """
 
     def __init__(self, kind: str) -> None:
@@ -41,3 +43,11 @@ class Trouble(Callback):
                 raise RuntimeError("it broke")
             if self.kind == "memory":
                 raise MemoryError("out of memory")
+
+    @torch.no_grad()
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        for parameter in pl_module.parameters():
+            if self.kind == "nan" and trainer.current_epoch == 1:
+                parameter.fill_(float("nan"))
+            if self.kind == "worse" and not trainer.sanity_checking:
+                parameter.fill_(1.0)
