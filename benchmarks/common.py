@@ -1,9 +1,11 @@
-"""What every benchmark says about itself: when, what code, what machine; and how it sums up repeats."""
+"""What every benchmark says about itself: when, what code, what machine; how it runs a fit and sums up repeats."""
 
 import json
+import os
 import platform
 import statistics
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,24 @@ def environment() -> dict[str, Any]:
         "cpu": f"{cpu}, {torch.get_num_threads()} threads",
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
+
+
+def project(folder: Path | str, *arguments: object, threads: int = 1) -> None:
+    """Runs ``python -m project`` in a folder, as a process of its own.
+
+    Args:
+        folder: Where its run folders go.
+        arguments: The command line.
+        threads: Of each process.
+
+    Raises:
+        SystemExit: If it fails; with what it said.
+    """
+    command = [sys.executable, "-m", "project", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
 
 
 def summary(values: list[float]) -> dict[str, float]:

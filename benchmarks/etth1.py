@@ -7,15 +7,12 @@ Each fit is a process of its own, `python -m project fit`; the figures are those
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from common import save
+from common import project, save
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
@@ -26,10 +23,7 @@ def fit(config: str, path: Path, horizon: int, seed: int, folder: str) -> dict[s
         "fit", "--config", CONFIGS / f"{config}.yaml", "--data.path", path, "--data.horizon", horizon,
         "--data.fallback", "null", "--seed_everything", seed, "--trainer.accelerator", "cpu",
     ]  # fmt: skip
-    command = [sys.executable, "-m", "project", *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True)
-    if done.returncode:
-        sys.exit(done.stderr.decode())
+    project(folder, *arguments)
     runs = sorted(Path(folder, "lightning_logs", config).iterdir(), key=lambda run: int(run.name.split("_")[1]))
     return json.loads((runs[-1] / "baselines.json").read_text())
 

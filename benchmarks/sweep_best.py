@@ -10,7 +10,6 @@ validation metrics only: neither these seeds nor the test set have had a say in 
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,20 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
-from common import save, summary
+from common import project, save, summary
 
 
 def fit(configs: list[Path], seed: int, experiment: str, arguments: list[str], folder: Path, threads: int) -> dict:
     """Fits and tests; returns the content of ``metrics.json``."""
-    command = [
-        sys.executable, "-m", "project", "fit", *(f"--config={path.resolve()}" for path in configs),
-        f"--seed_everything={seed}", f"--experiment={experiment}", *arguments,
-    ]  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     began = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
+    configs_and_seed = [*(f"--config={path.resolve()}" for path in configs), f"--seed_everything={seed}"]
+    project(folder, "fit", *configs_and_seed, f"--experiment={experiment}", *arguments, threads=threads)
     metrics = json.loads((folder / "lightning_logs" / experiment / "version_0" / "metrics.json").read_text())
     print(f"{experiment}: {time.perf_counter() - began:.0f} s, {metrics['test']}", file=sys.stderr)
     return metrics

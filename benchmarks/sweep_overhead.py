@@ -10,9 +10,7 @@ its end and the gaps between trials, as the sweep's own times have them.
 
 import argparse
 import math
-import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +20,7 @@ from typing import Any
 
 import optuna
 import yaml
-from common import save, summary
+from common import project, save, summary
 
 BASE = Path(__file__).resolve().parent.parent / "configs" / "forecast_small.yaml"
 
@@ -30,15 +28,6 @@ BASE = Path(__file__).resolve().parent.parent / "configs" / "forecast_small.yaml
 def learning_rates(trials: int) -> list[float]:
     """As many learning rates, from 0.001 to 0.01."""
     return [round(0.001 * 10 ** (number / max(1, trials - 1)), 6) for number in range(trials)]
-
-
-def project(folder: Path, *arguments: str) -> None:
-    """Runs a command of the project in a folder."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "project", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
 
 
 def by_hand(folder: Path, trials: int) -> dict[str, float]:

@@ -8,16 +8,13 @@ Each fit is a process of its own, `python -m project fit --config configs/text.y
 
 import argparse
 import json
-import os
 import shlex
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from common import save
+from common import project, save
 
 CONFIG = Path(__file__).parents[1] / "configs/text.yaml"
 # Each takes one thing away from, or puts one thing into, the shipped config.
@@ -46,10 +43,7 @@ LEVERS = {
 def fit(flags: list[str], folder: str) -> tuple[dict[str, dict[str, float]], float]:
     """The test metrics of the model and of each baseline by name, and the seconds of the whole command."""
     started = time.perf_counter()
-    command = [sys.executable, "-m", "project", "fit", "--config", str(CONFIG), "--trainer.accelerator=cpu", *flags]
-    done = subprocess.run(command, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True)
-    if done.returncode:
-        sys.exit(done.stderr.decode())
+    project(folder, "fit", "--config", CONFIG, "--trainer.accelerator=cpu", *flags)
     runs = sorted(Path(folder, "lightning_logs/text").iterdir(), key=lambda run: int(run.name.split("_")[1]))
     return json.loads((runs[-1] / "baselines.json").read_text()), time.perf_counter() - started
 

@@ -1,3 +1,5 @@
+import errno
+import logging
 import os
 import shutil
 import time
@@ -99,6 +101,17 @@ def test_one_at_a_time_fills_the_caches_while_others_wait(tmp_path):
         list(pool.map(prepare, range(4)))
     assert len(filled) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "pets"]
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch, caplog):
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(cache.fcntl, "flock", flock)
+    with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"), alone_in(tmp_path):
+        fill(tmp_path / "pets")
+    assert "can't be locked (No locks available)" in caplog.text
+    assert is_whole(tmp_path / "pets")
 
 
 def test_caches_where_nobody_may_write(tmp_path):

@@ -17,7 +17,9 @@ import yaml
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from project.sweeps.spec import SweepSpec
 from tests.conftest import CONFIGS, ROOT, Outcome
+from tests.sweeps import studies
 
 SPACE = {
     "model.width": {"low": 8, "high": 32, "step": 8},
@@ -128,6 +130,13 @@ def sweep(tmp_path, series) -> Iterator[Sweep]:
     for process in made.started:
         kill_tree(process.pid)
         process.communicate()
+
+
+@pytest.fixture(scope="package")
+def forty(tmp_path_factory) -> tuple[SweepSpec, list[FrozenTrial]]:
+    """A sweep with forty trials, to draw."""
+    drawn = studies.spec(tmp_path_factory.mktemp("sweep"))
+    return drawn, studies.study(drawn, 40).trials
 
 
 def tree(pid: int) -> list[psutil.Process]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from project.sweeps.best import write_best
 from project.sweeps.space import Choice, Range
@@ -17,6 +18,12 @@ SPACE = {
     "model.optimizer": Choice({"sgd": SGD, "adam": {"class_path": "torch.optim.Adam"}}),
     "model.optimizer.lr": Range(1e-3, 1e-1, log=True),
     "data.batch_size": Choice({16: 16, 32: 32}),
+}
+DISTRIBUTIONS = {
+    "model.width": IntDistribution(8, 64),
+    "model.optimizer": CategoricalDistribution(["sgd", "adam"]),
+    "model.optimizer.lr": FloatDistribution(1e-3, 1e-1, log=True),
+    "data.batch_size": CategoricalDistribution([16, 32]),
 }
 FOUND = {"model.width": 24, "model.optimizer": "sgd", "model.optimizer.lr": 0.0125, "data.batch_size": 16}
 
@@ -31,15 +38,10 @@ def sweep(tmp_path):
 def study(sweep, *outcomes):
     """A study with trials of some values, all but the last one of a width of their own."""
     made = create(sweep)
-    for number, values in enumerate(outcomes):
-        params = FOUND if number == len(outcomes) - 1 else FOUND | {"model.width": 40 + number}
-        distributions = {}
-        probe = made.ask()
-        for path, entry in SPACE.items():
-            entry.suggest(probe, path)
-            distributions[path] = probe.distributions[path]
-        ended(made, params, distributions, values=values)
-    return [trial for trial in made.trials if trial.state.is_finished()]
+    for number, values in enumerate(outcomes, start=1):
+        others = {} if number == len(outcomes) else {"model.width": 39 + number}
+        ended(made, FOUND | others, DISTRIBUTIONS, values=values)
+    return made.trials
 
 
 def test_fit_takes_it_as_it_is(sweep, run):

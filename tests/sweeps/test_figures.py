@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from optuna.distributions import IntDistribution
@@ -18,16 +17,6 @@ SPACE = {"model.width": IntDistribution(1, 64)}
 WIDTH = {"model.width": 8}
 
 
-@pytest.fixture(scope="module")
-def sweep(tmp_path_factory):
-    return spec(tmp_path_factory.mktemp("sweep"))
-
-
-@pytest.fixture(scope="module")
-def trials(sweep):
-    return study(sweep, 40).trials
-
-
 def legend(figure) -> list[str]:
     FigureCanvasAgg(figure).draw()
     return [text.get_text() for text in figure.legends[0].get_texts()]
@@ -39,7 +28,8 @@ def points(axes, name: str) -> np.ndarray:
     return np.concatenate([np.asarray(each) for each in found])
 
 
-def test_history_shows_all_trials_and_the_best_so_far(sweep, trials):
+def test_history_shows_all_trials_and_the_best_so_far(forty):
+    sweep, trials = forty
     figure = draw_history(sweep, trials)
     (axes,) = figure.axes
     done = completed(trials)
@@ -88,7 +78,8 @@ def test_history_has_a_panel_for_each_metric(tmp_path):
     assert (np.diff(below) <= 0).all()
 
 
-def test_curves_of_all_trials(sweep, trials):
+def test_curves_of_all_trials(forty):
+    sweep, trials = forty
     figure = draw_curves(sweep, trials)
     assert figure is not None
     (axes,) = figure.axes

@@ -24,16 +24,6 @@ SPACE = {
 
 
 @pytest.fixture(scope="module")
-def sweep(tmp_path_factory):
-    return spec(tmp_path_factory.mktemp("sweep"))
-
-
-@pytest.fixture(scope="module")
-def trials(sweep):
-    return study(sweep, 40).trials
-
-
-@pytest.fixture(scope="module")
 def large(tmp_path_factory):
     """500 trials of 15 settings, the last of which only those with one choice have."""
     sweep = spec(tmp_path_factory.mktemp("sweep"), metrics=["val/loss"], directions=["minimize"])
@@ -96,7 +86,8 @@ def test_importances_that_are_not_known_are_a_sentence():
     assert not figure.axes[0].axison
 
 
-def test_parallel_has_a_line_for_each_completed_trial(sweep, trials):
+def test_parallel_has_a_line_for_each_completed_trial(forty):
+    sweep, trials = forty
     figure = draw_parallel(sweep, trials)
     axes = figure.axes[0]
     names = [label.get_text() for label in axes.get_yticklabels()]
@@ -111,7 +102,8 @@ def test_parallel_has_a_line_for_each_completed_trial(sweep, trials):
     assert path[5, 0] == 1.0  # the highest value
 
 
-def test_parallel_puts_trials_without_a_setting_aside(sweep, trials):
+def test_parallel_puts_trials_without_a_setting_aside(forty):
+    sweep, trials = forty
     figure = draw_parallel(sweep, trials)
     done = sorted(completed(trials), key=lambda trial: trial.value)
     (lines,) = [group for group in figure.axes[0].collections if len(group.get_paths()) == len(done)]
@@ -142,7 +134,8 @@ def test_no_text_overlaps_another_in_a_large_sweep(large):
     assert overlaps(draw_slices(*large)) == []
 
 
-def test_slices_show_each_setting(sweep, trials):
+def test_slices_show_each_setting(forty):
+    sweep, trials = forty
     figure = draw_slices(sweep, trials)
     panels = {axes.get_xlabel().replace("\n", ""): axes for axes in figure.axes if axes.get_xlabel()}
     assert list(panels) == list(sweep.space)
