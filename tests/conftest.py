@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from jsonargparse._common import parsing_settings
 from PIL import Image
 
 from project.__main__ import main
@@ -36,6 +37,14 @@ class Outcome:
 @pytest.fixture(autouse=True)
 def _one_thread():
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _trust():
+    """What a command may import is settled once per process: here every test is a command of its own."""
+    before = dict(parsing_settings)
+    yield
+    parsing_settings.update(before)
 
 
 @pytest.fixture(scope="session")

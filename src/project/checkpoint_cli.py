@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 from jsonargparse import Namespace
@@ -15,6 +16,7 @@ from project.runs.changes import Changes, Finished, changed_settings, check_resu
 from project.runs.compare import read_config
 from project.runs.continuation import continuation
 from project.runs.folder import RunFolder
+from project.trust import trust_of
 
 
 class CheckpointCLI(LightningCLI):
@@ -27,6 +29,8 @@ class CheckpointCLI(LightningCLI):
     def __init__(self, **settings: Any) -> None:
         self.continuation = continuation(sys.argv[1:])
         sys.argv[1:] = self.continuation.command  # what Lightning starts the other processes of a run with
+        self.trust = trust_of(self.continuation.command, foreign=bool(self.continuation.saved))
+        self.trust.enforce()
         self.checkpoint: dict[str, Any] | None = None  # the one that the model's settings are completed from
         self.new_optimizer = False  # whether its settings are not those of the checkpoint
         self.changes: Changes = {}  # settings that are not those of the run that the command goes on from
@@ -36,6 +40,10 @@ class CheckpointCLI(LightningCLI):
         """Parses the command line, with the config of the run in front that it goes on from."""
         parser.arguments = self.continuation.arguments  # pyright: ignore[reportAttributeAccessIssue]
         self.config = parser.parse_args(self.continuation.arguments)
+
+    def before_instantiate_classes(self) -> None:
+        """Holds what the config names against what it may name, before any of it is called."""
+        self.trust.check(self.config[self.config.subcommand])
 
     def _parse_ckpt_path(self) -> None:
         """Completes the model's settings from the checkpoint; what the YAML or a flag sets wins and is listed."""
@@ -48,6 +56,8 @@ class CheckpointCLI(LightningCLI):
         if path is None:
             return
         self.checkpoint = load_checkpoint(str(path))
+        self.trust = replace(self.trust, anything=False)  # settings of the model come from it
+        self.trust.enforce()
         if plan.run is not None and plan.saved:
             self._compare_with(plan.run)
         saved = self.checkpoint.get("hyper_parameters") or {}

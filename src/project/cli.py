@@ -94,6 +94,13 @@ class ProjectCLI(CheckpointCLI):
             default={"class_path": own + "VRAM"},
             help="Memory and speed, measured per epoch. null: off.",
         )
+        add(
+            "--allow_modules",
+            type=str | None,
+            default=None,
+            help="Modules, separated by commas, whose classes the config of a run or checkpoint may name, beside those "
+            "of this project, torch, torchvision, lightning and torchmetrics. Only as a flag.",
+        )
         add("--test_after_fit", type=bool, default=True, help="Whether fit ends by testing the best checkpoint.")
         add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit begins with.")
 

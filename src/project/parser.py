@@ -20,6 +20,8 @@ from lightning.pytorch.cli import LightningArgumentParser
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from project.trust import denied
+
 NAMED_BY_CLASS = (LightningModule, LightningDataModule, Callback, Optimizer, LRScheduler)
 
 
@@ -76,6 +78,10 @@ def _cause(message: str, keys: Iterable[str], verb: str) -> tuple[str, str, str]
         key = found[1] or found[2]
         return key, key.split(".")[-1], f"there is no key '{key}'{_nearest(key, _siblings(key, keys))}"
 
+    # First of all: what follows looks for nearer names in modules, which would import them.
+    if found := re.search(r"Importing '([^']+)' is not allowed, denied by the '([^']+)' entry", message):
+        key = ".".join(re.findall(r'Parser key "([^"]+)":', message[: found.start()]))
+        return key, found[1], denied(found[1], everything=found[2] == "*")
     path: list[str] = []  # keys from the outside in
     class_path = ""
     lines = message.splitlines()

@@ -9,7 +9,9 @@ from project.runs.compare import as_text, differences, flat_config
 from project.runs.folder import RunFolder, read_json
 
 # What a command says of itself, not of the experiment.
-OF_THE_COMMAND = ("resume", "run", "check", "input", "output", "ckpt_path", "return_predictions", "init_from")
+OF_THE_COMMAND = (
+    "resume", "run", "check", "input", "output", "ckpt_path", "return_predictions", "init_from", "allow_modules",
+)  # fmt: skip
 ANYWHERE_IN_AN_EPOCH = ("data.path", "data.test_path", "data.cache_dir", "data.num_workers")
 
 Changes = dict[str, list[Any]]  # value of the run and value now, by key
