@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from project.device import has_fast_bfloat16
+
 
 class MuonSGD(Optimizer):
     """Orthogonalised momentum (Muon) for convolution filters, Nesterov SGD for matrices and vectors.
@@ -104,16 +106,17 @@ def orthogonalise(matrix: Tensor, iterations: int = 3) -> Tensor:
     """A matrix of the same singular vectors whose singular values are near 1.
 
     The quintic Newton-Schulz iteration with Jordan's coefficients: they do not converge, but bring every singular value
-    into about 0.7 to 1.2 within five iterations, in bfloat16, with matrix products alone.
+    into about 0.7 to 1.2 within five iterations, with matrix products alone. bfloat16 is exact enough; float32 is used
+    where the device has no fast bfloat16.
 
     Args:
         matrix: Shape (rows, columns).
         iterations: Fewer leave small singular values smaller.
 
     Returns:
-        bfloat16, shape (rows, columns).
+        bfloat16 or float32, shape (rows, columns).
     """
-    x = matrix.bfloat16()
+    x = matrix.to(torch.bfloat16 if has_fast_bfloat16(matrix.device) else torch.float32)
     x = x / (x.norm() + 1e-7)  # singular values must start at 1 or below
     tall = x.shape[0] > x.shape[1]
     x = x.T if tall else x
