@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from project.data.images.decode import ImageFormat, Mode, Resize, peek
+from project.data.images.folder import first_image, folder_classes, list_folder
 from project.data.images.generated import generated_class_names
-from project.data.images.listing import Listing, first_image, folder_classes, list_csv, list_folder
+from project.data.images.listing import Listing, list_csv
 from project.data.images.public import PUBLIC_SETS
 from project.data.images.stored import Source, generated_source, listed_source, public_source
 from project.errors import UserError

@@ -1,4 +1,4 @@
-"""The user's own images: which files there are, of which class, in which split."""
+"""The user's own images: which files there are, of which class, in which split; as a CSV file lists them."""
 
 import csv
 import hashlib
@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from project.data.images.decode import SUFFIXES
 from project.errors import UserError
 
 SPLITS = ("train", "val", "test")
@@ -40,105 +39,17 @@ class Listing:
             digest.update(f"{split}\n".encode())
             for name, label in zip(names, self.labels[split].tolist(), strict=True):
                 status = os.stat(self.root / name)
-                digest.update(f"{name}\0{label} {status.st_size} {status.st_mtime_ns}\n".encode())
+                digest.update(os.fsencode(name) + f"\0{label} {status.st_size} {status.st_mtime_ns}\n".encode())
         return digest.hexdigest()[:16]
 
 
-def _in_order(names: set[str]) -> list[str]:
-    """Sorted; as numbers if all are, so that class 10 comes after class 9."""
+def in_order(names: set[str]) -> list[str]:
+    """Sort class names; as numbers if all are, so that class 10 comes after class 9.
+
+    Args:
+        names: The names.
+    """
     return sorted(names, key=lambda name: (int(name), name) if all(n.isdecimal() for n in names) else (0, name))
-
-
-def _folders(path: Path) -> list[str]:
-    return _in_order({entry.name for entry in os.scandir(path) if entry.is_dir() and not entry.name.startswith(".")})
-
-
-def folder_classes(path: Path) -> list[str]:
-    """Read the class names from the folders in train/.
-
-    Args:
-        path: The folder that holds train/.
-
-    Raises:
-        UserError: There is no such folder, or it holds no class folders.
-    """
-    expected = "expected are folders <path>/train/<class>/ with images in them"
-    if not path.is_dir():
-        raise UserError(f"data.path: there is no folder {path}; {expected}")
-    if not (path / "train").is_dir():
-        raise UserError(f"data.path: {path} has no folder train/; {expected}, and optionally val/ and test/ like it")
-    names = _folders(path / "train")
-    if len(names) < 2:
-        raise UserError(
-            f"data.path: {path / 'train'} has {len(names)} class folders, at least 2 are needed; {expected}"
-        )
-    return names
-
-
-def _images_in(folder: Path) -> list[str]:
-    """Image files at any depth, relative to the folder, sorted."""
-    found = []
-    for here, _, names in os.walk(folder, followlinks=True):
-        found += [
-            os.path.relpath(os.path.join(here, name), folder)
-            for name in names
-            if name.lower().endswith(SUFFIXES) and not name.startswith(".")
-        ]
-    return sorted(found)
-
-
-def first_image(path: Path, class_names: list[str]) -> Path:
-    """Find one image, without listing all.
-
-    Args:
-        path: The folder that holds train/.
-        class_names: The folders in it.
-
-    Raises:
-        UserError: The first class has no images.
-    """
-    folder = path / "train" / class_names[0]
-    for here, _, names in os.walk(folder, followlinks=True):
-        for name in sorted(names):
-            if name.lower().endswith(SUFFIXES) and not name.startswith("."):
-                return Path(here, name)
-    raise _empty(folder)
-
-
-def _empty(folder: Path) -> UserError:
-    return UserError(f"{folder}: no images in this class ({', '.join(SUFFIXES)}); add some or delete the folder")
-
-
-def list_folder(path: Path) -> Listing:
-    """List a folder of train/<class>/, and val/<class>/ and test/<class>/ where they exist.
-
-    Args:
-        path: The folder that holds train/.
-
-    Raises:
-        UserError: A folder is missing or empty, or a class of val/ or test/ is not in train/.
-    """
-    classes = folder_classes(path)
-    files: dict[str, list[str]] = {}
-    labels: dict[str, Tensor] = {}
-    for split in SPLITS:
-        if not (path / split).is_dir():
-            continue
-        found = _folders(path / split)
-        for name in found:
-            if name not in classes:
-                raise UserError(f"{path / split / name}: this class is not in {path / 'train'}; add or delete it")
-        names, numbers = [], []
-        for name in found:
-            images = _images_in(path / split / name)
-            if not images:
-                raise _empty(path / split / name)
-            names += [f"{split}/{name}/{image}" for image in images]
-            numbers += [classes.index(name)] * len(images)
-        if not names:
-            raise UserError(f"{path / split}: no class folders with images in it; add them or delete the folder")
-        files[split], labels[split] = names, torch.tensor(numbers)
-    return Listing(path, classes, files, labels)
 
 
 def list_csv(path: Path, file_column: str, label_column: str, split_column: str | None) -> Listing:
@@ -168,7 +79,7 @@ def list_csv(path: Path, file_column: str, label_column: str, split_column: str 
         groups[split].append((line, row))
     if not groups["train"]:
         raise UserError(f"{path}: no row has {split_column} train; mark the images to learn from")
-    classes = _in_order({row[label_column] for _, row in groups["train"]})
+    classes = in_order({row[label_column] for _, row in groups["train"]})
     if len(classes) < 2:
         raise UserError(f"{path}: column {label_column} has only the class {classes[0]!r}; at least 2 are needed")
     number = {name: i for i, name in enumerate(classes)}

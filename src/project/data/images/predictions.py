@@ -1,14 +1,17 @@
 """Predicting: the images to look at, and the CSV file that tells what they show."""
 
 import glob
+import os
+import re
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from project.data.images.decode import SUFFIXES, ImageFormat, decode_blocks
-from project.data.table import write_table
+from project.data.images.decode import SUFFIXES, ImageFormat, decode_blocks, peek
+from project.data.images.folder import check_files, image_files
+from project.data.table import check_finite, class_columns, write_table
 from project.errors import UserError
 
 
@@ -22,18 +25,40 @@ def find_images(source: str) -> list[Path]:
         Their paths, sorted.
 
     Raises:
-        UserError: There are none.
+        UserError: There are none, or some can't be read.
     """
-    path = Path(source)
-    if path.is_file():
-        return [path]
-    found = path.rglob("*") if path.is_dir() else (Path(name) for name in glob.glob(source, recursive=True))
-    shown = (file for file in found if not file.name.startswith("."))  # macOS leaves ._name.jpg beside name.jpg
-    images = sorted(file for file in shown if file.suffix.lower() in SUFFIXES and file.is_file())
+    path = Path(os.path.expanduser(source))
+    kinds = ", ".join(SUFFIXES)
+    if path.is_dir():
+        images = [path / name for name in image_files(path)]
+        problem = f"no images in it ({kinds})"
+    elif os.path.lexists(path):
+        images = [path]
+        problem = ""
+    else:
+        images = _matching(path)
+        problem = f"no such file or folder, and no pattern that fits any image ({kinds})"
     if not images:
-        problem = "no images in it" if path.is_dir() else "no such file or folder, and no pattern that fits any image"
-        raise UserError(f"--input {source}: {problem} ({', '.join(SUFFIXES)})")
-    return images
+        raise UserError(f"--input {source}: {problem}")
+    check_files(images)
+    if path.is_file() and path.suffix.lower() not in SUFFIXES:
+        try:
+            peek(path)
+        except UserError as error:
+            raise UserError(f"--input {source}: not an image; give one, a folder of images or a pattern") from error
+    return sorted(images)
+
+
+def _matching(pattern: Path) -> list[Path]:
+    """The images that a pattern fits; ``**`` does not follow links, which may lead round in circles."""
+    parts = [part if part == "**" else re.sub(r"\*+", "*", part) for part in pattern.parts]
+    start = next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    if start == len(parts):
+        return []
+    folder = Path(*parts[:start])
+    found = (file for file in folder.glob(os.path.join(*parts[start:])) if file.suffix.lower() in SUFFIXES)
+    shown = (file for file in found if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+    return [file for file in shown if not file.is_dir()]
 
 
 class ImageFiles(Dataset[dict[str, Tensor]]):
@@ -69,7 +94,7 @@ class ImageFiles(Dataset[dict[str, Tensor]]):
 
 
 def write_csv(path: Path, files: list[Path], class_names: list[str], probabilities: Tensor) -> None:
-    """Write predictions: file, prediction, its probability, and the probability of each class.
+    """Write predictions: file, prediction, its probability, and the probability of each class (see `class_columns`).
 
     Args:
         path: The CSV file; it is replaced in one step.
@@ -78,14 +103,15 @@ def write_csv(path: Path, files: list[Path], class_names: list[str], probabiliti
         probabilities: (file, class).
 
     Raises:
-        UserError: The file can't be written.
+        UserError: A probability is no number, or the file can't be written.
         ValueError: There are more or fewer probabilities than files or classes.
     """
     if probabilities.shape != (len(files), len(class_names)):
         raise ValueError(
             f"probabilities of shape {tuple(probabilities.shape)} for {len(files)} files and {len(class_names)} classes"
         )
+    check_finite(probabilities, files)
     best, number = probabilities.float().max(dim=1)
     rows = zip(files, best.tolist(), number.tolist(), probabilities.tolist(), strict=True)
-    header = ["file", "prediction", "probability", *class_names]
+    header = class_columns(["file", "prediction", "probability"], class_names)
     write_table(path, header, ([f, class_names[n], f"{p:.6f}", *(f"{v:.6f}" for v in row)] for f, p, n, row in rows))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from project.data.cache import damage, new_cache, open_array, write_array
+from project.data.images.copies import check_copies
 from project.data.images.decode import ImageFormat, conform, decode_blocks
 from project.data.images.generated import generated_class_names, generated_images
 from project.data.images.listing import Listing
@@ -75,6 +76,7 @@ def listed_source(name: str, listing: Listing, form: ImageFormat) -> Source:
     """
 
     def parts() -> dict[str, Part]:
+        check_copies(listing)
         return {
             split: Part(listing.labels[split], partial(decode_blocks, [listing.root / file for file in files], form))
             for split, files in listing.files.items()
