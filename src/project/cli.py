@@ -15,6 +15,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from project.callbacks import EMA, VRAM, Compile, ProgressBar, RunSummary
 from project.checkpoint_cli import CheckpointCLI, tells
 from project.errors import UserError, one_line
+from project.output import check_output
 from project.parser import ProjectParser
 from project.runs.changes import check_weights, other_results
 from project.runs.checkpoint import RunCheckpoint
@@ -241,15 +242,14 @@ class ProjectCLI(CheckpointCLI):
             raise UserError("predict: --input is not set: give a file or a folder.")
         if output is None:
             output = str((run.path if (run := self.continuation.run) else Path()) / "predictions.csv")
-        if not output or Path(output).is_dir():
-            raise UserError(f"predict: --output '{output}' is no file name.")
         limit = self.trainer.limit_predict_batches  # pyright: ignore[reportAttributeAccessIssue]
         if isinstance(limit, int) or limit != 1.0:  # 1.0 is all of them, 1 is one batch
             raise UserError("predict: trainer.limit_predict_batches or fast_dev_run would leave files out: unset it.")
+        path = check_output(output, "predict: --output", self._plain_config())
         self.datamodule.predict_input = source
         outputs = self.trainer.predict(**{**kwargs, "return_predictions": True})
-        self.datamodule.write_predictions(outputs, output)
-        rank_zero_info(f"Predictions: {output}")
+        self.datamodule.write_predictions(outputs, str(path))
+        rank_zero_info(f"Predictions: {path}")
 
     def _summary(self) -> None:
         for callback in self.trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]

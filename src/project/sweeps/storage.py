@@ -107,7 +107,7 @@ def open_storage(folder: Path, create: bool = True) -> Storage | None:
 @contextlib.contextmanager
 def _lock(engine: sqlalchemy.Engine, name: str) -> Iterator[None]:
     if engine.name == "sqlite":
-        with open(f"{engine.url.database}.lock", "w") as file:
+        with open(f"{engine.url.database}.lock", "a") as file:  # it may be a file of somebody else
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
         return

@@ -58,7 +58,9 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, wr
     output[..., 1:] = torch.nan
     data.write_predictions([output], str(target))
     with target.open(newline="") as stream:
-        assert next(csv.reader(stream)) == ["date", "load", "heat"]
+        header, row, *_ = csv.reader(stream)
+    assert header[1:4] == ["load", "load_lower", "load_upper"]
+    assert [bool(value) for value in row] == [True, True, False, False, True, False, False]
     assert len(list(target.parent.iterdir())) == 1
 
 

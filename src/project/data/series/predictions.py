@@ -1,9 +1,11 @@
 """Predicting: the last rows of a new file, and the CSV file with what follows them."""
 
+import math
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
@@ -11,7 +13,7 @@ from project.data.series.covariates import calendar_features
 from project.data.series.reading import read_table
 from project.data.series.timeline import Step, regular
 from project.data.series.windows import Windows
-from project.data.table import write_table
+from project.data.table import check_finite, forecast_columns, write_table
 from project.errors import UserError
 
 
@@ -51,8 +53,8 @@ def read_last_window(
 def write_forecast(path: Path, state: dict[str, Any], times: np.ndarray, forecast: Tensor) -> None:
     """Write a row per time: the time, and for each column its forecast, lower and upper bound, in the user's units.
 
-    The forecast has the name of its column, the bounds end in _lower and _upper; they are left out where there are
-    none. Times are written as dates where the step is days and all are midnights, and with +00:00 in UTC.
+    The columns are named by `forecast_columns`; bounds are empty where there are none. Times are written as dates where
+    the step is days and all are midnights, and with +00:00 in UTC.
 
     Args:
         path: The CSV file; it is replaced in one step.
@@ -61,16 +63,22 @@ def write_forecast(path: Path, state: dict[str, Any], times: np.ndarray, forecas
         forecast: Forecast, lower and upper bound, scaled, (horizon, column, 3); bounds are NaN where there are none.
 
     Raises:
-        UserError: The file can't be written.
+        UserError: A forecast is no number, or the file can't be written.
     """
     mean, scale, utc, names = (state[key] for key in ("mean", "scale", "utc", "targets"))
     units = forecast.cpu().double().numpy() * np.array(scale)[:, None] + np.array(mean)[:, None]
-    ends = ("",) if np.isnan(units[:, :, 1:]).all() else ("", "_lower", "_upper")
     daily = state["step"]["seconds"] % 86_400 == 0  # months are 0 seconds
     dates = daily and not utc and bool((times == times.astype("datetime64[D]")).all())
     texts = [str(time)[:10] if dates else str(time).replace("T", " ") + "+00:00" * utc for time in times]
-    header = [state["time_column"], *(name + end for name in names for end in ends)]
-    rows = units[:, :, : len(ends)].reshape(len(times), -1).tolist()
+    known = units[:, :, : 1 if np.isnan(units[:, :, 1:]).all() else 3]
+    check_finite(torch.from_numpy(known), texts)
+    rows = units.reshape(len(times), -1).tolist()
     write_table(
-        path, header, ([text, *(f"{value:.7g}" for value in row)] for text, row in zip(texts, rows, strict=True))
+        path,
+        forecast_columns(state["time_column"], names),
+        ([text, *map(_number, row)] for text, row in zip(texts, rows, strict=True)),
     )
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.7g}"

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from project.data.table import write_table
+from project.data.table import check_finite, class_columns, write_table
 from project.data.text.reading import Rows, read_lines, read_rows
 from project.errors import UserError
 
@@ -36,6 +36,8 @@ def read_input(source: str, columns: list[str] | None, text_columns: list[str], 
 def write_csv(path: Path, rows: Rows, class_names: list[str], probabilities: Tensor) -> None:
     """Write predictions: row in the input, start of the text, prediction, its probability, and that of each class.
 
+    The columns of the classes are named by `class_columns`.
+
     Args:
         path: The CSV file; it is replaced in one step.
         rows: The texts.
@@ -43,7 +45,7 @@ def write_csv(path: Path, rows: Rows, class_names: list[str], probabilities: Ten
         probabilities: (text, class), in the order of the texts.
 
     Raises:
-        UserError: The file can't be written.
+        UserError: A probability is no number, or the file can't be written.
         ValueError: There are more or fewer probabilities than texts or classes.
     """
     if probabilities.shape != (len(rows.texts), len(class_names)):
@@ -51,11 +53,12 @@ def write_csv(path: Path, rows: Rows, class_names: list[str], probabilities: Ten
             f"probabilities of shape {tuple(probabilities.shape)} for {len(rows.texts)} texts and "
             f"{len(class_names)} classes"
         )
+    check_finite(probabilities, [f"row {number}" for number in rows.numbers])
     best, number = probabilities.float().max(dim=1)
     table = zip(rows.numbers, rows.texts, best.tolist(), number.tolist(), probabilities.tolist(), strict=True)
     write_table(
         path,
-        ["row", "text", "prediction", "probability", *class_names],
+        class_columns(["row", "text", "prediction", "probability"], class_names),
         ([r, shorten(t), class_names[n], f"{p:.6f}", *(f"{v:.6f}" for v in each)] for r, t, p, n, each in table),
     )
 
