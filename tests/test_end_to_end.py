@@ -116,15 +116,38 @@ def test_predict_writes_names_and_probabilities(fitted, cifar, images, tmp_path)
         (["--input", "nowhere"], "nowhere"),
         (["--input", "x.png"], "predict: give --run RUN"),
         (["--input", ""], "predict: --input is not set"),
-        (["--input", "x.png", "--output", "."], "predict: --output '.' is no file name"),
+        (["--input", "x.png", "--output", "CKPT"], "last.ckpt is the file that ckpt_path names: choose"),
         (["--input", "x.png", "--trainer.limit_predict_batches", 1], "would leave files out"),
     ],
 )
 def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
-    checkpoint = [] if "--run" in says else ["--ckpt_path", fitted[0] / "checkpoints/last.ckpt"]
-    done = cifar("predict", *checkpoint, *flags)
+    last = fitted[0] / "checkpoints/last.ckpt"
+    content = last.read_bytes()
+    checkpoint = [] if "--run" in says else ["--ckpt_path", last]
+    done = cifar("predict", *checkpoint, *[last if flag == "CKPT" else flag for flag in flags])
     assert done.code == 2
     assert says in next(line for line in done.err.splitlines() if line.startswith("error: "))
+    assert last.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (
+            ["--data=TextData"],
+            "cifar/version_0 was trained with project.data.ImageData, data.class_path is project.data.T",
+        ),
+        (
+            ["--config", CONFIGS / "text.yaml"],
+            "cifar/version_0 holds a project.models.CifarCNN, the config's model.class",
+        ),
+    ],
+)
+def test_another_experiment_is_refused_in_one_line(fitted, run, flags, says):
+    done = run("test", "--run", fitted[0], *flags)
+    assert done.code == 2
+    assert done.err.splitlines()[-1].startswith(f"error: {says}")
+    assert "Not as in" not in done.err
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "text"])

@@ -58,18 +58,21 @@ class CheckpointCLI(LightningCLI):
         self.checkpoint = load_checkpoint(str(path))
         self.trust = replace(self.trust, anything=False)  # settings of the model come from it
         self.trust.enforce()
-        if plan.run is not None and plan.saved:
+        if plan.run is not None and plan.resumes:
             self._compare_with(plan.run)
         saved = self.checkpoint.get("hyper_parameters") or {}
         saved = {name: value for name, value in saved.items() if name != "_instantiator"}
         class_path = saved.pop("_class_path", None)
         model = self.config[verb].model
+        what = plan.run.name if plan.run is not None and plan.saved else f"--ckpt_path {path}"
+        if class_path is not None and class_path != model.class_path:
+            raise UserError(f"{what} holds a {class_path}, the config's model.class_path is {model.class_path}.")
+        if verb != "fit":
+            self._check_data_class(what)
+        if plan.run is not None and plan.saved and not plan.resumes:
+            self._compare_with(plan.run)
         if class_path is None:
             return  # written by plain Python code: the config alone describes the model
-        if class_path != model.class_path:
-            raise UserError(
-                f"--ckpt_path {path} holds a {class_path}, the config's model.class_path is {model.class_path}."
-            )
         here = self._plain_config()["model"]["init_args"]
         for name in (explicit := self._explicit_model_settings(here)):
             if name in saved and saved[name] != here[name] and not plan.saved:
@@ -80,6 +83,14 @@ class CheckpointCLI(LightningCLI):
         self.config = self.parser.parse_object(settings, self.config)
         if plan.run is not None and not plan.saved:  # its config is the user's, only now completed
             self._compare_with(plan.run)
+
+    def _check_data_class(self, what: str) -> None:
+        """Refuses to evaluate with other data than the checkpoint's, whose class names or scale they don't know."""
+        assert self.checkpoint is not None
+        trained = (self.checkpoint.get("datamodule_hyper_parameters") or {}).get("_class_path")
+        path = self.config[self.config.subcommand].data.class_path
+        if trained and trained.rpartition(".")[2] not in {base.__name__ for base in _class(path).__mro__}:
+            raise UserError(f"{what} was trained with {trained}, data.class_path is {path}: leave --data out.")
 
     def _compare_with(self, run: RunFolder) -> None:
         """Finds the settings that are not the run's, lists them, and refuses those that can't be trained on with."""
@@ -110,5 +121,9 @@ class CheckpointCLI(LightningCLI):
 
 def tells(data: Namespace, name: str) -> bool:
     """Whether a DataModule, by its config, has a property of that name: a fact of the data that a model may need."""
-    module, _, class_name = data.class_path.rpartition(".")
-    return isinstance(getattr(getattr(importlib.import_module(module), class_name), name, None), property)
+    return isinstance(getattr(_class(data.class_path), name, None), property)
+
+
+def _class(path: str) -> type:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)

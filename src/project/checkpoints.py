@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from project.errors import UserError, one_line
 
@@ -37,6 +38,27 @@ def load_checkpoint(path: str) -> dict[str, Any]:
         if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(name), kind):
             raise UserError(f"--ckpt_path {path} is no Lightning checkpoint: it has no {name}.")
     return checkpoint
+
+
+def check_finite(model: nn.Module, checkpoint: dict[str, Any]) -> None:
+    """Refuses weights that a model can only answer NaN with.
+
+    Args:
+        model: Tells parameters, which must be finite, from buffers, which may hold infinity (as masks do) but no NaN.
+        checkpoint: The checkpoint.
+
+    Raises:
+        UserError: If there are such weights.
+    """
+    parameters = {name for name, _ in model.named_parameters()}
+    wrong = [
+        name
+        for name, tensor in checkpoint["state_dict"].items()
+        if isinstance(tensor, Tensor) and (~tensor.isfinite() if name in parameters else tensor.isnan()).any()
+    ]
+    if wrong:
+        more = f" and {len(wrong) - 1} more tensors" if len(wrong) > 1 else ""
+        raise UserError(f"the checkpoint holds NaN or infinity in {wrong[0]}{more}: take an earlier one.")
 
 
 def damage(path: str | Path) -> str | None:

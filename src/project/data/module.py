@@ -1,5 +1,6 @@
 """What the DataModules do alike."""
 
+import os
 import warnings
 from typing import Any
 
@@ -83,12 +84,15 @@ class ExperimentData(LightningDataModule):
             example: What the input could be.
 
         Raises:
-            UserError: One of the two is missing.
+            UserError: One of the two is missing, or the input can't be read twice, as a pipe can't.
         """
         if self.predict_input is None:
             raise UserError(f"predict: there is nothing to predict; name {example} with --input")
         if not restored:
             raise UserError("predict: no checkpoint; name a run with --run")
+        path = os.path.expanduser(self.predict_input)
+        if os.path.lexists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+            raise UserError(f"--input {self.predict_input}: a broken link, a pipe or a device; name a file")
         return self.predict_input
 
     def _progress(self) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import nn
 
+from project.checkpoints import check_finite
 from project.errors import UserError
 from project.runs.compare import as_text, differences, flat_config
 from project.runs.folder import RunFolder, read_json
@@ -106,7 +107,7 @@ def is_complete(checkpoint: dict[str, Any], config: dict[str, Any]) -> bool:
 
 
 def check_weights(model: nn.Module, checkpoint: dict[str, Any], changes: Changes) -> None:
-    """Refuses a model that the weights of a checkpoint don't fit, before anything else is built.
+    """Refuses a model that the weights of a checkpoint don't fit, and weights that are NaN, before more is built.
 
     Args:
         model: The model as the command describes it.
@@ -114,7 +115,7 @@ def check_weights(model: nn.Module, checkpoint: dict[str, Any], changes: Changes
         changes: The settings that are not the run's, for the message.
 
     Raises:
-        UserError: If a parameter is missing, left over, or of another shape.
+        UserError: If a parameter is missing, left over, of another shape, or not finite.
     """
     here = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     there = {name: tuple(tensor.shape) for name, tensor in checkpoint["state_dict"].items()}
@@ -125,6 +126,7 @@ def check_weights(model: nn.Module, checkpoint: dict[str, Any], changes: Changes
         of_model = {key: value for key, value in changes.items() if key.startswith("model.")}
         why = f" ({describe(of_model)})" if of_model else ""
         raise UserError(f"the checkpoint's weights don't fit the model as it is described here{why}: {what}{more}.")
+    check_finite(model, checkpoint)
 
 
 def _shape(shapes: dict[str, tuple[int, ...]], name: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
-from project.checkpoints import load_checkpoint
+from project.checkpoints import check_finite, load_checkpoint
 from project.errors import UserError
 from project.runs.verb import some
 
@@ -22,7 +22,9 @@ def initialise(model: nn.Module, path: Path) -> None:
     Raises:
         UserError: If the file can't be used, or nothing in it matches.
     """
-    there = load_checkpoint(str(path))["state_dict"]
+    checkpoint = load_checkpoint(str(path))
+    check_finite(model, checkpoint)
+    there = checkpoint["state_dict"]
     here = model.state_dict()
     matching = {name for name in here if name in there and here[name].shape == there[name].shape}
     parameters = {name: parameter.numel() for name, parameter in model.named_parameters()}

@@ -44,8 +44,8 @@ def find_images(source: str) -> list[Path]:
     if path.is_file() and path.suffix.lower() not in SUFFIXES:
         try:
             peek(path)
-        except UserError as error:
-            raise UserError(f"--input {source}: not an image; give one, a folder of images or a pattern") from error
+        except UserError:
+            raise UserError(f"--input {source}: not an image; give one, a folder of images or a pattern") from None
     return sorted(images)
 
 
