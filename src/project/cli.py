@@ -15,7 +15,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from project.callbacks import EMA, VRAM, Compile, ProgressBar, RunSummary
 from project.checkpoint_cli import CheckpointCLI, tells
 from project.errors import UserError, one_line
-from project.output import check_output
+from project.output import check_prediction
 from project.parser import ProjectParser
 from project.runs.changes import check_weights, other_results
 from project.runs.checkpoint import RunCheckpoint
@@ -122,6 +122,13 @@ class ProjectCLI(CheckpointCLI):
                 help="CSV file to write. Default: predictions.csv of the run.",
             )
         return parser
+
+    def before_instantiate_classes(self) -> None:
+        """Checks what ``predict`` is to read and to write."""
+        super().before_instantiate_classes()
+        if self.config.subcommand == "predict":
+            run = self.continuation.run
+            self.output = check_prediction(self._plain_config(), run.path if run else Path())
 
     def instantiate_classes(self) -> None:
         """Builds the data, completes the model's settings from it, then builds the rest."""
@@ -233,23 +240,14 @@ class ProjectCLI(CheckpointCLI):
 
     def predict(self, **kwargs: Any) -> None:
         """Reads ``--input``, predicts and writes ``--output``."""
-        source, output = self._get(self.config, "input"), self._get(self.config, "output")
         if not hasattr(self.datamodule, "write_predictions"):
             raise UserError(
                 f"predict: {type(self.datamodule).__name__} has no write_predictions: it can't predict files."
             )
-        if not source:
-            raise UserError("predict: --input is not set: give a file or a folder.")
-        if output is None:
-            output = str((run.path if (run := self.continuation.run) else Path()) / "predictions.csv")
-        limit = self.trainer.limit_predict_batches  # pyright: ignore[reportAttributeAccessIssue]
-        if isinstance(limit, int) or limit != 1.0:  # 1.0 is all of them, 1 is one batch
-            raise UserError("predict: trainer.limit_predict_batches or fast_dev_run would leave files out: unset it.")
-        path = check_output(output, "predict: --output", self._plain_config())
-        self.datamodule.predict_input = source
+        self.datamodule.predict_input = self._get(self.config, "input")
         outputs = self.trainer.predict(**{**kwargs, "return_predictions": True})
-        self.datamodule.write_predictions(outputs, str(path))
-        rank_zero_info(f"Predictions: {path}")
+        self.datamodule.write_predictions(outputs, str(self.output))
+        rank_zero_info(f"Predictions: {self.output}")
 
     def _summary(self) -> None:
         for callback in self.trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]

@@ -12,6 +12,29 @@ from project.runs.compare import flat_config
 from project.runs.folder import owner_of
 
 
+def check_prediction(config: dict[str, Any], folder: Path) -> Path:
+    """Refuse a prediction without input or place to write, before anything is built.
+
+    Args:
+        config: The settings of ``predict``.
+        folder: Where the predictions go if ``--output`` is not given.
+
+    Returns:
+        The file to write.
+
+    Raises:
+        UserError: There is no input, not all of it would be predicted, or the file can't be written.
+    """
+    if not config["input"]:
+        raise UserError("predict: --input is not set: give a file or a folder.")
+    trainer = config["trainer"]
+    limit = trainer["limit_predict_batches"]
+    if isinstance(limit, int) or limit not in (None, 1.0) or trainer["fast_dev_run"]:  # 1.0 is all, 1 is one batch
+        raise UserError("predict: trainer.limit_predict_batches or fast_dev_run would leave files out: unset it.")
+    output = config["output"]
+    return check_output(str(folder / "predictions.csv") if output is None else output, "predict: --output", config)
+
+
 def check_output(name: str, setting: str, config: dict[str, Any]) -> Path:
     """Refuse a file that can't be written, or that would be lost, before any work is done. Nothing is left behind.
 

@@ -29,7 +29,7 @@ def find_images(source: str) -> list[Path]:
     """
     path = Path(os.path.expanduser(source))
     kinds = ", ".join(SUFFIXES)
-    if path.is_dir():
+    if os.path.isdir(path):
         images = [path / name for name in image_files(path)]
         problem = f"no images in it ({kinds})"
     elif os.path.lexists(path):
@@ -41,7 +41,7 @@ def find_images(source: str) -> list[Path]:
     if not images:
         raise UserError(f"--input {source}: {problem}")
     check_files(images)
-    if path.is_file() and path.suffix.lower() not in SUFFIXES:
+    if os.path.isfile(path) and path.suffix.lower() not in SUFFIXES:
         try:
             peek(path)
         except UserError:
