@@ -11,6 +11,10 @@ class UserError(Exception):
     is wrong, where (file, row or YAML key) and what to do about it.
     """
 
+    def __str__(self) -> str:
+        """The message on one line, even if it quotes a file name or a text of several lines."""
+        return "\\n".join(super().__str__().splitlines())
+
 
 def user_message(error: BaseException) -> str | None:
     """The one line to print for an exception that the user can put right.

@@ -11,6 +11,7 @@ import torch
 
 from project.data.images import folder
 from project.data.images.copies import check_copies
+from project.data.images.decode import peek
 from project.data.images.folder import list_folder
 from project.data.images.predictions import find_images, write_csv
 from project.errors import UserError
@@ -201,3 +202,9 @@ def test_names_that_are_not_utf8_are_written_as_they_are(tmp_path):
     with (tmp_path / "out.csv").open(newline="", errors="surrogateescape") as stream:
         (row,) = csv.DictReader(stream)
     assert Path(row["file"]).is_file()
+
+
+def test_a_name_of_two_lines_makes_one_line_of_error(tmp_path):
+    (tmp_path / "two\nlines.png").write_text("no image")
+    with pytest.raises(UserError, match=r"two\\nlines\.png: unreadable image \(not an image\); replace or delete it$"):
+        peek(tmp_path / "two\nlines.png")

@@ -175,6 +175,12 @@ def test_nothing_there_and_no_fallback(make_data, tmp_path):
     assert not list((tmp_path / "cache").glob("[!.]*"))
 
 
+def test_a_file_in_place_of_the_folder_is_not_passed_over(make_data, tmp_path):
+    (tmp_path / "raw").touch()
+    with pytest.raises(UserError, match=r"^data\.path: .*/raw is not a folder; name the one that cifar10 is in, or is"):
+        make_data(path=str(tmp_path / "raw"), fallback="generated").prepare_data()
+
+
 def test_fallback_says_so(make_data, make_trainer, tmp_path, capsys):
     data, model = make_data(path=str(tmp_path / "raw"), fallback="generated"), Recorder()
     assert data.class_names[0] == "airplane"
