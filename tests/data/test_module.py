@@ -1,5 +1,6 @@
 """A run that is resumed in the middle of an epoch gets the batches that are left."""
 
+import os
 from functools import partial
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from project.data import TextData
+from project.data import ImageData, SeriesData, TextData
 from project.data.sampler import EpochBatches
 from project.errors import UserError
 from project.models import TransformerClassifier
@@ -91,3 +92,12 @@ def test_workers_cannot_read_from_an_accelerator(texts):
 def test_the_number_of_workers_is_not_negative(texts):
     with pytest.raises(UserError, match=r"data\.num_workers: -1"):
         TextData("csv", path=str(texts), num_workers=-1)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("gone"), lambda path: path.symlink_to(path)])
+@pytest.mark.parametrize("data", [ImageData("generated"), TextData("generated"), SeriesData("generated")])
+def test_a_pipe_is_no_input_to_predict(tmp_path, data, make):
+    make(tmp_path / "new.csv")
+    data.predict_input = str(tmp_path / "new.csv")
+    with pytest.raises(UserError, match=r"^--input .*new\.csv: a broken link, a pipe or a device; name a file$"):
+        data.check_prediction(True, "a file")
