@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from project.data.bad_rows import Policy
 from project.data.download import Unavailable, resort_to_generated
 from project.data.text.corpus import Source
 from project.data.text.public import PUBLIC_SETS, obtain
@@ -23,6 +24,7 @@ class Catalog:
         columns: Names of the columns of CSV files without a row of names.
         text_columns: CSV columns that make up the text.
         label_column: CSV column of the labels.
+        bad_rows: Whether CSV rows that can't be used are an error or left out.
     """
 
     dataset: str
@@ -31,6 +33,7 @@ class Catalog:
     columns: list[str] | None
     text_columns: list[str]
     label_column: str
+    bad_rows: Policy
 
     @cached_property
     def source(self) -> Source:
@@ -38,7 +41,8 @@ class Catalog:
         if self.dataset == "generated":
             return self.stand_in
         if self.dataset == "csv":
-            return csv_source(self.path, self.test_path, self.columns, self.text_columns, self.label_column)
+            columns = self.columns, self.text_columns, self.label_column
+            return csv_source(self.path, self.test_path, *columns, self.bad_rows)
         return public_source(self.dataset, self.path)
 
     @cached_property

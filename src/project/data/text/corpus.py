@@ -1,7 +1,7 @@
 """Raw texts with their labels, and where they come from."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -14,11 +14,15 @@ class Corpus:
         class_names: Name of each class, in the order of the labels.
         texts: For "train", and "test" where there is one, the texts.
         labels: For each of them the class of each text, int64 of shape (texts,).
+        dropped: For each of them the number of bad rows that were left out.
+        notes: For each of them lines that the user should see: rows left out, odd labels.
     """
 
     class_names: list[str]
     texts: dict[str, list[str]]
     labels: dict[str, Tensor]
+    dropped: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,20 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from project.data.bad_rows import Policy, count_text
 from project.data.cache import alone_in, damage, is_whole
 from project.data.length_batches import LengthBatches
 from project.data.module import ExperimentData
 from project.data.text.baselines import baseline_results
 from project.data.text.catalog import Catalog, check_same
 from project.data.text.corpus import Corpus, Source
-from project.data.text.counted import evidence_folder, load_counts, load_evidence, store_evidence
-from project.data.text.evidence import NgramCounts
+from project.data.text.counted import evidence_folder, load_counts, store_evidence
 from project.data.text.memory import StoredTexts
+from project.data.text.opening import open_input, open_split
 from project.data.text.predictions import in_input_order, read_input, write_csv
 from project.data.text.reading import Rows
 from project.data.text.stored import Recipe, load, store, stored_classes
-from project.data.text.tokenizer import SMALLEST, Kind, encode
+from project.data.text.tokenizer import SMALLEST, Kind
 from project.errors import UserError
 
 _SPLITS = {"fit": ("train", "val"), "validate": ("val",), "test": ("test",), None: ("train", "val", "test")}
@@ -54,6 +55,8 @@ class TextData(ExperimentData):
         tokens_per_batch: Instead of `batch_size`: tokens per batch and process, padding included.
         val_fraction: Share of the training texts kept for validation; 0 for none.
         test_fraction: Share of the texts kept for the test, where there is no `test_path`; 0 for none.
+        bad_rows: CSV rows that can't be used (no text or label, too many fields, ...): `error` names them, `drop` goes
+            on without them and says how many there are.
         seed: Seed of the order and the random pieces; that of the run (seed_everything) when left out. The split is
             the same for every seed.
         num_workers: Processes that prepare batches; 0: the training process does, which is faster for data in memory.
@@ -81,6 +84,7 @@ class TextData(ExperimentData):
         tokens_per_batch: int | None = None,
         val_fraction: float = 0.1,
         test_fraction: float = 0.1,
+        bad_rows: Policy = "error",
         seed: int | None = None,
         num_workers: int = 0,
         fallback: Literal["generated"] | None = None,
@@ -120,7 +124,7 @@ class TextData(ExperimentData):
                 raise UserError(f"data.{name}: {'null' if value is None else value} is no possible value; {hint}")
         place = Path(path or "data").expanduser()
         test_place = None if test_path is None else Path(test_path).expanduser()
-        self.catalog = Catalog(dataset, place, test_place, columns, list(text_columns), label_column)
+        self.catalog = Catalog(dataset, place, test_place, columns, list(text_columns), label_column, bad_rows)
         self.tokenizer: Kind = tokenizer
         self.batch_size, self.tokens_per_batch = batch_size, tokens_per_batch
         self.val_fraction, self.test_fraction = val_fraction, test_fraction
@@ -132,6 +136,7 @@ class TextData(ExperimentData):
 
         self.generated = dataset == "generated"
         self.sizes: dict[str, int] = {}
+        self._dropped = 0  # rows
         self._corpus: Corpus | None = None  # until it is in the cache
         self._sets: dict[str, StoredTexts] = {}
         self._evaluated: dict[str, list[Tensor]] = {}  # for each split the numbers of the texts in each batch
@@ -189,7 +194,7 @@ class TextData(ExperimentData):
         unit = "words" if self.tokenizer == "word" else "pieces of words"
         return (
             f"{name}: {counts + ' ' if counts else ''}texts of up to {self.max_tokens} tokens, "
-            f"{self.num_classes} classes, at most {self.vocab_size:,} {unit}"
+            f"{self.num_classes} classes, at most {self.vocab_size:,} {unit}{count_text(self._dropped)}"
         )
 
     def _setting(self, name: str) -> Any:
@@ -259,6 +264,9 @@ class TextData(ExperimentData):
         stored = load(self._folder)
         self._corpus = None
         self.sizes = {split: len(stored.array(split, "labels")) for split in stored.splits}
+        self._dropped = sum(stored.dropped.values())
+        for note in stored.told(stage):
+            rank_zero_info(note)
         if stage in ("validate", "test") and _SPLITS[stage][0] not in stored.splits:
             split = _SPLITS[stage][0]
             raise UserError(f"data.{split}_fraction is 0: {self.catalog.path} has no {split} texts; set it above 0")
@@ -289,25 +297,7 @@ class TextData(ExperimentData):
         """The texts of a split, by the tokenizer and the counts of the checkpoint where one was loaded."""
         if split in self._sets:
             return self._sets[split]
-        stored = load(self._folder)
-        own = self._state["tokenizer"] == stored.tokenizer
-        if own:
-            ids, offsets = stored.array(split, "ids"), stored.array(split, "offsets")
-        else:
-            ids, offsets = encode(self._state["tokenizer"], stored.texts(split))
-        orders, evidence = self._setting("evidence"), None
-        if orders and split != "train":
-            evidence = NgramCounts.from_state_dict(self._state["counts"]).evidence(ids, offsets)
-        elif orders:
-            if not own or orders != self._settings["evidence"]:
-                raise UserError(
-                    "data: the checkpoint was trained with n-gram evidence from other texts or settings, which can't "
-                    "go on with these; use the data and data settings of its run"
-                )
-            evidence = load_evidence(self._folder, orders)
-        whole = self._setting("long_texts") == "crop" and split != "train"
-        labels = stored.array(split, "labels")
-        self._sets[split] = StoredTexts(ids, offsets, labels, evidence, None if whole else self.max_tokens)
+        self._sets[split] = open_split(load(self._folder), split, self._state, self._settings["evidence"])
         self._report_cut(self._sets[split], _NAMES[split])
         return self._sets[split]
 
@@ -354,12 +344,9 @@ class TextData(ExperimentData):
             self.catalog.columns or self._state["columns"],
             self._state["text_columns"] if unset else self.catalog.text_columns,
             self._state["label_column"],
+            self.catalog.bad_rows,
         )
-        ids, offsets = encode(self._state["tokenizer"], rows.texts)
-        counts = self._state["counts"]
-        evidence = NgramCounts.from_state_dict(counts).evidence(ids, offsets) if counts else None
-        whole = self._setting("long_texts") == "crop"
-        texts = StoredTexts(ids, offsets, None, evidence, None if whole else self.max_tokens)
+        texts = open_input(rows.texts, self._state)
         self._report_cut(texts, "input")
         sampler = self._batches(texts, "input")
         self._predicted = rows, sampler

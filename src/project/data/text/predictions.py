@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
+from project.data.bad_rows import Policy, settle
 from project.data.table import check_finite, class_columns, write_table
 from project.data.text.reading import Rows, read_lines, read_rows
 from project.errors import UserError
@@ -12,7 +14,9 @@ from project.errors import UserError
 _SHOWN = 80  # characters of a text in the file of predictions
 
 
-def read_input(source: str, columns: list[str] | None, text_columns: list[str], label_column: str) -> Rows:
+def read_input(
+    source: str, columns: list[str] | None, text_columns: list[str], label_column: str, bad_rows: Policy = "error"
+) -> Rows:
     """Read the texts to predict.
 
     Args:
@@ -20,17 +24,24 @@ def read_input(source: str, columns: list[str] | None, text_columns: list[str], 
         columns: Names of the CSV file's columns where it has no row of names; the label column may be missing.
         text_columns: Columns that make up the text.
         label_column: Column of the labels, which are not read.
+        bad_rows: Whether rows without a text are an error or left out.
 
     Raises:
-        UserError: The file can't be read, or a text is empty.
+        UserError: The file can't be read, or there are bad rows which may not be left out.
     """
     path = Path(source).expanduser()
     kind = Path(path.name.removesuffix(".gz")).suffix.lower()
     if kind not in (".csv", ".txt"):
         raise UserError(f"--input {source}: expected is a .csv file, or a .txt file with one text per line")
     if kind == ".txt":
-        return read_lines(path, "--input")
-    return read_rows(path, columns, text_columns, label_column, labelled=False, setting="--input")
+        rows = read_lines(path, "--input", bad_rows)
+    else:
+        options = {"labelled": False, "setting": "--input", "bad_rows": bad_rows}
+        rows = read_rows(path, columns, text_columns, label_column, **options)
+    (note,) = settle((rows.bad, len(rows.texts)))
+    if note:
+        rank_zero_info(note)
+    return rows
 
 
 def write_csv(path: Path, rows: Rows, class_names: list[str], probabilities: Tensor) -> None:

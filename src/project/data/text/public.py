@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from project.data.bad_rows import settle
 from project.data.download import PublicFile, obtain_file
 from project.data.progress import SlowProgress
 from project.data.text.corpus import Corpus
@@ -80,6 +81,7 @@ def _read_ag_news(root: Path) -> tuple[dict[str, list[str]], dict[str, list[int]
     texts, labels = {}, {}
     for split, file in zip(("train", "test"), PUBLIC_SETS["ag_news"].files, strict=True):
         rows = read_rows(root / file.name, ["class", "title", "description"], ["title", "description"], "class")
+        settle((rows.bad, len(rows.texts)))
         texts[split] = rows.texts
         labels[split] = [int(label) - 1 for label in rows.labels]
     return texts, labels

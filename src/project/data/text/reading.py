@@ -1,23 +1,15 @@
-"""Texts from files, with an error for everything that can be wrong with one: it names the file, the row, the remedy.
+"""Texts from files, with an error for everything that can be wrong with one: it names the file, the rows, the remedy."""
 
-Rows are counted as a spreadsheet counts them: from 1, the row of column names included, a quoted text of several lines
-as one.
-"""
-
-import csv
-import gzip
 import io
-import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 
+from project.data.bad_rows import BadRows, Policy
+from project.data.text_file import odd_bytes, read_records, read_text_file
 from project.errors import UserError
-
-_GZIP = b"\x1f\x8b"
-_AS_UTF8 = "save it as UTF-8 (in spreadsheets: CSV UTF-8)"
 
 
 @dataclass(frozen=True)
@@ -28,59 +20,29 @@ class Rows:
         numbers: Row number of each entry, for messages.
         texts: The text columns of each row, joined by a space.
         labels: The label of each row; empty where no label column was asked for.
+        bad: The rows that are left out above; `settle` says whether they may be.
+        written: How often each label occurs, as it is written in the file.
     """
 
     numbers: list[int]
     texts: list[str]
     labels: list[str]
+    bad: BadRows
+    written: Counter[str] = field(default_factory=Counter)
 
+    def leave_out(self, problems: dict[int, str]) -> None:
+        """Take out rows that turned out to be bad.
 
-def no_file(path: Path, setting: str) -> str:
-    """What is wrong with a path that is no file.
-
-    Args:
-        path: The path.
-        setting: Where it comes from, such as ``data.path``.
-    """
-    return f"{setting}: {path} is a folder; give a file" if path.is_dir() else f"{setting}: there is no file {path}"
-
-
-def read_text_file(path: Path, setting: str) -> str:
-    """Read a UTF-8 file whole; one that is gzipped is unpacked.
-
-    Args:
-        path: The file.
-        setting: Where its name comes from, such as ``data.path``.
-
-    Returns:
-        Its contents, without a byte-order mark.
-
-    Raises:
-        UserError: It is not there, damaged, or not UTF-8.
-    """
-    if not path.is_file():
-        raise UserError(no_file(path, setting))
-    try:
-        data = path.read_bytes()
-        if data.startswith(_GZIP):
-            data = gzip.decompress(data)
-        elif path.suffix == ".gz":
-            raise UserError(f"{path}: the name ends in .gz, but this is no gzip file; rename it, or compress it again")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: the gzip file is damaged ({error}); fetch or compress it again") from error
-    except OSError as error:
-        raise UserError(f"{path}: unreadable ({error.strerror})") from error
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise UserError(f"{path}: this is UTF-16, not UTF-8; {_AS_UTF8}")
-    if b"\0" in data[:4096]:
-        raise UserError(f"{path}: this is no text file, perhaps a spreadsheet or an archive; save it as CSV UTF-8")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path}, line {line}: not UTF-8 (byte {data[error.start]:#04x} at position {error.start}); {_AS_UTF8}"
-        ) from error
+        Args:
+            problems: What is wrong, by the number of the row.
+        """
+        if not problems:
+            return
+        for number, problem in problems.items():
+            self.bad.add(number, problem)
+        kept = [place for place, number in enumerate(self.numbers) if number not in problems]
+        for column in (self.numbers, self.texts, self.labels):
+            column[:] = [column[place] for place in kept]
 
 
 def read_rows(
@@ -91,6 +53,7 @@ def read_rows(
     *,
     labelled: bool = True,
     setting: str = "data.path",
+    bad_rows: Policy = "error",
 ) -> Rows:
     """Read texts, and their labels where wanted, from a CSV file.
 
@@ -101,12 +64,13 @@ def read_rows(
         label_column: Column of the labels.
         labelled: Whether the labels are wanted; if not, they may be missing, and so may their column.
         setting: Where the file's name comes from, for messages.
+        bad_rows: Whether rows with too many or few fields, an empty text or label are an error.
 
     Raises:
-        UserError: The file can't be read, a column is missing, or a row has too many or few fields or an empty text or
-            label.
+        UserError: The file can't be read, or a column is missing. Bad rows are only noted, see `bad_rows.settle`.
     """
-    records = _records(path, read_text_file(path, setting))
+    rows = Rows([], [], [], BadRows(path, bad_rows))
+    records = read_records(path, read_text_file(path, setting), rows.bad)
     first = next(records, None)
     if first is None:
         raise UserError(f"{path}: the file is empty; it needs a row per text")
@@ -115,62 +79,47 @@ def read_rows(
     names = [name.strip() for name in names]
     places = [_place(path, names, column, "text_columns", columns) for column in text_columns]
     label_place = _place(path, names, label_column, "label_column", columns) if labelled else None
-    rows = Rows([], [], [])
     for number, fields in records if named else chain([first], records):
-        if len(fields) != len(names):
-            raise UserError(
-                f"{path}, row {number}: {len(fields)} fields instead of {len(names)}; "
-                f"put texts with commas or line breaks into double quotes"
-            )
         text = " ".join(fields[place] for place in places).strip()
+        label = "" if label_place is None else fields[label_place]
         if not text:
-            raise UserError(f"{path}, row {number}: the text is empty; fill it in or delete the row")
-        rows.numbers.append(number)
-        rows.texts.append(text)
-        if label_place is not None:
-            label = fields[label_place].strip()
-            if not label:
-                raise UserError(f"{path}, row {number}: {label_column} is empty; fill it in or delete the row")
-            rows.labels.append(label)
-    if not rows.texts:
+            rows.bad.add(number, "the text is empty")
+        elif label_place is not None and not label.strip():
+            rows.bad.add(number, f"{label_column} is empty")
+        else:
+            rows.numbers.append(number)
+            rows.texts.append(text)
+            if label_place is not None:
+                rows.labels.append(label.strip())
+                rows.written[label] += 1
+    if not rows.texts and not rows.bad:
         raise UserError(f"{path}: no rows below the column names; add one per text")
     return rows
 
 
-def read_lines(path: Path, setting: str) -> Rows:
+def read_lines(path: Path, setting: str, bad_rows: Policy) -> Rows:
     """Read a plain text file of one text per line; may be gzipped.
 
     Args:
         path: The file.
         setting: Where its name comes from, for messages.
+        bad_rows: Whether empty lines are an error.
 
     Raises:
-        UserError: The file can't be read, or a line is empty.
+        UserError: The file can't be read. Bad lines are only noted, see `bad_rows.settle`.
     """
-    texts = [line.strip() for line in io.StringIO(read_text_file(path, setting), newline=None)]
-    if not texts:
+    rows = Rows([], [], [], BadRows(path, bad_rows))
+    for number, line in enumerate(io.StringIO(read_text_file(path, setting), newline=None), 1):
+        text = line.strip()
+        problem = odd_bytes(text) if text else "the text is empty"
+        if problem:
+            rows.bad.add(number, problem)
+        else:
+            rows.numbers.append(number)
+            rows.texts.append(text)
+    if not rows.texts and not rows.bad:
         raise UserError(f"{path}: the file is empty; it needs a text per line")
-    if "" in texts:
-        raise UserError(f"{path}, row {texts.index('') + 1}: the text is empty; fill it in or delete the line")
-    return Rows(list(range(1, len(texts) + 1)), texts, [])
-
-
-def _records(path: Path, content: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield (row number, fields) of the rows that are not blank."""
-    number = 0
-    limit = csv.field_size_limit(2**31 - 1)  # an opened quote would end there with a message that nobody understands
-    try:
-        for fields in csv.reader(io.StringIO(content, newline=""), strict=True):
-            number += 1
-            if fields:
-                yield number, fields
-    except csv.Error as error:
-        what = "a double quote is opened and never closed" if "unexpected end" in str(error) else str(error)
-        raise UserError(
-            f"{path}, row {number + 1}: broken quoting ({what}); quotes inside a quoted text are written twice"
-        ) from error
-    finally:
-        csv.field_size_limit(limit)
+    return rows
 
 
 def _column_names(

@@ -55,12 +55,16 @@ class Stored:
         class_names: Name of each class.
         tokenizer: The tokenizer as JSON.
         splits: The splits that it holds.
+        dropped: Number of bad rows that were left out of each file, by the split that it is for.
+        notes: Lines that the user should see, likewise.
     """
 
     folder: Path
     class_names: list[str]
     tokenizer: str
     splits: list[str]
+    dropped: dict[str, int]
+    notes: dict[str, list[str]]
 
     def array(self, split: str, kind: str) -> np.ndarray:
         """Open one array.
@@ -71,6 +75,16 @@ class Stored:
                 (texts,).
         """
         return open_array(self.folder / f"{split}_{kind}.npy")
+
+    def told(self, stage: str | None) -> list[str]:
+        """The notes on the files that a stage uses.
+
+        Args:
+            stage: "fit", "validate" or "test"; None: all.
+        """
+        split = "test" if stage == "test" else "train"
+        of_file = split if split in self.dropped else "train"  # the test may be cut out of the training file
+        return [note for name, own in self.notes.items() if not stage or name in (split, of_file) for note in own]
 
     def texts(self, split: str) -> list[str]:
         """All raw texts of a split.
@@ -115,6 +129,15 @@ def store(recipe: Recipe, corpus: Corpus, cache_dir: Path) -> None:
     rows = partition(corpus.labels, recipe.val_fraction, recipe.test_fraction, seed=0)
     texts = {split: [corpus.texts[origin][i] for i in part.tolist()] for split, (origin, part) in rows.items()}
     labels = {split: corpus.labels[origin][part] for split, (origin, part) in rows.items()}
+    notes = {split: list(lines) for split, lines in corpus.notes.items()}
+    if notes and "test" in texts:  # the user's own files, who can do something about it
+        known = set(texts["train"])
+        shared = sum(text in known for text in texts["test"])
+        if shared:
+            notes.setdefault("test", []).append(
+                f"warning: {shared:,} of {len(texts['test']):,} test texts are in the training texts too, word for "
+                f"word, which makes the test easier than new texts are"
+            )
     characters = sum(len(text) for own in texts.values() for text in own)
     with new_cache(recipe.folder(cache_dir), 2 * characters) as folder:
         tokenizer = train_tokenizer(texts["train"], recipe.kind, recipe.vocab_size)
@@ -131,7 +154,13 @@ def store(recipe: Recipe, corpus: Corpus, cache_dir: Path) -> None:
             }
             for kind, array in arrays.items():
                 np.save(folder / f"{split}_{kind}.npy", array)
-        meta = {"name": recipe.source.name, "class_names": corpus.class_names, "splits": list(texts)}
+        meta = {
+            "name": recipe.source.name,
+            "class_names": corpus.class_names,
+            "splits": list(texts),
+            "dropped": corpus.dropped,
+            "notes": notes,
+        }
         (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
 
@@ -148,4 +177,8 @@ def load(folder: Path) -> Stored:
     if fault:
         raise RuntimeError(f"{folder}: {fault}; prepare_data() makes this cache")
     meta = json.loads((folder / "meta.json").read_text("utf-8"))
-    return Stored(folder, meta["class_names"], (folder / "tokenizer.json").read_text("utf-8"), meta["splits"])
+    tokenizer = (folder / "tokenizer.json").read_text("utf-8")
+    # Caches from before rows could be dropped have none of the last two.
+    return Stored(
+        folder, meta["class_names"], tokenizer, meta["splits"], meta.get("dropped", {}), meta.get("notes", {})
+    )
