@@ -18,7 +18,7 @@ ARRAY = np.arange(60, dtype=np.uint8).reshape(5, 3, 2, 2)
 
 def fill(folder, array=ARRAY):
     with new_cache(folder, array.nbytes) as staging:
-        write_array(staging / "images.npy", array.shape, [array[:2], array[2:]])
+        write_array(staging / "images.npy", array.shape[1:], [array[:2], array[2:]])
     return folder
 
 
@@ -66,7 +66,7 @@ def test_the_first_of_two_processes_wins(tmp_path):
     """Whoever has seen a whole cache can open it: another one never takes its place."""
     folder = tmp_path / "pets"
     with new_cache(folder, 100) as staging:
-        write_array(staging / "images.npy", ARRAY.shape, [ARRAY])
+        write_array(staging / "images.npy", ARRAY.shape[1:], [ARRAY])
         fill(folder, ARRAY + 1)  # another process, meanwhile
         before = folder.stat().st_ino
     assert folder.stat().st_ino == before
@@ -179,8 +179,6 @@ def test_the_place_is_not_a_folder(tmp_path):
         fill(tmp_path / "file" / "pets")
 
 
-def test_blocks_that_do_not_add_up(tmp_path):
-    with pytest.raises(ValueError, match="2 instead of 5 items"):
-        write_array(tmp_path / "images.npy", ARRAY.shape, [ARRAY[:2]])
+def test_blocks_of_another_kind(tmp_path):
     with pytest.raises(ValueError, match="a int64 block"):
-        write_array(tmp_path / "images.npy", ARRAY.shape, [ARRAY.astype(np.int64)])
+        write_array(tmp_path / "images.npy", ARRAY.shape[1:], [ARRAY.astype(np.int64)])

@@ -199,28 +199,35 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def write_array(path: Path, shape: tuple[int, ...], blocks: Iterable[np.ndarray]) -> None:
+def write_array(path: Path, item_shape: tuple[int, ...], blocks: Iterable[np.ndarray]) -> int:
     """Write uint8 blocks one after the other as one .npy file; they need not fit into memory together.
 
     Args:
         path: The file.
-        shape: Shape of the whole array.
+        item_shape: Shape of the whole array but for its first axis.
         blocks: Its parts along the first axis.
 
+    Returns:
+        How long the first axis is.
+
     Raises:
-        ValueError: The parts don't add up to the shape.
+        ValueError: A part has another shape or type.
     """
     count = 0
+    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.uint8)), "fortran_order": False}
     with path.open("wb") as stream:
-        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.uint8)), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(stream, header)
+        np.lib.format.write_array_header_1_0(stream, {**header, "shape": (0, *item_shape)})
+        start = stream.tell()
         for block in blocks:
-            if block.dtype != np.uint8 or block.shape[1:] != shape[1:]:
-                raise ValueError(f"a {block.dtype} block of shape {block.shape} in an array of shape {shape}")
+            if block.dtype != np.uint8 or block.shape[1:] != item_shape:
+                raise ValueError(f"a {block.dtype} block of shape {block.shape} in an array of {item_shape}")
             stream.write(np.ascontiguousarray(block).data)
             count += len(block)
-    if count != shape[0]:
-        raise ValueError(f"{count} instead of {shape[0]} items for {path.name}")
+        stream.seek(0)
+        np.lib.format.write_array_header_1_0(stream, {**header, "shape": (count, *item_shape)})
+        if stream.tell() != start:  # NumPy leaves room for the first axis to grow
+            raise RuntimeError(f"{path}: its header has grown from {start} to {stream.tell()} bytes")
+    return count
 
 
 def open_array(path: Path) -> np.ndarray:

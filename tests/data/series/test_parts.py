@@ -12,7 +12,8 @@ from project.data.series.covariates import calendar_features
 from project.data.series.generated import GENERATED_COLUMNS, generated_series
 from project.data.series.scaler import fit_scaler
 from project.data.series.split import check_split, split_rows, split_windows
-from project.data.series.timeline import Series, Step
+from project.data.series.step import Step
+from project.data.series.timeline import Series
 from project.data.series.windows import Windows
 from project.errors import UserError
 

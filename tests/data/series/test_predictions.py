@@ -8,7 +8,7 @@ import torch
 
 from project.data import SeriesData
 from project.data.series.predictions import write_forecast
-from project.data.series.timeline import Step
+from project.data.series.step import Step
 from project.errors import UserError
 from tests.data.series.conftest import SeriesRecorder, hourly, trained
 

@@ -1,10 +1,14 @@
 """Steps of time, their gaps, and what comes next."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from project.data.bad_rows import BadRows
 from project.data.series.reading import Table
-from project.data.series.timeline import Step, find_step, regular
+from project.data.series.step import Step, find_step
+from project.data.series.timeline import regular
 from project.errors import UserError
 
 MONTHS = ["2023-11-30", "2023-12-31", "2024-01-31", "2024-02-29", "2024-03-31"]
@@ -17,7 +21,8 @@ def times(*texts: str) -> np.ndarray:
 def table(stamps, values=None, utc=False) -> Table:
     values = np.arange(len(stamps), dtype=float)[:, None] if values is None else np.array(values, dtype=float)
     names = ["load", "heat"][: values.shape[1]]
-    return Table("data.csv", list(range(2, len(stamps) + 2)), times(*stamps), utc, names, values)
+    bad = BadRows(Path("data.csv"))
+    return Table(bad.path, list(range(2, len(stamps) + 2)), times(*stamps), utc, names, values, bad)
 
 
 @pytest.mark.parametrize(
@@ -59,11 +64,11 @@ def test_continuation_is_regular():
         start = np.datetime64(start, "s")
         stamps = np.concatenate([[start], step.after(start, 30)])
         assert find_step(stamps) == step
-        position, on_step = step.positions(stamps)
-        assert position.tolist() == list(range(31))
-        assert on_step.all()
+        assert step.fitting(stamps).all()
+        assert step.positions(stamps).tolist() == list(range(31))
 
 
+REMEDY = "; correct or delete the row, or set data.bad_rows to drop"
 HOURS = ["2024-01-01 00:00:00", "2024-01-01 01:00:00", "2024-01-01 02:00:00", "2024-01-01 03:00:00"]
 
 
@@ -73,23 +78,21 @@ HOURS = ["2024-01-01 00:00:00", "2024-01-01 01:00:00", "2024-01-01 02:00:00", "2
     [
         (
             [*HOURS, HOURS[3]],
-            "data.csv, row 6: 2024-01-01 03:00:00 is there twice, also in row 5; delete one of them (where clocks were "
-            "put back, add UTC offsets)",
+            "data.csv, row 6: 2024-01-01 03:00:00 is there twice, also in row 5 (where clocks were put back, "
+            "add UTC offsets)" + REMEDY,
         ),
         (
-            [*HOURS, HOURS[1]],
-            "data.csv, row 6: 2024-01-01 01:00:00 comes after 2024-01-01 03:00:00; sort the rows by time",
+            [*HOURS, "2023-12-31 23:00:00"],
+            "data.csv, row 6: 2023-12-31 23:00:00 comes after 2024-01-01 03:00:00: sort the rows by time" + REMEDY,
         ),
         (
             [*HOURS, "2024-01-01 04:20:00", "2024-01-01 05:00:00"],
-            "data.csv, row 6: 2024-01-01 04:20:00 after 2024-01-01 03:00:00 is no multiple of the step of 1 hour; "
-            "correct or delete the row",
+            "data.csv, row 6: 2024-01-01 04:20:00 is off the step of 1 hour" + REMEDY,
         ),
         (["2024-01-01"], "data.csv: one row only, so that there is no step of time; give more"),
         (
             ["2023-01-01", "2023-02-01", "2023-03-02", "2023-04-01", "2023-05-01"],
-            "data.csv, row 4: 2023-03-02 00:00:00 after 2023-02-01 00:00:00 is no multiple of the step of 1 month; "
-            "correct or delete the row",
+            "data.csv, row 4: 2023-03-02 00:00:00 is off the step of 1 month" + REMEDY,
         ),
     ],
 )
@@ -126,23 +129,25 @@ def test_a_missing_month_is_one_row():
 def test_an_empty_value_is_an_error_unless_it_is_interpolated():
     with pytest.raises(UserError) as error:
         regular(table(HOURS, [[1, 1], [2, 2], [3, np.nan], [4, 4]]), "error")
-    assert str(error.value) == ("data.csv, row 4: column 'heat' is empty; fill it in, or set data.gaps to interpolate")
+    assert str(error.value) == (
+        "data.csv, row 4: column 'heat' is empty; add what is missing, or set data.gaps to interpolate"
+    )
 
 
-@pytest.mark.parametrize(("row", "which"), [(0, "first"), (3, "last")])
+@pytest.mark.parametrize(("row", "which"), [(0, "start"), (3, "end")])
 def test_nothing_is_made_up_at_the_ends(row, which):
     values = [[1.0], [2.0], [3.0], [4.0]]
     values[row] = [np.nan]
     with pytest.raises(UserError) as error:
         regular(table(HOURS, values), "interpolate")
     assert str(error.value) == (
-        f"data.csv, row {row + 2}: column 'load' is empty in the {which} row, which can't be interpolated; fill it in "
-        f"or delete the row"
+        f"data.csv, row {row + 2}: column 'load' is empty at the {which} of the series, where it can't be interpolated"
+        f"{REMEDY}"
     )
 
 
 def test_a_gap_that_must_be_a_wrong_year_is_not_filled():
-    with pytest.raises(UserError, match=r"row 5: 8783 rows are missing .* that is too much to interpolate$"):
+    with pytest.raises(UserError, match=r"row 5: 8,783 rows are missing .* that is too much to interpolate$"):
         regular(table([*HOURS[:3], "2025-01-01 02:00:00"]), "interpolate")
 
 

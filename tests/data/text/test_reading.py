@@ -10,6 +10,7 @@ from project.data.text.sources import csv_source
 from project.errors import UserError
 from tests.data.text.conftest import make_rows
 
+REMEDY = "; correct or delete the row, or set data.bad_rows to drop"
 GOOD = b"text,label\nfirst,a\nsecond,b\nthird,a\nfourth,b\n"
 
 
@@ -74,17 +75,16 @@ def test_a_text_may_be_very_long(write):
             b"text;label\na;b\n",
             "my.csv: there is no column 'text', only 'text;label'; columns must be separated by commas",
         ),
-        (b"text,label\na,b\n ,b\n", "my.csv, row 3: the text is empty; fill it in or delete the row"),
-        (b"text,label\na,b\n\nc, \n", "my.csv, row 4: label is empty; fill it in or delete the row"),
+        (b"text,label\na,b\n ,b\n", "my.csv, row 3: the text is empty" + REMEDY),
+        (b"text,label\na,b\n\nc, \n", "my.csv, row 4: label is empty" + REMEDY),
         (
             GOOD + b"only one of its kind,c\n",
-            "my.csv, row 6: the only one of class 'c', which can't be split into training and evaluation; add more or "
-            "delete it (or set --data.label_column, if label is no label)",
+            "my.csv, row 6: the only one of class 'c', which can't be split into training and evaluation" + REMEDY,
         ),
         (b"text,label\na,b\nc,b\n", "my.csv: column label has only the class 'b'; 2 are needed"),
         (
             b"text,label\na,b\ncaf\xe9,b\n",
-            "my.csv, line 3: not UTF-8 (byte 0xe9 at position 18); save it as UTF-8 (in spreadsheets: CSV UTF-8)",
+            "my.csv, row 3: not UTF-8, byte 0xe9: save it as UTF-8 (in spreadsheets: CSV UTF-8)" + REMEDY,
         ),
         (
             "text,label\n".encode("utf-16"),
@@ -100,12 +100,13 @@ def test_a_text_may_be_very_long(write):
             "text are written twice",
         ),
         (
-            b'text,label\n"a" b,c\n',
-            "my.csv, row 2: broken quoting (',' expected after '\"'); quotes inside a quoted text are written twice",
+            b'text,label\n"a" b,c\nd,c\n',
+            "my.csv, row 2: broken quoting, ',' expected after '\"': quotes inside a quoted text are written twice"
+            + REMEDY,
         ),
         (
             b"text,label\na,b\nhello, world,b\n",
-            "my.csv, row 3: 3 fields instead of 2; put texts with commas or line breaks into double quotes",
+            "my.csv, row 3: 3 fields instead of 2: put texts with commas or line breaks into double quotes" + REMEDY,
         ),
     ],
 )
@@ -151,9 +152,7 @@ def test_what_a_hint_says_can_be_typed(write):
 
 def test_a_class_unseen_in_training(write):
     test = write(b"text,label\nx,a\ny,new\n", "test.csv")
-    assert refusal(write(GOOD), test_path=test) == (
-        "test.csv, row 3: class 'new' is not in my.csv; add such texts there or delete the row"
-    )
+    assert refusal(write(GOOD), test_path=test) == ("test.csv, row 3: class 'new' is not in my.csv" + REMEDY)
 
 
 def test_columns_without_names(write):
@@ -209,9 +208,9 @@ def test_input_to_predict(write):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("in.txt", b"a\n\nb\n", "in.txt, row 2: the text is empty; fill it in or delete the line"),
+        ("in.txt", b"a\n\nb\n", "in.txt, row 2: the text is empty" + REMEDY),
         ("in.txt", b"", "in.txt: the file is empty; it needs a text per line"),
-        ("in.csv", b'text\na\n" "\n', "in.csv, row 3: the text is empty; fill it in or delete the row"),
+        ("in.csv", b'text\na\n" "\n', "in.csv, row 3: the text is empty" + REMEDY),
         ("in.json", b"{}", "--input in.json: expected is a .csv file, or a .txt file with one text per line"),
     ],
 )

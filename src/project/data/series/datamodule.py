@@ -7,12 +7,15 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from project.data.bad_rows import Policy, count_text
 from project.data.module import ExperimentData
 from project.data.sampler import EpochBatches
 from project.data.series.covariates import Covariate, calendar_features
+from project.data.series.outliers import check_outliers
 from project.data.series.predictions import read_last_window, write_forecast
 from project.data.series.scaled import ScaledSeries
 from project.data.series.scaler import check_same, fit_scaler
@@ -51,6 +54,8 @@ class SeriesData(ExperimentData):
             of the first test row, optionally that of the first row after the test. null: [0.7, 0.1, 0.2]; ETTh1:
             the 12, 4 and 4 months of 30 days that papers use.
         gaps: Whether missing rows and values are errors or interpolated linearly, also from the rows after them.
+        bad_rows: Rows that can't be used (text for a number, no time, a time that is there twice, ...): `error` names
+            them, `drop` takes them out and says how many there are; `gaps` says what becomes of the holes.
         season: Rows of a season, for the seasonal naive forecast and for MASE. null: a day's rows; 7 for daily, 52
             for weekly, 12 for monthly ones; 1 for other steps, and where the training rows hold no two seasons.
         batch_size: Windows per batch and process.
@@ -73,6 +78,7 @@ class SeriesData(ExperimentData):
         horizon: int = 96,
         split: list[float] | list[str] | None = None,
         gaps: Literal["error", "interpolate"] = "error",
+        bad_rows: Policy = "error",
         season: int | None = None,
         batch_size: int = 64,
         seed: int | None = None,
@@ -97,7 +103,7 @@ class SeriesData(ExperimentData):
                 raise UserError(f"data.covariates: {name!r} is listed twice; delete one")
         if split is not None:
             check_split(split)
-        self.source = Source(dataset, Path(path or "data").expanduser(), time_column, targets, split, gaps)
+        self.source = Source(dataset, Path(path or "data").expanduser(), time_column, targets, split, gaps, bad_rows)
         self.batch_size = batch_size
         self.seed = seed or 0
         self.num_workers = num_workers
@@ -159,6 +165,7 @@ class SeriesData(ExperimentData):
         """The series in one line; with the numbers of windows after `setup`."""
         counts = " / ".join(f"{count:,} {split}" for split, count in self.sizes.items())
         filled = f", {self._series.filled}" if self._series and self._series.filled else ""
+        filled += count_text(self._series.dropped) if self._series else ""
         return (
             f"{self.source.name(self.generated)}: {counts + ' ' if counts else ''}windows of {self.past} + "
             f"{self.horizon} rows, {self.num_targets} columns{filled}"
@@ -245,6 +252,8 @@ class SeriesData(ExperimentData):
         season = self._season or (series.step.season if 2 * series.step.season <= rows else 1)
         if season >= rows:
             raise UserError(f"data.season: {season} is too long for {rows} training rows; make it shorter")
+        for warning in check_outliers(series, rows, name):
+            rank_zero_info(warning)
         return {
             **self._settings,
             "targets": list(series.names),
@@ -312,7 +321,7 @@ class SeriesData(ExperimentData):
     def predict_dataloader(self) -> DataLoader[Any]:
         """One batch with one window: the last rows of the file that `predict_input` names."""
         source = self.check_prediction(self._restored, "a CSV file")
-        windows, self._predicted = read_last_window(Path(source), self._state, self.source.gaps)
+        windows, self._predicted = read_last_window(Path(source), self._state, self.source.gaps, self.source.bad_rows)
         return self._loader(windows, "predict")
 
     def _loader(self, windows: Windows, split: str) -> DataLoader[Any]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from project.data.series.timeline import Series, Step
+from project.data.series.step import Step
+from project.data.series.timeline import Series
 
 GENERATED_COLUMNS = ("sine", "tide", "delayed", "working", "drift", "levels", "bursts")
 _ROWS = 10_000

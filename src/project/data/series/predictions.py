@@ -9,16 +9,18 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
+from project.data.bad_rows import Policy
 from project.data.series.covariates import calendar_features
 from project.data.series.reading import read_table
-from project.data.series.timeline import Step, regular
+from project.data.series.step import Step
+from project.data.series.timeline import regular
 from project.data.series.windows import Windows
 from project.data.table import check_finite, forecast_columns, write_table
 from project.errors import UserError
 
 
 def read_last_window(
-    path: Path, state: dict[str, Any], gaps: Literal["error", "interpolate"]
+    path: Path, state: dict[str, Any], gaps: Literal["error", "interpolate"], bad_rows: Policy
 ) -> tuple[Windows, np.ndarray]:
     """Read the rows that a forecast is made from.
 
@@ -26,6 +28,7 @@ def read_last_window(
         path: A CSV file with the columns of the training; others are ignored.
         state: What `SeriesData.state_dict` returned when the checkpoint was made.
         gaps: Whether what is missing is an error or interpolated.
+        bad_rows: Whether rows that can't be used are errors or left out.
 
     Returns:
         The last window, without a future, and the times that follow it, datetime64[s] of shape (horizon,).
@@ -34,7 +37,8 @@ def read_last_window(
         UserError: The file is missing, wrong, too short, or not like that of the training.
     """
     path, past, horizon = path.expanduser(), state["past"], state["horizon"]
-    table = read_table(path, state["time_column"], state["targets"], trained=True)
+    options = {"trained": True, "setting": "--input", "bad_rows": bad_rows}
+    table = read_table(path, state["time_column"], state["targets"], **options)
     series = regular(table, gaps, Step(**state["step"]))
     if series.utc != state["utc"]:
         has, lack = ("have", "had none") if series.utc else ("have no", "had some")

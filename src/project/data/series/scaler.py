@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from project.data.series.timeline import Step
+from project.data.series.step import Step
 from project.errors import UserError
 
 

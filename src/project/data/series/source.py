@@ -6,6 +6,7 @@ from typing import Literal
 
 from lightning.pytorch.utilities import rank_zero_info
 
+from project.data.bad_rows import Policy
 from project.data.download import Unavailable, obtain_file, resort_to_generated
 from project.data.series.generated import GENERATED_COLUMNS, generated_series
 from project.data.series.public import ETTH1, ETTH1_COLUMNS, ETTH1_ENDS
@@ -28,6 +29,7 @@ class Source:
         targets: Columns to forecast; None: all that hold numbers.
         split: Shares, dates, or None for the usual split.
         gaps: Whether what is missing is an error or interpolated.
+        bad_rows: Whether rows that can't be used are errors or left out.
 
     Raises:
         UserError: A target is none.
@@ -39,6 +41,7 @@ class Source:
     targets: list[str] | None
     split: Split | None
     gaps: Literal["error", "interpolate"]
+    bad_rows: Policy = "error"
 
     def __post_init__(self) -> None:
         targets, known = self.targets or [], KNOWN_COLUMNS.get(self.dataset)
@@ -103,7 +106,7 @@ class Source:
         if generated:
             return generated_series(KNOWN_COLUMNS[self.dataset]).select(self.columns or [])
         file = self.path if self.dataset == "csv" else self.path / ETTH1.name
-        series = regular(read_table(file, self.time_column, self.targets), self.gaps)
+        series = regular(read_table(file, self.time_column, self.targets, bad_rows=self.bad_rows), self.gaps)
         if series.filled:
             rank_zero_info(f"{file}: {series.filled}")
         return series

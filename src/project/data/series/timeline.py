@@ -1,113 +1,21 @@
-"""Times at equal steps, calendar months included: finding the step, refusing or filling gaps, going on."""
+"""A series at equal steps of time: bad rows and gaps are refused, or left out and filled."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
+from project.data.bad_rows import BadRows, settle
+from project.data.series.disorder import note_disorder, note_off_step, note_open_ends, time_text
 from project.data.series.reading import Table
+from project.data.series.step import Step, find_step
 from project.errors import UserError
 
-_DAY = 86_400
-_UNITS = (("week", 7 * _DAY), ("day", _DAY), ("hour", 3600), ("minute", 60), ("second", 1))
 _MOST_FILLED = 10  # per row that is there; more is no gap but a wrong time
-
-
-@dataclass(frozen=True)
-class Step:
-    """The time from one row to the next: so many seconds, or so many calendar months.
-
-    Args:
-        seconds: Seconds, 0 where it is months.
-        months: Months, 0 where it is seconds.
-        at_end: Whether a month's row has its place counted from the end of the month, as in 01-31, 02-28, 03-31.
-    """
-
-    seconds: int = 0
-    months: int = 0
-    at_end: bool = False
-
-    def __str__(self) -> str:
-        """Such as "1 hour" or "3 months"."""
-        count, unit = self.months, "month"
-        if self.seconds:
-            unit, size = next((unit, size) for unit, size in _UNITS if self.seconds % size == 0)
-            count = self.seconds // size
-        return f"{count} {unit}{'s' * (count != 1)}"
-
-    @property
-    def season(self) -> int:
-        """Rows of the season that is usual for this step: a day, for daily rows a week, for longer ones a year."""
-        if self.months:
-            return 12 // self.months if 12 % self.months == 0 else 1
-        if self.seconds < _DAY:
-            return _DAY // self.seconds if _DAY % self.seconds == 0 else 1
-        return {_DAY: 7, 7 * _DAY: 52}.get(self.seconds, 1)
-
-    def positions(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Count the steps from the first time.
-
-        Args:
-            times: datetime64[s] of shape (row,).
-
-        Returns:
-            Whole steps from the first row, int64 of shape (row,), and whether nothing is left over, bool (row,).
-        """
-        if self.seconds:
-            steps, rest = np.divmod((times - times[0]).astype(np.int64), self.seconds)
-            return steps, rest == 0
-        month, offset = _in_month(times, self.at_end)
-        steps, rest = np.divmod(month - month[0], self.months)
-        return steps, (rest == 0) & (offset == offset[0])
-
-    def after(self, time: np.datetime64, count: int) -> np.ndarray:
-        """Continue a series.
-
-        Args:
-            time: The last time, datetime64[s].
-            count: How many times to add.
-
-        Returns:
-            datetime64[s] of shape (count,).
-        """
-        steps = np.arange(1, count + 1)
-        if self.seconds:
-            return time + (steps * self.seconds).astype("timedelta64[s]")
-        month, offset = _in_month(np.array([time]), self.at_end)
-        months = (month + steps * self.months + self.at_end).astype("datetime64[M]")
-        return months.astype("datetime64[s]") + offset.astype("timedelta64[s]")
-
-
-def _in_month(times: np.ndarray, at_end: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Number of the month, and the seconds since its start (or, negative, until its end), int64 (row,)."""
-    month = times.astype("datetime64[M]").astype(np.int64)
-    edge = (month + at_end).astype("datetime64[M]").astype("datetime64[s]")
-    return month, (times - edge).astype(np.int64)
-
-
-def _most_frequent(values: np.ndarray) -> tuple[int, int]:
-    found, counts = np.unique(values, return_counts=True)
-    return int(found[counts.argmax()]), int(counts.max())
-
-
-def find_step(times: np.ndarray) -> Step:
-    """Find the step that most rows have.
-
-    Args:
-        times: datetime64[s] of shape (row,), ascending, two or more.
-    """
-    seconds, _ = _most_frequent(np.diff(times).astype(np.int64))
-    if seconds >= 28 * _DAY:
-        (start, from_start), (_, from_end) = (_most_frequent(_in_month(times, end)[1]) for end in (False, True))
-        # Where both hold, as for 07-31 and 08-31, a day that not all months have means the end of the month.
-        at_end = from_end > from_start or (from_end == from_start and start >= 28 * _DAY)
-        month, offset = _in_month(times, at_end)
-        usual, count = _most_frequent(offset)
-        if count > len(times) / 2:
-            return Step(months=_most_frequent(np.diff(month[offset == usual]))[0], at_end=at_end)
-    return Step(seconds=seconds)
+_FARTHEST = 1e9  # scaled; errors are squared in float32
 
 
 @dataclass(frozen=True)
@@ -121,6 +29,8 @@ class Series:
         step: Time from row to row.
         utc: Whether the times are UTC; else they are what the user's clock said.
         filled: What was interpolated, in words; empty where nothing was.
+        dropped: Number of bad rows that were left out of the file.
+        rows: Number of each row in its file, 0 for one that was interpolated; None where there is no file.
     """
 
     times: np.ndarray
@@ -129,6 +39,8 @@ class Series:
     step: Step
     utc: bool = False
     filled: str = ""
+    dropped: int = 0
+    rows: np.ndarray | None = None
 
     def select(self, names: list[str]) -> "Series":
         """Take some of the columns.
@@ -154,84 +66,78 @@ class Series:
         """
         with np.errstate(over="ignore"):
             values = ((self.values - np.array(mean)) / np.array(scale)).astype(np.float32)
-        if not np.isfinite(values).all():
-            row, column = map(int, np.argwhere(~np.isfinite(values))[0])
+        place, column = map(int, np.unravel_index(np.argmax(np.abs(values)), values.shape))
+        if not np.abs(values[place, column]) < _FARTHEST:
             raise UserError(
-                f"data: column {self.names[column]!r} is {self.values[row, column]:g} at {_text(self.times[row])}, "
-                f"beyond all scale of the training rows; correct it"
+                f"data: column {self.names[column]!r} is {self.values[place, column]:g} {self.where(place)}, beyond "
+                f"all scale of the training rows; correct it"
             )
         return torch.from_numpy(values)
 
+    def where(self, place: int) -> str:
+        """A row as messages name it, with its time.
+
+        Args:
+            place: Its place in the series.
+        """
+        row = int(self.rows[place]) if self.rows is not None else 0
+        return f"in row {row} ({time_text(self.times[place])})" if row else f"at {time_text(self.times[place])}"
+
 
 def regular(table: Table, gaps: Literal["error", "interpolate"], step: Step | None = None) -> Series:
-    """Check that the rows come at equal steps and hold a number each; interpolate what is missing if wanted.
+    """Make rows come at equal steps and hold a number each: take out bad ones and interpolate, where that is wanted.
 
     Args:
-        table: What was read.
-        gaps: Whether missing times and values are errors or interpolated linearly.
+        table: What was read. Its policy says whether rows that were unreadable, or whose times are out of order, there
+            twice or off the step, are errors or left out.
+        gaps: Whether missing times and values, also of rows that are left out, are errors or interpolated linearly.
         step: The step that is expected; None: the most frequent one.
 
     Raises:
-        UserError: Times are unsorted, duplicated or off the step; something is missing and not to be interpolated.
+        UserError: Something is wrong or missing, and may not be left out or interpolated.
     """
-    path, times, rows = table.path, table.times, table.rows
-    _check_order(table)
+    table = note_disorder(table)
+    if len(table.times) > 1:
+        own = find_step(table.times)
+        expected = step or own
+        regular_so = expected.fitting(table.times).all() and _gapless(expected.positions(table.times))
+        if own != expected and not regular_so:
+            settle((table.bad, len(table.rows)))
+            raise UserError(
+                f"{table.path}: its rows are {own} apart, the checkpoint was trained on {step}; give such rows"
+            )
+        table = note_off_step(table, expected)
+    if gaps == "interpolate" or table.bad.policy == "drop":
+        table = note_open_ends(table)
+    (note,) = settle((table.bad, len(table.rows)))
+    if note:
+        rank_zero_info(note)
     if step is None:
-        if len(times) < 2:
-            raise UserError(f"{path}: one row only, so that there is no step of time; give more")
-        step = find_step(times)
-    position, on_step = step.positions(times)
-    if not (on_step.all() and (np.diff(position) == 1).all()):
-        own = find_step(times)
-        if own != step:
-            raise UserError(f"{path}: its rows are {own} apart, the checkpoint was trained on {step}; give such rows")
-        if not on_step.all():
-            wrong = int(np.argmin(on_step))
-            raise UserError(
-                f"{path}, row {rows[wrong]}: {_text(times[wrong])} after {_text(times[wrong - 1])} is no multiple of "
-                f"the step of {step}; correct or delete the row"
-            )
-        gap = int(np.argmax(np.diff(position) > 1)) + 1
-        count = int(position[gap] - position[gap - 1] - 1)
-        if gaps == "error" or position[-1] >= len(position) * (_MOST_FILLED + 1):
-            remedy = "or set data.gaps to interpolate" if gaps == "error" else "that is too much to interpolate"
-            raise UserError(
-                f"{path}, row {rows[gap]}: {count} row{'s are' if count > 1 else ' is'} missing between "
-                f"{_text(times[gap - 1])} and {_text(times[gap])}, as the step is {step}; add what is missing, {remedy}"
-            )
-    values, empty = _interpolated(table, position, gaps)
-    missing = len(values) - len(times)
-    filled = f"{missing:,} missing rows and {empty:,} empty values interpolated" if missing or empty else ""
-    times = np.concatenate([times[:1], step.after(times[0], len(values) - 1)])
-    return Series(times, values, table.names, step, table.utc, filled)
+        if len(table.times) < 2:
+            raise UserError(f"{table.path}: one row only, so that there is no step of time; give more")
+        step = find_step(table.times)
+    return _filled(table, gaps, step)
 
 
-def _check_order(table: Table) -> None:
-    distance = np.diff(table.times).astype(np.int64)
-    if (distance > 0).all():
-        return
-    wrong = int(np.argmax(distance <= 0))
-    here, before = _text(table.times[wrong + 1]), _text(table.times[wrong])
-    where = f"{table.path}, row {table.rows[wrong + 1]}: {here}"
-    if here == before:
-        clocks = "" if table.utc else " (where clocks were put back, add UTC offsets)"
-        raise UserError(f"{where} is there twice, also in row {table.rows[wrong]}; delete one of them{clocks}")
-    raise UserError(f"{where} comes after {before}; sort the rows by time")
+def _gapless(position: np.ndarray) -> bool:
+    return bool((np.diff(position) == 1).all())
 
 
-def _interpolated(table: Table, position: np.ndarray, gaps: str) -> tuple[np.ndarray, int]:
-    """Values at every step, and how many were empty in the rows that there are."""
+def _filled(table: Table, gaps: str, step: Step) -> Series:
+    """The series of rows that are in order and on the step, with what is missing between them."""
+    position = step.positions(table.times)
     missing = np.isnan(table.values)
-    if missing.any() and gaps == "error":
-        place, column = np.argwhere(missing)[0].tolist()
+    if gaps == "error":
+        _refuse_gaps(table, position, missing, step)
+    size = int(position[-1]) + 1
+    if size >= len(position) * (_MOST_FILLED + 1):
+        gap = int(np.diff(position).argmax()) + 1
         raise UserError(
-            f"{table.path}, row {table.rows[place]}: column {table.names[column]!r} is empty; fill it in, or set "
-            f"data.gaps to interpolate"
+            f"{table.path}, row {table.rows[gap]}: {_missing_rows(table, position, gap)}, as the step is {step}; "
+            f"correct the time, as that is too much to interpolate"
         )
-    steps = np.arange(position[-1] + 1)
-    if not missing.any() and len(steps) == len(position):
-        return table.values, 0
-    values = np.empty((len(steps), len(table.names)))
+    steps = np.arange(size)
+    values = np.empty((size, len(table.names)))
     for number, name in enumerate(table.names):
         known = ~missing[:, number]
         for end, which in ((0, "first"), (-1, "last")):
@@ -240,9 +146,38 @@ def _interpolated(table: Table, position: np.ndarray, gaps: str) -> tuple[np.nda
                     f"{table.path}, row {table.rows[end]}: column {name!r} is empty in the {which} row, which can't be "
                     f"interpolated; fill it in or delete the row"
                 )
-        values[:, number] = np.interp(steps, position[known], table.values[known, number])
-    return values, int(missing.sum())
+        column = table.values[:, number]
+        whole = known.all() and _gapless(position)
+        values[:, number] = column if whole else np.interp(steps, position[known], column[known])
+    added, empty = size - len(position), int(missing.sum())
+    filled = f"{added:,} missing rows and {empty:,} empty values interpolated" if added or empty else ""
+    times = np.concatenate([table.times[:1], step.after(table.times[0], size - 1)])
+    rows = np.zeros(size, dtype=np.int64)
+    rows[position] = table.rows
+    return Series(times, values, table.names, step, table.utc, filled, len(table.bad), rows)
 
 
-def _text(time: np.datetime64) -> str:
-    return str(time).replace("T", " ")
+def _refuse_gaps(table: Table, position: np.ndarray, missing: np.ndarray, step: Step) -> None:
+    """Raise one error for all missing rows and values."""
+    problems = BadRows(table.path)
+    for gap in (np.flatnonzero(np.diff(position) > 1) + 1).tolist():
+        problems.add(table.rows[gap], f"{_missing_rows(table, position, gap)}, as the step is {step}")
+    for place in np.flatnonzero(missing.any(1)).tolist():
+        problems.add(table.rows[place], f"column {table.names[int(np.argmax(missing[place]))]!r} is empty")
+    if not problems:
+        return
+    added, empty = int(position[-1]) + 1 - len(position), int(missing.sum())
+    counts = " and ".join(
+        f"{count:,} {what}{'s' * (count != 1)}" for count, what in ((added, "row"), (empty, "value")) if count
+    )
+    message = problems.message(len(table.rows))
+    if len(problems) > 1:
+        message = f"{table.path}: {counts} are missing: {problems.listed()}"
+    dropped = f" ({len(table.bad):,} bad rows were dropped)" if table.bad else ""
+    raise UserError(f"{message}{dropped}; add what is missing, or set data.gaps to interpolate")
+
+
+def _missing_rows(table: Table, position: np.ndarray, gap: int) -> str:
+    count = int(position[gap] - position[gap - 1]) - 1
+    before, after = time_text(table.times[gap - 1]), time_text(table.times[gap])
+    return f"{count:,} row{'s are' if count > 1 else ' is'} missing between {before} and {after}"

@@ -1,4 +1,4 @@
-"""Texts from files, with an error for everything that can be wrong with one: it names the file, the rows, the remedy."""
+"""Texts from files; what is wrong with one is said with the file, the rows and the remedy."""
 
 import io
 from collections import Counter
