@@ -89,11 +89,13 @@ def test_corrupt_images_are_counted_and_the_first_is_named(make_data, image_fold
     (image_folder / "train" / "cat" / "03.png").write_bytes(b"rubbish")
     path = image_folder / "train" / "dog" / "05.png"
     assert refused(folder(make_data, image_folder)) == (
-        f"{image_folder}/train/cat/03.png: unreadable image (not an image); replace or delete it"
+        f"{image_folder}/train/cat/03.png: unreadable image (not an image); replace or delete it, or set data.bad_rows "
+        f"to drop"
     )
     path.write_bytes(path.read_bytes()[:60])
-    assert refused(folder(make_data, image_folder)) == (
-        f"{image_folder}/train/cat/03.png (and 1 more files): unreadable image (not an image); replace or delete it"
+    assert refused(folder(make_data, image_folder)).startswith(
+        f"{image_folder}: 2 of 36 images can't be used: {image_folder}/train/cat/03.png (unreadable image (not an "
+        f"image)), {path} (unreadable image ("
     )
     (image_folder / "train" / "cat" / "03.png").unlink()
     assert refused(folder(make_data, image_folder)).startswith(f"{path}: unreadable image (")
@@ -166,6 +168,7 @@ def table(tmp_path):
     return write
 
 
+REMEDY = "; correct or delete the row, or set data.bad_rows to drop"
 ROWS = [f"images/{i}.png,{'cat' if i % 2 else 'dog'}" for i in range(20)]
 
 
@@ -226,27 +229,28 @@ def test_csv_splits_without_test(make_data, table):
         (
             f"file,label\n{ROWS[0]}\n{ROWS[1]}\nimages/2.png,\n",
             {},
-            "{path}, row 4: label is empty; fill it in or delete the row",
+            "{path}, row 4: label is empty" + REMEDY,
         ),
         (
             f"file,label\n{ROWS[0]}\nimages/2.png\n",
             {},
-            "{path}, row 3: label is empty; fill it in or delete the row",
+            "{path}, row 3: 1 field instead of 2: put texts with commas or line breaks into double quotes" + REMEDY,
         ),
         (
             f"file,label\n{ROWS[0]}\nimages/gone.png,cat\n{ROWS[1]}\nimages/too.png,cat\n",
             {},
-            "{path}, row 3 (and 1 more rows): there is no file {root}/images/gone.png; correct or delete the row",
+            "{path}: 2 of 4 rows can't be used: row 3 ({root}/images/gone.png: no such file), row 5 "
+            "({root}/images/too.png: no such file); correct or delete them, or set data.bad_rows to drop",
         ),
         (
             f"file,label,split\n{ROWS[0]},train\n{ROWS[1]},Train\n",
             {"split_column": "split"},
-            "{path}, row 3: split is 'Train'; it must be train, val or test",
+            "{path}, row 3: split is 'Train', not train, val or test" + REMEDY,
         ),
         (
             f"file,label,split\n{ROWS[0]},train\n{ROWS[1]},train\nimages/2.png,cow,test\n",
             {"split_column": "split"},
-            "{path}, row 4: class 'cow' is in test, but not in train; add such images to train or delete the row",
+            "{path}, row 4: class 'cow' is in test, but not in train" + REMEDY,
         ),
         (
             f"file,label,split\n{ROWS[0]},val\n",
@@ -257,12 +261,14 @@ def test_csv_splits_without_test(make_data, table):
         (
             "file,label\nimages/0.png,Köter\n".encode("latin-1"),
             {},
-            "{path}: not UTF-8 (byte 0xf6); save it as CSV UTF-8",
+            "{path}: 1 of 1 rows can't be used: row 2 (not UTF-8, byte 0xf6: save it as UTF-8 (in spreadsheets: "
+            "CSV UTF-8)); correct or delete the row, or set data.bad_rows to drop",
         ),
         (
             'file,label\nimages/0.png,"cat\n',
             {},
-            "{path}: unreadable as CSV (unexpected end of data); save it again as CSV UTF-8",
+            "{path}, row 2: broken quoting (a double quote is opened and never closed); quotes inside a quoted text "
+            "are written twice",
         ),
     ],
 )
@@ -273,7 +279,7 @@ def test_what_a_csv_can_have_wrong(make_data, table, text, options, message):
 
 def test_csv_that_is_not_there(make_data, tmp_path):
     path = tmp_path / "gone.csv"
-    assert refused(from_csv(make_data, path)) == f"data.path: there is no CSV file {path}"
+    assert refused(from_csv(make_data, path)) == f"data.path: there is no file {path}"
 
 
 # ---- kinds of images
@@ -359,7 +365,7 @@ def test_32_bits_are_refused(make_data, image_folder):
     path = image_folder / "train" / "cat" / "07.tif"
     Image.fromarray(np.ones((8, 6), dtype=np.float32)).save(path)
     message = refused(folder(make_data, image_folder, mode="RGB"))
-    assert message == f"{path} has 32 bits per pixel of unknown range; save it with 8 or 16"
+    assert message.startswith(f"{path}: unreadable image (32 bits per pixel of unknown range: save it with 8 or 16); ")
 
 
 def test_predicting_unreadable_files(make_data, image_folder, tmp_path):
@@ -367,7 +373,8 @@ def test_predicting_unreadable_files(make_data, image_folder, tmp_path):
     data.load_state_dict(data.state_dict())
     (tmp_path / "photo.png").write_bytes(b"rubbish")
     data.predict_input = str(tmp_path / "*.png")
-    with pytest.raises(UserError, match=re.escape(f"{tmp_path}/photo.png: unreadable image (not an image)")):
+    message = f"1 of 1 images can't be used: {tmp_path}/photo.png (unreadable image (not an image)); replace"
+    with pytest.raises(UserError, match=re.escape(message)):
         next(iter(data.predict_dataloader()))
     data.predict_input = str(tmp_path / "*.jpg")
     with pytest.raises(UserError, match=r"^--input .*: no such file or folder, and no pattern that fits any image"):

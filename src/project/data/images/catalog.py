@@ -1,16 +1,22 @@
 """What is known of an image data set before any image is decoded."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+from lightning.pytorch.utilities import rank_zero_info
+
+from project.data.bad_rows import Policy
 from project.data.images.decode import ImageFormat, Mode, Resize, peek
 from project.data.images.folder import first_image, folder_classes, list_folder
 from project.data.images.generated import generated_class_names
 from project.data.images.listing import Listing, list_csv
 from project.data.images.public import PUBLIC_SETS
 from project.data.images.stored import Source, generated_source, listed_source, public_source
+from project.data.labels import label_notes
 from project.errors import UserError
 
 
@@ -27,6 +33,7 @@ class Catalog:
         image_size: (height, width) that all images get.
         mode: Mode that all images get.
         resize: How images of another shape are fitted.
+        bad_rows: Whether images that can't be read, and rows of a CSV file, are an error or left out.
     """
 
     dataset: str
@@ -37,6 +44,7 @@ class Catalog:
     image_size: tuple[int, int] | None
     mode: Mode | None
     resize: Resize
+    bad_rows: Policy = "error"
 
     @property
     def unsplit(self) -> bool:
@@ -79,7 +87,7 @@ class Catalog:
             return public_source(self.dataset, self.path, self.class_names, native, self.form)
         if self.dataset == "generated":
             return self.stand_in
-        return listed_source(self.path.stem, self._listing, self.form)
+        return listed_source(self.path, self._listing, self.form, self.bad_rows)
 
     @property
     def stand_in(self) -> Source:
@@ -89,20 +97,35 @@ class Catalog:
     @cached_property
     def _listing(self) -> Listing:
         if self.dataset == "folder":
-            return list_folder(self.path)
-        return list_csv(self.path, self.file_column, self.label_column, self.split_column)
+            listing = list_folder(self.path)
+        else:
+            listing = list_csv(self.path, self.file_column, self.label_column, self.split_column, self.bad_rows)
+        counts = sum(torch.bincount(own, minlength=len(listing.class_names)) for own in listing.labels.values())
+        for note in label_notes(dict(zip(listing.class_names, counts.tolist(), strict=True))):
+            rank_zero_info(f"{self.path}: {note}")
+        return listing
 
     @cached_property
     def _native(self) -> tuple[int, int, Mode]:
-        """(height, width, mode) of the first image as it is."""
+        """(height, width, mode) of the first readable image as it is."""
         if self.dataset in PUBLIC_SETS:
             channels, height, width = PUBLIC_SETS[self.dataset].shape
             return height, width, "RGB" if channels == 3 else "L"
         if self.dataset == "generated":
             return 32, 32, "RGB"
+        errors = []
+        for file in self._training_files():
+            try:
+                return peek(file)
+            except UserError as error:  # decoding them all tells how many there are
+                errors.append(error)
+        raise errors[0]
+
+    def _training_files(self) -> Iterator[Path]:
+        """First one that is found without listing all."""
         if self.dataset == "folder":
-            return peek(first_image(self.path, self.class_names))
-        return peek(self._listing.root / self._listing.files["train"][0])
+            yield first_image(self.path, self.class_names)
+        yield from (self._listing.root / name for name in self._listing.files["train"])
 
 
 def check_same(trained: dict[str, Any], here: dict[str, Any]) -> None:

@@ -5,16 +5,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from project.data.bad_rows import Policy, count_text
 from project.data.cache import alone_in, damage, is_whole
 from project.data.download import Unavailable, resort_to_generated
 from project.data.images.augment import Augment, augmented, centre, normalise
 from project.data.images.catalog import Catalog, check_same
 from project.data.images.decode import ImageFormat, Mode, Resize
 from project.data.images.memory import StoredImages, mean_std
-from project.data.images.predictions import ImageFiles, find_images, write_csv
+from project.data.images.predictions import ImageFiles, find_images, readable, write_csv
 from project.data.images.public import PUBLIC_SETS, obtain
 from project.data.images.stored import Source, load, store
 from project.data.module import ExperimentData
@@ -44,6 +46,8 @@ class ImageData(ExperimentData):
         resize: How to fit an image of another shape: crop what sticks out, stretch it, or pad it with black.
         batch_size: Images per batch and process.
         val_fraction: Share of the training images kept for validation where there is no validation split; 0 for none.
+        bad_rows: Images that can't be decoded, and CSV rows that can't be used: `error` names them, `drop` goes on
+            without them and says how many there are.
         seed: Seed of the order and the augmentation; that of the run (seed_everything) when left out. The split is the
             same for every seed.
         augment: Random changes to the training images.
@@ -68,6 +72,7 @@ class ImageData(ExperimentData):
         resize: Resize = "crop",
         batch_size: int = 512,
         val_fraction: float = 0.1,
+        bad_rows: Policy = "error",
         seed: int | None = None,
         augment: Augment = Augment(),  # noqa: B008 - it is frozen
         num_workers: int = 0,
@@ -91,7 +96,7 @@ class ImageData(ExperimentData):
                 raise UserError(f"data.{name}: {'null' if value is None else value} is no possible value{needed}")
         size = None if image_size is None else (image_size[0], image_size[1])
         place = Path(path or "data").expanduser()
-        self.catalog = Catalog(dataset, place, file_column, label_column, split_column, size, mode, resize)
+        self.catalog = Catalog(dataset, place, file_column, label_column, split_column, size, mode, resize, bad_rows)
         self.cache_dir = Path(cache_dir).expanduser()
         self.batch_size = batch_size
         self.val_fraction = val_fraction
@@ -102,6 +107,7 @@ class ImageData(ExperimentData):
 
         self.generated = dataset == "generated"
         self.sizes: dict[str, int] = {}
+        self._dropped = 0  # rows and images
         self._sets: dict[str, StoredImages] = {}
         self._predicted: list[Path] = []
         self._state: dict[str, Any] = {}  # see state_dict
@@ -149,7 +155,8 @@ class ImageData(ExperimentData):
             name = "GENERATED images" if dataset == "generated" else f"GENERATED stand-in for {dataset}"
         counts = " / ".join(f"{count:,} {split}" for split, count in self.sizes.items())
         shape = " x ".join(map(str, self.image_shape))
-        return f"{name}: {counts + ' ' if counts else ''}images of {shape}, {self.num_classes} classes"
+        facts = f"images of {shape}, {self.num_classes} classes{count_text(self._dropped)}"
+        return f"{name}: {counts + ' ' if counts else ''}{facts}"
 
     @property
     def _source(self) -> Source:
@@ -198,6 +205,9 @@ class ImageData(ExperimentData):
         if self.trainer is not None:
             self.generated = self.trainer.strategy.broadcast(self.generated)
         stored = load(self._source, self.cache_dir)
+        self._dropped = stored.dropped
+        for note in stored.notes:
+            rank_zero_info(note)
         self.augment.check(stored.shape)
         test_fraction = 0.1 if self.catalog.unsplit and not self.generated else 0.0
         rows = partition(stored.labels, self.val_fraction, test_fraction, seed=0)
@@ -257,7 +267,9 @@ class ImageData(ExperimentData):
         _, height, width = self.image_shape
         form = ImageFormat(height, width, self._state["mode"], self._state["resize"], convert=True)
         self._predicted = find_images(source)
-        return self._loader(ImageFiles(self._predicted, form), "predict")
+        if self.catalog.bad_rows == "drop":
+            self._predicted = readable(self._predicted, form, source, "drop")
+        return self._loader(ImageFiles(self._predicted, form, source), "predict")
 
     def _loader(self, dataset: StoredImages | ImageFiles, split: str) -> DataLoader[Any]:
         sampler = EpochBatches(len(dataset), self.batch_size, **self.sampler_options(split, "images"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from project.data.bad_rows import BadRows
 from project.errors import UserError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class ImageFormat:
 
 
 class _OddImage(Exception):
-    """The image is readable, but unlike the others; the message says how."""
+    """The image is readable, but unlike the others; the message says how, and which setting makes them alike."""
 
 
 def _mode(image: "Image.Image") -> Mode:
@@ -73,7 +74,7 @@ def _plain(image: "Image.Image", mode: Mode) -> "Image.Image":
     if image.mode.startswith("I;16"):  # Pillow's own conversion clips 16 bits at 255 instead of scaling them
         image = Image.fromarray((np.asarray(image).astype(np.uint16) // 257).astype(np.uint8))
     elif image.mode in ("I", "F"):
-        raise _OddImage("has 32 bits per pixel of unknown range; save it with 8 or 16")
+        raise ValueError("32 bits per pixel of unknown range: save it with 8 or 16")
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         image = image.convert("RGBA")  # what is hidden by transparency must not show: lay it on white, as a page does
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
@@ -172,22 +173,23 @@ def peek(path: Path) -> tuple[int, int, Mode]:
         raise UserError(f"{path}: unreadable image ({_reason(error)}); replace or delete it") from error
 
 
-def decode_blocks(files: Sequence[Path], form: ImageFormat) -> Iterator[np.ndarray]:
+def decode_blocks(files: Sequence[Path], form: ImageFormat, bad: BadRows) -> Iterator[np.ndarray]:
     """Decode files, large ones in threads (Pillow lets go of the interpreter lock while it decodes).
 
     Args:
         files: The files.
         form: The format wanted.
+        bad: Gets the files that are damaged, which are left out.
 
     Yields:
         uint8 blocks of shape (some, channel, height, width), in the order of the files, of about 64 MB at most.
 
     Raises:
-        UserError: A file is unlike the others, or files are damaged: then their number and the first one are named,
-            after all files have been looked at.
+        UserError: Files are unlike the others: then their number and the first one are named, after all files have
+            been looked at.
     """
     block = min(2048, max(64, 2**26 // int(np.prod(form.shape))))
-    damaged: list[tuple[Path, Exception]] = []
+    odd: list[str] = []
     small = os.path.isfile(files[0]) and os.path.getsize(files[0]) < _SMALL
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         apply = map if small else pool.map
@@ -196,14 +198,13 @@ def decode_blocks(files: Sequence[Path], form: ImageFormat) -> Iterator[np.ndarr
             arrays: list[np.ndarray] = []
             for file, array in zip(part, apply(partial(decode_file, form=form), part), strict=True):
                 if isinstance(array, _OddImage):
-                    raise UserError(f"{file} {array}")
-                if isinstance(array, Exception):
-                    damaged.append((file, array))
+                    odd.append(f"{file} {array}")
+                elif isinstance(array, Exception):
+                    bad.add(str(file), f"unreadable image ({_reason(array)})")
                 else:
                     arrays.append(array)
-            if not damaged:
+            if arrays and not odd:
                 yield np.stack(arrays)
-    if damaged:
-        file, error = damaged[0]
-        others = f" (and {len(damaged) - 1} more files)" if len(damaged) > 1 else ""
-        raise UserError(f"{file}{others}: unreadable image ({_reason(error)}); replace or delete it") from error
+    if odd:
+        others = f" ({len(odd):,} of {len(files):,} images are unlike the others)" if len(odd) > 1 else ""
+        raise UserError(odd[0] + others)

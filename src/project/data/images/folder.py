@@ -1,7 +1,6 @@
 """Folders of images: what is found in them, and a data set of a folder per class."""
 
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from project.data.images.decode import SUFFIXES
-from project.data.images.listing import SPLITS, Listing, in_order
+from project.data.images.listing import SPLITS, Listing, in_order, no_file
 from project.errors import UserError
 
 
@@ -58,7 +57,7 @@ def check_files(files: list[Path]) -> None:
     Raises:
         UserError: There are such; it names the first and says how many.
     """
-    wrong = [(file, reason) for file in files if (reason := _no_file(file))]
+    wrong = [(file, reason) for file in files if (reason := no_file(file))]
     if wrong:
         file, reason = wrong[0]
         others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
@@ -100,7 +99,7 @@ def first_image(path: Path, class_names: list[str]) -> Path:
     """
     folder = path / "train" / class_names[0]
     for name in image_files(folder):
-        if not _no_file(folder / name):
+        if not no_file(folder / name):
             return folder / name
     raise _empty(folder)
 
@@ -165,15 +164,6 @@ def _check_link(folder: Path, name: str) -> None:
     target = os.path.realpath(folder / name)
     if os.path.realpath(folder).startswith(os.path.join(target, "")) and not os.path.samefile(folder, target):
         raise UserError(f"{folder / name}: a link to {target}, which {folder} lies in; delete it")
-
-
-def _no_file(file: Path) -> str | None:
-    """Why a path can't be read as a file."""
-    try:
-        mode = os.stat(file).st_mode
-    except OSError as error:
-        return f"a broken link ({error.strerror})" if os.path.islink(file) else f"unreadable ({error.strerror})"
-    return None if stat.S_ISREG(mode) else "a pipe, a device or a folder, not an image"
 
 
 def _class_folders(folder: Path) -> list[str]:

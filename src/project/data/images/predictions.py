@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from project.data.bad_rows import BadRows, Policy, settle
 from project.data.images.decode import SUFFIXES, ImageFormat, decode_blocks, peek
 from project.data.images.folder import check_files, image_files
 from project.data.table import check_finite, class_columns, write_table
@@ -67,11 +69,13 @@ class ImageFiles(Dataset[dict[str, Tensor]]):
     Args:
         files: The files.
         form: The format that they get.
+        source: What `predict_input` says.
     """
 
-    def __init__(self, files: list[Path], form: ImageFormat) -> None:
+    def __init__(self, files: list[Path], form: ImageFormat, source: str) -> None:
         self.files = files
         self.form = form
+        self.source = source
 
     def __len__(self) -> int:
         """Number of files."""
@@ -89,8 +93,31 @@ class ImageFiles(Dataset[dict[str, Tensor]]):
         Raises:
             UserError: A file is unreadable.
         """
-        blocks = decode_blocks([self.files[i] for i in index.tolist()], self.form)
+        bad = BadRows(Path(self.source), unit="image")
+        blocks = list(decode_blocks([self.files[i] for i in index.tolist()], self.form, bad))
+        if bad:
+            readable(self.files, self.form, self.source, "error")  # names all of them
         return {"image": torch.cat([torch.from_numpy(block) for block in blocks])}
+
+
+def readable(files: list[Path], form: ImageFormat, source: str, bad_rows: Policy) -> list[Path]:
+    """Find out which images can be read, by decoding all.
+
+    Args:
+        files: The images.
+        form: The format that they get.
+        source: What `predict_input` says.
+        bad_rows: Whether damaged images are an error or left out.
+
+    Raises:
+        UserError: There are some that may not be left out, or no others.
+    """
+    bad = BadRows(Path(source), bad_rows, "image")
+    count = sum(len(block) for block in decode_blocks(files, form, bad))
+    (note,) = settle((bad, count))
+    if note:
+        rank_zero_info(note)
+    return [file for file in files if str(file) not in bad]
 
 
 def write_csv(path: Path, files: list[Path], class_names: list[str], probabilities: Tensor) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from project.data.bad_rows import BadRows, Policy, settle
 from project.data.cache import damage, new_cache, open_array, write_array
 from project.data.images.copies import check_copies
 from project.data.images.decode import ImageFormat, conform, decode_blocks
@@ -20,6 +21,7 @@ from project.data.images.listing import Listing
 from project.data.images.memory import moments
 from project.data.images.public import read
 from project.data.progress import SlowProgress
+from project.errors import UserError
 
 _VERSION = 1  # raise it when the arrays of the same source would come out different
 _GENERATED = {"train": 10_000, "test": 2_000}
@@ -32,10 +34,20 @@ class Part:
     Args:
         labels: Class of each image, int64 of shape (images,).
         blocks: Starts the decoding; yields uint8 blocks (some, channel, height, width).
+        files: Where each image comes from; empty where none can be damaged.
+        bad: Where the decoding notes damaged files, which it leaves out.
     """
 
     labels: Tensor
     blocks: Callable[[], Iterable[np.ndarray]]
+    files: list[Path] = field(default_factory=list)
+    bad: BadRows | None = None
+
+    def kept_labels(self) -> Tensor:
+        """After the decoding: the labels of the images that are not left out."""
+        if not self.bad:
+            return self.labels
+        return self.labels[torch.tensor([str(file) not in self.bad for file in self.files])]
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,7 @@ class Source:
         shape: (channel, height, width).
         class_names: Name of each class.
         parts: Reads the splits.
+        dropped: Number of bad rows that were left out already.
     """
 
     name: str
@@ -55,6 +68,7 @@ class Source:
     shape: tuple[int, int, int]
     class_names: list[str]
     parts: Callable[[], dict[str, Part]]
+    dropped: int = 0
 
     def folder(self, cache_dir: Path) -> Path:
         """Where the cache of this source is.
@@ -66,23 +80,26 @@ class Source:
         return cache_dir / f"{self.name}-{digest[:12]}"
 
 
-def listed_source(name: str, listing: Listing, form: ImageFormat) -> Source:
+def listed_source(path: Path, listing: Listing, form: ImageFormat, bad_rows: Policy) -> Source:
     """Describe the user's own images.
 
     Args:
-        name: Short name.
+        path: The folder or CSV file that lists them.
         listing: The files.
         form: The format wanted.
+        bad_rows: Whether damaged images are an error or left out.
     """
 
     def parts() -> dict[str, Part]:
         check_copies(listing)
-        return {
-            split: Part(listing.labels[split], partial(decode_blocks, [listing.root / file for file in files], form))
-            for split, files in listing.files.items()
-        }
+        bad, result = BadRows(path, bad_rows, "image"), {}
+        for split, names in listing.files.items():
+            files = [listing.root / name for name in names]
+            result[split] = Part(listing.labels[split], partial(decode_blocks, files, form, bad), files, bad)
+        return result
 
-    return Source(name, f"{listing.fingerprint} {form}", form.shape, listing.class_names, parts)
+    marks = f"{listing.fingerprint} {form}" + " drop" * (bad_rows == "drop")
+    return Source(path.stem, marks, form.shape, listing.class_names, parts, listing.dropped)
 
 
 def public_source(
@@ -142,6 +159,8 @@ class Stored:
         sums: For each split what `moments` returned, (image, channel, 2).
         shape: (channel, height, width).
         class_names: Name of each class.
+        dropped: Number of bad rows and damaged images that were left out.
+        notes: Lines that the user should see.
     """
 
     images: dict[str, Tensor]
@@ -149,6 +168,8 @@ class Stored:
     sums: dict[str, np.ndarray]
     shape: tuple[int, int, int]
     class_names: list[str]
+    dropped: int
+    notes: list[str]
 
 
 def store(source: Source, cache_dir: Path) -> None:
@@ -162,6 +183,7 @@ def store(source: Source, cache_dir: Path) -> None:
         UserError: An image is unreadable or odd, or the cache can't be written.
     """
     parts = source.parts()
+    kept: dict[str, Tensor] = {}
     total = sum(len(part.labels) for part in parts.values())
     meta: dict[str, Any] = {"name": source.name, "class_names": source.class_names, "shape": source.shape}
     with (
@@ -177,11 +199,29 @@ def store(source: Source, cache_dir: Path) -> None:
                     yield block
                     progress.advance(len(block))
 
-            write_array(folder / f"{split}_images.npy", (len(part.labels), *source.shape), watched(part.blocks()))
-            np.save(folder / f"{split}_labels.npy", part.labels.numpy())
-            np.save(folder / f"{split}_sums.npy", np.concatenate(sums))
-        meta["images"] = {split: len(part.labels) for split, part in parts.items()}
+            count = write_array(folder / f"{split}_images.npy", source.shape, watched(part.blocks()))
+            kept[split] = part.kept_labels()
+            if count != len(kept[split]):
+                raise ValueError(f"{count} {split} images with {len(kept[split])} labels")
+            np.save(folder / f"{split}_labels.npy", kept[split].numpy())
+            np.save(folder / f"{split}_sums.npy", np.concatenate(sums or [np.empty((0, source.shape[0], 2), np.int64)]))
+        bad = parts["train"].bad
+        notes = settle((bad, sum(map(len, kept.values())))) if bad else []
+        for split, labels in kept.items() if bad else ():
+            _check_left(labels, split, source)
+        meta["images"] = {split: len(labels) for split, labels in kept.items()}
+        meta["dropped"], meta["notes"] = source.dropped + len(bad or ()), notes
         (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+
+
+def _check_left(labels: Tensor, split: str, source: Source) -> None:
+    """Refuse to go on where all images of a split, or of a class to learn, are damaged."""
+    counts = torch.bincount(labels, minlength=len(source.class_names)).tolist()
+    if not any(counts):
+        raise UserError(f"data.path: none of the {split} images of {source.name} can be read; replace some")
+    if split == "train" and 0 in counts:
+        name = source.class_names[counts.index(0)]
+        raise UserError(f"data.path: no training image of class {name!r} can be read; replace some")
 
 
 def load(source: Source, cache_dir: Path) -> Stored:
@@ -209,4 +249,6 @@ def load(source: Source, cache_dir: Path) -> Stored:
         sums=arrays("sums"),
         shape=source.shape,
         class_names=meta["class_names"],
+        dropped=meta.get("dropped", 0),  # caches from before images could be left out have none of the two
+        notes=meta.get("notes", []),
     )
