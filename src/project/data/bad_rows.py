@@ -8,7 +8,7 @@ from typing import Literal
 from project.errors import UserError
 
 Policy = Literal["error", "drop"]
-_NAMED = 5  # rows that a message names; of the others it gives the number
+_NAMED = 3  # rows that a message names; of the others it gives the number
 
 
 @dataclass

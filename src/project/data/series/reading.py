@@ -174,12 +174,12 @@ def _read_times(column: str, rows: list[int], texts: tuple[str, ...], bad: BadRo
             time, aware[place] = parse_time(text)
             times[place] = time
         except (ValueError, OverflowError) as error:
-            bad.add(rows[place], f"column {column!r} is {shortened(text)}, no time{_why_no_time(text, error)}")
+            bad.add(rows[place], f"column {shortened(column)} is {shortened(text)}, no time{_why_no_time(text, error)}")
     utc = aware.count(True) > aware.count(False) or (aware.count(True) == aware.count(False) and aware[0] is True)
     for place, has in enumerate(aware):
         if has is not None and has != utc:
             has_one, others = ("a", "most rows have none") if has else ("no", "most rows have one")
-            bad.add(rows[place], f"column {column!r} is {shortened(texts[place])}, with {has_one} UTC offset: {others}")
+            bad.add(rows[place], f"column {shortened(column)} is {shortened(texts[place])}, with {has_one} UTC offset: {others}")
     return times, utc
 
 
