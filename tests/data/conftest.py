@@ -8,6 +8,8 @@ import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
 
+from project.errors import UserError
+
 
 class Recorder(LightningModule):
     """Trains one weight and keeps all that it is given, in the order of (stage, epoch)."""
@@ -69,3 +71,27 @@ def a_rank(rank: int, strategy: object) -> SimpleNamespace:
     """What a data module asks of the trainer of one of two processes."""
     loop = SimpleNamespace(is_resuming=False)
     return SimpleNamespace(global_rank=rank, world_size=2, strategy=strategy, fit_loop=loop)
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """What the user is told."""
+    lines = []
+    for module in ("text.datamodule", "text.predictions", "series.timeline", "series.datamodule", "images.listing",
+                   "images.catalog", "images.datamodule", "images.predictions"):  # fmt: skip
+        monkeypatch.setattr(f"project.data.{module}.rank_zero_info", lines.append)
+    return lines
+
+
+def refusal(action, *arguments, **options) -> str:
+    """The one line that says what is wrong."""
+    with pytest.raises(UserError) as error:
+        action(*arguments, **options)
+    assert len(str(error.value).splitlines()) == 1
+    return str(error.value)
+
+
+def prepared(data, stage=None):
+    data.prepare_data()
+    data.setup(stage)
+    return data

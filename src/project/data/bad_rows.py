@@ -45,8 +45,8 @@ class BadRows:
 
     def listed(self) -> str:
         """The first bad rows with what is wrong with them, and the number of the others."""
-        name = "row {}" if self.unit == "row" else "{}"
-        some = [f"{name.format(row)} ({what})" for row, what in list(self.problems.items())[:_NAMED]]
+        rows = sorted(self.problems.items()) if self.unit == "row" else self.problems.items()
+        some = [f"{self._name(row)} ({what})" for row, what in list(rows)[:_NAMED]]
         others = [f"and {len(self) - _NAMED:,} more"] if len(self) > _NAMED else []
         return ", ".join([*some, *others])
 
@@ -58,8 +58,12 @@ class BadRows:
         """
         if len(self) == 1 and kept:
             ((row, problem),) = self.problems.items()
-            return f"{self.path}, row {row}: {problem}" if self.unit == "row" else f"{row}: {problem}"
+            return f"{self.path}, row {row}: {problem}" if self.unit == "row" else f"{self._name(row)}: {problem}"
         return f"{self.path}: {len(self):,} of {kept + len(self):,} {self.unit}s can't be used: {self.listed()}"
+
+    def _name(self, row: Hashable) -> str:
+        name = f"row {row}" if self.unit == "row" else str(row)
+        return name if name.isprintable() else ascii(name)
 
 
 def settle(*files: tuple[BadRows, int]) -> list[str]:
@@ -83,7 +87,8 @@ def settle(*files: tuple[BadRows, int]) -> list[str]:
             remedy = "replace or delete it" if some == "the row" else "replace or delete them"
         else:
             remedy = f"correct or delete {some}"
-        raise UserError("; ".join(fatal) + f"; {remedy}" + ("" if allowed else ", or set data.bad_rows to drop"))
+        drop = "" if allowed or not all(kept for _, kept in found) else ", or set data.bad_rows to drop"
+        raise UserError("; ".join(fatal) + f"; {remedy}{drop}")
     return [
         f"{bad.path}: {len(bad):,} of {kept + len(bad):,} {bad.unit}s dropped (data.bad_rows): {bad.listed()}"
         if bad

@@ -239,8 +239,8 @@ def test_csv_splits_without_test(make_data, table):
         (
             f"file,label\n{ROWS[0]}\nimages/gone.png,cat\n{ROWS[1]}\nimages/too.png,cat\n",
             {},
-            "{path}: 2 of 4 rows can't be used: row 3 ({root}/images/gone.png: no such file), row 5 "
-            "({root}/images/too.png: no such file); correct or delete them, or set data.bad_rows to drop",
+            "{path}: 2 of 4 rows can't be used: row 3 ('images/gone.png': no such file), row 5 "
+            "('images/too.png': no such file); correct or delete them, or set data.bad_rows to drop",
         ),
         (
             f"file,label,split\n{ROWS[0]},train\n{ROWS[1]},Train\n",

@@ -84,7 +84,7 @@ def list_csv(
         if split not in SPLITS:
             bad.add(number, f"{split_column} is {shortened(split)}, not train, val or test")
         elif problem := no_file(path.parent / file):
-            bad.add(number, f"{path.parent / file}: {problem}")
+            bad.add(number, f"{shortened(file)}: {problem}")
         else:
             rows[split].append((number, file, label))
     classes = in_order({label for _, _, label in rows["train"]})

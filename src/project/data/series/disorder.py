@@ -6,6 +6,7 @@ import numpy as np
 
 from project.data.series.reading import Table
 from project.data.series.step import Step
+from project.errors import UserError
 
 
 def note_disorder(table: Table) -> Table:
@@ -16,11 +17,21 @@ def note_disorder(table: Table) -> Table:
 
     Returns:
         The rows that are left.
+
+    Raises:
+        UserError: Most rows would have to go.
     """
     times = table.times.astype(np.int64)
     if (np.diff(times) > 0).all():
         return table
     kept = _ascending(times.tolist())
+    if 2 * len(kept) < len(times):
+        first = int(np.argmax(np.diff(times) <= 0)) + 1
+        raise UserError(
+            f"{table.path}: most rows are not in order of time, first row {table.rows[first]}: "
+            f"{time_text(table.times[first])} after {time_text(table.times[first - 1])}; sort them by time, and give "
+            f"one series per file"
+        )
     known = {int(times[place]): place for place in kept}
     for place in sorted(set(range(len(times))).difference(kept)):
         row = table.rows[place]

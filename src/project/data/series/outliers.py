@@ -29,11 +29,12 @@ def check_outliers(series: Series, rows: int, name: str) -> list[str]:
     for number, column in enumerate(series.names):
         own = np.sort(distance[:, number])[: max(1, rows - max(1, rows // _SHARE))]
         place, most = int(distance[:, number].argmax()), distance[:, number].max()
-        usual = np.sqrt(np.mean((own / most) ** 2)) if most > 0 else 1.0  # as a share of the largest
+        largest = own.max()
+        usual = largest / most * np.sqrt(np.mean((own / largest) ** 2)) if largest > 0 else 0.0
         what = f"{name}: column {column!r} is {series.values[place, number]:g} {series.where(place)}"
-        if usual * _IMPOSSIBLE < 1 and usual > 0:
+        if 0 < usual < 1 / _IMPOSSIBLE:
             raise UserError(f"{what}, which makes all other training rows alike when it is scaled; correct or empty it")
-        if usual * _ODD < 1:
+        if usual < 1 / _ODD and most > 0:
             far = (
                 f"{1 / usual:,.0f} times as far from the median as is usual" if usual else "and nearly always the same"
             )

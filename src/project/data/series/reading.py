@@ -179,7 +179,10 @@ def _read_times(column: str, rows: list[int], texts: tuple[str, ...], bad: BadRo
     for place, has in enumerate(aware):
         if has is not None and has != utc:
             has_one, others = ("a", "most rows have none") if has else ("no", "most rows have one")
-            bad.add(rows[place], f"column {shortened(column)} is {shortened(texts[place])}, with {has_one} UTC offset: {others}")
+            bad.add(
+                rows[place],
+                f"column {shortened(column)} is {shortened(texts[place])}, with {has_one} UTC offset: {others}",
+            )
     return times, utc
 
 

@@ -173,7 +173,7 @@ def _refuse_gaps(table: Table, position: np.ndarray, missing: np.ndarray, step: 
     message = problems.message(len(table.rows))
     if len(problems) > 1:
         message = f"{table.path}: {counts} are missing: {problems.listed()}"
-    dropped = f" ({len(table.bad):,} bad rows were dropped)" if table.bad else ""
+    dropped = f" ({len(table.bad):,} bad row{'s were' if len(table.bad) > 1 else ' was'} dropped)" if table.bad else ""
     raise UserError(f"{message}{dropped}; add what is missing, or set data.gaps to interpolate")
 
 

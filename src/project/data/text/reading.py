@@ -145,8 +145,9 @@ def _place(path: Path, names: list[str], column: str, setting: str, columns: lis
     if columns is not None:
         raise UserError(f"data.{setting}: {column!r} is none of data.columns ({', '.join(columns)})")
     shown = ", ".join(repr(name if len(name) <= 40 else name[:37] + "...") for name in names[:8])
-    near = get_close_matches(column, names, n=1, cutoff=0.7)
-    if near:
+    by_lower = {name.lower(): name for name in names}
+    near = [by_lower[name] for name in get_close_matches(column.lower(), by_lower, n=1, cutoff=0.7)]
+    if near and near[0].isprintable():
         value = f"'[{near[0]}]'" if setting == "text_columns" else near[0]
         hint = f"did you mean --data.{setting} {value}?"
     elif len(names) == 1 and set(names[0]) & set(";\t|"):
