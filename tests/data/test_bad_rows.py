@@ -192,6 +192,13 @@ def test_images_to_predict_are_all_looked_at_before_an_error(pets):
     assert message.startswith(f"{pets.parent}/*.png: 2 of 20 images can't be used: ")
 
 
+def test_classes_of_images_that_are_hardly_meant_so(pets, said):
+    pets.write_text("file,label\n" + "".join(f"{n}.png,{'a' if n % 2 else 'A'}\n" for n in range(20)))
+    assert ImageData("csv", str(pets)).class_names == ["A", "a"]
+    assert len(said) == 1
+    assert "'A' (10) and 'a' (10)" in said[0]
+
+
 def test_a_class_without_readable_images(pets):
     for number in range(0, 20, 2):
         (pets.parent / f"{number}.png").write_bytes(b"rubbish")

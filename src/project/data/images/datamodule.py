@@ -267,8 +267,8 @@ class ImageData(ExperimentData):
         _, height, width = self.image_shape
         form = ImageFormat(height, width, self._state["mode"], self._state["resize"], convert=True)
         self._predicted = find_images(source)
-        if self.catalog.bad_rows == "drop":
-            self._predicted = readable(self._predicted, form, source, "drop")
+        if self.catalog.bad_rows == "drop" or self.num_workers:  # an error in a worker would come with its traceback
+            self._predicted = readable(self._predicted, form, source, self.catalog.bad_rows)
         return self._loader(ImageFiles(self._predicted, form, source), "predict")
 
     def _loader(self, dataset: StoredImages | ImageFiles, split: str) -> DataLoader[Any]:

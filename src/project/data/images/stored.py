@@ -99,7 +99,7 @@ def listed_source(path: Path, listing: Listing, form: ImageFormat, bad_rows: Pol
         return result
 
     marks = f"{listing.fingerprint} {form}" + " drop" * (bad_rows == "drop")
-    return Source(path.stem, marks, form.shape, listing.class_names, parts, listing.dropped)
+    return Source(path.stem[:60], marks, form.shape, listing.class_names, parts, listing.dropped)
 
 
 def public_source(

@@ -75,7 +75,7 @@ def csv_source(
             notes,
         )
 
-    stem = path.name.removesuffix(".gz").removesuffix(".csv")
+    stem = path.name.removesuffix(".gz").removesuffix(".csv")[:60]  # part of a file name
     return Source(stem, hashlib.sha256(repr(marks).encode()).hexdigest(), test_path is not None, None, read)
 
 
