@@ -117,7 +117,7 @@ def attempt(kind: str, seed: int, folder: Path) -> tuple[str, str]:
     return "ok", ""
 
 
-@pytest.mark.parametrize(("kind", "count"), [("texts", 60), ("series", 150), ("images", 60)])
+@pytest.mark.parametrize(("kind", "count"), [("texts", 120), ("series", 400), ("images", 100)])
 def test_spoilt_files(folder, kind, count):
     endings = {seed: attempt(kind, seed, folder) for seed in range(count)}
     bad = [f"{kind} {seed}: {how}: {said}" for seed, (how, said) in endings.items() if how not in ("ok", "line")]

@@ -100,7 +100,7 @@ class Catalog:
             listing = list_folder(self.path)
         else:
             listing = list_csv(self.path, self.file_column, self.label_column, self.split_column, self.bad_rows)
-        counts = sum(torch.bincount(own, minlength=len(listing.class_names)) for own in listing.labels.values())
+        counts = torch.cat(list(listing.labels.values())).bincount(minlength=len(listing.class_names))
         for note in label_notes(dict(zip(listing.class_names, counts.tolist(), strict=True))):
             rank_zero_info(f"{self.path}: {note}")
         return listing

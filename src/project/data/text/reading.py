@@ -41,8 +41,9 @@ class Rows:
         for number, problem in problems.items():
             self.bad.add(number, problem)
         kept = [place for place, number in enumerate(self.numbers) if number not in problems]
-        for column in (self.numbers, self.texts, self.labels):
-            column[:] = [column[place] for place in kept]
+        self.numbers[:] = [self.numbers[place] for place in kept]
+        self.texts[:] = [self.texts[place] for place in kept]
+        self.labels[:] = [self.labels[place] for place in kept]
 
 
 def read_rows(
