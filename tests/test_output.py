@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from project.data.bad_rows import BadRows
 from project.data.images import predictions as images
 from project.data.series.predictions import write_forecast
 from project.data.table import class_columns, forecast_columns, is_predictions, write_table
@@ -145,7 +146,7 @@ def write(path: Path, kind: str, outputs: torch.Tensor | None = None) -> None:
     if kind == "images":
         images.write_csv(path, [Path("x.png")], ODD, ONE if outputs is None else outputs)
     elif kind == "texts":
-        texts.write_csv(path, Rows([2], ["a text"], []), ODD, ONE if outputs is None else outputs)
+        texts.write_csv(path, Rows([2], ["a text"], [], BadRows(path)), ODD, ONE if outputs is None else outputs)
     else:
         times = torch.arange(1).numpy().astype("datetime64[s]")
         outputs = torch.arange(15.0).reshape(1, 5, 3) if outputs is None else outputs
