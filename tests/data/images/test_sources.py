@@ -262,7 +262,7 @@ def test_csv_splits_without_test(make_data, table):
             "file,label\nimages/0.png,Köter\n".encode("latin-1"),
             {},
             "{path}: 1 of 1 rows can't be used: row 2 (not UTF-8, byte 0xf6: save it as UTF-8 (in spreadsheets: "
-            "CSV UTF-8)); correct or delete the row, or set data.bad_rows to drop",
+            "CSV UTF-8)); correct or delete the row",
         ),
         (
             'file,label\nimages/0.png,"cat\n',

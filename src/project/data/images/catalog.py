@@ -4,17 +4,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 
 from project.data.bad_rows import Policy
+from project.data.download import Unavailable, resort_to_generated
 from project.data.images.decode import ImageFormat, Mode, Resize, peek
 from project.data.images.folder import first_image, folder_classes, list_folder
 from project.data.images.generated import generated_class_names
 from project.data.images.listing import Listing, list_csv
-from project.data.images.public import PUBLIC_SETS
+from project.data.images.public import PUBLIC_SETS, obtain
 from project.data.images.stored import Source, generated_source, listed_source, public_source
 from project.data.labels import label_notes
 from project.errors import UserError
@@ -45,6 +46,37 @@ class Catalog:
     mode: Mode | None
     resize: Resize
     bad_rows: Policy = "error"
+
+    def describe(self, generated: bool) -> str:
+        """Name the data set.
+
+        Args:
+            generated: Whether the images are made up.
+        """
+        if generated:
+            return "GENERATED images" if self.dataset == "generated" else f"GENERATED stand-in for {self.dataset}"
+        return self.dataset if self.dataset in PUBLIC_SETS else f"{self.dataset} {self.path}"
+
+    def obtain(self, fallback: Literal["generated"] | None) -> bool:
+        """Make sure that the files of a public data set are there.
+
+        Args:
+            fallback: "generated" to resort to generated images, with a loud message.
+
+        Returns:
+            Whether they are there; always, where there is no fallback, and for other data sets.
+
+        Raises:
+            UserError: They are not there, and there is no fallback.
+        """
+        if self.dataset in PUBLIC_SETS:
+            try:
+                obtain(self.dataset, self.path)
+            except Unavailable as error:
+                needed = list(PUBLIC_SETS[self.dataset].archives), self.path, "--data.dataset folder --data.path DIR"
+                resort_to_generated(fallback, self.dataset, *needed, error)
+                return False
+        return True
 
     @property
     def unsplit(self) -> bool:

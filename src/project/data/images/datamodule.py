@@ -11,13 +11,11 @@ from torch.utils.data import DataLoader
 
 from project.data.bad_rows import Policy, count_text
 from project.data.cache import alone_in, damage, is_whole
-from project.data.download import Unavailable, resort_to_generated
 from project.data.images.augment import Augment, augmented, centre, normalise
 from project.data.images.catalog import Catalog, check_same
 from project.data.images.decode import ImageFormat, Mode, Resize
 from project.data.images.memory import StoredImages, mean_std
 from project.data.images.predictions import ImageFiles, find_images, readable, write_csv
-from project.data.images.public import PUBLIC_SETS, obtain
 from project.data.images.stored import Source, load, store
 from project.data.module import ExperimentData
 from project.data.sampler import EpochBatches
@@ -149,10 +147,7 @@ class ImageData(ExperimentData):
     @property
     def description(self) -> str:
         """The data set in one line; with the numbers of images after `setup`."""
-        dataset = self.catalog.dataset
-        name = dataset if dataset in PUBLIC_SETS else f"{dataset} {self.catalog.path}"
-        if self.generated:
-            name = "GENERATED images" if dataset == "generated" else f"GENERATED stand-in for {dataset}"
+        name = self.catalog.describe(self.generated)
         counts = " / ".join(f"{count:,} {split}" for split, count in self.sizes.items())
         shape = " x ".join(map(str, self.image_shape))
         facts = f"images of {shape}, {self.num_classes} classes{count_text(self._dropped)}"
@@ -179,15 +174,9 @@ class ImageData(ExperimentData):
 
     def _fill_cache(self) -> None:
         stored = is_whole(self._source.folder(self.cache_dir))
-        if not stored and not self.generated and self.catalog.dataset in PUBLIC_SETS:
-            try:
-                obtain(self.catalog.dataset, self.catalog.path)
-            except Unavailable as error:
-                name, root = self.catalog.dataset, self.catalog.path
-                needed = name, list(PUBLIC_SETS[name].archives), root, "--data.dataset folder --data.path DIR"
-                resort_to_generated(self.fallback, *needed, error)
-                self.generated = True
-                stored = is_whole(self._source.folder(self.cache_dir))
+        if not stored and not self.generated and not self.catalog.obtain(self.fallback):
+            self.generated = True
+            stored = is_whole(self._source.folder(self.cache_dir))
         if not stored:
             store(self._source, self.cache_dir)
 

@@ -1,13 +1,11 @@
 """Time series for the training, evaluation and prediction of forecasters."""
 
 import hashlib
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -15,10 +13,9 @@ from project.data.bad_rows import Policy, count_text
 from project.data.module import ExperimentData
 from project.data.sampler import EpochBatches
 from project.data.series.covariates import Covariate, calendar_features
-from project.data.series.outliers import check_outliers
 from project.data.series.predictions import read_last_window, write_forecast
 from project.data.series.scaled import ScaledSeries
-from project.data.series.scaler import check_same, fit_scaler
+from project.data.series.scaler import check_same, measured
 from project.data.series.source import Source
 from project.data.series.split import check_split, split_windows
 from project.data.series.timeline import Series
@@ -238,7 +235,8 @@ class SeriesData(ExperimentData):
         self._ends = self.source.ends(series, self.generated)
         self._starts = split_windows(self._ends, self._settings["past"], self._settings["horizon"], name)
         self.sizes = {split: len(starts) for split, starts in self._starts.items()}
-        here = self._measured(series, self._ends[0], name)
+        own = {"time_column": self.source.time_column, "generated": self.generated}
+        here = {**self._settings, **own, **measured(series, self._ends[0], self._season, name)}
         if self._restored:
             check_same(self._state, here)
         else:
@@ -246,24 +244,6 @@ class SeriesData(ExperimentData):
         self._scale()
         if stage in ("validate", "test") and (missing := _SPLITS[stage]) not in self._starts:
             raise UserError(f"data.split: there are no {missing} rows; give {missing} a share above 0")
-
-    def _measured(self, series: Series, rows: int, name: str) -> dict[str, Any]:
-        """The state as it follows from the training rows at hand."""
-        season = self._season or (series.step.season if 2 * series.step.season <= rows else 1)
-        if season >= rows:
-            raise UserError(f"data.season: {season} is too long for {rows} training rows; make it shorter")
-        for warning in check_outliers(series, rows, name):
-            rank_zero_info(warning)
-        return {
-            **self._settings,
-            "targets": list(series.names),
-            "time_column": self.source.time_column,
-            "season": season,
-            "step": asdict(series.step),
-            "utc": series.utc,
-            "generated": self.generated,
-            **fit_scaler(series.values[:rows], series.names, season, name),
-        }
 
     def _scale(self) -> None:
         """Apply the scaler of the state, and move the series to where the model is if it fits there."""

@@ -1,11 +1,44 @@
 """What is learned from the training rows before any model: scale and the error of the seasonal naive forecast."""
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from lightning.pytorch.utilities import rank_zero_info
 
+from project.data.series.outliers import check_outliers
 from project.data.series.step import Step
+from project.data.series.timeline import Series
 from project.errors import UserError
+
+
+def measured(series: Series, rows: int, season: int | None, source: str) -> dict[str, Any]:
+    """Measure what a checkpoint has to know of a series; values that set the scale by themselves are reported.
+
+    Args:
+        series: The series.
+        rows: Number of training rows.
+        season: Rows of a season; None: what is usual for the step, 1 where the training rows hold no two of these.
+        source: What the series is, for messages.
+
+    Returns:
+        `targets`, `season`, `step`, `utc`, and what `fit_scaler` returns.
+
+    Raises:
+        UserError: The season is too long, or a column can't be scaled.
+    """
+    season = season or (series.step.season if 2 * series.step.season <= rows else 1)
+    if season >= rows:
+        raise UserError(f"data.season: {season} is too long for {rows} training rows; make it shorter")
+    for warning in check_outliers(series, rows, source):
+        rank_zero_info(warning)
+    return {
+        "targets": list(series.names),
+        "season": season,
+        "step": asdict(series.step),
+        "utc": series.utc,
+        **fit_scaler(series.values[:rows], series.names, season, source),
+    }
 
 
 def fit_scaler(train: np.ndarray, names: list[str], season: int, source: str) -> dict[str, list[float]]:
