@@ -4,9 +4,9 @@ import os
 import socket
 
 from project.data import ImageData, SeriesData, TextData
+from project.data.paths import check_file, user_path
 from project.data.series.predictions import read_last_window
 from project.data.text.predictions import read_input
-from project.data.text_file import check_file
 from tests.data.conftest import prepared, refusal
 
 
@@ -25,7 +25,7 @@ def special(folder):
         "folder.csv": "is a folder; give a file",
         "s.csv": "is a socket; give a file",
         "none.csv": "there is no file",
-        f"{'x' * 300}.csv": "can't be read (File name too long)",
+        f"{'x' * 300}.csv": "can't be used (File name too long)",
         "folder.csv/a.csv": "there is no file",
         os.fsdecode(b"caf\xe9.csv"): "caf\\udce9.csv' holds characters that are no text; rename the file",
         "a\nb.csv": "a\\nb.csv' holds characters that are no text; rename the file",
@@ -45,7 +45,7 @@ def test_what_is_no_file(tmp_path, monkeypatch):
             "data.path ": lambda name=name: prepared(SeriesData("csv", name)),
             "data.path  ": lambda name=name: prepared(ImageData("csv", name)),
             "--input": lambda name=name: read_input(name, None, ["text"], "label"),
-            "--input ": lambda name=name: read_last_window(tmp_path / name, state, "error", "error"),
+            "--input ": lambda name=name: read_last_window(user_path(name, "--input"), state, "error", "error"),
         }.items():
             message = refusal(action)
             if name != "/dev/zero" or setting != "--input":
@@ -64,3 +64,15 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
     assert refusal(prepared, TextData("csv", str(path))) == f"data.path: {path} can't be read (Permission denied)"
     monkeypatch.setattr("pathlib.Path.stat", refuse)
     assert refusal(check_file, path, "--input") == f"--input: {path} can't be read (Permission denied)"
+
+
+def test_what_can_not_become_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    special(tmp_path)
+    for name in ("pipe.csv", "link.csv", "loop.csv", "pipe.csv/more"):
+        for data in (SeriesData("etth1", name), TextData("ag_news", name), ImageData("cifar10", name)):
+            message = refusal(data.prepare_data)
+            assert message == f"data.path: {name.removesuffix('/more')} is not a folder; name another one"
+    for option in ("path", "cache_dir"):
+        message = refusal(TextData, **{option: "~nobody-of-this-name/data"})
+        assert message.endswith(": there is no such home directory; write the whole path")

@@ -122,9 +122,13 @@ def socket_timeout(seconds: float) -> Iterator[None]:
 
 def _fetch(file: PublicFile, path: Path) -> None:
     """Download beside the target, check, then rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(prefix=f".{path.name}-", dir=path.parent, delete=False) as stream:
-        staging = Path(stream.name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    except OSError as error:
+        raise UserError(f"data.path: nothing can be written into {path.parent} ({error.strerror})") from error
+    staging = Path(name)
+    with open(handle, "wb") as stream:
         try:
             with urllib.request.urlopen(file.url, timeout=30) as answer:
                 size = int(answer.headers.get("Content-Length") or 0)

@@ -7,53 +7,19 @@ as one.
 import csv
 import gzip
 import io
-import os
 import re
-import stat
-import unicodedata
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from project.data.bad_rows import BadRows
+from project.data.paths import check_file
 from project.errors import UserError
 
 _GZIP = b"\x1f\x8b"
 _AS_UTF8 = "save it as UTF-8 (in spreadsheets: CSV UTF-8)"
 _OTHER_KINDS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"%PDF", b"\x89PNG")  # zip and xlsx, xls, ...
-_KINDS = (
-    (stat.S_ISDIR, "a folder; give a file"),
-    (stat.S_ISFIFO, "a pipe; save what comes out of it to a file and give that"),
-    (stat.S_ISSOCK, "a socket; give a file"),
-    (stat.S_ISCHR, "a device; give a file"),
-    (stat.S_ISBLK, "a device; give a file"),
-)
 _ODD = re.compile("[\0\udc80-\udcff]")  # surrogates stand for bytes that are not UTF-8
-
-
-def check_file(path: Path, setting: str) -> None:
-    """Make sure that a path is a regular file, which opening a pipe or device would never tell.
-
-    Args:
-        path: The path.
-        setting: Where it comes from, such as ``data.path``.
-
-    Raises:
-        UserError: It is something else, or not there, or its name would not survive being written down.
-    """
-    if any(unicodedata.category(character) in ("Cc", "Cs") for character in str(path)):
-        raise UserError(f"{setting}: the name {str(path)!a} holds characters that are no text; rename the file")
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if path.is_symlink():
-            raise UserError(f"{setting}: {path} is a link to {os.readlink(path)}, which is not there") from error
-        raise UserError(f"{setting}: there is no file {path}") from error
-    except OSError as error:
-        raise UserError(f"{setting}: {path} can't be read ({error.strerror})") from error
-    for is_kind, what in _KINDS:
-        if is_kind(mode):
-            raise UserError(f"{setting}: {path} is {what}")
 
 
 def read_text_file(path: Path, setting: str) -> str:

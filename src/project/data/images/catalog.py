@@ -18,6 +18,7 @@ from project.data.images.listing import Listing, list_csv
 from project.data.images.public import PUBLIC_SETS, obtain
 from project.data.images.stored import Source, generated_source, listed_source, public_source
 from project.data.labels import label_notes
+from project.data.paths import check_folder
 from project.errors import UserError
 
 
@@ -70,6 +71,7 @@ class Catalog:
             UserError: They are not there, and there is no fallback.
         """
         if self.dataset in PUBLIC_SETS:
+            check_folder(self.path, "data.path")
             try:
                 obtain(self.dataset, self.path)
             except Unavailable as error:

@@ -18,6 +18,7 @@ from project.data.images.memory import StoredImages, mean_std
 from project.data.images.predictions import ImageFiles, find_images, readable, write_csv
 from project.data.images.stored import Source, load, store
 from project.data.module import ExperimentData
+from project.data.paths import user_path
 from project.data.sampler import EpochBatches
 from project.data.split import partition
 from project.errors import UserError
@@ -93,9 +94,9 @@ class ImageData(ExperimentData):
                 needed = f"; dataset {dataset} needs your folder or file" if name == "path" else ""
                 raise UserError(f"data.{name}: {'null' if value is None else value} is no possible value{needed}")
         size = None if image_size is None else (image_size[0], image_size[1])
-        place = Path(path or "data").expanduser()
+        place = user_path(path or "data", "data.path")
         self.catalog = Catalog(dataset, place, file_column, label_column, split_column, size, mode, resize, bad_rows)
-        self.cache_dir = Path(cache_dir).expanduser()
+        self.cache_dir = user_path(cache_dir, "data.cache_dir")
         self.batch_size = batch_size
         self.val_fraction = val_fraction
         self.seed = seed or 0

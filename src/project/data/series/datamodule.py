@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from project.data.bad_rows import Policy, count_text
 from project.data.module import ExperimentData
+from project.data.paths import user_path
 from project.data.sampler import EpochBatches
 from project.data.series.covariates import Covariate, calendar_features
 from project.data.series.predictions import read_last_window, write_forecast
@@ -100,7 +101,9 @@ class SeriesData(ExperimentData):
                 raise UserError(f"data.covariates: {name!r} is listed twice; delete one")
         if split is not None:
             check_split(split)
-        self.source = Source(dataset, Path(path or "data").expanduser(), time_column, targets, split, gaps, bad_rows)
+        self.source = Source(
+            dataset, user_path(path or "data", "data.path"), time_column, targets, split, gaps, bad_rows
+        )
         self.batch_size = batch_size
         self.seed = seed or 0
         self.num_workers = num_workers
@@ -301,7 +304,9 @@ class SeriesData(ExperimentData):
     def predict_dataloader(self) -> DataLoader[Any]:
         """One batch with one window: the last rows of the file that `predict_input` names."""
         source = self.check_prediction(self._restored, "a CSV file")
-        windows, self._predicted = read_last_window(Path(source), self._state, self.source.gaps, self.source.bad_rows)
+        windows, self._predicted = read_last_window(
+            user_path(source, "--input"), self._state, self.source.gaps, self.source.bad_rows
+        )
         return self._loader(windows, "predict")
 
     def _loader(self, windows: Windows, split: str) -> DataLoader[Any]:

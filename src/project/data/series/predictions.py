@@ -36,7 +36,7 @@ def read_last_window(
     Raises:
         UserError: The file is missing, wrong, too short, or not like that of the training.
     """
-    path, past, horizon = path.expanduser(), state["past"], state["horizon"]
+    past, horizon = state["past"], state["horizon"]
     options = {"trained": True, "setting": "--input", "bad_rows": bad_rows}
     table = read_table(path, state["time_column"], state["targets"], **options)
     series = regular(table, gaps, Step(**state["step"]))

@@ -8,6 +8,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from project.data.bad_rows import Policy
 from project.data.download import Unavailable, obtain_file, resort_to_generated
+from project.data.paths import check_folder
 from project.data.series.generated import GENERATED_COLUMNS, generated_series
 from project.data.series.public import ETTH1, ETTH1_COLUMNS, ETTH1_ENDS
 from project.data.series.reading import nearest_name, read_table
@@ -86,6 +87,7 @@ class Source:
             return self.dataset == "generated"
         if self.path.is_file():
             raise UserError(f"data.path: {self.path} is a file, etth1 needs its folder; or set data.dataset to csv")
+        check_folder(self.path, "data.path")
         try:
             obtain_file(ETTH1, self.path)
         except Unavailable as error:

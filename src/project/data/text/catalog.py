@@ -7,6 +7,7 @@ from typing import Literal
 
 from project.data.bad_rows import Policy
 from project.data.download import Unavailable, resort_to_generated
+from project.data.paths import check_folder
 from project.data.text.corpus import Source
 from project.data.text.public import PUBLIC_SETS, obtain
 from project.data.text.sources import csv_source, generated_source, public_source
@@ -73,6 +74,7 @@ class Catalog:
             UserError: They are not there, and there is no fallback.
         """
         if self.dataset in PUBLIC_SETS:
+            check_folder(self.path, "data.path")
             try:
                 obtain(self.dataset, self.path)
             except Unavailable as error:

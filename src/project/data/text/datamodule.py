@@ -11,6 +11,7 @@ from project.data.bad_rows import Policy, count_text
 from project.data.cache import alone_in, damage, is_whole
 from project.data.length_batches import LengthBatches
 from project.data.module import ExperimentData
+from project.data.paths import user_path
 from project.data.text.baselines import baseline_results
 from project.data.text.catalog import Catalog, check_same
 from project.data.text.corpus import Corpus, Source
@@ -122,8 +123,8 @@ class TextData(ExperimentData):
         ):
             if not good:
                 raise UserError(f"data.{name}: {'null' if value is None else value} is no possible value; {hint}")
-        place = Path(path or "data").expanduser()
-        test_place = None if test_path is None else Path(test_path).expanduser()
+        place = user_path(path or "data", "data.path")
+        test_place = None if test_path is None else user_path(test_path, "data.test_path")
         self.catalog = Catalog(dataset, place, test_place, columns, list(text_columns), label_column, bad_rows)
         self.tokenizer: Kind = tokenizer
         self.batch_size, self.tokens_per_batch = batch_size, tokens_per_batch
@@ -131,7 +132,7 @@ class TextData(ExperimentData):
         self.seed = seed or 0
         self.num_workers = num_workers
         self.fallback: Literal["generated"] | None = fallback
-        self.cache_dir = Path(cache_dir).expanduser()
+        self.cache_dir = user_path(cache_dir, "data.cache_dir")
         self._settings = {name: self.hparams[name] for name in _FIXED}
 
         self.generated = dataset == "generated"

@@ -7,6 +7,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from project.data.bad_rows import Policy, settle
+from project.data.paths import user_path
 from project.data.table import check_finite, class_columns, write_table
 from project.data.text.reading import Rows, read_lines, read_rows
 from project.errors import UserError
@@ -29,7 +30,7 @@ def read_input(
     Raises:
         UserError: The file can't be read, or there are bad rows which may not be left out.
     """
-    path = Path(source).expanduser()
+    path = user_path(source, "--input")
     kind = Path(path.name.removesuffix(".gz")).suffix.lower()
     if kind not in (".csv", ".txt"):
         raise UserError(f"--input {source}: expected is a .csv file, or a .txt file with one text per line")
