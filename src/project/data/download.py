@@ -162,10 +162,8 @@ def resort_to_generated(
         reason: Why they can't be had.
 
     Raises:
-        UserError: There is no fallback, or the folder for them is a file.
+        UserError: There is no fallback.
     """
-    if root.exists() and not root.is_dir():
-        raise UserError(f"data.path: {root} is not a folder; name the one that {name} is in, or is to be put in")
     if fallback is None:
         raise UserError(
             f"{name} is not in {root}/ and can't be downloaded ({reason}): put {' and '.join(files)} into {root}/, "

@@ -31,21 +31,22 @@ def user_path(text: str, setting: str) -> Path:
         raise UserError(f"{setting}: the name {text!a} holds characters that are no text; rename the file")
     try:
         path = Path(text).expanduser()
-        path.stat()
     except RuntimeError as error:
         raise UserError(f"{setting}: {text}: there is no such home directory; write the whole path") from error
+    try:
+        path.stat()
     except OSError as error:  # the others depend on what it is used for
         if error.errno == errno.ENAMETOOLONG:
             raise UserError(f"{setting}: {text} can't be used ({error.strerror})") from error
     return path
 
 
-def check_folder(path: Path, setting: str) -> None:
-    """Make sure that a path is a folder, or can become one.
+def check_folder(path: Path, name: str) -> None:
+    """Make sure that the path of a public data set is a folder, or can become one.
 
     Args:
         path: The path.
-        setting: Where it comes from, such as ``data.path``.
+        name: The data set.
 
     Raises:
         UserError: It, or what it should lie in, is something else.
@@ -53,7 +54,9 @@ def check_folder(path: Path, setting: str) -> None:
     for place in (path, *path.parents):
         if os.path.lexists(place):
             if not os.path.isdir(place):
-                raise UserError(f"{setting}: {place} is not a folder; name another one")
+                raise UserError(
+                    f"data.path: {place} is not a folder; name the one that {name} is in, or is to be put in"
+                )
             return
 
 

@@ -101,7 +101,7 @@ class ImageData(ExperimentData):
         self.val_fraction = val_fraction
         self.seed = seed or 0
         self.num_workers = num_workers
-        self.fallback = fallback
+        self.fallback: Literal["generated"] | None = fallback
         self.device_memory_share = device_memory_share
 
         self.generated = dataset == "generated"

@@ -87,7 +87,7 @@ class Source:
             return self.dataset == "generated"
         if self.path.is_file():
             raise UserError(f"data.path: {self.path} is a file, etth1 needs its folder; or set data.dataset to csv")
-        check_folder(self.path, "data.path")
+        check_folder(self.path, self.dataset)
         try:
             obtain_file(ETTH1, self.path)
         except Unavailable as error:

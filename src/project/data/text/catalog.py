@@ -74,7 +74,7 @@ class Catalog:
             UserError: They are not there, and there is no fallback.
         """
         if self.dataset in PUBLIC_SETS:
-            check_folder(self.path, "data.path")
+            check_folder(self.path, self.dataset)
             try:
                 obtain(self.dataset, self.path)
             except Unavailable as error:
