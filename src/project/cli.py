@@ -12,7 +12,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
 
-from project.callbacks import EMA, VRAM, Compile, ProgressBar, RunSummary
+from project.callbacks import EMA, VRAM, Compile, ModelSummary, ProgressBar, RunSummary
 from project.checkpoint_cli import CheckpointCLI, tells
 from project.errors import UserError, one_line
 from project.output import check_prediction
@@ -167,6 +167,8 @@ class ProjectCLI(CheckpointCLI):
             callbacks.append(LearningRateMonitor())
         if config["enable_progress_bar"] is not False and not config["barebones"]:
             callbacks.append(ProgressBar())
+        if config["enable_model_summary"] is not False and not config["barebones"]:
+            callbacks.append(ModelSummary())
         callbacks += [ExactResume(), RunRecord(), StopSignals(), RunSummary()]
         further = config["callbacks"] or []
         callbacks += further if isinstance(further, list) else [further]
@@ -228,6 +230,9 @@ class ProjectCLI(CheckpointCLI):
         elif wanted:
             best = getattr(self.trainer.checkpoint_callback, "best_model_path", "")
             self.trainer.test(self.model, self.datamodule, ckpt_path=best or None, weights_only=True, verbose=False)
+        for callback in self.trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+            if isinstance(callback, RunConfig) and not self.trainer.interrupted:
+                callback.log_results(self.trainer)
         self._summary()
 
     def after_validate(self) -> None:

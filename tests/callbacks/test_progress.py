@@ -6,7 +6,7 @@ import pytest
 import rich
 
 from project.callbacks import ProgressBar
-from project.callbacks import progress as module
+from project.callbacks import _bar as module
 
 from .tiny import Tiny, TinyData, make_trainer
 
@@ -52,22 +52,18 @@ def test_disabled_is_silent(tmp_path, capsys):
 
 
 def test_draws_by_the_clock_not_by_the_step(tmp_path, monkeypatch):
-    """On a terminal, 100 steps within one interval draw once."""
+    """On a terminal, 100 steps within one interval draw twice: after the first, as the time has come, and the last."""
     draws = []
     console = rich.console.Console(force_terminal=True, file=open(os.devnull, "w"))  # noqa: SIM115
     monkeypatch.setattr(rich, "_console", console)
     monkeypatch.setattr(module, "SECONDS_BETWEEN_DRAWS", 1000.0)
     bar = ProgressBar()
 
-    class Counted(Tiny):
-        def on_train_batch_end(self, *args):
-            if bar._progress is not None and not draws:
-                update = bar._progress.update
-                monkeypatch.setattr(bar._progress, "update", lambda *a, **k: (draws.append(k), update(*a, **k)))
-
+    draw = module.Bar.draw
+    monkeypatch.setattr(module.Bar, "draw", lambda *args: (draws.append(args), draw(*args)))
     trainer = make_trainer(tmp_path, enable_progress_bar=True, callbacks=[bar], limit_val_batches=0)
-    trainer.fit(Counted(), TinyData(samples=100, batch_size=1))
-    assert len(draws) <= 1
+    trainer.fit(Tiny(), TinyData(samples=100, batch_size=1))
+    assert len(draws) == 2  # the first, and the last batch
     console.file.close()
 
 
@@ -99,5 +95,5 @@ def test_bar_is_gone_when_training_fails(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path, enable_progress_bar=True, callbacks=[bar])
     with pytest.raises(ValueError, match="here"):
         trainer.fit(Failing(), TinyData())
-    assert bar._progress is None
+    assert not bar._bar.is_open
     assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from project.callbacks._folder import write_rows
 from project.callbacks._samples import spread
+from project.callbacks._tables import write_rows
 
 
 def keep(wanted, sizes, known=True):

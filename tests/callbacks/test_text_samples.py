@@ -7,7 +7,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader
 
 from project.callbacks import TextSamples
-from project.callbacks.text_samples import markdown_table
+from project.callbacks._tables import markdown_table
 from project.errors import UserError
 
 from .tiny import Tiny, make_trainer
@@ -114,10 +114,10 @@ def test_table_shows_texts_as_they_are():
     from tensorboard.plugin_util import markdown_to_safe_html
 
     text = r"a|b *c* _d_ `e` [f](g) \h &lt; <i>"
-    html = markdown_to_safe_html(markdown_table(["text", "probability"], [(text, 0.875)]))
+    html = markdown_to_safe_html(markdown_table(["text", "number"], [(text, 0.87500001)]))
     shown = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert f"<td>{shown}</td>" in html
-    assert "<td>87.5%</td>" in html
+    assert "<td>0.875</td>" in html
 
 
 def test_no_mistakes(tmp_path):

@@ -1,4 +1,4 @@
-"""Lightning callbacks, one a file."""
+"""Lightning callbacks and a profiler, one a file."""
 
 from project.callbacks.baselines import Baselines
 from project.callbacks.compile import Compile
@@ -6,6 +6,8 @@ from project.callbacks.confusion_matrix import ConfusionMatrix
 from project.callbacks.ema import EMA
 from project.callbacks.forecast_plots import ForecastPlots
 from project.callbacks.image_plots import ImagePlots
+from project.callbacks.model_summary import ModelSummary
+from project.callbacks.profile import StepProfiler
 from project.callbacks.progress import ProgressBar
 from project.callbacks.summary import RunSummary
 from project.callbacks.text_samples import TextSamples
@@ -19,7 +21,9 @@ __all__ = [
     "ConfusionMatrix",
     "ForecastPlots",
     "ImagePlots",
+    "ModelSummary",
     "ProgressBar",
     "RunSummary",
+    "StepProfiler",
     "TextSamples",
 ]

@@ -1,17 +1,18 @@
-"""What becomes of a figure: an image in TensorBoard and a PNG file in the run folder."""
+"""What becomes of a figure: a picture in every logger that takes one, and a PNG file in the run folder."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lightning.pytorch import Trainer
-from lightning.pytorch.loggers import TensorBoardLogger
+
+from project.loggers import log_image, takes_images
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def publish(trainer: Trainer, folder: Path | None, name: str, figure: "Figure") -> None:
-    """Save a figure of a test as ``NAME.png`` and log it to TensorBoard as ``test/NAME``. Call it on rank zero.
+    """Save a figure of a test as ``NAME.png`` and log it as ``test/NAME``. Call it on rank zero.
 
     Args:
         trainer: The trainer that tests.
@@ -19,18 +20,16 @@ def publish(trainer: Trainer, folder: Path | None, name: str, figure: "Figure") 
         name: Name of the figure.
         figure: The figure, made with matplotlib's objects: pyplot keeps a global state.
     """
-    boards = [logger for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
-    if folder is None and not boards:
+    if folder is None and not takes_images(trainer):
         return
     import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    # Rendered once, for both; and TensorBoard's add_figure would go through pyplot and its global state.
+    # Rendered once, for all; and TensorBoard's add_figure would go through pyplot and its global state.
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())[:, :, :3]  # (height, width, colour)
     if folder is not None:
         Image.fromarray(pixels).save(folder / f"{name}.png")
-    for board in boards:
-        board.experiment.add_image(f"test/{name}", pixels, trainer.global_step, dataformats="HWC")
+    log_image(trainer, f"test/{name}", pixels)

@@ -1,8 +1,5 @@
-"""Where callbacks put the files they write, and tables among them."""
+"""Where callbacks put the files they write."""
 
-import csv
-import math
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lightning.pytorch import Trainer
@@ -24,24 +21,3 @@ def run_folder(trainer: Trainer) -> Path | None:
     if trainer.is_global_zero:
         folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file.
-
-    Args:
-        path: The file; one that is there is replaced.
-        header: Names of the columns.
-        rows: Their values. Numbers that are no whole ones get six significant digits, those that are unknown (NaN) an
-            empty field.
-    """
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(header)
-        writer.writerows([_field(value) for value in row] for row in rows)
-
-
-def _field(value: object) -> object:
-    if not isinstance(value, float):
-        return value
-    return "" if math.isnan(value) else f"{value:.6g}"

@@ -31,38 +31,6 @@ def from_test_step(callback: Callback, pl_module: LightningModule, outputs: Any,
     return outputs[name].detach()
 
 
-def from_data(callback: Callback, trainer: Trainer, name: str) -> Any:
-    """Return an attribute of the data module.
-
-    Args:
-        callback: Who needs it.
-        trainer: The trainer that has the data module.
-        name: Name of the attribute.
-
-    Raises:
-        UserError: It is not there.
-    """
-    data = getattr(trainer, "datamodule", None)
-    if not hasattr(data, name):
-        who = type(callback).__name__
-        raise UserError(
-            f"{who}: {type(data).__name__} has no '{name}'; add it to the data module, "
-            f"or take {who} out of trainer.callbacks"
-        )
-    return getattr(data, name)
-
-
-def class_names(trainer: Trainer, classes: int) -> list[str]:
-    """Return the data module's ``class_names``, or the numbers of the classes where it has none.
-
-    Args:
-        trainer: The trainer that has the data module.
-        classes: Number of classes.
-    """
-    names = getattr(getattr(trainer, "datamodule", None), "class_names", None)
-    return list(names) if names else [str(number) for number in range(classes)]
-
-
 def spread(wanted: int, kept: int, batch: int, batches: int | float, size: int) -> Tensor:
     """Choose samples of a batch so that those of all batches are spread evenly over a test.
 

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from project.callbacks._folder import run_folder
+from project.callbacks._tables import markdown_table
+from project.loggers import log_table
+from project.tables import Fitted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,7 +29,7 @@ class Baselines(Callback):
     After a test, where the data module has ``baselines()``: it is called on the first rank and returns for each
     baseline its metrics on the test split, ``{"seasonal naive": {"test/mse": 0.6, ...}, ...}``. A table on the console
     has the model in its first row and the best value of each column in bold; the loggers get
-    ``baseline/<name>/<metric>``, the run folder ``baselines.json``.
+    ``baseline/<name>/<metric>`` and the table, the run folder ``baselines.json``.
 
     A test on a part of the split (``trainer.limit_test_batches``) can't be compared: it is left out, and under
     ``trainer.fast_dev_run`` too.
@@ -54,11 +57,14 @@ class Baselines(Callback):
         metrics = list(dict.fromkeys(metric for values in baselines.values() for metric in values))
         logged = trainer.callback_metrics
         rows = {name: {metric: float(logged[metric]) for metric in metrics if metric in logged}, **baselines}
-        get_console().print("Test: the model beside its baselines", comparison(rows), sep="\n")
+        get_console().print("Test: the model beside its baselines", Fitted(comparison(rows)), sep="\n")
         for logger in trainer.loggers:
             for baseline, values in baselines.items():
                 scalars = {f"baseline/{baseline}/{_short(metric)}": value for metric, value in values.items()}
                 logger.log_metrics(scalars, step=trainer.global_step)
+        header = ["model", *map(_short, metrics)]
+        cells = [[name, *(values.get(metric, math.nan) for metric in metrics)] for name, values in rows.items()]
+        log_table(trainer, "test/baselines", header, cells, markdown_table(header, cells))
         if folder is not None:
             (folder / "baselines.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
 

@@ -6,9 +6,10 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from project.callbacks._facts import class_names
 from project.callbacks._figures import publish
 from project.callbacks._folder import run_folder
-from project.callbacks._samples import class_names, from_test_step
+from project.callbacks._samples import from_test_step
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 class ConfusionMatrix(Callback):
     """Draw a confusion matrix at the end of each test, of a classifier of anything.
 
-    It goes to TensorBoard as an image and to the run folder as ``confusion_matrix.png``, and counts every test sample,
+    It goes to the loggers as a picture and to the run folder as ``confusion_matrix.png``, and counts every test sample,
     over all ranks. Class names are the data module's ``class_names``, where it has them.
 
     The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels

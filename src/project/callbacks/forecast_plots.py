@@ -7,18 +7,20 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from project.callbacks._facts import SeriesFacts, facts
 from project.callbacks._figures import publish
-from project.callbacks._folder import run_folder, write_rows
+from project.callbacks._folder import run_folder
 from project.callbacks._forecast_errors import ForecastErrors
 from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
-from project.callbacks._samples import from_data, from_test_step, gather_rows, spread
+from project.callbacks._samples import from_test_step, gather_rows, spread
+from project.callbacks._tables import publish_table
 from project.errors import UserError
 
 
 class ForecastPlots(Callback):
     """Draw forecasts and tell where they err, at the end of each test.
 
-    To the run folder, over all test windows of all ranks; pictures to TensorBoard too:
+    To the run folder and the loggers, over all test windows of all ranks:
 
     - ``forecasts.png``: some windows, spread evenly over the test split, of some targets, in the user's units: the last
       part of the past, the truth, the forecast and its interval.
@@ -85,7 +87,7 @@ class ForecastPlots(Callback):
             lower = upper = torch.full_like(forecast, torch.nan)
         start, past, future = batch["start"], batch["past"].float(), batch["future"].float()
         if self._errors is None:
-            self._errors = ForecastErrors(from_data(self, trainer, "naive_error"))
+            self._errors = ForecastErrors(facts(self, trainer, SeriesFacts).naive_error)
         self._errors.add(start, future, forecast, lower, upper)
 
         self._past = past.shape[1]
@@ -108,8 +110,8 @@ class ForecastPlots(Callback):
         drawn = gather_rows(trainer, torch.stack(self._drawn))
         if not trainer.is_global_zero:
             return
-        names, times = from_data(self, trainer, "target_names"), from_data(self, trainer, "times")
-        mean, scale = (from_data(self, trainer, name).cpu() for name in ("mean", "scale"))
+        data = facts(self, trainer, SeriesFacts)
+        names, times, mean, scale = list(data.target_names), data.times, data.mean.cpu(), data.scale.cpu()
         aim = getattr(pl_module, "coverage", None)
         shown = self._targets(len(names))
 
@@ -130,9 +132,8 @@ class ForecastPlots(Callback):
         origins = times[errors.starts + self._past - 1]
         header, rows = errors.by_period(origins, self.periods)
         publish(trainer, folder, "backtest", draw_backtest(origins, errors.measures, rows, aim))
-        if folder is not None:
-            write_rows(folder / "backtest.csv", header, rows)
-            write_rows(folder / "forecast_metrics.csv", *errors.by_step(names, scale))
+        publish_table(trainer, folder, "backtest", header, rows)
+        publish_table(trainer, folder, "forecast_metrics", *errors.by_step(names, scale))
 
     def _targets(self, channels: int) -> list[int]:
         """Return the numbers of the targets drawn."""

@@ -1,14 +1,16 @@
 """Sample predictions of an image classifier."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from project.callbacks._facts import ImageFacts, class_names
 from project.callbacks._figures import publish
 from project.callbacks._folder import run_folder
-from project.callbacks._samples import class_names, from_test_step, spread
+from project.callbacks._samples import from_test_step, spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,9 +19,10 @@ if TYPE_CHECKING:
 class ImagePlots(Callback):
     """Draw a grid of images with their predictions at the end of each test.
 
-    It goes to TensorBoard as an image and to the run folder as ``test_images.png``. The images are spread evenly over
+    It goes to the loggers as a picture and to the run folder as ``test_images.png``. The images are spread evenly over
     the test set (over the first rank's share of it). Class names and normalisation are the data module's
     ``class_names``, ``mean`` and ``std`` (lists, one value a channel, for pixels from 0 to 1), where it has them.
+    Without ``mean`` and ``std``, pixels from 0 to 1 are shown as they are, others from the least of all to the greatest.
 
     The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(images, labels)``, images
     (batch, channel, height, width) with 1 or 3 channels, labels (batch,).
@@ -75,24 +78,22 @@ class ImagePlots(Callback):
         folder = run_folder(trainer)  # on every rank
         if self._samples:
             data = getattr(trainer, "datamodule", None)
-            mean, std = getattr(data, "mean", None), getattr(data, "std", None)
-            figure = draw_images(self._samples, class_names(trainer, self._classes), mean, std)
+            images = [image for image, *_ in self._samples]
+            if isinstance(data, ImageFacts):
+                images = [denormalised(image, data.mean, data.std) for image in images]
+            else:
+                images = within_0_and_1(images)
+            samples = [(image, *rest) for image, (_, *rest) in zip(images, self._samples, strict=True)]
+            figure = draw_images(samples, class_names(trainer, self._classes))
             publish(trainer, folder, "test_images", figure)
 
 
-def draw_images(
-    samples: list[tuple[Tensor, int, int, float]],
-    names: list[str],
-    mean: list[float] | None,
-    std: list[float] | None,
-) -> "Figure":
+def draw_images(samples: Sequence[tuple[Tensor, int, int, float]], names: list[str]) -> "Figure":
     """Draw images in a grid, each with its prediction and probability; wrong ones in red, with the true class.
 
     Args:
-        samples: Image (channel, height, width), true class, predicted class and its probability, for each image.
+        samples: Image (channel, height, width) from 0 to 1, true class, predicted class and its probability, for each.
         names: Name of each class.
-        mean: Mean of each channel that normalisation took away; ``None`` stretches each image from black to white.
-        std: Standard deviation of each channel that normalisation divided by.
     """
     from matplotlib.figure import Figure
 
@@ -101,7 +102,7 @@ def draw_images(
     figure = Figure(figsize=(1.5 * columns, 1.9 * rows), dpi=120, layout="constrained")
     for number, (image, label, predicted, probability) in enumerate(samples):
         axes = figure.add_subplot(rows, columns, number + 1)
-        pixels = _viewable(image, mean, std).permute(1, 2, 0).numpy()
+        pixels = image.permute(1, 2, 0).numpy()
         axes.imshow(pixels if pixels.shape[2] == 3 else pixels[:, :, 0], cmap="gray", vmin=0.0, vmax=1.0)
         axes.set_xticks([])
         axes.set_yticks([])
@@ -115,13 +116,24 @@ def draw_images(
     return figure
 
 
-def _viewable(image: Tensor, mean: list[float] | None, std: list[float] | None) -> Tensor:
-    if mean is not None and std is not None:
-        image = image * torch.tensor(std).reshape(-1, 1, 1) + torch.tensor(mean).reshape(-1, 1, 1)
-    else:
-        low, high = image.min(), image.max()
-        image = (image - low) / (high - low).clamp(min=1e-6)
-    return image.clamp(0.0, 1.0)
+def denormalised(image: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """Bring a normalised image back to pixels from 0 to 1.
+
+    Args:
+        image: Shape (channel, height, width).
+        mean: Mean of each channel, which normalisation took away.
+        std: Standard deviation of each channel, which it divided by.
+    """
+    shift, factor = (torch.tensor(values).reshape(-1, 1, 1) for values in (mean, std))
+    return (image * factor + shift).clamp(0.0, 1.0)
+
+
+def within_0_and_1(images: list[Tensor]) -> list[Tensor]:
+    """Bring images of an unknown normalisation to values from 0 to 1, all in the same way."""
+    low, high = min(float(image.min()) for image in images), max(float(image.max()) for image in images)
+    if low >= 0 and high <= 1:
+        return images
+    return [(image - low) / max(high - low, 1e-6) for image in images]
 
 
 def _short(name: str) -> str:

@@ -1,32 +1,35 @@
 """A progress bar that costs next to nothing per step, and one line for each finished epoch."""
 
+import math
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
+from lightning.pytorch.callbacks import Timer
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from project.callbacks._bar import Bar, clock
 
-SECONDS_BETWEEN_DRAWS = 0.5
 NOT_SHOWN = ("vram/", "memory/", "time/", "data/", "lr-")  # in the logs and the summary, too much for a line
 
 
 class ProgressBar(LightningProgressBar):
     """Show a bar on a terminal, and print each finished epoch with its metrics as one line everywhere.
 
-    Lightning's ``RichProgressBar`` takes locks, reads the metrics (which waits for the device) and wakes a drawing
-    thread at every step. This one looks at the clock and draws twice a second; metrics are read once an epoch.
-    Where the output is no terminal (a file, a CI log) the lines are all there is, without control characters.
+    In training the bar shows the loss of the last step and the time left of the whole run, validations included: at
+    most that, as the run may stop early. Lightning's ``RichProgressBar`` takes locks, reads the metrics (which waits
+    for the device) and wakes a drawing thread at every step. This one looks at the clock and draws twice a second; only
+    then it waits for the loss. Metrics are read once an epoch. Where the output is no terminal (a file, a CI log) the
+    lines are all there is, without control characters.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._enabled = True
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
-        self._next_draw = 0.0
+        self._bar = Bar()
+        self._pace: tuple[float, float] | None = None  # time, and share of the run that was done then
         self._epoch: int | None = None  # the running epoch, from 0
         self._epoch_started = 0.0
 
@@ -49,6 +52,7 @@ class ProgressBar(LightningProgressBar):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin an epoch: one that is resumed in its middle has no start of its own."""
+        self._pace = None
         self._begin_epoch(trainer)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -61,12 +65,21 @@ class ProgressBar(LightningProgressBar):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Advance the bar."""
-        self._advance(batch_idx)
+        if not self._bar.is_open:
+            return
+        if self._pace is None:  # from the end of the first step on: it takes longer than the others
+            self._pace = time.monotonic(), _share_done(trainer, batch_idx)
+        if self._bar.is_due(batch_idx):
+            loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+            notes = [f"loss {float(loss):.4g}"] if isinstance(loss, Tensor) and loss.numel() == 1 else []
+            if math.isfinite(left := self._run_left(trainer, batch_idx)):
+                notes.append(f"{clock(left)} left")
+            self._bar.draw(batch_idx, ", ".join(notes))
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Print the last epoch."""
         self._print_epoch(trainer)
-        self._close()
+        self._bar.close()
 
     # Evaluation
 
@@ -75,7 +88,7 @@ class ProgressBar(LightningProgressBar):
     ) -> None:
         """Begin a bar with each data loader's first batch."""
         if self.has_dataloader_changed(dataloader_idx) and not trainer.sanity_checking:
-            self._open("validate", self.total_val_batches_current_dataloader)
+            self._open_evaluation("validate", self.total_val_batches_current_dataloader)
 
     def on_validation_batch_end(
         self,
@@ -93,14 +106,14 @@ class ProgressBar(LightningProgressBar):
         """Go back to the epoch's bar, if validation ran inside one."""
         self.reset_dataloader_idx_tracker()
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
-            self._open(self._epoch_name(trainer), self.total_train_batches)
+            self._bar.close_evaluation()
 
     def on_test_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Begin a bar with each data loader's first batch."""
         if self.has_dataloader_changed(dataloader_idx):
-            self._open("test", self.total_test_batches_current_dataloader)
+            self._open_evaluation("test", self.total_test_batches_current_dataloader)
 
     def on_test_batch_end(
         self,
@@ -116,14 +129,14 @@ class ProgressBar(LightningProgressBar):
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Make room for what other callbacks show at the end of a test."""
-        self._close()
+        self._bar.close()
 
     def on_predict_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Begin a bar with each data loader's first batch."""
         if self.has_dataloader_changed(dataloader_idx):
-            self._open("predict", self.total_predict_batches_current_dataloader)
+            self._open_evaluation("predict", self.total_predict_batches_current_dataloader)
 
     def on_predict_batch_end(
         self,
@@ -140,46 +153,32 @@ class ProgressBar(LightningProgressBar):
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Leave the terminal as it was."""
         self.reset_dataloader_idx_tracker()
-        self._close()
+        self._bar.close()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Leave the terminal as it was, before the error is printed."""
-        self._close()
+        self._bar.close()
 
-    # The bar
-
-    def _open(self, name: str, total: int | float) -> None:
-        """Show a bar of this name, in place of the one before; nothing where nobody looks."""
-        if not self._enabled:
-            return
-        from rich import get_console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-        from rich.progress import TimeRemainingColumn as TimeLeftColumn
-
-        if self._progress is None:
-            if not get_console().is_terminal:
-                return
-            text = TextColumn("{task.description}")
-            columns = [text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeLeftColumn()]
-            # No drawing thread: it would compete with the training loop for the interpreter.
-            self._progress = Progress(*columns, console=get_console(), auto_refresh=False, transient=True)
-            self._progress.start()
-        if self._task is not None:
-            self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(name, total=None if total == float("inf") else total)
-        self._next_draw = 0.0
+    def _open_evaluation(self, name: str, batches: int | float) -> None:
+        if self._enabled:
+            self._bar.open_evaluation(name, batches)
 
     def _advance(self, batch_idx: int) -> None:
-        if self._task is None or time.monotonic() < self._next_draw:
-            return
-        assert self._progress is not None
-        self._progress.update(self._task, completed=batch_idx + 1, refresh=True)
-        self._next_draw = time.monotonic() + SECONDS_BETWEEN_DRAWS
+        """Draw an evaluation's bar where it is due."""
+        if self._bar.is_due(batch_idx):
+            left = self._bar.seconds_left(batch_idx)
+            self._bar.draw(batch_idx, f"{clock(left)} left" if math.isfinite(left) else "")
 
-    def _close(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-        self._progress = self._task = None
+    def _run_left(self, trainer: Trainer, batch_idx: int) -> float:
+        """Seconds that the rest of the run takes at its pace in this process; inf where nobody knows."""
+        assert self._pace is not None
+        began, share_then = self._pace
+        share = _share_done(trainer, batch_idx)
+        left = (time.monotonic() - began) * (1 - share) / (share - share_then) if share > share_then else math.inf
+        for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+            if isinstance(callback, Timer) and (allowed := callback.time_remaining()) is not None:  # trainer.max_time
+                left = min(left, max(allowed, 0.0))
+        return left
 
     # Epochs
 
@@ -190,7 +189,8 @@ class ProgressBar(LightningProgressBar):
     def _begin_epoch(self, trainer: Trainer) -> None:
         self._epoch = trainer.current_epoch
         self._epoch_started = time.monotonic()
-        self._open(self._epoch_name(trainer), self.total_train_batches)
+        if self._enabled:
+            self._bar.open_epoch(self._epoch_name(trainer), self.total_train_batches)
 
     def _print_epoch(self, trainer: Trainer) -> None:
         if not self._enabled or self._epoch is None:
@@ -204,3 +204,13 @@ class ProgressBar(LightningProgressBar):
         line = "  ".join([self._epoch_name(trainer), *metrics, f"{seconds:.1f} s"])
         self.print(line, highlight=False, markup=False, soft_wrap=True)
         self._epoch = None
+
+
+def _share_done(trainer: Trainer, batch_idx: int) -> float:
+    """The share of the run that is done after a batch, by the limit that ends it first; 0 where there is none."""
+    shares = [0.0]
+    if trainer.max_epochs is not None and trainer.max_epochs > 0 and math.isfinite(trainer.num_training_batches):
+        shares.append((trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches) / trainer.max_epochs)
+    if trainer.max_steps > 0:
+        shares.append(trainer.global_step / trainer.max_steps)
+    return min(max(shares), 1.0)

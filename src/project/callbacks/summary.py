@@ -12,6 +12,8 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from project.callbacks._folder import run_folder
 from project.callbacks.vram import VRAM
+from project.runs.folder import RunFolder, read_json
+from project.tables import Fitted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,6 +32,7 @@ class RunSummary(Callback):
         self._results: dict[str, float] = {}  # metrics of the last validate or test
         self._generated = ""
         self._started = 0.0
+        self._seconds_before = 0.0  # of the run's earlier fits
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Note where the run keeps its files and what its data is."""
@@ -39,6 +42,8 @@ class RunSummary(Callback):
             self._rows["run folder"] = str(folder)
             if any(isinstance(logger, TensorBoardLogger) for logger in trainer.loggers):
                 self._rows["look at it"] = f"tensorboard --logdir {folder}"
+            if stage == "fit":
+                self._seconds_before = read_json(RunFolder(folder).status).get("seconds") or 0.0
         data = getattr(trainer, "datamodule", None)
         if getattr(data, "generated", False):
             what = getattr(data, "description", None) or type(data).__name__
@@ -59,7 +64,10 @@ class RunSummary(Callback):
         """Note what the fit came to."""
         limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs >= 0 else "no limit"
         self._rows["epochs"] = f"{trainer.current_epoch} of {limit}"
-        self._rows["minutes"] = f"{(time.perf_counter() - self._started) / 60:.2f}"
+        minutes, before = (time.perf_counter() - self._started) / 60, self._seconds_before / 60
+        self._rows["minutes"] = f"{before + minutes:.2f}"
+        if before:
+            self._rows["minutes"] += f" ({minutes:.2f} since it was resumed)"
         for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
             if isinstance(callback, VRAM) and callback.peak_gib is not None:
                 self._rows["peak memory"] = f"{callback.peak_gib:.2f} GiB"
@@ -87,19 +95,20 @@ class RunSummary(Callback):
     def table(self) -> "Table":
         """Return the table of what is known so far, one row a fact."""
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(show_header=False, title="Run summary", title_justify="left")
-        table.add_column(no_wrap=True)
-        table.add_column(overflow="fold")
+        table.add_column()
+        table.add_column()
         if self._generated:
-            table.add_row("DATA", self._generated, style="bold red")
+            table.add_row("DATA", Text(self._generated), style="bold red")
         metrics = {name: f"{value:.4g}" for name, value in self._results.items()}
         best = {name: value for name, value in self._rows.items() if name.startswith("best ")}
         rest = {name: value for name, value in self._rows.items() if name not in best}
         path = best.pop("best checkpoint", None)
         rows = best | metrics | rest | ({} if path is None else {"best checkpoint": path})
         for name, value in rows.items():
-            table.add_row(name, value)
+            table.add_row(Text(name), Text(value))  # not strings: brackets in a path are no markup
         return table
 
     def print_summary(self, trainer: Trainer) -> None:
@@ -114,7 +123,7 @@ class RunSummary(Callback):
 
         table = self.table()
         if table.row_count:
-            get_console().print(table)
+            get_console().print(Fitted(table))
 
 
 def _short(path: Path) -> Path:

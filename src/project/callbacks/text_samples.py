@@ -1,26 +1,23 @@
 """Sample texts of a test with what a classifier made of them."""
 
-import re
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor
 
-from project.callbacks._folder import run_folder, write_rows
-from project.callbacks._samples import class_names, from_data, from_test_step, gather_rows
+from project.callbacks._facts import TextFacts, class_names, facts
+from project.callbacks._folder import run_folder
+from project.callbacks._samples import from_test_step, gather_rows
+from project.callbacks._tables import markdown_table, publish_table
 from project.errors import UserError
-
-SHOWN = 300  # characters of a text in TensorBoard; the file has it whole
 
 
 class TextSamples(Callback):
     """Show texts with true class, prediction and probability at the end of each test.
 
     The most confident mistakes, most confident first, and as many texts that are classified right, spread evenly over
-    the test set; of all ranks, and the same ones however many ranks there are. They go to TensorBoard as text
+    the test set; of all ranks, and the same ones however many ranks there are. They go to the loggers as a table or text
     (``test/texts``) and to the run folder as ``test_texts.csv``.
 
     The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels
@@ -58,7 +55,7 @@ class TextSamples(Callback):
     ) -> None:
         """Keep the best candidates so far."""
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        number = from_data(self, trainer, "sample_index")("test", batch_idx)
+        number = facts(self, trainer, TextFacts).sample_index("test", batch_idx)
         self._classes = logits.shape[1]
         probability, predicted = logits.float().softmax(dim=1).max(dim=1)
         rows = torch.stack([part.cpu().double() for part in (number, batch[1], predicted, probability)], dim=1)
@@ -73,7 +70,7 @@ class TextSamples(Callback):
         right = self._evenly_spread(gather_rows(trainer, self._right))
         if not trainer.is_global_zero or not len(mistakes) + len(right):
             return
-        names, text = class_names(trainer, self._classes), from_data(self, trainer, "text")
+        names, text = class_names(trainer, self._classes), facts(self, trainer, TextFacts).text
         header = ["number", "text", "true", "prediction", "probability"]
         tables = [
             [
@@ -82,16 +79,13 @@ class TextSamples(Callback):
             ]
             for rows in (mistakes, right[right[:, 0].argsort()])
         ]
-        if folder is not None:
-            write_rows(folder / "test_texts.csv", header, [row for table in tables for row in table])
         titles = ("### The most confident mistakes", "### Classified right")
         shown = "\n\n".join(
-            f"{title}\n\n{markdown_table(header, table) if table else 'None.'}"
+            f"{title}\n\n{markdown_table(header, [(*row, f'{p:.1%}') for *row, p in table]) if table else 'None.'}"
             for title, table in zip(titles, tables, strict=True)
         )
-        for logger in trainer.loggers:
-            if isinstance(logger, TensorBoardLogger):
-                logger.experiment.add_text("test/texts", shown, trainer.global_step)
+        rows = [row for table in tables for row in table]
+        publish_table(trainer, folder, "texts", header, rows, file="test_texts.csv", text=shown)
 
     def _most_confident(self, rows: Tensor) -> Tensor:
         # Sorted by number first, so that equal probabilities come in the same order for any batches and ranks.
@@ -105,23 +99,3 @@ class TextSamples(Callback):
         (Knuth, The Art of Computer Programming 3, section 6.4).
         """
         return rows[(rows[:, 0].long() * 2_654_435_769 % 2**32).argsort()[: self.samples]]
-
-
-def markdown_table(header: list[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table in Markdown: long texts cut, probabilities in percent, nothing in them taken for markup.
-
-    Args:
-        header: Names of the columns.
-        rows: Their values: texts, whole numbers, and probabilities from 0 to 1 as floats.
-    """
-    lines = [header, ["---"] * len(header), *([_cell(value) for value in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.1%}"
-    text = " ".join(str(value).split())
-    text = text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_\[\]|])", r"\\\1", text)

@@ -52,6 +52,8 @@ def _compare(arguments: list[str]) -> int:
     metrics = _read(runs, lambda run: metric.read(run.metrics), problems)
     origins = _read(runs, lambda run: flat_provenance(read_json(run.provenance)), problems)
     names = [run.name for run in runs]
+    from project.tables import Fitted
+
     console = terminal()
     parts = [
         side_by_side("Settings", names, differences(configs)),
@@ -60,7 +62,7 @@ def _compare(arguments: list[str]) -> int:
     ]
     same = ("The settings are the same.", "There are no metrics.", "Code, versions, hardware and data are the same.")
     for part, otherwise in zip(parts, same, strict=True):
-        console.print(part if part.row_count else otherwise)
+        console.print(Fitted(part) if part.row_count else otherwise)
         console.print()
     for problem in problems:
         console.print(f"warning: {problem}", style="yellow", markup=False)

@@ -1,12 +1,19 @@
-"""The resolved config, in the run folder and in every checkpoint."""
+"""The resolved config, in the run folder, in every checkpoint and in the loggers."""
 
+import re
 from typing import Any
 
+import yaml
 from jsonargparse import Namespace
 from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import SaveConfigCallback
+from lightning.pytorch.loggers import TensorBoardLogger
 
+from project.loggers import log_file, log_settings
 from project.runs.changes import OF_THE_COMMAND
+from project.runs.compare import flat_config
+from project.runs.masking import mask, mask_text
 
 KEPT = ("ckpt_path", "init_from")  # where a run began
 
@@ -14,9 +21,14 @@ KEPT = ("ckpt_path", "init_from")  # where a run began
 class RunConfig(SaveConfigCallback):
     """Keep the resolved config of a fit, in its folder and in its checkpoints, which can so be used without it.
 
-    What a command says of itself (``resume``, ``check``) is left out. A run without a logger has no folder, other verbs
-    than ``fit`` leave the config of the run as it is.
+    Every logger gets it as flat hyper-parameters (``data.batch_size``, ``model.width``), those that keep files get the
+    file too, both with secrets masked. What a command says of itself (``resume``, ``check``) is left out. A run without
+    a logger has no folder, other verbs than ``fit`` leave the config of the run as it is.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._results: dict[str, float] = {}  # of the last validation in the fit, and of the test after it
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Save ``config.yaml`` once."""
@@ -27,8 +39,54 @@ class RunConfig(SaveConfigCallback):
             config.pop(name, None)
         self.config = Namespace(config)
         self._text = self.parser.dump(self.config, skip_none=False)  # once: it takes as long as many steps
+        # Lightning would log the model's and the data's settings once more, under bare names, and refuses to where the
+        # two have different values of one name. Nothing public stops it after `save_hyperparameters`.
+        for part in (pl_module, getattr(trainer, "datamodule", None)):
+            if part is not None:
+                part._log_hyperparams = False
         if trainer.loggers:
             super().setup(trainer, pl_module, stage)
+
+    def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Send the config to the loggers; Lightning calls it on rank zero only."""
+        log_settings(trainer, self.hyperparameters())
+        log_file(trainer, self.config_filename, mask_text(self._text))
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """The settings by dotted name, secrets masked; names in the characters that all loggers take."""
+        config = yaml.load(self._text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return {re.sub(r"[^\w./ :-]", "_", name): value for name, value in flat_config(mask(config)).items()}
+
+    def log_results(self, trainer: Trainer) -> None:
+        """Fill TensorBoard's HPARAMS tab at the end of a run, which wants settings and results together.
+
+        The results get tags of their own: ``hp/best/val/acc``, ``hp/val/acc`` (the last one), ``hp/test/acc``.
+
+        Args:
+            trainer: The trainer, after its fit and the test that may follow.
+        """
+        boards = [logger for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
+        if not boards or not trainer.is_global_zero:
+            return
+        results = {f"hp/{name}": value for name, value in self._results.items()}
+        checkpoint = trainer.checkpoint_callback
+        if isinstance(checkpoint, ModelCheckpoint) and checkpoint.best_model_score is not None:
+            results[f"hp/best/{checkpoint.monitor}"] = float(checkpoint.best_model_score)
+        for board in boards:
+            board.log_hyperparams(self.hyperparameters(), results, step=trainer.global_step)
+            board.finalize("success")
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep the metrics of the last validation."""
+        self._keep(trainer, "val")
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep the test metrics."""
+        self._keep(trainer, "test")
+
+    def _keep(self, trainer: Trainer, kind: str) -> None:
+        metrics = trainer.callback_metrics  # on every rank: what is not reduced yet would be, together
+        self._results |= {name: float(value) for name, value in metrics.items() if name.startswith(kind)}
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Put the config into the checkpoint, as text."""

@@ -1,7 +1,7 @@
 """``python -m project runs``: the table of runs."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,11 +13,9 @@ from project.runs.folder import ROOT, RunFolder, all_runs, read_json
 from project.runs.verb import Options, answer, count, decimals, terminal
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 STATUSES = ("running", "finished", "failed", "interrupted", "killed", "unknown")
-LEAST = ("GiB", "commit", "min")  # what a narrow terminal does without
 COLOURS = {"finished": "green", "failed": "red", "killed": "red", "interrupted": "yellow", "running": "cyan"}
 DESCRIPTION = """\
 List the runs below lightning_logs, the newest first: how each ended, its best validation metric and
@@ -68,11 +66,9 @@ def _runs(arguments: list[str]) -> int:
         some = "such " if folders or chosen.experiment else ""
         print(f"There are no {some}runs in {chosen.root}{'' if some else ' yet'}.")
     else:
-        console = terminal()
-        without = next(
-            (LEAST[:n] for n in range(len(LEAST)) if _fits(table(rows, chosen.sort, LEAST[:n]), console)), LEAST
-        )
-        console.print(table(rows, chosen.sort, without), *remarks(rows), sep="\n")
+        from project.tables import Fitted
+
+        terminal().print(Fitted(table(rows, chosen.sort)), *remarks(rows), sep="\n")
     return 0
 
 
@@ -115,13 +111,12 @@ def describe(folder: RunFolder, root: Path = ROOT) -> dict[str, Any]:
     }
 
 
-def table(rows: list[dict[str, Any]], sort: str | None = None, without: Sequence[str] = ()) -> "Table":
+def table(rows: list[dict[str, Any]], sort: str | None = None) -> "Table":
     """The table that people see, one row a run.
 
     Args:
         rows: As `describe` tells them.
         sort: A metric to show although no column has it.
-        without: Columns to leave out.
     """
     from rich.table import Table
     from rich.text import Text
@@ -142,11 +137,9 @@ def table(rows: list[dict[str, Any]], sort: str | None = None, without: Sequence
         "commit": [f"{(row['commit'] or '-')[:7]}{'*' if row['dirty'] else ''}" for row in rows],
     }
     shown = Table(box=None, pad_edge=False, header_style="bold")
-    kept = [name for name in columns if name not in without]
-    for name in kept:
-        right = name in ("min", "GiB", sort)
-        shown.add_column(name, justify="right" if right else "left", no_wrap=name != "run", overflow="fold")
-    for cells in zip(*(columns[name] for name in kept), strict=True):
+    for name in columns:
+        shown.add_column(name, justify="right" if name in ("min", "GiB", sort) else "left")
+    for cells in zip(*columns.values(), strict=True):
         shown.add_row(*cells)
     return shown
 
@@ -214,9 +207,3 @@ def _metric(row: dict[str, Any], found: tuple[str, float | None] | None) -> str:
 
 def _minutes(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds / 60:.{1 if seconds >= 60 else 2}f}"
-
-
-def _fits(shown: "Table", console: "Console") -> bool:
-    from rich.measure import Measurement
-
-    return Measurement.get(console, console.options.update(width=1000), shown).maximum <= console.width

@@ -13,6 +13,7 @@ from rich.text import Text
 from project.runs.verb import decimals
 from project.sweeps.outcomes import best, in_state, last_value, ranked, run_folders, settings, spread, validations
 from project.sweeps.study import counted, size
+from project.tables import Fitted
 
 if TYPE_CHECKING:
     from project.sweeps.spec import SweepSpec
@@ -54,7 +55,7 @@ class _Progress:
         yield Group(
             *_heading(self.spec, self.trials, self.now, self.until),
             "",
-            _rows(self.spec, self.trials, self.now, wide=options.max_width >= WIDE),
+            Fitted(_rows(self.spec, self.trials, self.now, wide=options.max_width >= WIDE)),
             *_remarks(self.trials),
         )
 

@@ -82,7 +82,7 @@ class ImageData(ExperimentData):
         super().__init__()
         self.augment = Augment(**augment) if isinstance(augment, dict) else augment
         augment = asdict(self.augment)  # type: ignore[assignment]  # checkpoints hold plain values only
-        self.save_hyperparameters()
+        self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
         for name, value, good in (
             ("path", path, path is not None or dataset not in ("folder", "csv")),
             ("image_size", image_size, image_size is None or min(image_size) >= 1),
@@ -134,6 +134,16 @@ class ImageData(ExperimentData):
             channels, height, width = self._state["image_shape"]
             return channels, height, width
         return self.catalog.form.shape
+
+    @property
+    def mean(self) -> list[float]:
+        """Mean of each channel, of pixels from 0 to 1, that normalisation takes away; known after `setup`."""
+        return list(self._state["mean"])
+
+    @property
+    def std(self) -> list[float]:
+        """Standard deviation of each channel, of pixels from 0 to 1, that normalisation divides by; after `setup`."""
+        return list(self._state["std"])
 
     @property
     def has_val(self) -> bool:
