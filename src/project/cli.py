@@ -8,6 +8,7 @@ from jsonargparse import Namespace
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, LearningRateMonitor
+from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
@@ -167,11 +168,13 @@ class ProjectCLI(CheckpointCLI):
             callbacks.append(LearningRateMonitor())
         if config["enable_progress_bar"] is not False and not config["barebones"]:
             callbacks.append(ProgressBar())
-        if config["enable_model_summary"] is not False and not config["barebones"]:
-            callbacks.append(ModelSummary())
         callbacks += [ExactResume(), RunRecord(), StopSignals(), RunSummary()]
         further = config["callbacks"] or []
-        callbacks += further if isinstance(further, list) else [further]
+        further = further if isinstance(further, list) else [further]
+        callbacks += further
+        summary = config["enable_model_summary"] is not False and not config["barebones"]
+        if summary and not any(isinstance(callback, LightningModelSummary) for callback in further):
+            callbacks.append(ModelSummary())
         if ADDRESS in os.environ:  # a trial of a sweep
             callbacks.append(TrialReport())
         if self.new_optimizer:

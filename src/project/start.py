@@ -24,7 +24,8 @@ def register_classes() -> None:
 def quiet() -> None:
     """Silences what Lightning tells every user at every start, and warnings that don't hold for this project."""
     tips = logging.getLogger("lightning.pytorch.utilities.rank_zero")
-    tips.addFilter(lambda record: "litlogger" not in record.getMessage())
+    noise = ("litlogger", "configured with model summary callbacks")
+    tips.addFilter(lambda record: not any(text in record.getMessage() for text in noise))
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
     warnings.filterwarnings("ignore", message=".*not supported by the model summary")  # it counts, it need not weigh
     warnings.filterwarnings("ignore", message="The dirpath has changed")  # every run has a folder of its own
