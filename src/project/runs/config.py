@@ -13,7 +13,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from project.loggers import log_file, log_settings
 from project.runs.changes import OF_THE_COMMAND
 from project.runs.compare import flat_config
-from project.runs.masking import mask, mask_text
+from project.runs.masking import mask
 
 KEPT = ("ckpt_path", "init_from")  # where a run began
 
@@ -50,12 +50,15 @@ class RunConfig(SaveConfigCallback):
     def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Send the config to the loggers; Lightning calls it on rank zero only."""
         log_settings(trainer, self.hyperparameters())
-        log_file(trainer, self.config_filename, mask_text(self._text))
+        # Masked as data: a mask in the text is no valid YAML.
+        log_file(trainer, self.config_filename, yaml.safe_dump(self._masked(), sort_keys=False, allow_unicode=True))
 
     def hyperparameters(self) -> dict[str, Any]:
         """The settings by dotted name, secrets masked; names in the characters that all loggers take."""
-        config = yaml.load(self._text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        return {re.sub(r"[^\w./ :-]", "_", name): value for name, value in flat_config(mask(config)).items()}
+        return {re.sub(r"[^\w./ :-]", "_", name): value for name, value in flat_config(self._masked()).items()}
+
+    def _masked(self) -> dict[str, Any]:
+        return mask(yaml.load(self._text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
     def log_results(self, trainer: Trainer) -> None:
         """Fill TensorBoard's HPARAMS tab at the end of a run, which wants settings and results together.
