@@ -1,5 +1,6 @@
 """Every shipped config and every overlay runs; a new one is run by being there."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -118,15 +119,22 @@ def test_ddp_overlay_trains_the_same_network_on_both_processes(short, tmp_path):
     assert _checkpoint(folder)["state_dict"]["network.whitened"]
 
 
-def test_profile_overlay_leaves_a_trace_and_a_table(short, tmp_path):
+def test_profile_overlay_shows_training_steps(tmp_path):
     """In a process of its own: torch's profiler ends Python when it is collected in the middle of another run."""
-    overlay = ["--config", CONFIGS / "with/profile.yaml", "--model.width=16", "--data.batch_size=8"]
-    done = shell("fit", "--config", CONFIGS / "cifar.yaml", *short(CONFIGS / "cifar.yaml"), *overlay, cwd=tmp_path)
+    config, overlay = CONFIGS / "forecast_small.yaml", CONFIGS / "with/profile.yaml"
+    done = shell("fit", "--config", config, "--config", overlay, "--trainer.limit_val_batches=2", cwd=tmp_path)
     assert done.code == 0, done.err
-    folder = tmp_path / "lightning_logs/cifar/version_0"
-    traces = [path.name for path in folder.glob("*.pt.trace.json")]
-    assert any("training_step" in name for name in traces), traces
-    assert "ProfilerStep" in (folder / "fit-profile.txt").read_text()
+    folder = tmp_path / "lightning_logs/forecast_small/version_0"
+    table = (folder / "fit-profile.txt").read_text()
+    assert table.startswith("3 training steps, after 5")
+    calls = {line.split()[0]: line.split()[-1] for line in table.splitlines() if line.strip()}
+    assert calls["run_training_batch"] == "3"
+    assert calls["[Strategy]SingleDeviceStrategy.backward"] == "3"
+    events = [event["name"] for event in json.loads((folder / "fit-profile.trace.json").read_text())["traceEvents"]]
+    assert events.count("run_training_batch") == 3
+    for text in (table, " ".join(events)):
+        assert "validation" not in text.lower()
+        assert "teardown" not in text.lower()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")

@@ -1,10 +1,10 @@
 """What loggers get besides numbers: settings, pictures, tables and the config, each logger what it can take.
 
-A logger takes pictures and tables if it has W&B's methods ``log_image`` and ``log_table``, which a logger of your own may
-have too, or if it has MLflow's ``run_id`` and client. TensorBoard and Comet have their own ways. CSVLogger gets settings.
+A logger takes pictures and tables if it has W&B's methods ``log_image`` and ``log_table``, which a logger of your own
+may have too, or if it has MLflow's ``run_id`` and client. TensorBoard and Comet have their own ways. CSVLogger gets the
+settings only.
 """
 
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,9 +1,13 @@
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from PIL import Image
 
 from project.callbacks import ImagePlots
+from project.callbacks import image_plots as module
 from project.callbacks.image_plots import denormalised, draw_images, within_0_and_1
+from project.data import ImageData
 from project.errors import UserError
 
 from .tiny import Tiny, TinyData, make_trainer
@@ -82,3 +86,33 @@ def test_wrong_ones_are_marked():
     assert wrong.title.get_color() != right.title.get_color()
 
 
+def test_pixels_are_those_of_the_files(tmp_path, images, monkeypatch):
+    """From the files through the DataModule's normalisation to what matplotlib draws."""
+
+    class Guess(Tiny):
+        def test_step(self, batch, batch_idx):
+            return {"logits": torch.zeros(len(batch[0]), 10)}
+
+    figures = []
+    monkeypatch.setattr(module, "publish", lambda trainer, folder, name, figure: figures.append(figure))
+    data = ImageData("folder", path=str(images), batch_size=10, cache_dir=str(tmp_path / "cache"))
+    run(tmp_path, ImagePlots(images=50), False, data, Guess())
+    files = [np.asarray(Image.open(path)) for path in images.glob("test/*/*.png")]
+    assert len(figures[0].axes) == len(files) == 50
+    shown = np.stack([axes.images[0].get_array() for axes in figures[0].axes]) * 255
+    for pixels in files:
+        assert np.abs(shown - pixels).max(axis=(1, 2, 3)).min() < 0.01
+
+
+def test_pixels_of_data_that_tells_no_normalisation():
+    small, dark = torch.rand(3, 4, 4), torch.rand(3, 4, 4) / 10
+    assert all(map(torch.equal, within_0_and_1([small, dark]), [small, dark]))  # shown as they are
+    low, high = within_0_and_1([dark - 1, small + 1])
+    torch.testing.assert_close(high - low, (small + 1 - (dark - 1)) / (small.max() + 1 - (dark.min() - 1)))  # alike
+
+
+def test_pixels_are_brought_back():
+    image = torch.rand(3, 4, 4)
+    mean, std = [0.4, 0.5, 0.6], [0.2, 0.3, 0.25]
+    normalised = (image - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(3, 1, 1)
+    torch.testing.assert_close(denormalised(normalised, mean, std), image)

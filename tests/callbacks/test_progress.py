@@ -1,11 +1,13 @@
 import io
+import math
 import os
 import re
+from types import SimpleNamespace
 
 import pytest
 import rich
 
-from project.callbacks import ProgressBar
+from project.callbacks import ProgressBar, progress
 from project.callbacks import _bar as module
 
 from .tiny import Tiny, TinyData, make_trainer
@@ -97,3 +99,51 @@ def test_bar_is_gone_when_training_fails(tmp_path, monkeypatch):
         trainer.fit(Failing(), TinyData())
     assert not bar._bar.is_open
     assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")
+
+
+def drawn(out: io.StringIO) -> list[str]:
+    """Every state of the bar that was on the screen."""
+    return [line.strip() for line in re.split(r"[\r\n]|\x1b\[[\d;?]*[A-Za-z]", out.getvalue()) if line.strip()]
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_bars_end_full_and_show_loss_and_time_left(tmp_path, monkeypatch, width):
+    out = io.StringIO()
+    console = rich.console.Console(force_terminal=True, file=out, width=width, color_system=None)
+    monkeypatch.setattr(rich, "_console", console)
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_DRAWS", 0.0)
+    trainer = make_trainer(tmp_path, max_epochs=2, enable_progress_bar=True, callbacks=[ProgressBar()])
+    model = Tiny()
+    trainer.fit(model, TinyData(samples=24))
+    trainer.test(model, TinyData(samples=24), verbose=False)
+    bars = [line for line in drawn(out) if re.match(r"(epoch \d/2|validate|test) ", line) and "train/loss" not in line]
+    training = [line for line in bars if line.startswith("epoch")]
+    assert re.search(r"loss \d\.\d+, 0:00:0\d left$", training[-2]), training
+    assert "…" not in "".join(bars)
+    if width > 40:
+        counts = [re.search(r"(\d+)/6", line)[1] for line in training if "1/2" in line[:10]]
+        assert counts == sorted(counts)  # back from the validation it is where it was
+        for name in ("epoch 1/2", "epoch 2/2", "validate", "test"):
+            assert "6/6" in [line for line in bars if line.startswith(name)][-1], bars
+
+
+@pytest.mark.parametrize(
+    ("limits", "done", "left"),
+    [
+        ({"max_epochs": 10, "max_steps": -1}, (1, 49), 17.0),  # 8.5 epochs
+        ({"max_epochs": 10, "max_steps": 200}, (1, 49), 1.0),  # the steps end first
+        ({"max_epochs": -1, "max_steps": 400}, (1, 49), 5.0),
+        ({"max_epochs": -1, "max_steps": -1}, (1, 49), math.inf),
+        ({"max_epochs": None, "max_steps": -1}, (1, 49), math.inf),
+    ],
+)
+def test_time_left_is_that_of_the_whole_run(monkeypatch, limits, done, left):
+    """A run that is resumed in the middle of epoch 1 and does one more epoch, 100 steps, in 2 seconds."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    trainer = SimpleNamespace(num_training_batches=100, callbacks=[], current_epoch=0, global_step=50, **limits)
+    bar = ProgressBar()
+    bar._pace = 0.0, progress._share_done(trainer, 49)
+    now[0] = 2.0
+    trainer.current_epoch, trainer.global_step = done[0], 150
+    assert bar._run_left(trainer, done[1]) == pytest.approx(left)

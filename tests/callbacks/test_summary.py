@@ -1,4 +1,5 @@
 import io
+import re
 
 import pytest
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -6,6 +7,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 
 from project.callbacks import VRAM, RunSummary
+from project.runs.folder import write_json
 
 from .tiny import Tiny, TinyData, make_trainer
 
@@ -109,3 +111,17 @@ def test_silent_on_other_ranks(tmp_path, capsys):
     summary._results = {"test/acc": 1.0}
     summary.print_summary(Rank1())
     assert capsys.readouterr().out == ""
+
+
+def test_minutes_are_those_of_the_whole_run(tmp_path):
+    """A resumed run: an hour and a half were spent before."""
+    logger = TensorBoardLogger(tmp_path, name="", version="")
+    write_json(tmp_path / "status.json", {"status": "running", "seconds": 5400.0})
+    summary = RunSummary()
+    trainer = make_trainer(tmp_path, logger=logger, callbacks=[summary])
+    trainer.fit(Tiny(), TinyData())
+    minutes, resumed = re.search(
+        r"([\d.]+) \(([\d.]+) since it was resumed\)", row(text_of(summary), "minutes")
+    ).groups()
+    assert 90 <= float(minutes) < 100
+    assert float(minutes) == pytest.approx(90 + float(resumed), abs=0.011)

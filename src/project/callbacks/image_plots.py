@@ -22,7 +22,7 @@ class ImagePlots(Callback):
     It goes to the loggers as a picture and to the run folder as ``test_images.png``. The images are spread evenly over
     the test set (over the first rank's share of it). Class names and normalisation are the data module's
     ``class_names``, ``mean`` and ``std`` (lists, one value a channel, for pixels from 0 to 1), where it has them.
-    Without ``mean`` and ``std``, pixels from 0 to 1 are shown as they are, others from the least of all to the greatest.
+    Without ``mean`` and ``std``, pixels from 0 to 1 are shown as they are, others from the least of all to the most.
 
     The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(images, labels)``, images
     (batch, channel, height, width) with 1 or 3 channels, labels (batch,).

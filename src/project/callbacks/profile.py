@@ -57,11 +57,8 @@ class StepProfiler(Profiler):
         self._done += 1
         if self._done == self.skip:
             self._begin()
-        elif self._profile is not None:
-            if self._done == self.skip + self.steps:
-                self._end()
-            else:
-                self._profile.step()
+        elif self._profile is not None and self._done == self.skip + self.steps:
+            self._end()
 
     def summary(self) -> str:
         """The table; Lightning writes it to the run folder at the end."""

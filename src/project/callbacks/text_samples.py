@@ -17,8 +17,8 @@ class TextSamples(Callback):
     """Show texts with true class, prediction and probability at the end of each test.
 
     The most confident mistakes, most confident first, and as many texts that are classified right, spread evenly over
-    the test set; of all ranks, and the same ones however many ranks there are. They go to the loggers as a table or text
-    (``test/texts``) and to the run folder as ``test_texts.csv``.
+    the test set; of all ranks, and the same ones however many ranks there are. They go to the loggers as a table or
+    text (``test/texts``) and to the run folder as ``test_texts.csv``.
 
     The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels
     (batch,). The data module offers ``sample_index("test", batch_idx)``, which returns the numbers of the samples in a
