@@ -76,6 +76,15 @@ def test_a_row_for_each_running_and_ended_trial(sweep, trials, width):
     assert "\x1b" not in text
 
 
+@pytest.mark.parametrize("width", [40, 60])
+def test_narrow_terminals_show_all_numbers(sweep, trials, width):
+    text = shown(sweep, trials, width)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    for value in ("0.8123", "0.65", "0.3", "4.0", "0.50", "lr=0.001235"):
+        assert value in text.replace("model.optimizer.", "").split(), value
+
+
 def test_the_best_so_far_and_its_settings(sweep, trials):
     text = shown(sweep, trials, 200)
     assert "best: val/acc 0.8123, trial 0\n" in text

@@ -42,7 +42,7 @@ class RunSummary(Callback):
             self._rows["run folder"] = str(folder)
             if any(isinstance(logger, TensorBoardLogger) for logger in trainer.loggers):
                 self._rows["look at it"] = f"tensorboard --logdir {folder}"
-            if stage == "fit":
+            if stage == "fit" and trainer.is_global_zero:
                 self._seconds_before = read_json(RunFolder(folder).status).get("seconds") or 0.0
         data = getattr(trainer, "datamodule", None)
         if getattr(data, "generated", False):
