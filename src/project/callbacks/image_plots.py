@@ -83,7 +83,7 @@ class ImagePlots(Callback):
                 images = [denormalised(image, data.mean, data.std) for image in images]
             else:
                 images = within_0_and_1(images)
-            samples = [(image, *rest) for image, (_, *rest) in zip(images, self._samples, strict=True)]
+            samples = [(image, *facts[1:]) for image, facts in zip(images, self._samples, strict=True)]
             figure = draw_images(samples, class_names(trainer, self._classes))
             publish(trainer, folder, "test_images", figure)
 

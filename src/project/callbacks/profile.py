@@ -1,6 +1,5 @@
 """Where the time of a training step goes."""
 
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import torch
@@ -38,7 +37,7 @@ class StepProfiler(Profiler):
         self.steps = steps
         self.rows = rows
         self._profile: torch.profiler.profile | None = None  # while steps are recorded
-        self._open: dict[str, AbstractContextManager[None]] = {}  # Lightning's actions that have started
+        self._open: dict[str, record_function] = {}  # Lightning's actions that have started
         self._done = 0  # training steps
         self._table = ""
 

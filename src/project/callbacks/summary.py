@@ -12,7 +12,6 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from project.callbacks._folder import run_folder
 from project.callbacks.vram import VRAM
-from project.runs.folder import RunFolder, read_json
 from project.tables import Fitted
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ class RunSummary(Callback):
         self._results: dict[str, float] = {}  # metrics of the last validate or test
         self._generated = ""
         self._started = 0.0
-        self._seconds_before = 0.0  # of the run's earlier fits
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Note where the run keeps its files and what its data is."""
@@ -42,8 +40,6 @@ class RunSummary(Callback):
             self._rows["run folder"] = str(folder)
             if any(isinstance(logger, TensorBoardLogger) for logger in trainer.loggers):
                 self._rows["look at it"] = f"tensorboard --logdir {folder}"
-            if stage == "fit" and trainer.is_global_zero:
-                self._seconds_before = read_json(RunFolder(folder).status).get("seconds") or 0.0
         data = getattr(trainer, "datamodule", None)
         if getattr(data, "generated", False):
             what = getattr(data, "description", None) or type(data).__name__
@@ -64,11 +60,13 @@ class RunSummary(Callback):
         """Note what the fit came to."""
         limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs >= 0 else "no limit"
         self._rows["epochs"] = f"{trainer.current_epoch} of {limit}"
-        minutes, before = (time.perf_counter() - self._started) / 60, self._seconds_before / 60
+        callbacks = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+        minutes = (time.perf_counter() - self._started) / 60
+        before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks) / 60  # the run's record has it
         self._rows["minutes"] = f"{before + minutes:.2f}"
         if before:
             self._rows["minutes"] += f" ({minutes:.2f} since it was resumed)"
-        for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+        for callback in callbacks:
             if isinstance(callback, VRAM) and callback.peak_gib is not None:
                 self._rows["peak memory"] = f"{callback.peak_gib:.2f} GiB"
                 self._rows["samples/s"] = f"{statistics.median(callback.samples_per_second):,.0f} (median epoch)"

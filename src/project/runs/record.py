@@ -29,6 +29,7 @@ class RunRecord(Callback):
     """
 
     def __init__(self) -> None:
+        self.seconds_before = 0.0  # that the run's earlier fits took
         self._folder: RunFolder | None = None  # on rank zero, of a run that keeps one
         self._fit = ""  # "" before, "running" in, "ended" after the fit of this process
         self._began = 0.0  # clock when the fit did
@@ -46,6 +47,7 @@ class RunRecord(Callback):
         if stage != "fit":
             return
         earlier = read_json(self._folder.status)
+        self.seconds_before = earlier.get("seconds") or 0.0
         self._before = read_json(self._folder.metrics)
         for name in ("test", "test_checkpoint"):  # of weights that this fit replaces
             self._before.pop(name, None)
@@ -60,7 +62,7 @@ class RunRecord(Callback):
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "slurm_job_id": os.environ.get("SLURM_JOB_ID"),
-            "seconds": earlier.get("seconds") or 0.0,
+            "seconds": self.seconds_before,
         }
         write_json(self._folder.status, self._status)
         self._fit = "running"
