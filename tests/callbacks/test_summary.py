@@ -8,6 +8,7 @@ from rich.console import Console
 
 from project.callbacks import VRAM, RunSummary
 from project.runs.folder import write_json
+from project.runs.record import RunRecord
 
 from .tiny import Tiny, TinyData, make_trainer
 
@@ -118,10 +119,9 @@ def test_minutes_are_those_of_the_whole_run(tmp_path):
     logger = TensorBoardLogger(tmp_path, name="", version="")
     write_json(tmp_path / "status.json", {"status": "running", "seconds": 5400.0})
     summary = RunSummary()
-    trainer = make_trainer(tmp_path, logger=logger, callbacks=[summary])
+    trainer = make_trainer(tmp_path, logger=logger, callbacks=[RunRecord(), summary])
     trainer.fit(Tiny(), TinyData())
-    minutes, resumed = re.search(
-        r"([\d.]+) \(([\d.]+) since it was resumed\)", row(text_of(summary), "minutes")
-    ).groups()
+    found = re.search(r"([\d.]+) \(([\d.]+) since it was resumed\)", row(text_of(summary), "minutes"))
+    minutes, resumed = found.groups()
     assert 90 <= float(minutes) < 100
     assert float(minutes) == pytest.approx(90 + float(resumed), abs=0.011)
