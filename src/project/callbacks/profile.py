@@ -82,7 +82,7 @@ class StepProfiler(Profiler):
             self._open.pop(action).__exit__(None, None, None)
         self._profile.stop()
         profile, self._profile = self._profile, None
-        sort_by = "cuda_time_total" if torch.cuda.is_available() else "cpu_time_total"
+        sort_by = "device_time_total" if torch.cuda.is_available() else "cpu_time_total"
         steps = min(self._done - self.skip, self.steps)
         table = profile.key_averages().table(sort_by=sort_by, row_limit=self.rows, max_name_column_width=70)
         self._table = f"{steps} training steps, after {self.skip} that were skipped\n{table}\n"

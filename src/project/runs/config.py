@@ -16,6 +16,7 @@ from project.runs.compare import flat_config
 from project.runs.masking import mask
 
 KEPT = ("ckpt_path", "init_from")  # where a run began
+NO_RESULTS = ("vram/", "memory/", "time/", "data/", "lr-")  # metrics that say nothing of the model
 
 
 class RunConfig(SaveConfigCallback):
@@ -28,7 +29,7 @@ class RunConfig(SaveConfigCallback):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._results: dict[str, float] = {}  # of the last validation in the fit, and of the test after it
+        self._results: dict[str, float] = {}  # metrics of the fit's last epoch, and of the test after it
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Save ``config.yaml`` once."""
@@ -63,7 +64,7 @@ class RunConfig(SaveConfigCallback):
     def log_results(self, trainer: Trainer) -> None:
         """Fill TensorBoard's HPARAMS tab at the end of a run, which wants settings and results together.
 
-        The results get tags of their own: ``hp/best/val/acc``, ``hp/val/acc`` (the last one), ``hp/test/acc``.
+        The results get tags of their own: ``hp/best/val/acc``, ``hp/val/acc`` (of the last epoch), ``hp/test/acc``.
 
         Args:
             trainer: The trainer, after its fit and the test that may follow.
@@ -71,7 +72,8 @@ class RunConfig(SaveConfigCallback):
         boards = [logger for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
         if not boards or not trainer.is_global_zero:
             return
-        results = {f"hp/{name}": value for name, value in self._results.items()}
+        # One at least, or nothing would be written.
+        results = {"hp/steps": trainer.global_step, **{f"hp/{name}": value for name, value in self._results.items()}}
         checkpoint = trainer.checkpoint_callback
         if isinstance(checkpoint, ModelCheckpoint) and checkpoint.best_model_score is not None:
             results[f"hp/best/{checkpoint.monitor}"] = float(checkpoint.best_model_score)
@@ -80,16 +82,17 @@ class RunConfig(SaveConfigCallback):
             board.finalize("success")
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keep the metrics of the last validation."""
-        self._keep(trainer, "val")
+        """Keep the metrics of the last epoch."""
+        self._keep(trainer)
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep the test metrics."""
-        self._keep(trainer, "test")
+        self._keep(trainer)
 
-    def _keep(self, trainer: Trainer, kind: str) -> None:
+    def _keep(self, trainer: Trainer) -> None:
         metrics = trainer.callback_metrics  # on every rank: what is not reduced yet would be, together
-        self._results |= {name: float(value) for name, value in metrics.items() if name.startswith(kind)}
+        kept = {name: float(value) for name, value in metrics.items() if not name.startswith(NO_RESULTS)}
+        self._results |= {name: value for name, value in kept.items() if not name.endswith("_step")}
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Put the config into the checkpoint, as text."""
