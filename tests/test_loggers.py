@@ -82,6 +82,7 @@ def test_a_fit_sends_settings_config_and_results(run, tmp_path):
 trainer:
   max_epochs: 1
   limit_train_batches: 2
+  limit_val_batches: 2
   log_every_n_steps: 1
   limit_test_batches: 2
   callbacks: [{class_path: LambdaCallback}, {class_path: LambdaCallback}]

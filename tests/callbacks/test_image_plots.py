@@ -65,7 +65,7 @@ def test_samples_are_spread_and_true_to_their_batch(tmp_path):
 
 @pytest.mark.parametrize("with_csv", [False, True])
 def test_other_loggers(tmp_path, with_csv):
-    run(tmp_path, ImagePlots(), CSVLogger(tmp_path) if with_csv else False)
+    run(tmp_path, ImagePlots(2), CSVLogger(tmp_path) if with_csv else False)
     assert {path.name for path in tmp_path.rglob("*.png")} == ({"test_images.png"} if with_csv else set())
 
 
@@ -96,12 +96,12 @@ def test_pixels_are_those_of_the_files(tmp_path, images, monkeypatch):
     figures = []
     monkeypatch.setattr(module, "publish", lambda trainer, folder, name, figure: figures.append(figure))
     data = ImageData("folder", path=str(images), batch_size=10, cache_dir=str(tmp_path / "cache"))
-    run(tmp_path, ImagePlots(images=50), False, data, Guess())
+    run(tmp_path, ImagePlots(images=5), False, data, Guess())
     files = [np.asarray(Image.open(path)) for path in images.glob("test/*/*.png")]
-    assert len(figures[0].axes) == len(files) == 50
-    shown = np.stack([axes.images[0].get_array() for axes in figures[0].axes]) * 255
-    for pixels in files:
-        assert np.abs(shown - pixels).max(axis=(1, 2, 3)).min() < 0.01
+    assert len(figures[0].axes) == 5
+    for axes in figures[0].axes:
+        shown = axes.images[0].get_array() * 255
+        assert min(np.abs(shown - pixels).max() for pixels in files) < 0.01
 
 
 def test_pixels_of_data_that_tells_no_normalisation():
