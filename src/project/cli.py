@@ -8,19 +8,18 @@ from jsonargparse import Namespace
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, LearningRateMonitor
-from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
 
-from project.callbacks import EMA, VRAM, Compile, ModelSummary, ProgressBar, RunSummary
+from project.callbacks import EMA, VRAM, Compile, ProgressBar, RunSummary
 from project.checkpoint_cli import CheckpointCLI, tells
 from project.errors import UserError, one_line
 from project.output import check_prediction
 from project.parser import ProjectParser
 from project.runs.changes import check_weights, other_results
 from project.runs.checkpoint import RunCheckpoint
-from project.runs.config import RunConfig
+from project.runs.config import RunConfig, log_results
 from project.runs.continuation import checkpoint_of
 from project.runs.exact_resume import ExactResume, first_step_logged_again
 from project.runs.guard import NonFiniteGuard
@@ -32,7 +31,7 @@ from project.runs.record import RunRecord
 from project.runs.signals import StopSignals
 from project.sweeps.callback import TrialReport
 from project.sweeps.forks import ADDRESS
-from project.trainer import drop_empty_hooks, loggers, plugins
+from project.trainer import drop_empty_hooks, further_callbacks, loggers, plugins
 
 SECTIONS = ("checkpoint", "early_stopping", "ema", "guard", "compile", "vram")
 
@@ -169,12 +168,7 @@ class ProjectCLI(CheckpointCLI):
         if config["enable_progress_bar"] is not False and not config["barebones"]:
             callbacks.append(ProgressBar())
         callbacks += [ExactResume(), RunRecord(), StopSignals(), RunSummary()]
-        further = config["callbacks"] or []
-        further = further if isinstance(further, list) else [further]
-        callbacks += further
-        summary = config["enable_model_summary"] is not False and not config["barebones"]
-        if summary and not any(isinstance(callback, LightningModelSummary) for callback in further):
-            callbacks.append(ModelSummary())
+        callbacks += further_callbacks(config)
         if ADDRESS in os.environ:  # a trial of a sweep
             callbacks.append(TrialReport())
         if self.new_optimizer:
@@ -233,9 +227,7 @@ class ProjectCLI(CheckpointCLI):
         elif wanted:
             best = getattr(self.trainer.checkpoint_callback, "best_model_path", "")
             self.trainer.test(self.model, self.datamodule, ckpt_path=best or None, weights_only=True, verbose=False)
-        for callback in self.trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
-            if isinstance(callback, RunConfig) and not self.trainer.interrupted:
-                callback.log_results(self.trainer)
+        log_results(self.trainer)
         self._summary()
 
     def after_validate(self) -> None:

@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins import CheckpointIO
 
+from project.callbacks import ModelSummary
 from project.errors import UserError
 from project.runs.checkpoint import RunCheckpoint
 from project.runs.checkpoint_files import AtomicCheckpointIO
@@ -44,6 +46,16 @@ def loggers(config: Any, experiment: str, run: RunFolder | None, step: int | Non
     if not experiment or ".." in Path(experiment).parts or Path(experiment).is_absolute():
         raise UserError(f"experiment: '{experiment}' is no name of a folder in {root}.")
     return [TensorBoardLogger(root, name=experiment, default_hp_metric=False), *further]
+
+
+def further_callbacks(config: Any) -> list[Callback]:
+    """The callbacks that ``trainer.callbacks`` names, and a summary of the model where none of them is one."""
+    named = config["callbacks"] or []
+    chosen = list(named) if isinstance(named, list) else [named]
+    wanted = config["enable_model_summary"] is not False and not config["barebones"]
+    if wanted and not any(isinstance(callback, LightningModelSummary) for callback in chosen):
+        chosen.append(ModelSummary())
+    return chosen
 
 
 def plugins(config: Any) -> list[Any]:

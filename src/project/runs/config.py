@@ -29,7 +29,7 @@ class RunConfig(SaveConfigCallback):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._results: dict[str, float] = {}  # metrics of the fit's last epoch, and of the test after it
+        self.results: dict[str, float] = {}  # metrics of the fit's last epoch, and of the test after it
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Save ``config.yaml`` once."""
@@ -61,26 +61,6 @@ class RunConfig(SaveConfigCallback):
     def _masked(self) -> dict[str, Any]:
         return mask(yaml.load(self._text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
-    def log_results(self, trainer: Trainer) -> None:
-        """Fill TensorBoard's HPARAMS tab at the end of a run, which wants settings and results together.
-
-        The results get tags of their own: ``hp/best/val/acc``, ``hp/val/acc`` (of the last epoch), ``hp/test/acc``.
-
-        Args:
-            trainer: The trainer, after its fit and the test that may follow.
-        """
-        boards = [logger for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
-        if not boards or not trainer.is_global_zero:
-            return
-        # One at least, or nothing would be written.
-        results = {"hp/steps": trainer.global_step, **{f"hp/{name}": value for name, value in self._results.items()}}
-        checkpoint = trainer.checkpoint_callback
-        if isinstance(checkpoint, ModelCheckpoint) and checkpoint.best_model_score is not None:
-            results[f"hp/best/{checkpoint.monitor}"] = float(checkpoint.best_model_score)
-        for board in boards:
-            board.log_hyperparams(self.hyperparameters(), results, step=trainer.global_step)
-            board.finalize("success")
-
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep the metrics of the last epoch."""
         self._keep(trainer)
@@ -92,8 +72,35 @@ class RunConfig(SaveConfigCallback):
     def _keep(self, trainer: Trainer) -> None:
         metrics = trainer.callback_metrics  # on every rank: what is not reduced yet would be, together
         kept = {name: float(value) for name, value in metrics.items() if not name.startswith(NO_RESULTS)}
-        self._results |= {name: value for name, value in kept.items() if not name.endswith("_step")}
+        self.results |= {name: value for name, value in kept.items() if not name.endswith("_step")}
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Put the config into the checkpoint, as text."""
         checkpoint["config"] = self._text
+
+
+def log_results(trainer: Trainer) -> None:
+    """Fill TensorBoard's HPARAMS tab at the end of a run, which wants settings and results together.
+
+    The results get tags of their own: ``hp/best/val/acc``, ``hp/val/acc`` (of the last epoch), ``hp/test/acc``. Nothing
+    is logged for a run that was interrupted.
+
+    Args:
+        trainer: The trainer, after its fit and the test that may follow.
+    """
+    boards = [logger for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
+    if trainer.interrupted or not trainer.is_global_zero or not boards:
+        return
+    checkpoint = trainer.checkpoint_callback
+    for config in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(config, RunConfig):
+            # One result at least, or nothing would be written.
+            results = {
+                "hp/steps": trainer.global_step,
+                **{f"hp/{name}": value for name, value in config.results.items()},
+            }
+            if isinstance(checkpoint, ModelCheckpoint) and checkpoint.best_model_score is not None:
+                results[f"hp/best/{checkpoint.monitor}"] = float(checkpoint.best_model_score)
+            for board in boards:
+                board.log_hyperparams(config.hyperparameters(), results, step=trainer.global_step)
+                board.finalize("success")
