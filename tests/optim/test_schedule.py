@@ -37,7 +37,7 @@ def test_length_comes_from_the_run(scheduler, length):
     for interval, frequency, expected in (("step", 1, 120), ("step", 3, 40), ("epoch", 1, 6)):
         built = Schedule(scheduler, interval, frequency).configure(_optimizer(), steps=120, epochs=6)
         assert getattr(built["scheduler"], length) == expected
-        assert (built["interval"], built["frequency"]) == (interval, frequency)
+        assert (built["interval"], built["frequency"]) == (interval, 1)  # the module counts steps, not Lightning
 
 
 @pytest.mark.parametrize(
@@ -83,17 +83,6 @@ def test_warmup_rises_then_falls_and_keeps_ratios():
     assert rates[19:] == sorted(rates[19:], reverse=True)
     assert rates[0] > 0
     assert 0 < rates[-1] < 0.02
-
-
-def test_a_resumed_run_may_be_longer():
-    optimizer = _optimizer()
-    done = WarmupDecay(optimizer, warmup=0, total_steps=10)
-    _rates(done, optimizer, 10)
-    longer = WarmupDecay(_optimizer(), warmup=0, total_steps=20)
-    longer.load_state_dict(done.state_dict())
-    assert longer.total_steps == 20
-    assert longer.last_epoch == 10
-    assert longer.get_lr()[0] == pytest.approx(10 / 21)
 
 
 def test_cosine_is_above_the_line_first_and_below_it_later():

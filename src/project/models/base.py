@@ -9,6 +9,8 @@ import torch
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from project.errors import UserError
 from project.optim import Schedule
@@ -65,12 +67,20 @@ class ExperimentModule(LightningModule):
         """Compares model and data."""
         self.check_data()
 
-    def configure_optimizers(self) -> Any:
-        """The optimizer over the parameters that are trained, and the schedule over the length of the run."""
+    def new_optimizer(self) -> Optimizer:
+        """The optimizer over the parameters that are trained, without any state.
+
+        Raises:
+            UserError: If it does not take its settings.
+        """
         try:
-            optimizer = self.optimizer([p for p in self.parameters() if p.requires_grad])
+            return self.optimizer([p for p in self.parameters() if p.requires_grad])
         except (TypeError, ValueError) as error:
             raise UserError(f"model.optimizer: {error}.") from error
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer over the parameters that are trained, and the schedule over the length of the run."""
+        optimizer = self.new_optimizer()
         if self.schedule is None:
             return optimizer
         steps = self.trainer.estimated_stepping_batches
@@ -81,6 +91,14 @@ class ExperimentModule(LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs),
         }
+
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        """Steps the schedule, every ``frequency`` optimizer steps of the run."""
+        schedule = self.schedule
+        if schedule is None or schedule.interval == "epoch" or isinstance(scheduler, ReduceLROnPlateau):
+            super().lr_scheduler_step(scheduler, metric)  # Lightning has counted
+        elif self.global_step % schedule.frequency == 0:
+            super().lr_scheduler_step(scheduler, metric)
 
     def expected_loss(self, batch: Any) -> float | None:
         """The training loss of a guess that knows nothing of the inputs: what an untrained network starts with, about.

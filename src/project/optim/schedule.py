@@ -24,7 +24,8 @@ class Schedule:
     Args:
         scheduler: Any class of torch.optim.lr_scheduler, or your own, without its optimizer.
         interval: Step the scheduler after every optimizer step or after every epoch.
-        frequency: Step it only every so many intervals.
+        frequency: Step it only every so many optimizer steps or epochs. With ReduceLROnPlateau and ``interval: step``,
+            every so many batches of an epoch.
         monitor: Logged metric that ReduceLROnPlateau watches, such as val/loss.
     """
 
@@ -51,7 +52,7 @@ class Schedule:
         if self.frequency < 1:
             raise UserError(f"model.schedule.frequency is {self.frequency}: it must be 1 or more.")
         length = steps if self.interval == "step" else epochs
-        missing = self._missing_length()
+        missing = self.missing_length()
         arguments = {}
         if missing is not None:
             if length == 0:
@@ -70,7 +71,10 @@ class Schedule:
             raise UserError(
                 "model.schedule.monitor is not set: ReduceLROnPlateau needs a logged metric, e.g. val/loss."
             )
-        configured = {"scheduler": scheduler, "interval": self.interval, "frequency": self.frequency}
+        # Lightning counts the batches of an epoch; `ExperimentModule.lr_scheduler_step` counts optimizer steps.
+        counted = self.interval == "step" and not isinstance(scheduler, ReduceLROnPlateau)
+        frequency = 1 if counted else self.frequency
+        configured = {"scheduler": scheduler, "interval": self.interval, "frequency": frequency}
         return configured if self.monitor is None else {**configured, "monitor": self.monitor}
 
     def _parameters(self) -> dict[str, Any]:
@@ -82,7 +86,8 @@ class Schedule:
             parameters = parameters[1:]  # the optimizer is passed when the schedule is built
         return {p.name: given.get(p.name, p.default) for p in parameters}
 
-    def _missing_length(self) -> str | None:
+    def missing_length(self) -> str | None:
+        """The name of the scheduler's length if it is left out, so that the run's takes its place; None if not."""
         values = self._parameters()
         empty = [name for name, value in values.items() if value is inspect.Parameter.empty]
         if unknown := [name for name in empty if name not in LENGTH_NAMES]:

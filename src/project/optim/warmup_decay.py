@@ -1,7 +1,7 @@
 """A learning rate that rises from zero, then falls over the rest of the run."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -43,11 +43,6 @@ class WarmupDecay(LRScheduler):
             raise ValueError(f"total_steps is {total_steps}: it must be 1 or more")
         self.warmup, self.final, self.decay, self.total_steps = warmup, final, decay, total_steps
         super().__init__(optimizer, last_epoch)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the progress; the shape stays that of this run, which may be longer than the one that was saved."""
-        shape = ("warmup", "final", "decay", "total_steps")
-        super().load_state_dict({name: value for name, value in state_dict.items() if name not in shape})
 
     def get_lr(self) -> list[float | Tensor]:
         """Learning rate of each group for the step that comes next."""

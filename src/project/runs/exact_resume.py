@@ -14,8 +14,21 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Generator
 
 from project.errors import UserError
+from project.runs.optimizer_changes import group_names, match_names
+from project.runs.resumed_schedule import (
+    check_schedule,
+    continue_schedule,
+    plateau_due,
+    renew_plateaus,
+    run_length,
+    step_plateaus,
+)
 
-KEY = "exact_resume"  # in the checkpoint: a list with what each process has
+# In the checkpoint:
+KEY = "exact_resume"  # a list with what each process has
+ORDER = "parameter_names"  # of each optimizer's groups
+LENGTH = "run_length"
+PLATEAU = "plateau_due"  # "epoch" or "step", where ReduceLROnPlateau was still to be stepped for it
 GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -33,6 +46,9 @@ class ExactResume(Callback):
       many minutes. Only strategies that shard them can't; there let checkpoints be written after whole steps.
     - A checkpoint of the last batch before a validation, or before the end of an epoch, says so: Lightning (2.6.6) goes
       on from it as if they were over, and nothing of them is logged.
+    - So are the metrics that callbacks and ReduceLROnPlateau watch. Lightning steps the latter after all checkpoints of
+      an epoch, and not at the end of an epoch that is resumed within: it is stepped once in either case.
+    - The optimizer's state is matched by names (`match_names`), and schedules end with the run (`continue_schedule`).
     - Early stopping that had ended the run ends it again, and best checkpoints are known again in a folder whose path
       is written otherwise now.
 
@@ -46,12 +62,17 @@ class ExactResume(Callback):
     def __init__(self) -> None:
         self._generators: dict[str, Generator] = {}  # by kind of device
         self._seed = 0  # of this process
-        self._parts: list[dict[str, Any]] = []  # what a checkpoint had, until training starts
+        self._checkpoint: dict[str, Any] = {}  # until training starts
+        self._epoch_ended = False
+        self._knows_metrics = False  # older checkpoints hold none
 
     # Random numbers
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Find the generators and the seed."""
+        """Find the generators and the seed; the optimizers are there now, and not restored yet."""
+        if self._checkpoint:
+            match_names(trainer, pl_module, self._checkpoint, self._checkpoint.get(ORDER, []))
+            renew_plateaus(trainer, pl_module, self._checkpoint)
         device = trainer.strategy.root_device
         self._generators = {"cpu": torch.default_generator}
         if device.type == "cuda":
@@ -60,6 +81,16 @@ class ExactResume(Callback):
             self._generators["mps"] = torch.mps._get_default_mps_generator()
         seed = int(os.environ.get("PL_GLOBAL_SEED") or torch.initial_seed())  # what seed_everything was given
         self._seed = mix(mix(seed) + trainer.global_rank)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Note that the epoch before is complete."""
+        self._epoch_ended = False
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Let Lightning step ReduceLROnPlateau at the end of an epoch that was resumed: the metrics are there."""
+        self._epoch_ended = True
+        if self._knows_metrics:
+            trainer.fit_loop.restarting = False
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Seed torch's generators."""
@@ -89,6 +120,7 @@ class ExactResume(Callback):
             return
         sums = pl_module.epoch_sums() if hasattr(pl_module, "epoch_sums") else []  # pyright: ignore[reportCallIssue]
         part = {"sums": [value.cpu() for value in sums], "random": self._random_state(), "gradients": {}}
+        part["metrics"] = {name: value.cpu() for name, value in trainer.callback_metrics.items()}
         whole = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy)
         if whole and trainer.fit_loop.epoch_loop._should_accumulate():
             part["gradients"] = {name: p.grad.cpu() for name, p in pl_module.named_parameters() if p.grad is not None}
@@ -96,19 +128,25 @@ class ExactResume(Callback):
         if trainer.world_size > 1:
             torch.distributed.all_gather_object(parts, part)
         checkpoint[KEY] = parts
+        checkpoint[ORDER] = group_names(trainer, pl_module)
+        checkpoint[LENGTH] = run_length(trainer)
+        checkpoint[PLATEAU] = plateau_due(trainer, self._epoch_ended)
         _end_batch(trainer, checkpoint["loops"]["fit_loop"])
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Take it, and refuse another number of processes within an epoch."""
         if trainer.state.fn != "fit":
             return
-        self._parts = checkpoint.get(KEY, [])
+        self._checkpoint = checkpoint
+        if trainer.optimizers:  # with strategies that load after they have sharded, and match names themselves
+            renew_plateaus(trainer, pl_module, checkpoint)
+        parts = checkpoint.get(KEY, [])
         batches = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
         within = batches["current"]["ready"] > 0 and not batches["is_last_batch"]
-        if self._parts and within and len(self._parts) != trainer.world_size:
+        if parts and within and len(parts) != trainer.world_size:
             raise UserError(
-                f"trainer.devices: the run was interrupted within an epoch, which {len(self._parts)} processes had "
-                f"shared; {trainer.world_size} can't go on with it: take {len(self._parts)}."
+                f"trainer.devices: the run was interrupted within an epoch, which {len(parts)} processes had "
+                f"shared; {trainer.world_size} can't go on with it: take {len(parts)}."
             )
         for callback in trainer.checkpoint_callbacks:
             state = checkpoint.get("callbacks", {}).get(callback.state_key)
@@ -120,7 +158,12 @@ class ExactResume(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Hand it out, now that Lightning has restored the rest."""
-        parts, self._parts = self._parts, []
+        checkpoint, self._checkpoint = self._checkpoint, {}
+        if checkpoint:
+            saved = {name: checkpoint.get(name) or {} for name in (LENGTH, "hyper_parameters")}
+            continue_schedule(trainer, pl_module, saved)
+        check_schedule(trainer)
+        parts = checkpoint.get(KEY, [])
         if not parts:
             return
         own = parts[trainer.global_rank : trainer.global_rank + 1]
@@ -130,6 +173,12 @@ class ExactResume(Callback):
             pl_module.load_epoch_sums([part["sums"] for part in own])  # pyright: ignore[reportCallIssue]
         if len(parts) == trainer.world_size:
             self._restore(own[0], pl_module)
+        # The property hands out the dictionary that Lightning collects the metrics in.
+        metrics = (own or parts)[0].get("metrics")
+        self._knows_metrics = metrics is not None
+        trainer.callback_metrics.update({name: value.to(pl_module.device) for name, value in (metrics or {}).items()})
+        if due := checkpoint.get(PLATEAU):
+            step_plateaus(trainer, pl_module, due)
         if any(callback.wait_count >= callback.patience for callback in trainer.early_stopping_callbacks):
             rank_zero_info("Early stopping had ended this run: there is nothing to go on with.")
             trainer.should_stop = True
