@@ -12,7 +12,15 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from project.checkpoints import load_checkpoint
 from project.errors import UserError
-from project.runs.changes import Changes, Finished, changed_settings, check_resumption, describe, is_complete
+from project.runs.changes import (
+    Changes,
+    Finished,
+    changed_settings,
+    check_resumption,
+    consequences,
+    describe,
+    is_complete,
+)
 from project.runs.compare import read_config
 from project.runs.continuation import continuation
 from project.runs.folder import RunFolder
@@ -103,6 +111,9 @@ class CheckpointCLI(LightningCLI):
                 raise Finished(run)
         if self.changes and self.continuation.saved:
             rank_zero_info(f"Not as in {run.name}: {describe(self.changes)}.")
+        if self.continuation.resumes:
+            for line in consequences(self.changes):
+                rank_zero_info(line)
 
     def _plain_config(self) -> dict[str, Any]:
         return json.loads(self.parser.dump(self.config, format="json", skip_none=False))[self.config.subcommand]

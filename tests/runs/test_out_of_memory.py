@@ -40,6 +40,7 @@ def test_the_three_flags_that_help_most():
     assert "out of memory (peak " in text
     assert " GiB of the host's memory): try --data.batch_size 32 --trainer.accumulate_grad_batches 6, " in text
     assert "--trainer.precision bf16-mixed, --data.image_size '[16, 24]'." in text
+    assert text.endswith(" The first works with --resume too, from the end of an epoch.")
 
 
 def test_only_what_the_run_has_and_has_not_done_yet():

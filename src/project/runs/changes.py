@@ -13,7 +13,9 @@ from project.runs.folder import RunFolder, read_json
 OF_THE_COMMAND = (
     "resume", "run", "check", "input", "output", "ckpt_path", "return_predictions", "init_from", "allow_modules",
 )  # fmt: skip
+OF_THE_EPOCH = ("trainer.accumulate_grad_batches", "trainer.limit_train_batches", "trainer.overfit_batches")
 ANYWHERE_IN_AN_EPOCH = ("data.path", "data.test_path", "data.cache_dir", "data.num_workers")
+BATCH = ("data.batch_size", "data.tokens_per_batch")
 
 Changes = dict[str, list[Any]]  # value of the run and value now, by key
 
@@ -73,13 +75,49 @@ def check_resumption(name: str, checkpoint: dict[str, Any], changes: Changes, co
             raise UserError(f"{name} has done {done} {key.removeprefix('max_')}: trainer.{key} can't be {most}.")
     batches = progress["epoch_loop.batch_progress"]
     within = batches["current"]["ready"] > 0 and not batches["is_last_batch"]
-    moved = {key: value for key, value in changes.items() if key == "seed_everything" or key.startswith("data.")}
-    moved = {key: value for key, value in moved.items() if key not in ANYWHERE_IN_AN_EPOCH}
+    moved = {
+        key: value
+        for key, value in changes.items()
+        if key in ("seed_everything", *OF_THE_EPOCH) or (key.startswith("data.") and key not in ANYWHERE_IN_AN_EPOCH)
+    }
     if within and moved:
         raise UserError(
             f"{name} goes on within epoch {epochs + 1}, after batch {batches['current']['ready']}, whose other batches "
             f"depend on what was changed ({describe(moved)}): leave it out until the epoch is complete."
         )
+
+
+def consequences(changes: Changes) -> list[str]:
+    """What changed settings of a run that goes on do to the rest of its training, a line for each kind.
+
+    Args:
+        changes: The settings that are not the run's.
+    """
+    here = {key for key in changes if key not in ANYWHERE_IN_AN_EPOCH}
+    seeds = here & {"seed_everything", "data.seed"}
+    sizes = here & {*OF_THE_EPOCH, *BATCH, "trainer.devices", "trainer.num_nodes"}
+    data = {key for key in here if key.startswith("data.")} - seeds - sizes
+    lines = []
+    if seeds:
+        lines.append(
+            f"{_list(seeds)}: the order of the batches and all random numbers differ from here on; the weights and the "
+            "split into training and validation stay."
+        )
+    if sizes:
+        lines.append(
+            f"{_list(sizes)}: the number of steps per epoch, or of samples per step, differs from here on. "
+            "model.optimizer.lr stays as it is; a schedule that takes its length from the run still ends with it."
+        )
+    if data:
+        lines.append(
+            f"{_list(data)}: the batches differ from here on; metrics before and after may not be comparable, and the "
+            "best checkpoint so far was chosen by the old ones."
+        )
+    return lines
+
+
+def _list(keys: set[str]) -> str:
+    return ", ".join(sorted(keys))
 
 
 def other_results(changes: Changes) -> str:

@@ -28,9 +28,12 @@ def out_of_memory_advice(error: BaseException, trainer: Trainer | None) -> str |
         or (isinstance(error, RuntimeError) and SIGNS.search(str(error)))
     ):
         return None
-    flags = [] if trainer is None else [_batch(trainer), _precision(trainer), _size(trainer)]
+    batch = None if trainer is None else _batch(trainer)
+    flags = [] if trainer is None else [batch, _precision(trainer), _size(trainer)]
+    # Within an epoch the other batches depend on it; from its end on, the schedule is fitted to the new length.
+    resumed = " The first works with --resume too, from the end of an epoch." if batch else ""
     advice = ", ".join(flag for flag in flags if flag is not None) or "--data.batch_size smaller"
-    return f"out of memory ({_peak(trainer)}): try {advice}."
+    return f"out of memory ({_peak(trainer)}): try {advice}.{resumed}"
 
 
 def _batch(trainer: Trainer) -> str | None:
