@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from project.optim import MuonSGD
+from project.device import has_fast_bfloat16
+from project.optim import MuonSGD, muon_sgd
 from project.optim.muon_sgd import orthogonalise
 
 
@@ -85,3 +86,19 @@ def test_refusals(settings, says):
 def test_without_convolutions_it_says_so():
     with pytest.raises(ValueError, match="no convolution filters"):
         MuonSGD(nn.Linear(2, 2).parameters())
+
+
+@pytest.mark.parametrize(("fast", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_it_computes_in_bfloat16_only_where_that_is_fast(monkeypatch, fast, dtype):
+    monkeypatch.setattr(muon_sgd, "has_fast_bfloat16", lambda device: fast)
+    assert orthogonalise(torch.eye(4, 6)).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("features", "fast"),
+    [({"avx512_bf16": True}, True), ({"bf16": True}, True), ({"avx2": True, "avx512_f": True}, False)],
+)
+def test_what_the_cpu_has(monkeypatch, features, fast):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features, raising=False)
+    assert has_fast_bfloat16.__wrapped__(torch.device("cpu")) is fast
+    assert has_fast_bfloat16.__wrapped__(torch.device("mps")) is False
