@@ -19,7 +19,7 @@ from project.data.text.predictions import read_input
 from project.errors import UserError
 
 from .harness import Hang, _limits
-from .mutations import Rows, spoilt
+from .file_mutations import Rows, spoilt
 
 _SECONDS = 60.0  # after which it is called a hang; a file takes a hundredth of one
 
