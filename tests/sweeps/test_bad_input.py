@@ -66,7 +66,7 @@ def test_sweep_file(refused, content, line):
 
 def test_file_that_is_none(run, tmp_path):
     (tmp_path / "broken.yaml").write_text("a: [")
-    assert run("sweep", "--config", "nowhere.yaml").err == "error: --config nowhere.yaml: no such file.\n"
+    assert run("sweep", "--config", "nowhere.yaml").err == "error: nowhere.yaml: no such file.\n"
     assert run("sweep", "--config", "broken.yaml").err.startswith("error: broken.yaml:1: not valid YAML: ")
     assert run("sweep").err == "error: sweep: the following arguments are required: --config\n"
     assert run("sweep", "--wokers", "2", "--config", "a").err.endswith("'--wokers': did you mean '--workers'?\n")

@@ -2,13 +2,11 @@
 
 import json
 import math
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-
 from project.errors import UserError
+from project.nearest import nearest
 from project.sweeps.space import Choice, Entry, Range, Scalar, Space
 
 OURS = ("seed_everything", "experiment", "test_after_fit", "ckpt_path", "resume", "config")  # set for each trial
@@ -158,34 +156,6 @@ class Reader:
                     names = tuple(str(name) for name in entry.choices)
                     self.refuse(key, f"'{value}' is no choice of {path} ({', '.join(names)}).")
         return when
-
-
-def nearest(name: str, names: tuple[str, ...], otherwise: str = ".") -> str:
-    """The end of a sentence: the nearest of some names, or something else if none is near."""
-    found = get_close_matches(name, names, n=1, cutoff=0.6)
-    return f": did you mean '{found[0]}'?" if found else otherwise
-
-
-def load(file: Path) -> dict[str, Any]:
-    """Reads a YAML file of keys and values.
-
-    Raises:
-        UserError: If it is none.
-    """
-    if not file.is_file():
-        others = sorted(str(path) for path in Path("configs/sweeps").glob("*.yaml"))
-        raise UserError(f"--config {file}: no such file{nearest(str(file), tuple(others))}")
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{file}:{mark.line + 1}" if mark else str(file)
-        raise UserError(f"{place}: not valid YAML: {getattr(error, 'problem', None) or 'unreadable'}.") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file}: not a text file in UTF-8.") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{file}: must hold keys and values, such as 'metric: val/acc'.")
-    return content
 
 
 def as_list(value: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
 from optuna.samplers import BaseSampler, CmaEsSampler, NSGAIISampler, RandomSampler, TPESampler
 
 from project.errors import UserError
-from project.sweeps.reading import nearest
+from project.nearest import nearest
 from project.sweeps.spec import SweepSpec
 
 SAMPLERS = {"tpe": TPESampler, "random": RandomSampler, "cmaes": CmaEsSampler, "nsga2": NSGAIISampler}

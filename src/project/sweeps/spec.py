@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from project.runs.folder import ROOT
-from project.sweeps.reading import Reader, as_list, load
+from project.sweeps.reading import Reader, as_list
 from project.sweeps.space import Range, Space
+from project.yaml_files import read_mapping
 
 KEYS = (
     "name", "base", "settings", "metric", "direction", "trials", "hours", "sampler", "pruner", "seeds", "spread",
@@ -71,7 +72,7 @@ class SweepSpec:
         content = {
             "metric": self.metrics,
             "direction": self.directions,
-            "base": [[path.name, load(path)] for path in self.base],
+            "base": [[path.name, read_mapping(path, example="metric: val/acc")] for path in self.base],
             "settings": self.settings,
             "seeds": self.seeds,
             "spread": self.spread,
@@ -96,7 +97,7 @@ def read_spec(
     Raises:
         UserError: If it can't be read or something in it is wrong: one line with file and key.
     """
-    content = load(file)
+    content = read_mapping(file, example="metric: val/acc")
     reader = Reader(file)
     reader.known(content, KEYS, "")
     name = content.get("name", file.stem)

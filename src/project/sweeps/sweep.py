@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from project.errors import UserError
+from project.nearest import nearest
 from project.runs.folder import ROOT, write_text
 from project.runs.verb import Options, answer, count
-from project.sweeps.reading import nearest
 from project.sweeps.spec import SweepSpec, read_spec
+from project.yaml_files import read_mapping
 
 if TYPE_CHECKING:
     from project.sweeps.crew import Crew
@@ -180,7 +181,7 @@ def _copy_of(sweep: str) -> Path:
 
 def _copy(spec: SweepSpec) -> str:
     """The sweep file as one that can be read from the sweep's folder."""
-    content = yaml.safe_load(spec.file.read_text(encoding="utf-8"))
+    content = read_mapping(spec.file)
     own = {"name": spec.name, "base": [str(path.resolve()) for path in spec.base], "trials": spec.trials}
     return yaml.safe_dump({**content, **own}, sort_keys=False)
 

@@ -13,9 +13,9 @@ import optuna
 import yaml
 from optuna.exceptions import TrialPruned, UpdateFinishedTrialError
 
+from project.nearest import nearest
 from project.runs.folder import RunFolder, write_text
 from project.sweeps.forks import Forks
-from project.sweeps.reading import nearest
 from project.sweeps.space import overlay, suggest
 from project.sweeps.spec import SweepSpec
 

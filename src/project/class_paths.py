@@ -1,0 +1,111 @@
+"""Classes as configs name them, by full path or short name, and the types of what they take."""
+
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, get_args, get_origin
+
+from jsonargparse import ArgumentParser
+
+from project.errors import UserError
+from project.nearest import nearest
+
+
+def find_class(path: str, base: type) -> Any:
+    """What a class path in a config leads to.
+
+    Args:
+        path: A full path, or the name of a subclass alone.
+        base: The class that is needed.
+
+    Raises:
+        UserError: If there is no such class or function.
+    """
+    module, _, name = path.rpartition(".")
+    if not module:
+        named = {f"{cls.__module__}.{cls.__name__}": cls for cls in subclasses(base) if cls.__name__ == path}
+        if len(named) > 1:
+            raise UserError(
+                f"there are several classes '{path}': give the full path, {' or '.join(sorted(named)[:4])}."
+            )
+        if not named:
+            raise UserError(f"there is no class '{path}'{_nearest_class(path, base)}")
+        return next(iter(named.values()))
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise UserError(f"'{path}': there is no module '{error.name}'.") from error
+    except Exception as error:  # whatever the module raises
+        raise UserError(f"'{path}': {module} can't be imported: {type(error).__name__}: {error}.") from error
+    if not hasattr(found, name):
+        raise UserError(f"{module} has no '{name}'{nearest(name, dir(found))}")
+    found = getattr(found, name)
+    if not callable(found) or (inspect.isclass(found) and not issubclass(found, base)):
+        raise UserError(f"'{path}' is no {base.__name__}, which is needed here.")
+    if inspect.isabstract(found):
+        raise UserError(f"'{path}' is abstract: name one of its subclasses.")
+    return found
+
+
+def is_general(base: type) -> bool:
+    """Whether a class stands for its subclasses, such as Callback, and is never meant itself."""
+    return inspect.isabstract(base) or (bool(subclasses(base) - {base}) and not base.__module__.startswith("project."))
+
+
+@functools.cache
+def parameters(target: Callable[..., Any], positional: int = 0) -> tuple[dict[str, Any], set[str]]:
+    """What a class or function takes.
+
+    Args:
+        target: The class or function.
+        positional: How many of the first ones are filled in later, and are none of a config's.
+
+    Returns:
+        Their types by name, and the names of those that must be given.
+    """
+    parser = ArgumentParser(exit_on_error=False)
+    add = parser.add_class_arguments if inspect.isclass(target) else parser.add_function_arguments
+    add(target, fail_untyped=False, skip={positional} if positional else None)
+    return types_of(parser), {action.dest for action in parser._actions if action.required}
+
+
+def types_of(parser: ArgumentParser) -> dict[str, Any]:
+    """The types of a parser's settings by key; jsonargparse has no public way to ask for them."""
+    types: dict[str, Any] = {}
+    for action in parser._actions:
+        plain = bool if action.nargs == 0 else str
+        if action.dest not in ("help", "print_config") and not action.dest.endswith(".help"):
+            types[action.dest] = getattr(action, "_typehint", plain)
+    groups = {name for name in types if any(other.startswith(f"{name}.") for other in types)}
+    return {name: hint for name, hint in types.items() if name not in groups}
+
+
+def made_by(hint: Any) -> tuple[type | None, int]:
+    """The class that a ``Callable[[...], Class]`` makes, and how many arguments it is called with."""
+    arguments = get_args(hint)
+    if get_origin(hint) is not Callable or not inspect.isclass(arguments[-1]) or arguments[-1].__module__ == "builtins":
+        return None, 0
+    return arguments[-1], len(arguments[0]) if isinstance(arguments[0], list) else 0
+
+
+def subclasses(base: type) -> set[type]:
+    """A class and all that inherit from it, as far as they are imported."""
+    return {base} | {found for child in type.__subclasses__(base) for found in subclasses(child)}
+
+
+def _path(cls: type) -> str:
+    """The shortest path of a class."""
+    parts = cls.__module__.split(".")
+    modules = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+    shortest = next(
+        (name for name in modules if getattr(sys.modules.get(name), cls.__name__, None) is cls), cls.__module__
+    )
+    return f"{shortest}.{cls.__name__}"
+
+
+def _nearest_class(name: str, base: type) -> str:
+    known = {cls.__name__: cls for cls in subclasses(base) if not cls.__name__.startswith("_")}
+    otherwise = f": it needs the full path of a {base.__name__}, such as project.networks.VGG."
+    return nearest(name, known, otherwise if not base.__module__.startswith("project.") else ".")

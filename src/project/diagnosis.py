@@ -1,0 +1,216 @@
+"""What is wrong with settings that the parser refuses: where it stands, the key, and what would be right.
+
+jsonargparse describes a mistake as a tree of every type that it tried, ten to forty lines for one misspelt word, and
+not where it stands. So when it refuses a command, the files and flags are gone through once more, from the outside in,
+beside the types of the parser, and the first thing that does not fit is the mistake.
+"""
+
+import types
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin
+
+import yaml
+from jsonargparse import ArgumentParser
+from yaml.constructor import SafeConstructor
+
+from project.class_paths import find_class, is_general, made_by, parameters, types_of
+from project.errors import UserError
+from project.nearest import nearest
+from project.wrong_values import accepts, kind, shown, wrong
+from project.yaml_files import check, place, read_text
+
+SPEC = ("class_path", "init_args", "dict_kwargs")
+
+
+class Diagnosis:
+    """Goes through the settings of a command, one file or flag after the other.
+
+    Args:
+        parser: The parser of the verb.
+    """
+
+    def __init__(self, parser: ArgumentParser) -> None:
+        self._types = types_of(parser)
+        self._name = ""  # of the file or flag
+        self._flag: tuple[yaml.Node, str, UserError | None] | None = None  # its value, and why that is no YAML
+        self._classes: dict[str, tuple[Any, int, str]] = {}  # by key: class, arguments filled in later, where
+        self._given: dict[str, set[str]] = {}  # by key of a class: which of its settings were given
+
+    def file(self, name: str, root: yaml.Node | None) -> None:
+        """Checks a config file.
+
+        Raises:
+            UserError: If something in it is wrong.
+        """
+        self._name, self._flag = name, None
+        if not isinstance(root, yaml.MappingNode):
+            what = "nothing" if root is None else shown(root)
+            raise UserError(f"{name}: holds {what}: it needs keys and values, such as 'trainer: {{max_epochs: 3}}'.")
+        for key, value in root.value:
+            self._setting(self._types, "", key.value, value, key)
+
+    def flag(self, name: str, text: str | None) -> None:
+        """Checks a flag, and its value if it has one.
+
+        Raises:
+            UserError: If there is none of its name, or its value is wrong.
+        """
+        if text is None and self._types.get(name.lstrip("-")) is bool:
+            return
+        text, problem = text or "", None
+        node: yaml.Node = yaml.ScalarNode("tag:yaml.org,2002:str", text)
+        try:
+            node = check(text, name) or node
+        except UserError as error:
+            problem = error  # a mistake, unless a text is wanted
+        self._name, self._flag = name, (node, text, problem)
+        self._setting(self._types, "", name.lstrip("-"), node, node)
+
+    def complete(self) -> None:
+        """Checks that no class lacks a setting, after all files and flags.
+
+        Raises:
+            UserError: If one does.
+        """
+        for key, (cls, positional, where) in self._classes.items():
+            for name in sorted(parameters(cls, positional)[1] - self._given[key]):
+                raise UserError(f"{where}: {cls.__name__} needs '{name}'.")
+
+    def _setting(self, known: dict[str, Any], prefix: str, key: str, node: yaml.Node, at: yaml.Node) -> None:
+        """Checks one key of the command, or of a class."""
+        name = key.removesuffix("+")
+        if name in known:
+            self._check(node, known[name], prefix + name)
+            return
+        if any(other.startswith(f"{name}.") for other in known):  # a section
+            if not isinstance(node, yaml.MappingNode):
+                raise self._error(node, f"'{prefix}{name}' must be a block of settings, not {shown(node)}.")
+            for inner, value in node.value:
+                self._setting(known, prefix, f"{name}.{inner.value}", value, inner)
+            return
+        parts = name.split(".")
+        for cut in range(len(parts) - 1, 0, -1):
+            if (head := ".".join(parts[:cut])) in known:
+                for part in reversed(parts[cut:]):
+                    pair = yaml.ScalarNode("tag:yaml.org,2002:str", part, at.start_mark), node
+                    node = yaml.MappingNode("tag:yaml.org,2002:map", [pair], at.start_mark)
+                self._check(node, known[head], prefix + head)
+                return
+        raise self._error(at, self._unknown(known, prefix, name))
+
+    def _unknown(self, known: dict[str, Any], prefix: str, name: str) -> str:
+        everywhere = set(self._types)
+        for key, (cls, positional, _) in self._classes.items():
+            everywhere |= {f"{key}.{one}" for one in parameters(cls, positional)[0]}
+        last = name.rpartition(".")[2]
+        elsewhere = next((key for key in sorted(everywhere) if key.rpartition(".")[2] == last), None)
+        otherwise = f": did you mean '{elsewhere}'?" if elsewhere else "."
+        if prefix:
+            return f"{self._classes[prefix[:-1]][0].__name__} has no '{name}'{nearest(name, known, otherwise)}"
+        depth = name.count(".") + 1
+        beside = {".".join(key.split(".")[:depth]) for key in everywhere} | {key.split(".")[0] for key in everywhere}
+        return f"there is no key '{name}'{nearest(name, beside, otherwise)}"
+
+    def _check(self, node: yaml.Node, hint: Any, key: str) -> None:
+        """Checks a value beside its type; of several types the error is that of the one which it was meant for."""
+        options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        if node.tag.endswith(":null") and type(None) in options:
+            return
+        mistakes: dict[Any, UserError] = {}
+        for option in options:
+            if option is not type(None):
+                try:
+                    self._check_one(node, option, key)
+                    return
+                except UserError as mistake:
+                    mistakes[option] = mistake
+        if self._flag and self._flag[0] is node and self._flag[2] and not self._flag[1].lstrip()[:1].isalnum():
+            raise self._flag[2]
+        kinds = {kind(option) for option in mistakes}
+        for option, mistake in mistakes.items():
+            if isinstance(node, yaml.SequenceNode) and kind(option) == "list":
+                raise mistake
+            if isinstance(node, yaml.MappingNode) and kind(option) in ("class", "mapping"):
+                raise mistake
+            named = isinstance(node, yaml.ScalarNode) and node.tag.endswith(":str") and kind(option) == "class"
+            if named and ("plain" not in kinds or "did you mean" in str(mistake) or "." in node.value):
+                raise mistake
+        raise self._error(node, wrong(key, node, list(mistakes)))
+
+    def _check_one(self, node: yaml.Node, hint: Any, key: str) -> None:
+        """Checks a value beside one type."""
+        form = kind(hint)
+        if form == "class":
+            made, positional = made_by(hint)
+            self._check_class(node, made or get_origin(hint) or hint, positional, key)
+        elif form == "list" and isinstance(node, yaml.SequenceNode) and len(get_args(hint)) == 1:
+            for number, item in enumerate(node.value):
+                self._check(item, get_args(hint)[0], f"{key}.{number}")
+            last = f"{key}.{len(node.value) - 1}"
+            if last in self._classes:  # it is what --key.setting means
+                self._classes[key], self._given[key] = self._classes[last], self._given[last]
+        elif form == "mapping" and isinstance(node, yaml.MappingNode) and len(get_args(hint)) == 2:
+            for name, value in node.value:
+                self._check(value, get_args(hint)[1], f"{key}.{name.value}")
+        elif not self._accepted(node, hint):
+            raise self._error(node, wrong(key, node, [hint]))
+
+    def _accepted(self, node: yaml.Node, hint: Any) -> bool:
+        if self._flag and self._flag[0] is node and accepts(hint, self._flag[1]):
+            return True
+        return accepts(hint, SafeConstructor().construct_document(node))
+
+    def _check_class(self, node: yaml.Node, base: type, positional: int, key: str) -> None:
+        """Checks a class path, or a block with class_path and init_args, or init_args for the class named before."""
+        if isinstance(node, yaml.SequenceNode) or (isinstance(node, yaml.ScalarNode) and not node.tag.endswith(":str")):
+            raise self._error(node, wrong(key, node, [base]))
+        if isinstance(node, yaml.ScalarNode):
+            if Path(node.value).is_file():
+                self._check_file(Path(node.value), base, positional, key)
+                return
+            self._name_class(node, base, positional, key)
+            return
+        inside = {name.value: (name, value) for name, value in node.value}
+        if "class_path" in inside:
+            self._name_class(inside["class_path"][1], base, positional, key)
+            for name in inside.keys() - set(SPEC):
+                raise self._error(inside[name][0], f"'{key}.{name}' stands beside class_path: put it into init_args.")
+        elif key not in self._classes:
+            if is_general(base):
+                form = "{class_path: NAME, init_args: {...}}"
+                raise self._error(node, f"'{key}' has no class_path: write {form}, with the name of a {base.__name__}.")
+            self._classes[key], self._given[key] = (base, positional, place(self._name, node)), set()
+        settings = node.value
+        if inside.keys() & set(SPEC):
+            settings = inside["init_args"][1].value if "init_args" in inside else []
+            if not isinstance(settings, list) or (settings and not isinstance(settings[0], tuple)):
+                given = inside["init_args"][1]
+                if given.tag.endswith(":null") or not settings:
+                    return
+                raise self._error(given, f"'{key}.init_args' must be a block of settings, not {shown(given)}.")
+        for name, value in settings:
+            self._given[key].add(name.value.split(".")[0])
+            self._setting(parameters(*self._classes[key][:2])[0], f"{key}.", name.value, value, name)
+
+    def _check_file(self, file: Path, base: type, positional: int, key: str) -> None:
+        """Checks a config that a config or a flag names in the place of a class."""
+        outside = self._name, self._flag
+        root = check(read_text(file), str(file))
+        self._name, self._flag = str(file), None
+        if root is not None:
+            self._check_class(root, base, positional, key)
+        self._name, self._flag = outside
+
+    def _name_class(self, node: yaml.Node, base: type, positional: int, key: str) -> None:
+        if not isinstance(node, yaml.ScalarNode) or not node.tag.endswith(":str") or not node.value:
+            raise self._error(node, f"'{key}.class_path' must be the name of a {base.__name__}, not {shown(node)}.")
+        try:
+            found = find_class(node.value, base)
+        except UserError as error:
+            raise self._error(node, str(error)) from error
+        if key not in self._classes or self._classes[key][0] is not found:
+            self._given[key] = set()
+        self._classes[key] = found, positional, place(self._name, node)
+
+    def _error(self, node: yaml.Node, what: str) -> UserError:
+        return UserError(f"{place(self._name, node)}: {what}")

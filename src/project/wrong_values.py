@@ -1,0 +1,106 @@
+"""What is said of a value that is not of its type: what it must be, what it is, how it is written rightly."""
+
+import contextlib
+import enum
+import inspect
+import os
+import re
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Literal, get_args, get_origin
+
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser
+
+from project.class_paths import made_by
+from project.nearest import nearest
+
+PLAIN = (int, float, bool, str, bytes, complex, enum.Enum, os.PathLike, timedelta)
+
+
+def kind(hint: Any) -> Literal["plain", "list", "mapping", "class"]:
+    """How values of a type are written in YAML."""
+    origin = get_origin(hint) or hint
+    if made_by(hint)[0] is not None:
+        return "class"
+    if not inspect.isclass(origin) or issubclass(origin, PLAIN) or origin is type:
+        return "plain"
+    if issubclass(origin, Mapping):
+        return "mapping"
+    if origin.__module__ in ("builtins", "collections", "collections.abc") and issubclass(origin, Iterable):
+        return "list"
+    return "class" if origin.__module__ not in ("builtins", "collections.abc") else "plain"
+
+
+def accepts(hint: Any, value: Any) -> bool:
+    """Whether the parser takes a value for a type."""
+    parser = ArgumentParser(exit_on_error=False)
+    try:
+        parser.add_argument("--value", type=hint)
+    except ValueError:  # a type that jsonargparse does not know, and so does not check
+        return True
+    with contextlib.suppress(ArgumentError, TypeError, ValueError):
+        parser.parse_object({"value": value})
+        return True
+    return False
+
+
+def wrong(key: str, node: yaml.Node, hints: list[Any]) -> str:
+    """The message for a value that is of none of some types."""
+    if isinstance(node, yaml.ScalarNode) and any(kind(hint) == "plain" for hint in hints):
+        hints = [hint for hint in hints if kind(hint) != "class"]
+    choices = [choice for hint in hints if get_origin(hint) is Literal for choice in get_args(hint)]
+    text = node.value if isinstance(node, yaml.ScalarNode) else None
+    names = [_name(hint) for hint in hints if get_origin(hint) is not Literal]
+    if choices:
+        names.append(f"one of {', '.join(repr(choice) for choice in choices)}")
+    hint = _rewritten(text, hints) if text is not None else ""
+    end = f": write {hint}." if hint else nearest(text or "", (str(choice) for choice in choices))
+    return f"'{key}' must be {' or '.join(dict.fromkeys(names))}, not {shown(node)}{end}"
+
+
+def shown(node: yaml.Node) -> str:
+    """A value, as a message names it."""
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    if isinstance(node, yaml.MappingNode):
+        return "a block of settings"
+    if node.tag.endswith(":null"):
+        return "null"
+    return repr(node.value) if len(node.value) < 100 else f"{node.value[:80]!r}..."
+
+
+def _name(hint: Any) -> str:
+    if kind(hint) == "list":
+        inner = [_name(part) for part in get_args(hint) if part is not Ellipsis]
+        if get_origin(hint) is tuple and Ellipsis not in get_args(hint):
+            return f"a list of {len(inner)} values ({', '.join(inner)})"
+        return f"a list of {inner[0]}" if inner else "a list"
+    if kind(hint) == "mapping":
+        return "keys with values"
+    if kind(hint) == "class":
+        name = (made_by(hint)[0] or get_origin(hint) or hint).__name__
+        return f"{'an' if name[0] in 'AEIOU' else 'a'} {name} (class_path and init_args)"
+    return getattr(hint, "__name__", None) or " ".join(str(hint).replace("typing.", "").split())
+
+
+def _rewritten(text: str, hints: list[Any]) -> str:
+    """How a value would be written that is meant as a number, a truth value or a list; empty if there is no telling."""
+    numbers = [hint for hint in (int, float) if hint in hints]
+    if bool in hints and text.lower() in ("y", "n", "1", "0", "1.0", "0.0"):
+        return "true" if text.lower() in ("y", "1", "1.0") else "false"
+    if numbers:
+        found = text.strip()
+        percent = found.endswith("%")
+        found = found.removesuffix("%").strip().replace("_", "").replace(" ", "")
+        if re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+\.\d+", found):  # 1,234.5
+            found = found.replace(",", "")
+        found = found.replace(",", ".") if found.count(",") == 1 else found.replace(",", "")
+        with contextlib.suppress(ValueError, OverflowError):
+            value = float(found) / (100 if percent else 1)
+            if float in numbers:
+                return f"{value:g}"
+            return str(int(value)) if value == int(value) else ""
+    if any(kind(hint) == "list" for hint in hints) and text:
+        return f"[{', '.join(part.strip() for part in text.split(','))}]"
+    return ""
