@@ -5,7 +5,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any, get_args, get_origin
+from typing import Any, get_args, get_origin, get_type_hints
 
 from jsonargparse import ArgumentParser
 
@@ -42,8 +42,10 @@ def find_class(path: str, base: type) -> Any:
     if not hasattr(found, name):
         raise UserError(f"{module} has no '{name}'{nearest(name, dir(found))}")
     found = getattr(found, name)
-    if not callable(found) or (inspect.isclass(found) and not issubclass(found, base)):
-        raise UserError(f"'{path}' is no {base.__name__}, which is needed here.")
+    made = found if inspect.isclass(found) else _returned(found)
+    if not inspect.isclass(made) or not issubclass(made, base):
+        what = "is no" if inspect.isclass(found) or not callable(found) else "is not known to return any"
+        raise UserError(f"'{path}' {what} {base.__name__}, which is needed here.")
     if inspect.isabstract(found):
         raise UserError(f"'{path}' is abstract: name one of its subclasses.")
     return found
@@ -93,6 +95,14 @@ def made_by(hint: Any) -> tuple[type | None, int]:
 def subclasses(base: type) -> set[type]:
     """A class and all that inherit from it, as far as they are imported."""
     return {base} | {found for child in type.__subclasses__(base) for found in subclasses(child)}
+
+
+def _returned(function: Any) -> Any:
+    """What a function says that it returns."""
+    try:
+        return get_type_hints(function).get("return")
+    except (TypeError, NameError):  # no function, or one whose types can't be resolved
+        return None
 
 
 def _path(cls: type) -> str:

@@ -16,7 +16,7 @@ from yaml.constructor import SafeConstructor
 from project.class_paths import find_class, is_general, made_by, parameters, types_of
 from project.errors import UserError
 from project.nearest import nearest
-from project.wrong_values import accepts, kind, shown, wrong
+from project.wrong_values import a_class, accepts, kind, shown, wrong
 from project.yaml_files import check, place, read_text
 
 SPEC = ("class_path", "init_args", "dict_kwargs")
@@ -35,6 +35,7 @@ class Diagnosis:
         self._flag: tuple[yaml.Node, str, UserError | None] | None = None  # its value, and why that is no YAML
         self._classes: dict[str, tuple[Any, int, str]] = {}  # by key: class, arguments filled in later, where
         self._given: dict[str, set[str]] = {}  # by key of a class: which of its settings were given
+        self._last: dict[str, str] = {}  # by key of a list: that of its last item, which --key.setting means
 
     def file(self, name: str, root: yaml.Node | None) -> None:
         """Checks a config file.
@@ -80,6 +81,8 @@ class Diagnosis:
         """Checks one key of the command, or of a class."""
         name = key.removesuffix("+")
         if name in known:
+            if prefix + name in self._last:
+                self._classes.pop(prefix + name, None)
             self._check(node, known[name], prefix + name)
             return
         if any(other.startswith(f"{name}.") for other in known):  # a section
@@ -91,6 +94,8 @@ class Diagnosis:
         parts = name.split(".")
         for cut in range(len(parts) - 1, 0, -1):
             if (head := ".".join(parts[:cut])) in known:
+                if (last := self._last.get(prefix + head)) in self._classes:
+                    self._classes[prefix + head], self._given[prefix + head] = self._classes[last], self._given[last]
                 for part in reversed(parts[cut:]):
                     pair = yaml.ScalarNode("tag:yaml.org,2002:str", part, at.start_mark), node
                     node = yaml.MappingNode("tag:yaml.org,2002:map", [pair], at.start_mark)
@@ -145,10 +150,9 @@ class Diagnosis:
             self._check_class(node, made or get_origin(hint) or hint, positional, key)
         elif form == "list" and isinstance(node, yaml.SequenceNode) and len(get_args(hint)) == 1:
             for number, item in enumerate(node.value):
-                self._check(item, get_args(hint)[0], f"{key}.{number}")
-            last = f"{key}.{len(node.value) - 1}"
-            if last in self._classes:  # it is what --key.setting means
-                self._classes[key], self._given[key] = self._classes[last], self._given[last]
+                self._last[key] = f"{key}.{number}"
+                self._classes.pop(self._last[key], None)
+                self._check(item, get_args(hint)[0], self._last[key])
         elif form == "mapping" and isinstance(node, yaml.MappingNode) and len(get_args(hint)) == 2:
             for name, value in node.value:
                 self._check(value, get_args(hint)[1], f"{key}.{name.value}")
@@ -168,6 +172,8 @@ class Diagnosis:
             if Path(node.value).is_file():
                 self._check_file(Path(node.value), base, positional, key)
                 return
+            if not is_general(base) and not node.value[:1].isupper() and "." not in node.value:
+                raise self._error(node, wrong(key, node, [base]))
             self._name_class(node, base, positional, key)
             return
         inside = {name.value: (name, value) for name, value in node.value}
@@ -178,7 +184,7 @@ class Diagnosis:
         elif key not in self._classes:
             if is_general(base):
                 form = "{class_path: NAME, init_args: {...}}"
-                raise self._error(node, f"'{key}' has no class_path: write {form}, with the name of a {base.__name__}.")
+                raise self._error(node, f"'{key}' has no class_path: write {form}, with the name of {a_class(base)}.")
             self._classes[key], self._given[key] = (base, positional, place(self._name, node)), set()
         settings = node.value
         if inside.keys() & set(SPEC):
@@ -203,7 +209,7 @@ class Diagnosis:
 
     def _name_class(self, node: yaml.Node, base: type, positional: int, key: str) -> None:
         if not isinstance(node, yaml.ScalarNode) or not node.tag.endswith(":str") or not node.value:
-            raise self._error(node, f"'{key}.class_path' must be the name of a {base.__name__}, not {shown(node)}.")
+            raise self._error(node, f"'{key}.class_path' must be the name of {a_class(base)}, not {shown(node)}.")
         try:
             found = find_class(node.value, base)
         except UserError as error:

@@ -15,6 +15,8 @@ from project.diagnosis import Diagnosis
 from project.errors import UserError
 from project.yaml_files import check, nodes, read_text
 
+OUTER = ("Parser key", "Does not validate", "Subtypes:", "Errors:", "Given value")  # lines that say nothing
+
 
 class ProjectParser(LightningArgumentParser):
     """LightningArgumentParser without abbreviated flags, whose errors are a `UserError` of one line."""
@@ -78,25 +80,21 @@ def explain(message: str, parser: ProjectParser) -> str:
         Where it is, what is wrong and what to do, without a line break.
     """
     verb, *rest = parser.arguments
-    if found := re.match(r"argument (?:-c/)?(\S+): expected", message):
-        return f"{found[1]}: it needs a value."
-    for word in strays(rest):
-        if word.startswith("-"):
-            return f"{word}: flags have two dashes: write -{word}."
-        if "=" in word:
-            return f"{word}: flags begin with two dashes: write --{word}."
-        is_config = word.endswith((".yaml", ".yml", ".json")) or Path(word).is_file()
-        return (
-            f"{word}: a config needs --config: write --config {word}." if is_config else f"{word}: belongs to no flag."
-        )
+    given = flags(rest)
+    if "expected one argument" in message:
+        return f"{next((flag for flag, value in given if value is None and flag != '--check'), 'a flag')}: it needs a value."
+    if found := re.match(r"argument (\S+): ignored explicit argument", message):
+        return f"{found[1]}: it takes no value."
+    if (found := re.match(r"unrecognized arguments: ([^\s]+)", message)) and not found[1].startswith("--"):
+        return _stray(found[1])
     diagnosis = Diagnosis(parser.of(verb))
     try:
-        for flag, value in flags(rest):
+        for flag, value in given:
             if flag in ("--config", "-c"):
-                name, text = _config(value or "", parser.texts)
+                name, text = _config(value, parser.texts)
                 diagnosis.file(name, check(text, name))
-            elif not flag.endswith((".help", "-h", "--help", "--print_config")):
-                diagnosis.flag(flag, value)
+            elif flag not in ("--help", "--print_config"):
+                diagnosis.flag(flag.removesuffix(".help"), value)
         diagnosis.complete()
     except UserError as mistake:
         return str(mistake)
@@ -109,8 +107,20 @@ def explain(message: str, parser: ProjectParser) -> str:
     return _last_words(message)
 
 
-def _config(value: str, texts: dict[str, str]) -> tuple[str, str]:
+def _stray(word: str) -> str:
+    """What to do about a word that is neither a flag nor the value of one."""
+    if word.startswith("-"):
+        return f"{word}: flags have two dashes: write -{word}."
+    if "=" in word:
+        return f"{word}: flags begin with two dashes: write --{word}."
+    is_config = word.endswith((".yaml", ".yml", ".json")) or Path(word).is_file()
+    return f"{word}: " + (f"a config needs --config: write --config {word}." if is_config else "it belongs to no flag.")
+
+
+def _config(value: str | None, texts: dict[str, str]) -> tuple[str, str]:
     """Name and text of what ``--config`` gives: a file, or YAML itself."""
+    if not value:
+        raise UserError("--config: it needs a value.")
     if value not in texts and (value.lstrip().startswith("{") or "\n" in value or ": " in value):
         return "--config", value
     return value, texts[value] if value in texts else read_text(Path(value))
@@ -120,7 +130,7 @@ def _last_words(message: str) -> str:
     """The innermost line of one of jsonargparse's messages."""
     lines = [line.strip(" -") for line in message.splitlines() if line.strip(" -")]
     keys = ".".join(re.findall(r'Parser key "([^"]+)"', message))
-    text = next((line for line in lines if not line.startswith(("Parser key", "Does not val", "Subtypes"))), lines[0])
+    text = next((line for line in lines if not line.startswith(OUTER)), lines[0])
     return f"{keys}: {text}"[:300] if keys else text[:300]
 
 
@@ -132,16 +142,6 @@ def flags(arguments: list[str]) -> list[tuple[str, str | None]]:
             flag, equals, value = argument.partition("=")
             pairs.append((flag, value if equals else None if following.startswith("--") else following))
     return pairs
-
-
-def strays(arguments: list[str]) -> list[str]:
-    """Words of a command line that are neither a flag nor the value of one."""
-    words, before = [], ""
-    for argument in arguments:
-        if not argument.startswith("--") and not (is_flag(before) and "=" not in before) and argument != "-c":
-            words.append(argument)
-        before = argument
-    return words
 
 
 def is_flag(argument: str) -> bool:

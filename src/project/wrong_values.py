@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 
-from project.class_paths import made_by
+from project.class_paths import is_general, made_by
 from project.nearest import nearest
 
 PLAIN = (int, float, bool, str, bytes, complex, enum.Enum, os.PathLike, timedelta)
@@ -70,17 +70,24 @@ def shown(node: yaml.Node) -> str:
     return repr(node.value) if len(node.value) < 100 else f"{node.value[:80]!r}..."
 
 
+def a_class(cls: type) -> str:
+    """A class with its article."""
+    return f"{'an' if cls.__name__[0] in 'AEIOU' else 'a'} {cls.__name__}"
+
+
 def _name(hint: Any) -> str:
     if kind(hint) == "list":
-        inner = [_name(part) for part in get_args(hint) if part is not Ellipsis]
+        inner = [part for part in get_args(hint) if part is not Ellipsis]
         if get_origin(hint) is tuple and Ellipsis not in get_args(hint):
-            return f"a list of {len(inner)} values ({', '.join(inner)})"
-        return f"a list of {inner[0]}" if inner else "a list"
+            return f"a list of {len(inner)} values ({', '.join(_name(part) for part in inner)})"
+        if inner and kind(inner[0]) == "class":
+            return "a list of blocks (class_path and init_args)"
+        return f"a list of {_name(inner[0])}" if inner else "a list"
     if kind(hint) == "mapping":
         return "keys with values"
     if kind(hint) == "class":
-        name = (made_by(hint)[0] or get_origin(hint) or hint).__name__
-        return f"{'an' if name[0] in 'AEIOU' else 'a'} {name} (class_path and init_args)"
+        cls = made_by(hint)[0] or get_origin(hint) or hint
+        return f"{a_class(cls)} (class_path and init_args)" if is_general(cls) else f"the settings of {cls.__name__}"
     return getattr(hint, "__name__", None) or " ".join(str(hint).replace("typing.", "").split())
 
 
@@ -101,6 +108,7 @@ def _rewritten(text: str, hints: list[Any]) -> str:
             if float in numbers:
                 return f"{value:g}"
             return str(int(value)) if value == int(value) else ""
-    if any(kind(hint) == "list" for hint in hints) and text:
+    lists = [hint for hint in hints if kind(hint) == "list"]
+    if text and any(kind(part) == "plain" for hint in lists for part in get_args(hint)):
         return f"[{', '.join(part.strip() for part in text.split(','))}]"
     return ""
