@@ -4,8 +4,9 @@ import functools
 import importlib
 import inspect
 import sys
+import types
 from collections.abc import Callable
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from jsonargparse import ArgumentParser
 
@@ -75,13 +76,23 @@ def parameters(target: Callable[..., Any], positional: int = 0) -> tuple[dict[st
 
 def types_of(parser: ArgumentParser) -> dict[str, Any]:
     """The types of a parser's settings by key; jsonargparse has no public way to ask for them."""
-    types: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for action in parser._actions:
         plain = bool if action.nargs == 0 else str
         if action.dest not in ("help", "print_config") and not action.dest.endswith(".help"):
-            types[action.dest] = getattr(action, "_typehint", plain)
-    groups = {name for name in types if any(other.startswith(f"{name}.") for other in types)}
-    return {name: hint for name, hint in types.items() if name not in groups}
+            found[action.dest] = getattr(action, "_typehint", plain)
+    groups = {name for name in found if any(other.startswith(f"{name}.") for other in found)}
+    return {name: hint for name, hint in found.items() if name not in groups}
+
+
+def options(hint: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one type."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def takes_null(hint: Any) -> bool:
+    """Whether null is a value of a type."""
+    return any(one in (type(None), Any, object) or "Unvalidated" in repr(one) for one in options(hint))
 
 
 def made_by(hint: Any) -> tuple[type | None, int]:
@@ -116,6 +127,5 @@ def _path(cls: type) -> str:
 
 
 def _nearest_class(name: str, base: type) -> str:
-    known = {cls.__name__: cls for cls in subclasses(base) if not cls.__name__.startswith("_")}
-    otherwise = f": it needs the full path of a {base.__name__}, such as project.networks.VGG."
-    return nearest(name, known, otherwise if not base.__module__.startswith("project.") else ".")
+    known = (cls.__name__ for cls in subclasses(base) if not cls.__name__.startswith("_"))
+    return nearest(name, known, "." if base.__module__.startswith("project.") else ": give the full path of one.")

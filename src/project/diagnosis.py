@@ -5,15 +5,16 @@ not where it stands. So when it refuses a command, the files and flags are gone 
 beside the types of the parser, and the first thing that does not fit is the mistake.
 """
 
-import types
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import yaml
 from jsonargparse import ArgumentParser
 from yaml.constructor import SafeConstructor
 
-from project.class_paths import find_class, is_general, made_by, parameters, types_of
+from project.class_paths import find_class, is_general, made_by, options, parameters, takes_null, types_of
 from project.errors import UserError
 from project.nearest import nearest
 from project.wrong_values import a_class, accepts, kind, shown, wrong
@@ -86,10 +87,11 @@ class Diagnosis:
             self._check(node, known[name], prefix + name)
             return
         if any(other.startswith(f"{name}.") for other in known):  # a section
-            if not isinstance(node, yaml.MappingNode):
-                raise self._error(node, f"'{prefix}{name}' must be a block of settings, not {shown(node)}.")
-            for inner, value in node.value:
-                self._setting(known, prefix, f"{name}.{inner.value}", value, inner)
+            with self._opened(node) as content:
+                if not isinstance(content, yaml.MappingNode):
+                    raise self._error(node, f"'{prefix}{name}' must be a block of settings, not {shown(content)}.")
+                for inner, value in content.value:
+                    self._setting(known, prefix, f"{name}.{inner.value}", value, inner)
             return
         parts = name.split(".")
         for cut in range(len(parts) - 1, 0, -1):
@@ -118,17 +120,18 @@ class Diagnosis:
 
     def _check(self, node: yaml.Node, hint: Any, key: str) -> None:
         """Checks a value beside its type; of several types the error is that of the one which it was meant for."""
-        options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-        if node.tag.endswith(":null") and type(None) in options:
-            return
+        wanted = [option for option in options(hint) if option is not type(None)]
+        if node.tag.endswith(":null"):
+            if takes_null(hint):
+                return
+            raise self._error(node, wrong(key, node, wanted))
         mistakes: dict[Any, UserError] = {}
-        for option in options:
-            if option is not type(None):
-                try:
-                    self._check_one(node, option, key)
-                    return
-                except UserError as mistake:
-                    mistakes[option] = mistake
+        for option in wanted:
+            try:
+                self._check_one(node, option, key)
+                return
+            except UserError as mistake:
+                mistakes[option] = mistake
         if self._flag and self._flag[0] is node and self._flag[2] and not self._flag[1].lstrip()[:1].isalnum():
             raise self._flag[2]
         kinds = {kind(option) for option in mistakes}
@@ -166,12 +169,13 @@ class Diagnosis:
 
     def _check_class(self, node: yaml.Node, base: type, positional: int, key: str) -> None:
         """Checks a class path, or a block with class_path and init_args, or init_args for the class named before."""
+        with self._opened(node) as content:
+            self._check_spec(content, base, positional, key)
+
+    def _check_spec(self, node: yaml.Node, base: type, positional: int, key: str) -> None:
         if isinstance(node, yaml.SequenceNode) or (isinstance(node, yaml.ScalarNode) and not node.tag.endswith(":str")):
             raise self._error(node, wrong(key, node, [base]))
         if isinstance(node, yaml.ScalarNode):
-            if Path(node.value).is_file():
-                self._check_file(Path(node.value), base, positional, key)
-                return
             if not is_general(base) and not node.value[:1].isupper() and "." not in node.value:
                 raise self._error(node, wrong(key, node, [base]))
             self._name_class(node, base, positional, key)
@@ -186,25 +190,23 @@ class Diagnosis:
                 form = "{class_path: NAME, init_args: {...}}"
                 raise self._error(node, f"'{key}' has no class_path: write {form}, with the name of {a_class(base)}.")
             self._classes[key], self._given[key] = (base, positional, place(self._name, node)), set()
-        settings = node.value
+        settings = node
         if inside.keys() & set(SPEC):
-            settings = inside["init_args"][1].value if "init_args" in inside else []
-            if not isinstance(settings, list) or (settings and not isinstance(settings[0], tuple)):
-                given = inside["init_args"][1]
-                if given.tag.endswith(":null") or not settings:
-                    return
-                raise self._error(given, f"'{key}.init_args' must be a block of settings, not {shown(given)}.")
-        for name, value in settings:
+            settings = inside["init_args"][1] if "init_args" in inside else yaml.MappingNode(node.tag, [])
+        if not isinstance(settings, yaml.MappingNode):
+            raise self._error(settings, f"'{key}.init_args' must be a block of settings, not {shown(settings)}.")
+        for name, value in settings.value:
             self._given[key].add(name.value.split(".")[0])
             self._setting(parameters(*self._classes[key][:2])[0], f"{key}.", name.value, value, name)
 
-    def _check_file(self, file: Path, base: type, positional: int, key: str) -> None:
-        """Checks a config that a config or a flag names in the place of a class."""
+    @contextlib.contextmanager
+    def _opened(self, node: yaml.Node) -> Iterator[yaml.Node]:
+        """What a value stands for: the content of a file, if it names one, else itself."""
         outside = self._name, self._flag
-        root = check(read_text(file), str(file))
-        self._name, self._flag = str(file), None
-        if root is not None:
-            self._check_class(root, base, positional, key)
+        if isinstance(node, yaml.ScalarNode) and node.value and Path(node.value).is_file():
+            self._name, self._flag = node.value, None
+            node = check(read_text(Path(node.value)), node.value) or node
+        yield node
         self._name, self._flag = outside
 
     def _name_class(self, node: yaml.Node, base: type, positional: int, key: str) -> None:

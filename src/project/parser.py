@@ -11,11 +11,13 @@ import yaml
 from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 
+from project.class_paths import types_of
 from project.diagnosis import Diagnosis
 from project.errors import UserError
+from project.nulls import not_set
 from project.yaml_files import check, nodes, read_text
 
-OUTER = ("Parser key", "Does not validate", "Subtypes:", "Errors:", "Given value")  # lines that say nothing
+OUTER = ("Does not validate", "Subtypes:", "Errors:", "Given value")  # lines that say nothing
 
 
 class ProjectParser(LightningArgumentParser):
@@ -34,7 +36,11 @@ class ProjectParser(LightningArgumentParser):
             if value:
                 with contextlib.suppress(yaml.YAMLError):  # as a text it may be right
                     nodes(value, flag)
-        return super().parse_args(args, *further, **kwargs)
+        config = super().parse_args(args, *further, **kwargs)
+        if (verb := config.get("subcommand")) and kwargs.get("defaults", True):
+            for key in not_set(config[verb], types_of(self.of(verb))):
+                self.error(f"'{key}' can't be null.")
+        return config
 
     def parse_path(self, path: Any, *further: Any, **kwargs: Any) -> Namespace:
         """Parses a config file, in any of the usual encodings."""
@@ -82,7 +88,7 @@ def explain(message: str, parser: ProjectParser) -> str:
     verb, *rest = parser.arguments
     given = flags(rest)
     if "expected one argument" in message:
-        return f"{next((flag for flag, value in given if value is None and flag != '--check'), 'a flag')}: it needs a value."
+        return f"{next(flag for flag, value in given if value is None and flag != '--check')}: it needs a value."
     if found := re.match(r"argument (\S+): ignored explicit argument", message):
         return f"{found[1]}: it takes no value."
     if (found := re.match(r"unrecognized arguments: ([^\s]+)", message)) and not found[1].startswith("--"):
@@ -128,8 +134,9 @@ def _config(value: str | None, texts: dict[str, str]) -> tuple[str, str]:
 
 def _last_words(message: str) -> str:
     """The innermost line of one of jsonargparse's messages."""
-    lines = [line.strip(" -") for line in message.splitlines() if line.strip(" -")]
     keys = ".".join(re.findall(r'Parser key "([^"]+)"', message))
+    message = re.sub(r'Parser key "[^"]+":?', "", message)
+    lines = [line.strip(" -") for line in message.splitlines() if line.strip(" -")]
     text = next((line for line in lines if not line.startswith(OUTER)), lines[0])
     return f"{keys}: {text}"[:300] if keys else text[:300]
 

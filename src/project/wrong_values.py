@@ -53,7 +53,7 @@ def wrong(key: str, node: yaml.Node, hints: list[Any]) -> str:
     text = node.value if isinstance(node, yaml.ScalarNode) else None
     names = [_name(hint) for hint in hints if get_origin(hint) is not Literal]
     if choices:
-        names.append(f"one of {', '.join(repr(choice) for choice in choices)}")
+        names.append(f"one of {', '.join({str(choice): repr(choice) for choice in choices}.values())}")
     hint = _rewritten(text, hints) if text is not None else ""
     end = f": write {hint}." if hint else nearest(text or "", (str(choice) for choice in choices))
     return f"'{key}' must be {' or '.join(dict.fromkeys(names))}, not {shown(node)}{end}"
