@@ -68,7 +68,12 @@ class ProjectCLI(CheckpointCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Adds the sections that every experiment has."""
         add, own = parser.add_argument, "project.callbacks."
-        add("--experiment", default="default", help="Name of the experiment; runs go to lightning_logs/NAME/version_N.")
+        add(
+            "--experiment",
+            type=str,
+            default="default",
+            help="Name of the experiment; runs go to lightning_logs/NAME/version_N.",
+        )
         add(
             "--checkpoint",
             type=RunCheckpoint | None,

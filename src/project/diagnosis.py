@@ -6,6 +6,7 @@ beside the types of the parser, and the first thing that does not fit is the mis
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -203,7 +204,7 @@ class Diagnosis:
     def _opened(self, node: yaml.Node) -> Iterator[yaml.Node]:
         """What a value stands for: the content of a file, if it names one, else itself."""
         outside = self._name, self._flag
-        if isinstance(node, yaml.ScalarNode) and node.value and Path(node.value).is_file():
+        if isinstance(node, yaml.ScalarNode) and os.path.isfile(node.value):  # False for what can't be a name
             self._name, self._flag = node.value, None
             node = check(read_text(Path(node.value)), node.value) or node
         yield node

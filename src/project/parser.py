@@ -1,6 +1,7 @@
 """A parser whose errors are one line: the file or flag, the key, what is wrong, the nearest valid name."""
 
 import contextlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from project.class_paths import types_of
 from project.diagnosis import Diagnosis
 from project.errors import UserError
 from project.nulls import not_set
-from project.yaml_files import check, nodes, read_text
+from project.yaml_files import check, flat, nodes, read_text
 
 OUTER = ("Does not validate", "Subtypes:", "Errors:", "Given value")  # lines that say nothing
 
@@ -72,7 +73,7 @@ class ProjectParser(LightningArgumentParser):
         if not self.exit_on_error:
             super().error(message, ex)
         with contextlib.chdir(self.root._started_in):  # a config is parsed from inside its folder
-            raise UserError(explain(message, self.root)) from ex
+            raise UserError(flat(explain(message, self.root))) from ex
 
 
 def explain(message: str, parser: ProjectParser) -> str:
@@ -119,7 +120,7 @@ def _stray(word: str) -> str:
         return f"{word}: flags have two dashes: write -{word}."
     if "=" in word:
         return f"{word}: flags begin with two dashes: write --{word}."
-    is_config = word.endswith((".yaml", ".yml", ".json")) or Path(word).is_file()
+    is_config = word.endswith((".yaml", ".yml", ".json")) or os.path.isfile(word)
     return f"{word}: " + (f"a config needs --config: write --config {word}." if is_config else "it belongs to no flag.")
 
 

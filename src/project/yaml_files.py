@@ -181,12 +181,18 @@ class _Checker:
         raise self._error(key, f"{_dotted((*path, text))}: YAML reads the key '{text}' as {what}: quote it.")
 
     def _error(self, node: yaml.Node, what: str) -> UserError:
-        return UserError(f"{place(self._name, node)}: {what}")
+        return UserError(flat(f"{place(self._name, node)}: {what}"))
 
 
 def place(name: str, node: yaml.Node | yaml.Event) -> str:
     """Where a node is, as messages say it: file and line, or the flag alone."""
     return name if name.startswith("-") else f"{name}:{node.start_mark.line + 1}"
+
+
+def flat(text: str) -> str:
+    """A text with parts of the user's own as one line that can be printed, without words that have no end."""
+    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    return re.sub(r"\S{200,}", lambda word: f"{word[0][:80]}...", " ".join(line.split()))
 
 
 def _too_deep(node: yaml.Node | yaml.Event, name: str) -> UserError:
@@ -229,4 +235,4 @@ def _syntax(error: Exception, text: str, name: str) -> str:
     elif problem == "found character that cannot start any token":
         problem = f"a value can't begin with {lines[line][mark.column] if mark else 'this'}: put it in quotes"
     where = name if name.startswith("-") else f"{name}:{line + 1}"
-    return f"{where}: not valid YAML: {' '.join(problem.split()).removesuffix('.')}{'' if problem[-1] == '?' else '.'}"
+    return flat(f"{where}: not valid YAML: {problem.removesuffix('.')}{'' if problem[-1] == '?' else '.'}")

@@ -23,8 +23,10 @@ from typing import Literal
 from unittest import mock
 
 import torch
+from jsonargparse import ArgumentParser
 
 from project.__main__ import main
+from project.cli import ProjectCLI
 
 from ..battery import WithoutRunning
 
@@ -66,6 +68,24 @@ class _Building(WithoutRunning):
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
         return {verb: skipped for verb, skipped in WithoutRunning.subcommands().items() if verb == sys.argv[1]}
+
+
+def verb_parser(verb: str) -> ArgumentParser:
+    """The parser of a verb, with its keys and types."""
+    with mock.patch.object(sys, "argv", ["project", verb]), mock.patch.object(_Building, "parse_arguments", _stop):
+        try:
+            _Building()
+        except _Parsed as parsed:
+            return parsed.args[0].of(verb)
+    raise AssertionError("nothing was parsed")
+
+
+class _Parsed(Exception):
+    """Carries a parser out of the command line."""
+
+
+def _stop(_: ProjectCLI, parser: ArgumentParser, __: object) -> None:
+    raise _Parsed(parser)
 
 
 def run_input(arguments: list[str], folder: Path, seconds: float = 60.0, whole: bool = False) -> Ending:
