@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from jsonargparse import ArgumentParser
+from jsonargparse._common import ImportDenied, check_import_path  # in public it is known only after an import
 
 from project.errors import UserError
 from project.nearest import nearest
+from project.trust import denied
 
 
 def find_class(path: str, base: type) -> Any:
@@ -35,7 +37,10 @@ def find_class(path: str, base: type) -> Any:
             raise UserError(f"there is no class '{path}'{_nearest_class(path, base)}")
         return next(iter(named.values()))
     try:
+        check_import_path(path)
         found = importlib.import_module(module)
+    except ImportDenied as error:
+        raise UserError(denied(path, everything="'*' entry" in str(error))) from error
     except ModuleNotFoundError as error:
         raise UserError(f"'{path}': there is no module '{error.name}'.") from error
     except Exception as error:  # whatever the module raises
@@ -97,10 +102,10 @@ def takes_null(hint: Any) -> bool:
 
 def made_by(hint: Any) -> tuple[type | None, int]:
     """The class that a ``Callable[[...], Class]`` makes, and how many arguments it is called with."""
-    arguments = get_args(hint)
-    if get_origin(hint) is not Callable or not inspect.isclass(arguments[-1]) or arguments[-1].__module__ == "builtins":
+    *called_with, made = get_args(hint) or (None,)
+    if get_origin(hint) is not Callable or not inspect.isclass(made) or made.__module__ == "builtins":
         return None, 0
-    return arguments[-1], len(arguments[0]) if isinstance(arguments[0], list) else 0
+    return made, len(called_with[0]) if isinstance(called_with[0], list) else 0
 
 
 def subclasses(base: type) -> set[type]:

@@ -1,7 +1,7 @@
 """Settings that are null although they must not be: jsonargparse takes null for a value that is not given."""
 
-import importlib
 import inspect
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,7 +32,7 @@ def not_set(config: Namespace, known: dict[str, Any]) -> Iterator[str]:
 
 def _not_set_in(spec: Namespace) -> Iterator[str]:
     module, _, name = spec.class_path.rpartition(".")
-    found = getattr(importlib.import_module(module), name, None)
+    found = getattr(sys.modules.get(module), name, None)  # the parser has imported it
     settings = spec.get("init_args")
     if inspect.isclass(found) and isinstance(settings, Namespace):
         hints = {key: hint for key, hint in parameters(found)[0].items() if key in settings}

@@ -16,9 +16,26 @@ from project.class_paths import types_of
 from project.diagnosis import Diagnosis
 from project.errors import UserError
 from project.nulls import not_set
+from project.trust import denied
 from project.yaml_files import check, flat, nodes, read_text
 
-OUTER = ("Does not validate", "Subtypes:", "Errors:", "Given value")  # lines that say nothing
+_load = jsonargparse.get_loader("yaml")
+
+
+def _load_checked(text: str) -> Any:
+    """Loads YAML for jsonargparse, also that of a config which another one names in the place of a block."""
+    nodes(text, "a config in a config")
+    return _load(text)
+
+
+jsonargparse.set_loader("yaml", _load_checked, (yaml.YAMLError,))
+OUTER = (
+    "Problem with given class_path",
+    "Does not validate",
+    "Subtypes:",
+    "Errors:",
+    "Given value",
+)  # lines that say nothing
 
 
 class ProjectParser(LightningArgumentParser):
@@ -136,6 +153,8 @@ def _config(value: str | None, texts: dict[str, str]) -> tuple[str, str]:
 def _last_words(message: str) -> str:
     """The innermost line of one of jsonargparse's messages."""
     keys = ".".join(re.findall(r'Parser key "([^"]+)"', message))
+    if found := re.search(r"Importing '([^']+)' is not allowed, denied by the '([^']+)' entry", message):
+        return f"{keys}: {denied(found[1], everything=found[2] == '*')}"
     message = re.sub(r'Parser key "[^"]+":?', "", message)
     lines = [line.strip(" -") for line in message.splitlines() if line.strip(" -")]
     text = next((line for line in lines if not line.startswith(OUTER)), lines[0])
