@@ -1,17 +1,18 @@
 """Classes as configs name them, by full path or short name, and the types of what they take."""
 
 import functools
-import importlib
 import inspect
+import re
 import sys
 import types
 from collections.abc import Callable
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from jsonargparse import ArgumentParser
-from jsonargparse._common import ImportDenied, check_import_path  # in public it is known only after an import
+from jsonargparse._common import ImportDenied
+from jsonargparse._util import import_object  # nothing public imports what is allowed, and only that
 
-from project.errors import UserError
+from project.errors import UserError, one_line
 from project.nearest import nearest
 from project.trust import denied
 
@@ -26,28 +27,25 @@ def find_class(path: str, base: type) -> Any:
     Raises:
         UserError: If there is no such class or function.
     """
-    module, _, name = path.rpartition(".")
-    if not module:
-        named = {f"{cls.__module__}.{cls.__name__}": cls for cls in subclasses(base) if cls.__name__ == path}
+    if "." not in path:
+        named = {_path(cls): cls for cls in subclasses(base) if cls.__name__ == path}
         if len(named) > 1:
-            raise UserError(
-                f"there are several classes '{path}': give the full path, {' or '.join(sorted(named)[:4])}."
-            )
+            raise UserError(f"there are several classes '{path}': give the path, {' or '.join(sorted(named)[:4])}.")
         if not named:
             raise UserError(f"there is no class '{path}'{_nearest_class(path, base)}")
         return next(iter(named.values()))
+    module, _, name = path.rpartition(".")
     try:
-        check_import_path(path)
-        found = importlib.import_module(module)
+        found = import_object(path)
     except ImportDenied as error:
-        raise UserError(denied(path, everything="'*' entry" in str(error))) from error
+        refused = re.findall(r"'([^']*)'", str(error))  # the path that it really has, and the rule
+        raise UserError(denied(refused[0], everything=refused[1] == "*")) from error
     except ModuleNotFoundError as error:
         raise UserError(f"'{path}': there is no module '{error.name}'.") from error
+    except AttributeError as error:
+        raise UserError(f"{module} has no '{name}'{nearest(name, dir(sys.modules.get(module)))}") from error
     except Exception as error:  # whatever the module raises
-        raise UserError(f"'{path}': {module} can't be imported: {type(error).__name__}: {error}.") from error
-    if not hasattr(found, name):
-        raise UserError(f"{module} has no '{name}'{nearest(name, dir(found))}")
-    found = getattr(found, name)
+        raise UserError(f"'{path}' can't be imported: {one_line(error)}.") from error
     made = found if inspect.isclass(found) else _returned(found)
     if not inspect.isclass(made) or not issubclass(made, base):
         what = "is no" if inspect.isclass(found) or not callable(found) else "is not known to return any"
