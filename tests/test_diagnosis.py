@@ -5,7 +5,7 @@ import pytest
 from project.diagnosis import Diagnosis
 from project.errors import UserError
 from project.start import register_classes
-from project.trust import trust_of
+from project.trust import Trust
 from project.yaml_files import check
 
 from .fuzz.harness import run_input, verb_parser
@@ -29,7 +29,7 @@ FLAGS = {
     "--trainer.callbacks=[{class_path: EarlyStopping, init_args: {monitor: x, patience: a}}]":
         "'trainer.callbacks.0.patience' must be int, not 'a'.",
     "--trainer.callbacks=[{class_path: EarlyStopping}]": "EarlyStopping needs 'monitor'.",
-    "--trainer.callbacks=[{monitor: x}]": "'trainer.callbacks.0' has no class_path: write {class_path: NAME, init_args:",
+    "--trainer.callbacks=[{monitor: x}]": "'trainer.callbacks.0' has no class_path: write {class_path: NAME,",
     "--trainer.callbacks={EMA: {decay: 0.9}}": "'trainer.callbacks' has no class_path: write {class_path: NAME,",
     "--trainer.callbacks=[5]": "'trainer.callbacks.0' must be a Callback (class_path and init_args), not '5'.",
     "--trainer.callbacks=[{class_path: EMA": "not valid YAML: it ends too early",
@@ -37,9 +37,9 @@ FLAGS = {
     "--model.optimizer={class_path: SDG}": "there is no class 'SDG': did you mean 'SGD'?",
     "--model.optimizer={class_path: torch.optim.SGD, lr: 1}":
         "'model.optimizer.lr' stands beside class_path: put it into init_args.",
-    "--model.optimizer={class_path: null}": "'model.optimizer.class_path' must be the name of an Optimizer, not null.",
+    "--model.optimizer={class_path: null}": "'model.optimizer.class_path' must be the name of an Optimizer, not",
     "--model.optimizer=[SGD]": "'model.optimizer' must be an Optimizer (class_path and init_args), not a list.",
-    "--model.optimizer=torchvision.models.resnet18": "'torchvision.models.resnet18' is not known to return any Optimizer",
+    "--model.optimizer=torchvision.models.resnet18": "'torchvision.models.resnet18' is not known to return any",
     "--model.optimizer=torch.nn.Linear": "'torch.nn.Linear' is no Optimizer, which is needed here.",
     "--model.optimizer=os.system": "'os.system' can't be named in a config: it could run commands",
     "--model.schedule={}": "Schedule needs 'scheduler'.",
@@ -95,6 +95,8 @@ LINES = {  # through the whole command: (command line, the line)
         ["GOOD", "--trainer.callbacks+={class_path: EMA, init_args: {dcay: 1}}"],
         "--trainer.callbacks+: EMA has no 'dcay': did you mean 'decay'?",
     ),
+    "empty": (["GOOD", "--init_from="], "init_from: it is empty: give a value, or leave it out."),
+    "empty in a file": (["GOOD", "--config", "empty.yaml"], "init_from: it is empty: give a value, or leave it out."),
     "null": (["GOOD", "--model.width=null"], "--model.width: 'model.width' must be int, not null."),
     "no value": (["GOOD", "--model.optimizer.lr"], "--model.optimizer.lr: it needs a value."),
     "no config": (["GOOD", "--config"], "--config: it needs a value."),
@@ -133,8 +135,12 @@ LINES = {  # through the whole command: (command line, the line)
 @pytest.fixture(scope="module")
 def parser():
     register_classes()
-    trust_of([], foreign=False).enforce()
     return verb_parser("fit")
+
+
+@pytest.fixture(autouse=True)
+def _own_config():
+    Trust().enforce()
 
 
 def mistake(look, *at, then) -> str:
@@ -179,6 +185,7 @@ def test_nothing_is_said_of_what_is_right(parser, flags):
 def test_the_line_of_the_command(parser, tmp_path, case):
     flags, says = LINES[case]
     (tmp_path / "mine.yaml").write_text(GOOD)
+    (tmp_path / "empty.yaml").write_text("init_from: ''\n")
     (tmp_path / "loop.yaml").write_text("config: loop.yaml\n")
     (tmp_path / "part.yaml").write_text("init_args:\n  wdith: 3\n")
     (tmp_path / "trainer.yaml").write_text("max_epoch: 3\n")

@@ -12,6 +12,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from project.checkpoints import load_checkpoint
 from project.errors import UserError
+from project.parser import ProjectParser
 from project.runs.changes import (
     Changes,
     Finished,
@@ -46,8 +47,12 @@ class CheckpointCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parses the command line, with the config of the run in front that it goes on from."""
-        parser.arguments = self.continuation.arguments  # pyright: ignore[reportAttributeAccessIssue]
-        self.config = parser.parse_args(self.continuation.arguments)
+        assert isinstance(parser, ProjectParser)
+        plan = self.continuation
+        parser.arguments = plan.arguments
+        if plan.saved and plan.run is None:  # the config was taken out of the checkpoint
+            parser.names[plan.arguments[2]] = f"the config in {plan.checkpoint}"
+        self.config = parser.parse_args(plan.arguments)
 
     def before_instantiate_classes(self) -> None:
         """Holds what the config names against what it may name, before any of it is called."""

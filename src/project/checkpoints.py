@@ -1,5 +1,6 @@
 """Reading checkpoint files."""
 
+import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -26,6 +27,8 @@ def load_checkpoint(path: str) -> dict[str, Any]:
         raise UserError(f"--ckpt_path {path} is a folder: give the file.")
     if not Path(path).is_file():
         raise UserError(f"--ckpt_path {path}: no such file.")
+    if not os.access(path, os.R_OK):
+        raise UserError(f"--ckpt_path {path} can't be read: Permission denied.")
     if found := damage(path):
         raise UserError(f"--ckpt_path {path} is damaged or no checkpoint: {found}: use another checkpoint.")
     try:

@@ -72,8 +72,11 @@ def parameters(target: Callable[..., Any], positional: int = 0) -> tuple[dict[st
         Their types by name, and the names of those that must be given.
     """
     parser = ArgumentParser(exit_on_error=False)
-    add = parser.add_class_arguments if inspect.isclass(target) else parser.add_function_arguments
-    add(target, fail_untyped=False, skip={positional} if positional else None)
+    skip: set[str | int] | None = {positional} if positional else None
+    if inspect.isclass(target):
+        parser.add_class_arguments(target, fail_untyped=False, skip=skip)
+    else:
+        parser.add_function_arguments(target, fail_untyped=False, skip=skip)
     return types_of(parser), {action.dest for action in parser._actions if action.required}
 
 

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import jsonargparse
 import yaml
 from jsonargparse import Namespace
+from jsonargparse.typing import Path_fr
 from lightning.pytorch.cli import LightningArgumentParser
 
 from project.class_paths import types_of
@@ -44,6 +45,7 @@ class ProjectParser(LightningArgumentParser):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, **kwargs)
         self.arguments = sys.argv[1:]  # what is parsed, from the verb on
+        self.names: dict[str, str] = {}  # of config files that the user does not know by their path
         self.texts: dict[str, str] = {}  # of the config files that were read
         self._reading: list[Path] = []
         self._started_in = Path.cwd()
@@ -58,6 +60,9 @@ class ProjectParser(LightningArgumentParser):
         if (verb := config.get("subcommand")) and kwargs.get("defaults", True):
             for key in not_set(config[verb], types_of(self.of(verb))):
                 self.error(f"'{key}' can't be null.")
+            for key, value in vars(config[verb]).items():
+                if value == "":
+                    self.error(f"{key}: it is empty: give a value, or leave it out.")
         return config
 
     def parse_path(self, path: Any, *further: Any, **kwargs: Any) -> Namespace:
@@ -69,9 +74,9 @@ class ProjectParser(LightningArgumentParser):
         if file in self._reading:
             raise UserError(f"{name}: the configs name each other, without end.")
         text = self.root.texts[name] = read_text(Path(name))
-        check(text, name)
+        check(text, self.root.names.get(name, name))
         self._reading.append(file)
-        with jsonargparse.Path(name, mode="fr").relative_path_context():
+        with Path_fr(name).relative_path_context():
             config = self.parse_string(text, name, *further, **kwargs)
         self._reading.remove(file)
         return config
@@ -79,7 +84,8 @@ class ProjectParser(LightningArgumentParser):
     @property
     def root(self) -> "ProjectParser":
         """The parser of the whole command line, of which this one may be that of a verb."""
-        return self.parent_parser.root if hasattr(self, "parent_parser") else self
+        above = getattr(self, "parent_parser", None)
+        return above.root if isinstance(above, ProjectParser) else self
 
     def of(self, verb: str) -> LightningArgumentParser:
         """The parser of a verb."""
@@ -115,7 +121,7 @@ def explain(message: str, parser: ProjectParser) -> str:
     try:
         for flag, value in given:
             if flag in ("--config", "-c"):
-                name, text = _config(value, parser.texts)
+                name, text = _config(value, parser)
                 diagnosis.file(name, check(text, name))
             elif flag not in ("--help", "--print_config"):
                 diagnosis.flag(flag.removesuffix(".help"), value)
@@ -141,13 +147,15 @@ def _stray(word: str) -> str:
     return f"{word}: " + (f"a config needs --config: write --config {word}." if is_config else "it belongs to no flag.")
 
 
-def _config(value: str | None, texts: dict[str, str]) -> tuple[str, str]:
+def _config(value: str | None, parser: ProjectParser) -> tuple[str, str]:
     """Name and text of what ``--config`` gives: a file, or YAML itself."""
     if not value:
         raise UserError("--config: it needs a value.")
-    if value not in texts and (value.lstrip().startswith("{") or "\n" in value or ": " in value):
+    if value in parser.texts:
+        return parser.names.get(value, value), parser.texts[value]
+    if value.lstrip().startswith("{") or "\n" in value or ": " in value:
         return "--config", value
-    return value, texts[value] if value in texts else read_text(Path(value))
+    return value, read_text(Path(value))
 
 
 def _last_words(message: str) -> str:

@@ -3,10 +3,10 @@
 import contextlib
 import enum
 import inspect
-import os
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from pathlib import PurePath
 from typing import Any, Literal, get_args, get_origin
 
 import yaml
@@ -15,7 +15,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 from project.class_paths import is_general, made_by
 from project.nearest import nearest
 
-PLAIN = (int, float, bool, str, bytes, complex, enum.Enum, os.PathLike, timedelta)
+PLAIN = (int, float, bool, str, bytes, complex, enum.Enum, PurePath, timedelta)
 
 
 def kind(hint: Any) -> Literal["plain", "list", "mapping", "class"]:
