@@ -25,7 +25,10 @@ _load = jsonargparse.get_loader("yaml")
 
 def _load_checked(text: str) -> Any:
     """Loads YAML for jsonargparse, also that of a config which another one names in the place of a block."""
-    nodes(text, "a config in a config")
+    try:
+        nodes(text, "")
+    except UserError as error:  # the parser then goes on to say where it stands
+        raise yaml.YAMLError(str(error)) from error
     return _load(text)
 
 
@@ -76,7 +79,7 @@ class ProjectParser(LightningArgumentParser):
         text = self.root.texts[name] = read_text(Path(name))
         check(text, self.root.names.get(name, name))
         self._reading.append(file)
-        with Path_fr(name).relative_path_context():
+        with Path_fr(name).relative_path_context():  # pyright: ignore[reportCallIssue] - it is a class
             config = self.parse_string(text, name, *further, **kwargs)
         self._reading.remove(file)
         return config
