@@ -28,7 +28,7 @@ def _load_checked(text: str) -> Any:
     try:
         nodes(text, "")
     except UserError as error:  # the parser then goes on to say where it stands
-        raise yaml.YAMLError(str(error)) from error
+        raise yaml.YAMLError(str(error)) from None
     return _load(text)
 
 
@@ -99,7 +99,7 @@ class ProjectParser(LightningArgumentParser):
         if not self.exit_on_error:
             super().error(message, ex)
         with contextlib.chdir(self.root._started_in):  # a config is parsed from inside its folder
-            raise UserError(flat(explain(message, self.root))) from ex
+            raise UserError(flat(explain(message, self.root))) from None  # what came before says less
 
 
 def explain(message: str, parser: ProjectParser) -> str:
