@@ -18,8 +18,8 @@ from project.data.series.predictions import read_last_window
 from project.data.text.predictions import read_input
 from project.errors import UserError
 
-from .harness import Hang, _limits
 from .file_mutations import Rows, spoilt
+from .harness import Hang, _limits
 
 _SECONDS = 60.0  # after which it is called a hang; a file takes a hundredth of one
 
