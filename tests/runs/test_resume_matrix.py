@@ -2,6 +2,8 @@
 
 python -m pytest tests/runs/test_resume_matrix.py                a representative part
 python -m pytest tests/runs/test_resume_matrix.py -m matrix      all of it, with a table at the end: 15 minutes
+
+Schedules, averages and early stopping are in test_schedule_matrix.py, in one process.
 """
 
 import os
@@ -21,6 +23,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.conftest import CONFIGS, ROOT
 from tests.runs.interrupting import project
 
+TRUSTED = ("--allow_modules", "tests.runs.interrupting")  # the config of a run may not name its callback without it
 EPOCHS, BATCHES = 3, 7  # a step for every two batches, and one for the odd last one
 HOWS = {"kill": -signal.SIGKILL, "SIGTERM": 128 + signal.SIGTERM, "exception": 1}  # exit codes
 PLACES = {
@@ -125,7 +128,7 @@ def interrupted(settings, whole, tmp_path_factory) -> Callable[[Cell], tuple[int
         code = project(folder, "fit", *settings(cell), ranks=cell.ranks, interrupt=plan)
         assert code == HOWS[cell.how], printed(folder)
         saved = torch.load(folder / "lightning_logs/run/version_0/checkpoints/last.ckpt", weights_only=True)
-        code = project(folder, "fit", "--resume", "last", ranks=cell.ranks)
+        code = project(folder, "fit", "--resume", "last", *TRUSTED, ranks=cell.ranks)
         assert code == 0, printed(folder)
         return saved["global_step"], differences(expected, outcome(folder))
 
@@ -221,7 +224,7 @@ def test_a_command_that_starts_its_second_rank_itself(settings, whole, tmp_path)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     for arguments, plan, code in (
         (settings(cell), f"kill {PLACES['inside']}", -signal.SIGKILL),
-        (["--resume", "last"], "never", 0),
+        (["--resume", "last", *TRUSTED], "never", 0),
     ):
         with (tmp_path / "printed_0.txt").open("a") as output:
             process = subprocess.Popen(
