@@ -1,9 +1,7 @@
 """Every path and value of a sweep, held against the real config before the first trial."""
 
-import contextlib
 import importlib
 import inspect
-import io
 import json
 import sys
 from pathlib import Path
@@ -118,19 +116,15 @@ class _Parser:
         Raises:
             UserError: If the parser refuses it.
         """
-        said = io.StringIO()
         try:
-            with contextlib.redirect_stderr(said):
-                if self._cli is None:
-                    sys.argv = ["project", "fit", *arguments]
-                    self._cli = self._class()
-                parser = self._cli.parser
-                for one in (parser, self._cli._subcommand_parsers["fit"]):
-                    one.arguments = ["fit", *arguments]  # where its messages look for the flag
-                return parser.parse_args(["fit", *arguments]).fit
-        except SystemExit as error:
-            line = said.getvalue().strip().splitlines()[-1].removeprefix("error: ")
-            raise UserError(place + line.removeprefix("--") if line.startswith("--") else line) from error
+            if self._cli is None:
+                sys.argv = ["project", "fit", *arguments]
+                self._cli = self._class()
+            self._cli.parser.arguments = ["fit", *arguments]  # where its messages look for the flag
+            return self._cli.parser.parse_args(["fit", *arguments]).fit
+        except UserError as error:
+            line = str(error)
+            raise UserError(place + line.removeprefix("--") if line.startswith("--") else line) from None
 
 
 def _kept_of_another_class(block: Any, base: Any, parsed: Any) -> dict[str, Any]:
