@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import time
 import traceback
 from datetime import datetime, timedelta
@@ -114,6 +115,8 @@ def attempt(kind: str, seed: int, folder: Path) -> tuple[str, str]:
         return "hang", traceback.format_exc()
     except Exception:
         return "traceback", traceback.format_exc()
+    finally:
+        shutil.rmtree(folder / "cache", ignore_errors=True)  # thousands of them are slow to look through
     return "ok", ""
 
 
