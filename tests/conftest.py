@@ -121,19 +121,24 @@ def run(tmp_path, monkeypatch, capsys) -> Callable[..., Outcome]:
     monkeypatch.chdir(tmp_path)
 
     def run_here(*arguments: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["project", *map(str, arguments)])
-        for name in ("lightning.pytorch", "lightning.fabric"):
-            for handler in logging.getLogger(name).handlers:
-                if type(handler) is logging.StreamHandler:  # bound to what stderr was when Lightning was imported
-                    monkeypatch.setattr(handler, "stream", sys.stderr)
-        try:
-            code = main()
-        except SystemExit as exit_:
-            code = int(exit_.code or 0)
+        code = command(monkeypatch, *arguments)
         printed = capsys.readouterr()
         return Outcome(code, printed.out, printed.err)
 
     return run_here
+
+
+def command(patch: pytest.MonkeyPatch, *arguments: object) -> int:
+    """Runs ``python -m project ARGUMENTS`` in this process; returns the exit code."""
+    patch.setattr(sys, "argv", ["project", *map(str, arguments)])
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        for handler in logging.getLogger(name).handlers:
+            if type(handler) is logging.StreamHandler:  # bound to what stderr was when Lightning was imported
+                patch.setattr(handler, "stream", sys.stderr)
+    try:
+        return main()
+    except SystemExit as exit_:
+        return int(exit_.code or 0)
 
 
 @pytest.fixture

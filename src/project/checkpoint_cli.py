@@ -4,15 +4,19 @@ import importlib
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_info
 
 from project.checkpoints import load_checkpoint
 from project.errors import UserError
 from project.parser import ProjectParser
+from project.runs import claim
+from project.runs.automatic import chosen
 from project.runs.changes import (
     Changes,
     Finished,
@@ -22,9 +26,12 @@ from project.runs.changes import (
     describe,
     is_complete,
 )
+from project.runs.checkpoint import check_name
 from project.runs.compare import read_config
-from project.runs.continuation import continuation
-from project.runs.folder import RunFolder
+from project.runs.continuation import Continuation, continuation
+from project.runs.cut_short import complete_write
+from project.runs.folder import RunFolder, read_or_set_aside
+from project.runs.lock import is_first_process
 from project.trust import trust_of
 
 
@@ -36,23 +43,38 @@ class CheckpointCLI(LightningCLI):
     """
 
     def __init__(self, **settings: Any) -> None:
-        self.continuation = continuation(sys.argv[1:])
-        sys.argv[1:] = self.continuation.command  # what Lightning starts the other processes of a run with
-        self.trust = trust_of(self.continuation.command, foreign=bool(self.continuation.saved))
-        self.trust.enforce()
         self.checkpoint: dict[str, Any] | None = None  # the one that the model's settings are completed from
         self.new_optimizer = False  # whether its settings are not those of the checkpoint
         self.changes: Changes = {}  # settings that are not those of the run that the command goes on from
-        super().__init__(**settings)
+        try:
+            self._go_on_from(continuation(sys.argv[1:]))
+            super().__init__(**settings)
+        finally:
+            claim.release()
+
+    def _go_on_from(self, plan: Continuation) -> None:
+        self.continuation = plan
+        sys.argv[1:] = plan.command  # what Lightning starts the other processes of a run with
+        self.trust = trust_of(plan.command, foreign=bool(plan.saved))
+        self.trust.enforce()
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Parses the command line, with the config of the run in front that it goes on from."""
+        """Parses the command line, with the config of the run in front that it goes on from.
+
+        Where the run is to be found by the experiment, it is parsed once more when that is known.
+        """
         assert isinstance(parser, ProjectParser)
+        self.config = self._parsed(parser)
+        if self.continuation.automatic or self.continuation.requeued:
+            self._go_on_from(chosen(self.continuation, self._plain_config()))
+            self.config = self._parsed(parser)
+
+    def _parsed(self, parser: ProjectParser) -> Any:
         plan = self.continuation
         parser.arguments = plan.arguments
         if plan.saved and plan.run is None:  # the config was taken out of the checkpoint
             parser.names[plan.arguments[2]] = f"the config in {plan.checkpoint}"
-        self.config = parser.parse_args(plan.arguments)
+        return parser.parse_args(plan.arguments)
 
     def before_instantiate_classes(self) -> None:
         """Holds what the config names against what it may name, before any of it is called."""
@@ -112,13 +134,28 @@ class CheckpointCLI(LightningCLI):
         self.changes = changed_settings(self.continuation.saved or read_config(run.config), config)
         if self.continuation.resumes:
             check_resumption(run.name, self.checkpoint, self.changes, config)
-            if run.state().get("status") == "finished" and (not self.changes or is_complete(self.checkpoint, config)):
+            over = not self.changes or is_complete(self.checkpoint, config)
+            finished = over and read_or_set_aside(run.status).get("status") == "finished"
+            if finished and not run.lacks(config.get("test_after_fit", False)):
                 raise Finished(run)
         if self.changes and self.continuation.saved:
             rank_zero_info(f"Not as in {run.name}: {describe(self.changes)}.")
         if self.continuation.resumes:
             for line in consequences(self.changes):
                 rank_zero_info(line)
+
+    def _own_checkpoints(self) -> None:
+        """Makes the folders of checkpoints this run's own, and completes a write that was cut short there."""
+        trainer = self.trainer
+        for callback in trainer.checkpoint_callbacks:
+            if type(callback) is ModelCheckpoint and callback.filename is not None:  # ours has done so
+                check_name(callback.filename, with_slashes=callback.auto_insert_metric_name)
+        if not is_first_process() or not trainer.loggers or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
+            return
+        run = self.continuation.run or RunFolder(Path(str(trainer.loggers[0].log_dir)))
+        claim.own_checkpoints(trainer.checkpoint_callbacks, run, self.continuation.resumes)
+        if self.continuation.resumes:
+            self.continuation = complete_write(self.continuation)
 
     def _plain_config(self) -> dict[str, Any]:
         return json.loads(self.parser.dump(self.config, format="json", skip_none=False))[self.config.subcommand]

@@ -20,14 +20,15 @@ from project.parser import ProjectParser
 from project.runs.changes import check_weights, other_results
 from project.runs.checkpoint import RunCheckpoint
 from project.runs.config import RunConfig, log_results
-from project.runs.continuation import checkpoint_of
-from project.runs.exact_resume import ExactResume, first_step_logged_again
+from project.runs.durable_logs import DurableLogs
+from project.runs.exact_resume import ExactResume
 from project.runs.guard import NonFiniteGuard
 from project.runs.initialise import initialise
 from project.runs.optimizer_changes import OptimizerChanges
 from project.runs.out_of_memory import out_of_memory_advice
 from project.runs.preflight import preflight
 from project.runs.record import RunRecord
+from project.runs.saved import checkpoint_of
 from project.runs.signals import StopSignals
 from project.sweeps.callback import TrialReport
 from project.sweeps.forks import ADDRESS
@@ -114,7 +115,7 @@ class ProjectCLI(CheckpointCLI):
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
         add = parser.add_argument
         if subcommand == "fit":
-            add("--resume", type=str | None, default=None, help="Run to go on with, in its folder: last, or its name.")
+            add("--resume", type=str | None, default=None, help="Run to go on with: its name, last, or auto.")
             add("--check", action="store_true", help="Try a few steps, estimate time and memory; write nothing.")
         else:
             add("--run", type=str | None, default=None, help="Run, or checkpoint, to use; no config is needed then.")
@@ -172,7 +173,7 @@ class ProjectCLI(CheckpointCLI):
             callbacks.append(LearningRateMonitor())
         if config["enable_progress_bar"] is not False and not config["barebones"]:
             callbacks.append(ProgressBar())
-        callbacks += [ExactResume(), RunRecord(), StopSignals(), RunSummary()]
+        callbacks += [ExactResume(), DurableLogs(), RunRecord(self._test_follows), StopSignals(), RunSummary()]
         callbacks += further_callbacks(config)
         if ADDRESS in os.environ:  # a trial of a sweep
             callbacks.append(TrialReport())
@@ -195,15 +196,16 @@ class ProjectCLI(CheckpointCLI):
         if config["barebones"] or config["logger"] is False or self.subcommand == "predict":
             return False  # predictions are a file
         if self.subcommand == "fit":
-            step = first_step_logged_again(self.checkpoint) if plan.resumes and self.checkpoint else None
-            return loggers(config, self._get(self.config, "experiment"), plan.run, step)
+            if self._get(self.config, "check"):
+                return False
+            return loggers(config, self._get(self.config, "experiment"), plan, self.checkpoint)
         if plan.run is None:
             rank_zero_info("The checkpoint lies in no run folder: the results are printed, not kept.")
             return False
         if others := other_results(self.changes):
             rank_zero_info(f"Not as in {plan.run.name} ({others}): the results are printed, not kept.")
             return False
-        return loggers(config, "", plan.run, None)
+        return loggers(config, "", plan, self.checkpoint)
 
     def _prepare_subcommand_kwargs(self, subcommand: str) -> dict[str, Any]:
         quiet = {"verbose": False} if subcommand in ("validate", "test") else {}
@@ -216,6 +218,8 @@ class ProjectCLI(CheckpointCLI):
                 raise UserError("--check looks at a fit from its beginning: leave --resume and --ckpt_path out.")
             preflight(self.trainer, self.model, self.datamodule)
             return
+        if subcommand == "fit":
+            self._own_checkpoints()
         try:
             super()._run_subcommand(subcommand)
         except (MemoryError, RuntimeError) as error:
@@ -226,14 +230,18 @@ class ProjectCLI(CheckpointCLI):
 
     def after_fit(self) -> None:
         """Tests the best checkpoint, or the last weights where none was kept, and prints the summary."""
-        wanted = self._get(self.config, "test_after_fit") and not self.trainer.interrupted
-        if wanted and not getattr(self.datamodule, "has_test", True):
-            rank_zero_info("There is no test split: not tested.")
-        elif wanted:
+        if self._test_follows():
             best = getattr(self.trainer.checkpoint_callback, "best_model_path", "")
             self.trainer.test(self.model, self.datamodule, ckpt_path=best or None, weights_only=True, verbose=False)
+        elif self._get(self.config, "test_after_fit") and not self.trainer.interrupted:
+            rank_zero_info("There is no test split: not tested.")
         log_results(self.trainer)
         self._summary()
+
+    def _test_follows(self) -> bool:
+        """Whether this fit ends with a test."""
+        wanted = self._get(self.config, "test_after_fit") and not self.trainer.interrupted
+        return bool(wanted and getattr(self.datamodule, "has_test", True))
 
     def after_validate(self) -> None:
         """Prints the summary."""

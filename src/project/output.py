@@ -9,7 +9,7 @@ from typing import Any
 from project.data.table import is_predictions
 from project.errors import UserError
 from project.runs.compare import flat_config
-from project.runs.folder import owner_of
+from project.runs.find import owner_of
 
 
 def check_prediction(config: dict[str, Any], folder: Path) -> Path:

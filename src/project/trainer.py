@@ -9,10 +9,14 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins import CheckpointIO
 
 from project.callbacks import ModelSummary
-from project.errors import UserError
+from project.runs import claim
+from project.runs.automatic import root_of
 from project.runs.checkpoint import RunCheckpoint
 from project.runs.checkpoint_files import AtomicCheckpointIO
-from project.runs.folder import ROOT, RunFolder
+from project.runs.continuation import Continuation
+from project.runs.durable_logs import go_on_with_csv_files
+from project.runs.exact_resume import first_step_logged_again
+from project.runs.lock import is_first_process
 
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
 STEP_HOOKS = (
@@ -21,31 +25,38 @@ STEP_HOOKS = (
 )  # fmt: skip
 
 
-def loggers(config: Any, experiment: str, run: RunFolder | None, step: int | None) -> list[Logger]:
+def loggers(config: Any, experiment: str, plan: Continuation, checkpoint: dict[str, Any] | None) -> list[Logger]:
     """TensorBoard in the run folder, and what ``trainer.logger`` names beside it.
+
+    The folder of a new run is made here, and locked.
 
     Args:
         config: The section ``trainer``.
         experiment: The name of a new run's folder.
-        run: The run that is gone on with; None for a new one.
-        step: The optimizer step that it goes on from. What was logged later, before it was killed, is hidden.
+        plan: What the command goes on from.
+        checkpoint: The checkpoint that it goes on from. What was logged later, before it was killed, is hidden.
 
     Raises:
-        UserError: If the name is no name of a folder.
+        UserError: If there can be no folder of that name, or it is that of another run.
     """
     named = config["logger"]
     further = [] if named is None or isinstance(named, bool) else named if isinstance(named, list) else [named]
-    if run is not None:
-        folder = TensorBoardLogger(
-            run.path.parent, name="", version=run.path.name, default_hp_metric=False, purge_step=step
-        )
-        return [folder, *(logger for logger in further if not isinstance(logger, TensorBoardLogger))]
-    if any(isinstance(logger, TensorBoardLogger) for logger in further):
-        return further  # the folder is as it says
-    root = Path(config["default_root_dir"] or ".") / ROOT
-    if not experiment or ".." in Path(experiment).parts or Path(experiment).is_absolute():
-        raise UserError(f"experiment: '{experiment}' is no name of a folder in {root}.")
-    return [TensorBoardLogger(root, name=experiment, default_hp_metric=False), *further]
+    if plan.run is not None:
+        step = first_step_logged_again(checkpoint) if plan.resumes and checkpoint else None
+        run, others = plan.run.path, [logger for logger in further if not isinstance(logger, TensorBoardLogger)]
+        go_on_with_csv_files(others, checkpoint, plan.resumes)
+        return [TensorBoardLogger(run.parent, "", run.name, default_hp_metric=False, purge_step=step), *others]
+    first = is_first_process() and not config["fast_dev_run"]
+    own = next((logger for logger in further if isinstance(logger, TensorBoardLogger)), None)
+    if own is not None:  # the folder is as it says
+        if first:
+            claim.own_folder(Path(own.log_dir))
+        return [own, *(logger for logger in further if logger is not own)]
+    root = root_of(config)
+    claim.check_experiment(root, experiment)
+    run = (plan.new or claim.new_run(root, experiment)) if first else None
+    version = None if run is None else run.path.name
+    return [TensorBoardLogger(root, experiment, version, default_hp_metric=False), *further]
 
 
 def further_callbacks(config: Any) -> list[Callback]:

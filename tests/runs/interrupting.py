@@ -1,5 +1,6 @@
 """Fits that are interrupted at a chosen place: the callback that does it and their processes; not a test itself."""
 
+import errno
 import os
 import signal
 import socket
@@ -26,12 +27,36 @@ class Interrupt(Callback):
 
     That is how (``kill``, -9; ``SIGTERM``, to the last process; ``exception``), the hook, the epoch and the batch. In
     any case what each epoch ends with goes into ``final.pt``: weights, their average, state of the optimizer.
+
+    Instead of a hook it may be a point within the writing of checkpoints: ``best_written``, ``old_removed``,
+    ``last_written``. ``full`` then lets the next file fail as on a full disk.
     """
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        io: Any = trainer.strategy.checkpoint_io
+        save, remove = io.save_checkpoint, io.remove_checkpoint
+
+        def saved(checkpoint: Any, path: Any, *arguments: Any, **keywords: Any) -> None:
+            save(checkpoint, path, *arguments, **keywords)
+            self._reached(trainer, "last_written" if Path(path).name == "last.ckpt" else "best_written")
+
+        def removed(path: Any) -> None:
+            remove(path)
+            self._reached(trainer, "old_removed")
+
+        io.save_checkpoint, io.remove_checkpoint = saved, removed
+
+    def on_test_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        self._reached(trainer, "on_test_batch_start")
 
     def _reached(self, trainer: Trainer, hook: str) -> None:
         how, *place = os.environ.get("INTERRUPT", "never").split()
         if place != [hook, str(trainer.current_epoch), str(trainer.fit_loop.batch_idx)] or trainer.sanity_checking:
             return
+        if how == "full":
+            torch.save = _no_room
         if how == "exception":
             raise Deliberate(" ".join(place))
         if how == "kill" and trainer.is_global_zero:
@@ -94,6 +119,10 @@ def project(folder: Path, *arguments: str, ranks: int = 1, interrupt: str = "nev
             process.kill()
             process.join()
     return processes[0].exitcode or 0
+
+
+def _no_room(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def _run(folder: Path, rank: int, arguments: tuple[str, ...], environment: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader
 
 from project.errors import UserError
-from project.runs.checkpoint import RunCheckpoint
+from project.runs.checkpoint import RunCheckpoint, check_name
 
 SCORES = (0.5, 0.7, 0.6, 0.4)  # of the four epochs, four steps each
 
@@ -32,7 +32,7 @@ class Model(LightningModule):
 def fit(tmp_path):
     """Fits four epochs; returns (step of last.ckpt, steps of the others), and what last.ckpt was at each step."""
 
-    def run(checkpoint: RunCheckpoint, **settings):
+    def run(checkpoint: RunCheckpoint, ckpt_path: str | None = None, **settings):
         written: list[tuple[str, int]] = []
         save = checkpoint._save_checkpoint
 
@@ -46,7 +46,7 @@ def fit(tmp_path):
                "num_sanity_val_steps": 0, "enable_progress_bar": False, "enable_model_summary": False, **settings}
         )  # fmt: skip
         data = DataLoader(torch.ones(4, 1))
-        trainer.fit(Model(), data, data)
+        trainer.fit(Model(), data, data, ckpt_path=ckpt_path, weights_only=True)
         kept = {path.name: torch.load(path, weights_only=True)["global_step"] for path in tmp_path.glob("*.ckpt")}
         return kept, written
 
@@ -81,3 +81,59 @@ def test_without_last(fit, tmp_path):
 def test_numbers_out_of_range(name):
     with pytest.raises(UserError, match=rf"^checkpoint\.{name} is 0: it must be at least 1\.$"):
         RunCheckpoint(**{name: 0})
+
+
+@pytest.mark.parametrize(
+    ("filename", "settings", "expected"),
+    [
+        ("{epoch:02d}-{val/score:.2f}", {}, "epoch=01-val_score=0.70.ckpt"),
+        ("e{epoch}-score={val/score:.1f}", {"auto_insert_metric_name": False}, "e1-score=0.7.ckpt"),
+        ("best", {}, "best.ckpt"),
+    ],
+)
+def test_metrics_in_a_file_name_make_no_folders(fit, tmp_path, filename, settings, expected):
+    kept, _ = fit(RunCheckpoint(str(tmp_path), filename, monitor="val/score", mode="max", **settings))
+    assert kept == {expected: 8, "last.ckpt": 16}
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize(
+    ("filename", "says"),
+    [
+        ("../../x", "is no name of a file"),
+        ("a/{epoch}", "is no name of a file"),
+        ("/tmp/x", "is no name of a file"),
+        ("{epoch}/..", "is no name of a file"),
+        ("..", "is no name of a file"),
+        (" ", "is no name of a file"),
+        ("a\nb", "is no name of a file"),
+        ("last", "is the name of the last checkpoint"),
+        ("{epoch:zz}", "can't be filled in"),
+        ("{epoch", "can't be filled in"),
+        ("{val/acc:d}", "can't be filled in"),
+        ("x" * 250, "is too long"),
+    ],
+)
+def test_names_that_can_not_be(filename, says):
+    with pytest.raises(UserError, match=rf"^checkpoint\.filename: .*{says}"):
+        RunCheckpoint(filename=filename)
+
+
+def test_names_of_lightnings_own_callback_that_would_make_folders():
+    check_name("{epoch}-{val/acc:.2f}")
+    with pytest.raises(UserError, match=r"^ModelCheckpoint\.filename: .* makes folders"):
+        check_name("{epoch}-{val/acc:.2f}", with_slashes=True)
+
+
+def test_a_folder_without_a_name():
+    with pytest.raises(UserError, match=r"^checkpoint\.dirpath is empty"):
+        RunCheckpoint("")
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+def test_the_best_one_that_a_run_was_resumed_from_is_replaced_too(fit, tmp_path):
+    trainer_settings = {"monitor": "val/score", "mode": "max", "save_last": False}
+    fit(RunCheckpoint(str(tmp_path), **trainer_settings), max_epochs=1)
+    [first] = tmp_path.glob("*.ckpt")
+    kept, _ = fit(RunCheckpoint(str(tmp_path), **trainer_settings), ckpt_path=str(first))
+    assert kept == {"epoch=1-step=8.ckpt": 8}

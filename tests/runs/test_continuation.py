@@ -1,15 +1,19 @@
 """Runs are gone on with, tested and predicted with by their name alone."""
 
+import csv
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from project.runs import claim
 from project.runs.folder import RunFolder, read_json
-from tests.conftest import CONFIGS, shell
+from tests.conftest import CONFIGS, command
+from tests.runs.test_claim import held_by_another
 
 CONFIG = CONFIGS / "forecast_small.yaml"
 
@@ -27,8 +31,11 @@ def settings(series) -> list[str]:
 def fitted(settings, tmp_path_factory):
     """A run of two epochs."""
     folder = tmp_path_factory.mktemp("fitted")
-    done = shell("fit", "--config", CONFIG, *settings, "--trainer.max_epochs=2", cwd=folder)
-    assert done.code == 0, done.err
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        torch.set_num_threads(1)
+        name = "--checkpoint.filename={epoch}-{val/mse:.3f}"
+        assert command(patch, "fit", "--config", CONFIG, *settings, "--trainer.max_epochs=2", name) == 0
     return folder / "lightning_logs"
 
 
@@ -75,7 +82,7 @@ def test_a_resumed_run_goes_on_in_its_folder(run, folder):
     assert steps == list(range(metrics["steps"]))
     assert "max_epochs: 3" in folder.config.read_text()
     assert torch.load(folder.checkpoints / "last.ckpt", weights_only=True)["epoch"] == 2
-    assert not list(folder.checkpoints.glob("*-v*.ckpt"))
+    assert not list(folder.checkpoints.glob("*-v[0-9]*.ckpt"))
 
 
 def test_what_was_logged_after_the_checkpoint_is_hidden(run, folder):
@@ -144,6 +151,114 @@ def test_a_running_run_is_left_alone(run, folder, monkeypatch):
     assert "is still running (process 1)" in error(run("fit", "--resume", "last"))
 
 
+def test_a_run_that_another_process_trains_is_left_alone(run, folder, monkeypatch):
+    monkeypatch.setattr(claim, "SECONDS_TO_END", 0.0)
+    interrupt(folder)
+    with held_by_another(folder.path):
+        assert "is still running (another process has locked it)" in error(run("fit", "--resume", "last"))
+        assert "is still running (another process has locked it)" in error(
+            run("fit", "--config", CONFIG, "--resume=auto")
+        )
+
+
+def test_damaged_files_do_not_keep_a_run_from_going_on(run, folder):
+    """All that is needed is in the checkpoint; what was damaged is kept under another name."""
+    metrics, config = read_json(folder.metrics), folder.config.read_text()
+    half = config.partition("\ndata:")[0].encode()
+    for path, content in zip(folder_files(folder), (b"", b'{"val": 3}', b"\xff", half), strict=True):
+        path.write_bytes(content)
+    tested = run("test", "--run", "last")
+    assert tested.code == 0, tested.err
+    assert "config.yaml is damaged: it has no 'data': the config in last.ckpt is taken." in tested.err
+    folder.metrics.write_bytes(b"[")
+    done = run("fit", "--resume", "last")
+    assert done.code == 0, done.err
+    for path in folder_files(folder):
+        line = next(line for line in done.err.splitlines() if line.startswith("warning: ") and path.name in line)
+        number = 1 if path == folder.metrics else ""  # the test had renamed one
+        assert line.endswith(f"renamed to {path.name}.damaged{number}, the run goes on.")
+        assert path.with_name(f"{path.name}.damaged").is_file()
+    assert folder.config.read_text() == config
+    assert folder.state()["status"] == "finished"
+    new = read_json(folder.metrics)
+    for name in ("val", "test", "best", "epochs", "steps"):
+        assert new[name] == metrics[name]
+
+
+def folder_files(run: RunFolder) -> tuple[Path, ...]:
+    return run.status, run.metrics, run.provenance, run.config
+
+
+def test_what_a_kill_between_two_checkpoint_files_left_is_completed(run, folder):
+    """As if it had been killed before ``last.ckpt`` was written, and the best one before it removed."""
+    last, best = folder.checkpoints / "last.ckpt", next(folder.checkpoints.glob("epoch=*.ckpt"))
+    state = torch.load(best, weights_only=True)
+    [callback] = [value for name, value in state["callbacks"].items() if name.startswith("RunCheckpoint")]
+    old = folder.checkpoints / "epoch=0-val_mse=9.000.ckpt"
+    mine = folder.checkpoints / "mine.ckpt"
+    for path in (old, mine):
+        shutil.copy(best, path)
+    state["global_step"] -= 1
+    path = str(Path(callback["dirpath"]) / old.name)
+    callback |= {"best_model_path": path, "best_k_models": {path: callback["best_model_score"]}}
+    torch.save(state, last)
+    for path in (old, mine):
+        torch.save(state, path)
+    interrupt(folder)
+    done = run("fit", "--resume", "last", "--test_after_fit=false")
+    assert done.code == 0, done.err
+    assert f"{old.name}, which {best.name} has replaced" in done.err
+    assert sorted(path.name for path in folder.checkpoints.glob("*.ckpt")) == sorted([best.name, last.name, mine.name])
+    assert last.read_bytes() == best.read_bytes()
+
+
+# fit --resume auto
+
+
+def test_the_same_command_goes_on_until_the_run_is_finished(run, folder, settings):
+    command = ["fit", "--config", CONFIG, *settings, "--checkpoint.filename={epoch}-{val/mse:.3f}", "--resume", "auto"]
+    done = run(*command, "--trainer.max_epochs=2")
+    assert done.code == 0
+    assert "forecast_small/version_0 is finished: 2 epochs" in done.err
+    interrupt(folder)
+    done = run(*command, "--trainer.max_epochs=3", "--trainer.callbacks+=Baselines")
+    assert done.code == 0, done.err
+    assert "--resume auto: the newest run is forecast_small/version_0." in done.err
+    assert "trainer.max_epochs: 2 -> 3" in done.err
+    assert "model." not in next(line for line in done.err.splitlines() if line.startswith("Not as in"))
+    assert read_json(folder.metrics)["epochs"] == 3
+    assert read_json(folder.provenance)["continued"][-1]["command"][3:] == [
+        "fit", *map(str, command[1:]), "--trainer.max_epochs=3", "--trainer.callbacks+=Baselines",
+    ]  # fmt: skip
+    interrupt(folder)
+    assert run(*command, "--trainer.max_epochs=3", "--trainer.callbacks+=Baselines").code == 0
+    assert folder.config.read_text().count("class_path: project.callbacks.Baselines") == 1
+    assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
+
+
+def test_a_run_that_has_no_checkpoint_yet_is_begun_once_more(run, folder, settings, monkeypatch):
+    shutil.rmtree(folder.checkpoints)
+    interrupt(folder)
+    command = [
+        "fit",
+        "--config",
+        CONFIG,
+        *settings,
+        "--resume=auto",
+        "--trainer.max_epochs=1",
+        "--test_after_fit=false",
+    ]
+    done = run(*command)
+    assert done.code == 0, done.err
+    assert "version_0 has no checkpoint to go on from: lightning_logs" in done.err
+    assert RunFolder(folder.path.with_name("version_1")).state()["status"] == "finished"
+    other = folder.path.with_name("version_2")
+    other.mkdir()
+    with held_by_another(other):  # which has not come so far as to be a run
+        assert "forecast_small/version_2 is being started by another process" in error(run(*command))
+    assert run(*command).code == 0  # it is gone, and version_1 is finished
+
+
 def test_a_damaged_checkpoint_is_skipped_loudly(run, folder):
     interrupt(folder)
     last = folder.checkpoints / "last.ckpt"
@@ -168,12 +283,31 @@ def test_new_settings_of_the_optimizer_hold(run, folder):
     assert rates[steps - 1] == pytest.approx(0.001)
 
 
-def test_other_loggers_stay_beside_the_folder(run, settings, tmp_path):
-    csv = f"{{class_path: {CSVLogger.__module__}.CSVLogger, init_args: {{save_dir: csv}}}}"
-    done = run("fit", "--config", CONFIG, *settings, "--trainer.max_epochs=1", "--trainer.logger", csv)
+def test_other_loggers_stay_beside_the_folder_and_are_gone_on_with(run, settings, tmp_path):
+    logger = f"{{class_path: {CSVLogger.__module__}.CSVLogger, init_args: {{save_dir: csv}}}}"
+    done = run("fit", "--config", CONFIG, *settings, "--trainer.max_epochs=1", "--trainer.logger", logger)
     assert done.code == 0, done.err
-    assert list(tmp_path.glob("csv/*/*/metrics.csv"))
-    assert RunFolder(tmp_path / "lightning_logs/forecast_small/version_0").metrics.is_file()
+    folder = RunFolder(tmp_path / "lightning_logs/forecast_small/version_0")
+    [path] = tmp_path.glob("csv/*/*/metrics.csv")
+    before = rows(path)
+    with path.open("a") as stream:
+        stream.write(",".join(["999"] * len(before[0])) + "\r\n")  # logged after the checkpoint, before a kill
+    done = run("fit", "--resume", "last", "--trainer.max_epochs=2")
+    assert done.code == 0, done.err
+    assert list(tmp_path.glob("csv/*/*/metrics.csv")) == [path]
+    without_test = [row for row in before if not row["test/mse"]]
+    after = rows(path)
+    assert after[: len(without_test)] == without_test
+    assert [int(row["step"]) for row in after if row["train/loss_step"]] == list(
+        range(read_json(folder.metrics)["steps"])
+    )
+    assert run("test", "--run", "last").code == 0
+    assert rows(path)[: len(after)] == after
+
+
+def rows(path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
 
 
 # fit --init_from
@@ -253,6 +387,25 @@ def test_last_and_best_checkpoints(run, folder):
         tested = read_json(folder.metrics)["test_checkpoint"]
         assert (tested == read_json(folder.metrics)["best"]["checkpoint"]) == (which == "best")
     assert "no such file; give best, last or a file" in error(run("test", "--run", "last", "--ckpt_path", "lst"))
+
+
+def test_a_best_checkpoint_that_is_lost_is_not_replaced_by_the_last(run, folder, settings):
+    best = next(folder.checkpoints.glob("epoch=*-val_mse=*.ckpt"))
+    best.rename(folder.path / best.name)
+    for arguments in (
+        ["test", "--run", "last"],
+        ["test", "--run", "last", "--ckpt_path", "best"],
+        ["fit", "--config", CONFIG, *settings, "--init_from", "last"],
+    ):
+        assert (
+            f"its best checkpoint, lightning_logs/forecast_small/version_0/checkpoints/{best.name}, is not there"
+            in error(run(*arguments))
+        )
+    assert run("test", "--run", "last", "--ckpt_path", "last").code == 0
+    interrupt(folder)
+    assert f"{best.name}: no such file" in error(run("fit", "--resume", "last"))
+    state = folder.state()
+    assert (state["status"], state["test"]) == ("failed", "pending")
 
 
 def test_results_on_other_settings_are_not_kept(run, folder):

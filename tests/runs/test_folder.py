@@ -10,7 +10,8 @@ from datetime import datetime
 import pytest
 
 from project.errors import UserError
-from project.runs.folder import RunFolder, all_runs, find_run, read_json, write_json
+from project.runs.find import all_runs, find_run
+from project.runs.folder import RunFolder, read_json, write_json
 from tests.runs.make import write, write_run
 
 
@@ -47,6 +48,11 @@ def test_finds_a_run_by_what_is_typed(root, text, found):
     assert run.name == found
 
 
+def test_an_experiment_is_its_own_runs_not_those_of_another_in_its_folder(root):
+    write_run(root, "cifar/wide/version_0", hours_ago=0)
+    assert find_run("cifar").name == "cifar/version_0"
+
+
 def test_finds_a_run_anywhere_by_its_folder(root, tmp_path):
     run = write_run(tmp_path / "elsewhere", "mine/version_3")
     assert find_run(str(run.path)).path == run.path
@@ -62,13 +68,26 @@ def test_finds_a_run_anywhere_by_its_folder(root, tmp_path):
         ("lightning_logs/nigth/text", "did you mean 'night/text'"),
         ("zzz", "the experiments in lightning_logs are cifar, night/text"),
         ("", "there is no run ''"),
-        (".", "there is no run '.'"),
+        (".", "there is no run '.': the experiments in lightning_logs are cifar, night/text;"),
+        (
+            "lightning_logs",
+            "there is no run 'lightning_logs': the experiments in lightning_logs are cifar, night/text;",
+        ),
+        ("..", "the experiments in lightning_logs are cifar, night/text;"),
+        ("./lightning_logs/.", "the experiments in lightning_logs are cifar, night/text;"),
+        ("/", "the experiments in lightning_logs are cifar, night/text;"),
+        ("day", "day holds several experiments, not one: give one of lightning_logs/day/a, lightning_logs/day/b/c."),
+        ("x" * 5000, "there is no run"),
+        ("a\0b", "there is no run"),
         ("loose.ckpt", "lies in no run folder"),
         ("cifar/version_11", "there is no run"),
     ],
 )
 def test_says_what_is_near_to_a_run_that_is_not_there(root, tmp_path, text, hint):
     (tmp_path / "loose.ckpt").touch()
+    if text == "day":
+        for name in ("day/a/version_0", "day/b/c/version_0"):
+            write_run(root, name)
     with pytest.raises(UserError) as error:
         find_run(text)
     assert hint in str(error.value)
@@ -143,6 +162,10 @@ class TestState:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert self.state(tmp_path, pid=process.pid) == "killed"
         process.communicate()
+
+    def test_killed_after_the_fit(self, tmp_path):
+        assert self.state(tmp_path, pid=2**22 + 1, test="pending") == "killed"
+        assert "before its test was done" in RunFolder(tmp_path).state()["reason"]
 
     def test_killed_when_a_later_process_has_its_number(self, tmp_path):
         assert self.state(tmp_path, started="2020-01-01T00:00:00+00:00") == "killed"

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from project.runs import ledger
+from project.runs import compare, ledger
+from project.runs.find import find_run
 from tests.runs.make import COMMIT, write, write_run
 
 
@@ -119,12 +120,28 @@ def test_runs_of_old_are_there(root, runs):
         ("metrics.json", '{"val": '),
         ("metrics.json", '{"best": 3}'),
         ("metrics.json", '{"seconds": "long"}'),
+        ("metrics.json", '{"best": {"value": 3}}'),
+        ("metrics.json", '{"best": {"monitor": "x", "mode": "max", "value": "high"}}'),
+        ("metrics.json", '{"test": {"a": "b"}}'),
+        ("metrics.json", "[" * 100_000),
         ("status.json", ""),
+        ("status.json", '{"status": 5}'),
+        ("status.json", '{"status": "running", "pid": 1e999}'),
+        ("status.json", '{"started": []}'),
+        ("status.json", None),
         ("provenance.json", "[]"),
+        ("provenance.json", '{"commit": 1}'),
+        ("provenance.json", '{"data": []}'),
+        ("provenance.json", '{"command": [1]}'),
     ],
 )
-def test_a_damaged_file_is_named_and_the_rest_is_shown(root, runs, file, content):
-    (root / "cifar" / "version_1" / file).write_text(content)
+def test_a_damaged_file_is_named_and_the_rest_is_shown(root, runs, file, content, capsys):
+    path = root / "cifar" / "version_1" / file
+    path.unlink()
+    if content is None:
+        os.mkfifo(path)  # nobody will ever write into it
+    else:
+        path.write_text(content)
     code, out, _ = runs()
     assert code == 0
     assert sorted(order(out)) == [
@@ -136,6 +153,24 @@ def test_a_damaged_file_is_named_and_the_rest_is_shown(root, runs, file, content
     [warning] = [line for line in out.splitlines() if line.startswith("warning:")]
     assert f"cifar/version_1/{file} is damaged" in warning
     assert len(json.loads(runs("--json")[1])) == 4
+    assert find_run("best").name == ("cifar/version_0" if file == "metrics.json" else "cifar/version_1")
+    assert find_run("last").path.name in ("version_0", "version_1")
+    capsys.readouterr()
+    assert compare.main(["cifar/version_0", "cifar/version_1"]) == 0
+    assert capsys.readouterr().out.count("warning:") == (file != "status.json")
+
+
+@pytest.mark.parametrize("content", ["a: &a [*a]", "a: 2020-99-99", "\x00", "- 1", "", "{" * 5000])
+def test_a_damaged_config_is_named(root, content, capsys):
+    (root / "cifar/version_1/config.yaml").write_text(content)
+    assert compare.main(["cifar/version_0", "cifar/version_1"]) == 0
+    [warning] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning:")]
+    assert "version_1/config.yaml is damaged" in warning
+
+
+def test_links_that_lead_back_are_followed_once(root, runs):
+    (root / "cifar" / "again").symlink_to(root)
+    assert len(order(runs()[1])) == 4
 
 
 def test_runs_that_were_killed_or_run_elsewhere(root, runs):

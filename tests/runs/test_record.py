@@ -132,6 +132,28 @@ def test_a_fit_that_does_not_end_by_itself(trainer_of, folder, error, status, re
     assert "val/acc" in metrics["val"]
 
 
+def test_a_fit_that_is_to_be_tested_is_not_finished_before(trainer_of, folder):
+    seen = []
+
+    class Look(Callback):
+        def on_test_start(self, trainer, pl_module):
+            seen.append(folder.state())
+
+    trainer = trainer_of(Look(), callbacks=[RunRecord(lambda: True), Look(), ModelCheckpoint()])
+    trainer.fit(Tiny(), Data())
+    assert folder.lacks(test_wanted=True)
+    trainer.test(Tiny(), Data(), verbose=False)
+    [during], after = seen, folder.state()
+    assert (during["status"], during["test"]) == ("running", "pending")
+    assert (after["status"], after["test"]) == ("finished", "done")
+    assert not folder.lacks(test_wanted=True)
+
+
+def test_a_fit_without_a_test_lacks_it_when_it_is_wanted_later(trainer_of, folder):
+    trainer_of(callbacks=[RunRecord(lambda: False)], enable_checkpointing=False).fit(Tiny(), Data())
+    assert (folder.state()["status"], folder.state()["test"]) == ("finished", "none")
+
+
 def test_the_test_after_a_fit_can_fail(trainer_of, folder):
     trainer = trainer_of(Raise(RuntimeError("broken"), "on_test_start"))
     trainer.fit(Tiny(), Data())

@@ -20,18 +20,28 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from project.runs.folder import RunFolder, read_json
 from tests.conftest import CONFIGS, ROOT
 from tests.runs.interrupting import project
 
 TRUSTED = ("--allow_modules", "tests.runs.interrupting")  # the config of a run may not name its callback without it
 EPOCHS, BATCHES = 3, 7  # a step for every two batches, and one for the odd last one
-HOWS = {"kill": -signal.SIGKILL, "SIGTERM": 128 + signal.SIGTERM, "exception": 1}  # exit codes
+HOWS = {"kill": -signal.SIGKILL, "SIGTERM": 128 + signal.SIGTERM, "exception": 1, "full": 2}  # exit codes
 PLACES = {
     "inside": "on_train_batch_start 1 3",  # between the batches of an accumulation
-    "last": "on_train_batch_start 1 6",
+    "last batch": "on_train_batch_start 1 6",
     "validation": "on_validation_batch_start 1 6",
     "end": "on_train_epoch_end 1 6",
+    # within the writing of checkpoints, at the end of an epoch and of the run
+    "best": "best_written 1 6",
+    "removed": "old_removed 1 6",
+    "last": "last_written 1 6",
+    "best, end": "best_written 2 6",
+    "removed, end": "old_removed 2 6",
+    "last, end": "last_written 2 6",
+    "test": "on_test_batch_start 3 6",
 }
+AT_CHECKPOINTS = [place for place in PLACES if "written" in PLACES[place] or "removed" in PLACES[place]] + ["test"]
 COMMON = (
     "--trainer.accelerator=cpu", f"--trainer.max_epochs={EPOCHS}", "--trainer.accumulate_grad_batches=2",
     "--trainer.log_every_n_steps=2", "--trainer.precision=32-true", "--trainer.enable_model_summary=false",
@@ -61,6 +71,7 @@ class Ran:
 
     final: dict[str, Any]  # of the last epoch, by name: weights, averages, optimizer
     curves: dict[str, set[tuple[int, float]]]  # of TensorBoard: step and value
+    kept: dict[str, Any]  # entries of metrics.json, the status, and the steps of each checkpoint
 
 
 Fit = Callable[[Cell, str], Ran]
@@ -145,7 +156,13 @@ def outcome(folder: Path) -> Ran:
     names = [name for name in events.Tags()["scalars"] if not name.startswith(("time/", "memory/", "speed/"))]
     # What was logged after the checkpoint, before a kill, is logged again, with the same numbers.
     curves = {name: {(event.step, event.value) for event in events.Scalars(name)} for name in names}
-    return Ran(dict(leaves(torch.load(folder / "final.pt", weights_only=True))), curves)
+    run = RunFolder(folder / "lightning_logs/run/version_0")
+    kept: dict[str, Any] = {**dict(leaves(read_json(run.metrics))), "status": run.state()["status"]}
+    for path in run.checkpoints.iterdir():
+        kept[path.name] = torch.load(path, weights_only=True)["global_step"]
+    for name in ("/seconds", "/peak_memory_gib"):
+        del kept[name]
+    return Ran(dict(leaves(torch.load(folder / "final.pt", weights_only=True))), curves, kept)
 
 
 def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -158,12 +175,11 @@ def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def differences(one: Ran, other: Ran) -> list[str]:
     """What is not the same in every bit."""
-    names = {name for kind in ("final", "curves") for ran in (one, other) for name in getattr(ran, kind)}
-    return sorted(
-        name
-        for name in names
-        if not same(one.final.get(name), other.final.get(name)) or one.curves.get(name) != other.curves.get(name)
-    )
+    found = []
+    for kind in ("final", "curves", "kept"):
+        ours, theirs = getattr(one, kind), getattr(other, kind)
+        found += [name for name in {**ours, **theirs} if not same(ours.get(name), theirs.get(name))]
+    return sorted(found)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -174,11 +190,15 @@ def same(one: Any, other: Any) -> bool:
 
 REPRESENTATIVE = [
     Cell("cifar_vgg", "kill", "inside", workers=2),
-    Cell("cifar_vgg", "SIGTERM", "last"),
+    Cell("cifar_vgg", "SIGTERM", "last batch"),
     Cell("cifar_vgg", "exception", "end"),
     Cell("cifar_vgg", "kill", "validation", ranks=2),
     Cell("text", "kill", "inside", workers=2),
     Cell("forecast", "SIGTERM", "inside"),
+    Cell("forecast", "kill", "best"),
+    Cell("forecast", "full", "removed, end"),
+    Cell("forecast", "kill", "last, end"),
+    Cell("forecast", "kill", "test"),
 ]
 
 
@@ -188,11 +208,18 @@ def test_a_resumed_run_is_exact(cell, interrupted):
 
 
 MATRIX = [
-    *(Cell("cifar_vgg", *which) for which in product(HOWS, PLACES, (0, 2), (1, 2))),
+    *(
+        Cell("cifar_vgg", *which)
+        for which in product(
+            ("kill", "SIGTERM", "exception"), ("inside", "last batch", "validation", "end"), (0, 2), (1, 2)
+        )
+    ),
+    *(Cell("forecast", *which) for which in product(("kill", "exception"), AT_CHECKPOINTS, (0,), (1, 2))),
+    *(Cell("forecast", "full", which) for which in ("best", "removed", "best, end", "removed, end")),
     *(
         Cell(experiment, *which)
         for experiment in ("cifar", "text", "forecast")
-        for which in (("kill", "inside", 2, 2), ("SIGTERM", "last", 0, 1), ("exception", "end", 2, 1))
+        for which in (("kill", "inside", 2, 2), ("SIGTERM", "last batch", 0, 1), ("exception", "end", 2, 1))
     ),
 ]
 
@@ -200,7 +227,7 @@ MATRIX = [
 @pytest.fixture(scope="module")
 def table(request) -> Iterator[list[str]]:
     """Rows that are printed when all tests are through."""
-    rows = [f"{'experiment':10} {'interrupted by':14} {'in':10} {'workers':>7} {'ranks':>5} {'from step':>9}  resumed"]
+    rows = [f"{'experiment':10} {'interrupted by':14} {'in':12} {'workers':>7} {'ranks':>5} {'from step':>9}  resumed"]
     yield rows
     with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
         print("", *rows, sep="\n")
@@ -212,7 +239,7 @@ def test_matrix(cell, interrupted, table):
     step, differs = interrupted(cell)
     result = "exact" if not differs else f"{len(differs)} differ: {', '.join(differs[:3])}"
     table.append(
-        f"{cell.experiment:10} {cell.how:14} {cell.place:10} {cell.workers:7} {cell.ranks:5} {step:9}  {result}"
+        f"{cell.experiment:10} {cell.how:14} {cell.place:12} {cell.workers:7} {cell.ranks:5} {step:9}  {result}"
     )
     assert differs == []
 

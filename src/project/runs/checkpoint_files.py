@@ -6,9 +6,9 @@ import shutil
 import socket
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from lightning.fabric.plugins import CheckpointIO
@@ -53,16 +53,9 @@ class AtomicCheckpointIO(CheckpointIO):
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path.parent)
-        temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{TEMPORARY}")
         try:
-            with temporary.open("wb") as stream:
-                torch.save(checkpoint, stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(path)
-            _sync_folder(path.parent)
+            write_whole(path, lambda stream: torch.save(checkpoint, stream))
         except BaseException as error:
-            temporary.unlink(missing_ok=True)
             if reason := _no_room(error):
                 raise UserError(_full(path, checkpoint, reason)) from error
             raise
@@ -95,6 +88,26 @@ class AtomicCheckpointIO(CheckpointIO):
             path.unlink(missing_ok=True)
 
 
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Writes a file beside its place, syncs it, and renames it: its name stands for the whole old or new one.
+
+    Args:
+        path: The file.
+        write: Writes its content into a stream.
+    """
+    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{TEMPORARY}")
+    try:
+        with temporary.open("wb") as stream:
+            write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
 def newest_intact(folder: str | Path) -> tuple[Path | None, list[str]]:
     """The checkpoint to resume from: of those that are whole, the one that training had come furthest in.
 
@@ -111,6 +124,8 @@ def newest_intact(folder: str | Path) -> tuple[Path | None, list[str]]:
             continue
         try:
             step = _steps(path)
+        except FileNotFoundError:  # another process of this run has just removed it
+            continue
         except Exception as error:
             notes.append(f"checkpoint {path} is damaged ({damage(path) or one_line(error).rstrip('.')}): skipped.")
             continue

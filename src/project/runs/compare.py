@@ -1,5 +1,6 @@
 """``python -m project compare``: what differs between runs, and which was better."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -7,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from project.errors import UserError
 from project.runs import metric
-from project.runs.folder import ROOT, RunFolder, find_run, read_json
+from project.runs.find import find_run
+from project.runs.folder import ROOT, RunFolder, read_json
 from project.runs.verb import Options, answer, decimals, terminal
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def _compare(arguments: list[str]) -> int:
 
     problems: list[str] = []
     configs = _read(runs, lambda run: flat_config(read_config(run.config)), problems)
-    metrics = _read(runs, lambda run: metric.read(run.metrics), problems)
+    metrics = _read(runs, lambda run: read_json(run.metrics), problems)
     origins = _read(runs, lambda run: flat_provenance(read_json(run.provenance)), problems)
     names = [run.name for run in runs]
     from project.tables import Fitted
@@ -79,9 +81,10 @@ def read_config(path: Path) -> dict[str, Any]:
 
     try:  # the parser in C where it was built: ten times as fast
         config = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        json.dumps(config, default=str)  # finds what refers to itself, or is nested without end
     except OSError as error:
         raise UserError(f"{path} can't be read: {error.strerror}.") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({' '.join(str(error).split())}).") from error
     if not isinstance(config, dict):
         raise UserError(f"{path} is damaged: it holds no settings.")

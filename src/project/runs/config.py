@@ -1,6 +1,7 @@
 """The resolved config, in the run folder, in every checkpoint and in the loggers."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -13,6 +14,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from project.loggers import log_file, log_settings
 from project.runs.changes import OF_THE_COMMAND
 from project.runs.compare import flat_config
+from project.runs.folder import RunFolder, write_text
 from project.runs.masking import mask
 
 KEPT = ("ckpt_path", "init_from")  # where a run began
@@ -32,7 +34,7 @@ class RunConfig(SaveConfigCallback):
         self.results: dict[str, float] = {}  # metrics of the fit's last epoch, and of the test after it
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Save ``config.yaml`` once."""
+        """Save ``config.yaml``."""
         if stage != "fit":
             return
         config = self.config.clone()
@@ -45,11 +47,15 @@ class RunConfig(SaveConfigCallback):
         for part in (pl_module, getattr(trainer, "datamodule", None)):
             if part is not None:
                 part._log_hyperparams = False
-        if trainer.loggers:
-            super().setup(trainer, pl_module, stage)
+        log_dir = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
+        if trainer.loggers and trainer.is_global_zero:
+            # Not by SaveConfigCallback, which leaves half a file where it is killed, and nothing after a power cut.
+            if log_dir is not None:
+                write_text(RunFolder(Path(log_dir)).config, self._text)
+            self.save_config(trainer, pl_module, stage)
 
     def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Send the config to the loggers; Lightning calls it on rank zero only."""
+        """Send the config to the loggers; called on rank zero only."""
         log_settings(trainer, self.hyperparameters())
         # Masked as data: a mask in the text is no valid YAML.
         log_file(trainer, self.config_filename, yaml.safe_dump(self._masked(), sort_keys=False, allow_unicode=True))

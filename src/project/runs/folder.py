@@ -1,17 +1,19 @@
-"""The folder of a run: which files are in it, reading and writing them, and finding it by what the user types."""
+"""The folder of a run: which files are in it, reading and writing them."""
 
+import itertools
 import json
 import math
 import os
 import socket
-from collections.abc import Iterator
+import sys
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from project.errors import UserError
+from project.errors import UserError, one_line
+from project.runs.lock import is_first_process
+from project.runs.shapes import misshapen
 
 ROOT = Path("lightning_logs")
 
@@ -61,14 +63,15 @@ class RunFolder:
 
     def is_run(self) -> bool:
         """Whether there is a run in the folder: a run that failed before it had its data leaves none."""
-        return self.config.is_file() or self.status.is_file() or self.checkpoints.is_dir()
+        return os.path.isfile(self.config) or os.path.isfile(self.status) or os.path.isdir(self.checkpoints)
 
     def state(self) -> dict[str, Any]:
         """What ``status.json`` says, checked against the process that wrote it.
 
         Returns:
             The file's content, {} where there is none. ``status`` is ``killed`` for a run that never wrote its end
-            though its process is gone, and ``running?`` for one on another host, where nobody can tell.
+            though its process is gone, and ``running?`` for one on another host, where nobody can tell. For one that
+            was killed after its training, ``reason`` says that its test is missing.
 
         Raises:
             UserError: If the file is damaged.
@@ -79,37 +82,100 @@ class RunFolder:
                 state["status"] = "running?"
             elif not _is_alive(state):
                 state["status"] = "killed"
+                if state.get("test") == "pending":
+                    state["reason"] = "after the fit, before its test was done: `fit --resume` tests it"
         return state
+
+    def lacks(self, test_wanted: bool) -> bool:
+        """Whether a resumed fit has anything left to do here beside training: its metrics, or its test.
+
+        Args:
+            test_wanted: Whether a fit ends with a test.
+
+        Raises:
+            UserError: If a file of the run can't be read.
+        """
+        state, metrics = read_or_set_aside(self.status), read_or_set_aside(self.metrics)
+        tested = state.get("test") in ("done", "none") or (metrics.get("test") and state.get("test") is None)
+        return not metrics or (test_wanted and not tested)
 
     def when(self) -> datetime:
         """When the run was last started, in local time; for a run that didn't note it, when its folder was made."""
         try:
             return datetime.fromisoformat(read_json(self.status)["started"]).astimezone()
-        except (UserError, KeyError, TypeError, ValueError):  # the ledger reports a damaged file, here it is an old one
-            oldest = self.config if self.config.is_file() else self.path
-            return datetime.fromtimestamp(oldest.stat().st_mtime).astimezone()
+        except (UserError, KeyError, TypeError, ValueError, OverflowError):  # the ledger reports a damaged file
+            for path in (self.config, self.path):
+                if os.path.exists(path):
+                    return datetime.fromtimestamp(path.stat().st_mtime).astimezone()
+            return datetime.now().astimezone()  # it was deleted just now
+
+
+class Damaged(UserError):
+    """A file of a run is not what the run wrote.
+
+    Args:
+        path: The file.
+        problem: What is wrong with it.
+    """
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path} is damaged ({problem}): delete it, or restore it.")
+        self.problem = problem
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a file of a run.
 
     Returns:
-        Its content, or {} if there is no such file: runs of old have none.
+        Its content, or {} if there is no such file: runs of old have none. Known entries are of their kind, or null.
 
     Raises:
         UserError: If it can't be read or holds something else, as one line that names it.
     """
+    if path.exists() and not path.is_file():
+        raise Damaged(path, "it is no file")
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise UserError(f"{path} can't be read: {error.strerror}.") from error
-    except ValueError as error:  # of JSON or of UTF-8
-        raise UserError(f"{path} is damaged ({error}): delete it, or restore it.") from error
+    except (ValueError, RecursionError) as error:  # of JSON or of UTF-8
+        raise Damaged(path, one_line(error)) from error
     if not isinstance(content, dict):
-        raise UserError(f"{path} is damaged (it holds no JSON object): delete it, or restore it.")
+        raise Damaged(path, "it holds no JSON object")
+    if problem := misshapen(path.name, content):
+        raise Damaged(path, problem)
     return content
+
+
+def read_or_set_aside(path: Path) -> dict[str, Any]:
+    """Reads a file of a run that goes on: a damaged one is no reason not to, it is renamed, with a warning.
+
+    Returns:
+        As `read_json`; {} for a damaged one.
+
+    Raises:
+        UserError: If it can't be read.
+    """
+    try:
+        return read_json(path)
+    except Damaged as error:
+        set_aside(path, error.problem)
+        return {}
+
+
+def set_aside(path: Path, problem: str) -> None:
+    """Renames a damaged file, with a warning; only the first of several processes does."""
+    if not is_first_process():
+        return
+    names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in itertools.count())
+    aside = next(name for name in names if not os.path.lexists(name))
+    try:
+        path.rename(aside)
+    except OSError as error:
+        raise UserError(f"{path} is damaged ({problem}) and can't be renamed: {error.strerror}.") from error
+    print(f"warning: {path} is damaged ({problem}): renamed to {aside.name}, the run goes on.", file=sys.stderr)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -155,89 +221,6 @@ def write_bytes(path: Path, content: bytes) -> None:
             temporary.unlink()
 
 
-def all_runs(root: Path = ROOT) -> list[RunFolder]:
-    """All runs below a folder, the newest first."""
-    return sorted(_walk(root), key=lambda run: (run.when(), _natural(run)), reverse=True)
-
-
-def find_run(text: str, root: Path = ROOT) -> RunFolder:
-    """Finds a run by what the user typed.
-
-    Args:
-        text: ``last`` (the newest run), ``best`` (of the newest run's experiment, the run with the best value of the
-            metric that it monitors), a run folder, a checkpoint in it, or an experiment, which stands for its newest
-            run. Folders may be given as they are or from ``lightning_logs`` on: ``cifar``, ``cifar/version_3``.
-        root: Where the runs are.
-
-    Raises:
-        UserError: If there is no such run; names the nearest.
-    """
-    if text in ("last", "best"):
-        runs = all_runs(root)
-        if not runs:
-            raise UserError(f"{text}: there are no runs in {root} yet.")
-        return runs[0] if text == "last" else _best(runs)
-    for path in (Path(text), root / text):
-        if path.is_file():
-            owner = owner_of(path)
-            if owner is None:
-                raise UserError(f"{text} lies in no run folder: give a checkpoint of a run, or the run itself.")
-            return owner
-        # An empty text, or one that leads out of the experiments, must not become the newest of all runs by accident.
-        if path.is_dir() and text.strip("./"):
-            if RunFolder(path).is_run():
-                return RunFolder(path)
-            if runs := all_runs(path):
-                return runs[0]
-    raise UserError(f"there is no run '{text}': {_hint(text, root)}")
-
-
-def owner_of(path: Path) -> RunFolder | None:
-    """The run that a file lies in; None for one that lies in none."""
-    return next((RunFolder(folder) for folder in path.absolute().parents if RunFolder(folder).is_run()), None)
-
-
-def _best(runs: list[RunFolder]) -> RunFolder:
-    """Of runs, the newest first: the best one of the newest one's experiment."""
-    alike = [run for run in runs if run.path.parent == runs[0].path.parent]
-    found = {run: read_json(run.metrics).get("best") or {} for run in alike}
-    monitored = next(
-        ((best["monitor"], best["mode"]) for best in found.values() if best.get("value") is not None), None
-    )
-    if monitored is None:
-        raise UserError(f"best: no run of {runs[0].path.parent} has monitored a metric yet.")
-    values = {run: best["value"] for run, best in found.items() if best.get("value") is not None}
-    values = {run: value for run, value in values.items() if (found[run]["monitor"], found[run]["mode"]) == monitored}
-    return (max if monitored[1] == "max" else min)(values, key=values.__getitem__)
-
-
-def _hint(text: str, root: Path) -> str:
-    runs = [run.path.relative_to(root).as_posix() for run in all_runs(root)]
-    if not runs:
-        return f"there are no runs in {root} yet."
-    experiments = list(dict.fromkeys(run.rpartition("/")[0] for run in runs))
-    wanted = text.strip("/").removeprefix(f"{root.as_posix()}/")
-    if nearest := get_close_matches(wanted, ["last", *experiments, *runs], n=3):
-        return f"did you mean {' or '.join(repr(name) for name in nearest)}?"
-    return f"the experiments in {root} are {', '.join(sorted(experiments))}; `python -m project runs` lists the runs."
-
-
-def _walk(folder: Path) -> Iterator[RunFolder]:
-    if not folder.is_dir():
-        return
-    for child in sorted(folder.iterdir()):
-        if child.is_dir():
-            if RunFolder(child).is_run():
-                yield RunFolder(child)
-            else:
-                yield from _walk(child)
-
-
-def _natural(run: RunFolder) -> tuple[str, int]:
-    number = run.path.name.removeprefix("version_")
-    return str(run.path.parent), int(number) if number.isdecimal() else -1
-
-
 def _is_alive(state: dict[str, Any]) -> bool:
     """Whether the process that wrote the status is still there, and not a later one that got its number."""
     import psutil  # not every reader has a running run
@@ -250,7 +233,7 @@ def _is_alive(state: dict[str, Any]) -> bool:
         started = datetime.fromisoformat(state["started"])
     except psutil.AccessDenied:  # it is there, but another user's
         return True
-    except (psutil.NoSuchProcess, KeyError, TypeError, ValueError):
+    except (psutil.NoSuchProcess, KeyError, TypeError, ValueError, OverflowError):
         return False
     return born < started.astimezone() + timedelta(minutes=1)  # clocks are set now and then
 

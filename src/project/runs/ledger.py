@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from project.errors import UserError
 from project.runs import metric
-from project.runs.folder import ROOT, RunFolder, all_runs, read_json
+from project.runs.find import all_runs
+from project.runs.folder import ROOT, RunFolder, read_json
 from project.runs.verb import Options, answer, count, decimals, terminal
 
 if TYPE_CHECKING:
@@ -84,8 +85,6 @@ def describe(folder: RunFolder, root: Path = ROOT) -> dict[str, Any]:
 
     def read(file: Path) -> dict[str, Any]:
         try:
-            if file == folder.metrics:
-                return metric.read(file)
             return folder.state() if file == folder.status else read_json(file)
         except UserError as error:
             problems.append(str(error))

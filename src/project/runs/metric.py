@@ -1,11 +1,7 @@
 """The metrics of a run by name, and which of two values is the better one."""
 
 import re
-from pathlib import Path
 from typing import Any
-
-from project.errors import UserError
-from project.runs.folder import read_json
 
 HIGHER = {
     "acc",
@@ -39,20 +35,6 @@ LOWER = {
     "ece",
     "crps",
 }
-
-
-def read(path: Path) -> dict[str, Any]:
-    """Reads ``metrics.json``.
-
-    Raises:
-        UserError: If it is damaged, or somebody else's file of that name.
-    """
-    metrics = read_json(path)
-    for kind, names in {(dict,): ("val", "test", "best"), (int, float): ("seconds", "peak_memory_gib")}.items():
-        for name in names:
-            if metrics.get(name) is not None and not isinstance(metrics[name], kind):
-                raise UserError(f"{path} is damaged ('{name}' is {metrics[name]!r}): delete it, or restore it.")
-    return metrics
 
 
 def values(metrics: dict[str, Any]) -> dict[str, float]:

@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
-from project.runs.folder import RunFolder, read_json, write_json, write_text
+from project.runs.folder import RunFolder, read_or_set_aside, write_json, write_text
 from project.runs.masking import mask_text
 from project.runs.provenance import now, provenance
 
+KEY = "run_record"  # in the checkpoint
 INTERRUPTIONS = ("Interrupted", "KeyboardInterrupt", "SIGTERMException")  # by name: whoever raises them
 
 
@@ -26,10 +28,16 @@ class RunRecord(Callback):
     run shows the ones of its last whole epoch) and, with the final status, when it ends in whatever way. ``validate``
     and ``test`` put their metrics into those of the run they belong to. A fit that continues a run adds to what is
     there: its command and commit, its seconds. A run without a logger keeps nothing. Nothing is done per step.
+
+    Checkpoints hold the metrics of the last validation, for a run that is killed before they are in ``metrics.json``.
+
+    Args:
+        test_follows: Tells at the end of a fit whether its test follows; the run is not finished before that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, test_follows: Callable[[], bool] | None = None) -> None:
         self.seconds_before = 0.0  # that the run's earlier fits took
+        self._test_follows = test_follows
         self._folder: RunFolder | None = None  # on rank zero, of a run that keeps one
         self._fit = ""  # "" before, "running" in, "ended" after the fit of this process
         self._began = 0.0  # clock when the fit did
@@ -46,9 +54,9 @@ class RunRecord(Callback):
         self._folder = RunFolder(Path(log_dir))
         if stage != "fit":
             return
-        earlier = read_json(self._folder.status)
+        earlier = read_or_set_aside(self._folder.status)
         self.seconds_before = earlier.get("seconds") or 0.0
-        self._before = read_json(self._folder.metrics)
+        self._before = read_or_set_aside(self._folder.metrics)
         for name in ("test", "test_checkpoint"):  # of weights that this fit replaces
             self._before.pop(name, None)
         self._val = self._before.get("val", {})
@@ -57,6 +65,7 @@ class RunRecord(Callback):
         self._status = {
             "status": "running",
             "reason": None,
+            "test": None,  # after the fit: pending, done, or none where there is nothing to test
             "started": now(),
             "ended": None,
             "pid": os.getpid(),
@@ -87,10 +96,27 @@ class RunRecord(Callback):
         self._add_results(trainer, "test", _floats(trainer))
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Write how a fit ended, if it ended by itself."""
-        if self._folder is not None and stage == "fit":
-            self._write_fit(trainer, self._folder, "finished", None)
+        """Write how a fit ended, if it ended by itself, and that the test after it is done."""
+        if self._folder is None:
+            return
+        if stage == "fit":
+            if self._test_follows is not None:
+                self._status["test"] = "pending" if self._test_follows() else "none"
+            follows = self._status["test"] == "pending"
+            self._write_fit(trainer, self._folder, "running" if follows else "finished", None)
             self._fit = "ended"
+        elif stage == "test" and self._fit == "ended" and self._status["test"] == "pending":
+            self._status["test"] = "done"
+            self._write_status(self._folder, "finished", None)
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Put the metrics of the last validation into the checkpoint."""
+        checkpoint[KEY] = {"val": self._val}
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Take them, for a fit that goes on."""
+        if trainer.state.fn == "fit" and KEY in checkpoint:
+            self._val = checkpoint[KEY]["val"]
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Write how a fit ended that didn't by itself, or that the test after it failed."""
@@ -131,7 +157,7 @@ class RunRecord(Callback):
         return seconds
 
     def _write_provenance(self, trainer: Trainer, folder: RunFolder) -> None:
-        written = read_json(folder.provenance)
+        written = read_or_set_aside(folder.provenance)
         sessions = [written, *written.get("continued", [])] if written else []
         diff_name = f"uncommitted_{len(sessions)}.diff" if sessions else "uncommitted.diff"
         described, diff = provenance(trainer, diff_name)
@@ -146,7 +172,7 @@ class RunRecord(Callback):
     def _add_results(self, trainer: Trainer, kind: str, metrics: dict[str, float]) -> None:
         if self._folder is None:
             return
-        content = read_json(self._folder.metrics)
+        content = read_or_set_aside(self._folder.metrics)
         if content.setdefault("generated_data", _generated(trainer)) != _generated(trainer):
             rank_zero_info("The run was on other data, as one of the two is generated: these results are not kept.")
             return

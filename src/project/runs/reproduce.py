@@ -8,7 +8,8 @@ from typing import Any
 
 from project.errors import UserError
 from project.runs.compare import read_config
-from project.runs.folder import ROOT, RunFolder, find_run, read_json
+from project.runs.find import find_run
+from project.runs.folder import ROOT, RunFolder, read_json
 from project.runs.git import GitError, WorkTree, git, work_tree
 from project.runs.provenance import versions
 from project.runs.verb import Options, answer
