@@ -76,6 +76,8 @@ def a_class(cls: type) -> str:
 
 
 def _name(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return " or ".join(repr(choice) for choice in get_args(hint))
     if kind(hint) == "list":
         inner = [part for part in get_args(hint) if part is not Ellipsis]
         if get_origin(hint) is tuple and Ellipsis not in get_args(hint):

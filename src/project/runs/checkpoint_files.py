@@ -138,6 +138,21 @@ def newest_intact(folder: str | Path) -> tuple[Path | None, list[str]]:
     return None, notes
 
 
+def path_in(folder: str | Path, path: str, was_in: str | Path | None) -> str:
+    """Where a checkpoint lies that the state in another one names, beside that other one: the folder may have moved.
+
+    A checkpoint may come from somebody else. Lightning removes the files that its state names, so none may be outside.
+
+    Args:
+        folder: Where the other one lies now.
+        path: What the state says.
+        was_in: The folder that it was written in.
+    """
+    name = os.path.relpath(path, was_in or Path(path).parent)
+    outside = os.pardir in Path(name).parts or os.path.isabs(name)
+    return os.path.join(folder, Path(path).name if outside else name)
+
+
 def _steps(path: Path) -> int:
     """Optimizer steps that a checkpoint says it holds; of its tensors nothing is read."""
     with zipfile.ZipFile(path) as archive:

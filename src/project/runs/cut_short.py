@@ -1,6 +1,5 @@
 """Checkpoints of a run that was killed, or had no room, between the files of one of its writes."""
 
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from project.checkpoints import damage
 from project.errors import UserError
-from project.runs.checkpoint_files import write_whole
+from project.runs.checkpoint_files import path_in, write_whole
 from project.runs.continuation import Continuation
 from project.runs.saved import callback_states
 
@@ -35,8 +34,8 @@ def complete_write(plan: Continuation) -> Continuation:
         return plan
     last = newest.with_name("last.ckpt")
     if settings.get("save_top_k", 1) > 0 and last.is_file() and damage(last) is None:
-        for name in _named(last) - _named(newest):
-            if (old := newest.parent / name).is_file():
+        for old in _named(last) - _named(newest):
+            if old.is_file():
                 old.unlink()
                 rank_zero_info(f"Removed {old}, which {newest.name} has replaced.")
     try:
@@ -47,10 +46,10 @@ def complete_write(plan: Continuation) -> Continuation:
     return replace(plan, checkpoint=last)
 
 
-def _named(checkpoint: Path) -> set[str]:
+def _named(checkpoint: Path) -> set[Path]:
     """The best checkpoints that one knows of, in its folder."""
     return {
-        os.path.relpath(path, state.get("dirpath") or ".")
+        Path(path_in(checkpoint.parent, path, state.get("dirpath")))
         for state in callback_states(checkpoint).values()
         for path in (state["best_model_path"], *state.get("best_k_models", {}))
         if path

@@ -14,6 +14,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Generator
 
 from project.errors import UserError
+from project.runs.checkpoint_files import path_in
 from project.runs.optimizer_changes import group_names, match_names
 from project.runs.resumed_schedule import (
     check_schedule,
@@ -243,7 +244,7 @@ def _find_again(callback: ModelCheckpoint, state: dict[str, Any], resumed: str) 
         return
 
     def path_now(path: str) -> str:
-        return path and os.path.join(folder, os.path.relpath(path, state_folder))
+        return path and path_in(folder, path, state_folder)
 
     state_folder, state["dirpath"] = state["dirpath"], callback.dirpath
     for name in ("best_model_path", "kth_best_model_path", "last_model_path"):

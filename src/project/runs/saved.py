@@ -12,7 +12,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from project.checkpoints import load_checkpoint
 from project.errors import UserError
-from project.runs.checkpoint_files import newest_intact
+from project.runs.checkpoint_files import newest_intact, path_in
 from project.runs.compare import read_config
 from project.runs.find import find_run, noted_owner
 from project.runs.folder import RunFolder, set_aside, write_text
@@ -127,7 +127,7 @@ def best_in(checkpoint: Path) -> Path | None:
     own = [state for name, state in states.items() if name.startswith("RunCheckpoint")]
     for state in (*own, *states.values()):
         if path := state.get("best_model_path"):
-            return checkpoint.parent / os.path.relpath(path, state.get("dirpath") or Path(path).parent)
+            return Path(path_in(checkpoint.parent, path, state.get("dirpath")))
     return None
 
 
