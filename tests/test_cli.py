@@ -147,7 +147,7 @@ REFUSED = {
     "checkpoint": (["GOOD", "--ckpt_path", "nope.ckpt"], "--ckpt_path nope.ckpt: no such file."),
     "remote": (["GOOD", "--ckpt_path", "https://example.org/a.ckpt"], "remote checkpoints are not loaded"),
     "not a checkpoint": (["GOOD", "--ckpt_path", "mine.yaml"], "--ckpt_path mine.yaml is damaged or no checkpoint"),
-    "learning rate": (["GOOD", "--model.optimizer.lr=-1"], "model.optimizer: Invalid learning rate: -1.0."),
+    "learning rate": (["GOOD", "--model.optimizer.lr=-1"], "model.optimizer.lr is -1.0: it must be above 0."),
     "width": (["GOOD", "--model.width=0"], "model.width is 0: it must be 4 or more."),
     "smoothing": (
         ["GOOD", "--model.label_smoothing=1"],

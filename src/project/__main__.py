@@ -63,6 +63,17 @@ def main() -> int:
         print(f"error: there is no verb '{verb}': {hint}", file=sys.stderr)
         return 2
 
+    from project.environment import check_variables, check_working_directory
+    from project.errors import UserError
+
+    try:
+        check_working_directory()
+        if verb not in LIGHT or verb == "sweep":
+            check_variables()  # Lightning reads them when it is imported
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
     if verb in LIGHT:
         from importlib import import_module
 

@@ -12,9 +12,11 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_info
 
+from project.bounds import check_values
 from project.checkpoints import load_checkpoint
 from project.errors import UserError
 from project.parser import ProjectParser
+from project.processes import check_processes
 from project.runs import claim
 from project.runs.automatic import chosen
 from project.runs.changes import (
@@ -32,6 +34,7 @@ from project.runs.continuation import Continuation, continuation
 from project.runs.cut_short import complete_write
 from project.runs.folder import RunFolder, read_or_set_aside
 from project.runs.lock import is_first_process
+from project.trainer import check_folders
 from project.trust import trust_of
 
 
@@ -74,7 +77,18 @@ class CheckpointCLI(LightningCLI):
         parser.arguments = plan.arguments
         if plan.saved and plan.run is None:  # the config was taken out of the checkpoint
             parser.names[plan.arguments[2]] = f"the config in {plan.checkpoint}"
-        return parser.parse_args(plan.arguments)
+        config = parser.parse_args(plan.arguments)
+        self._check_config(config, config.subcommand)
+        return config
+
+    def _check_config(self, config: Namespace, verb: str) -> None:
+        """Refuses values that make no sense on this machine or at all, before anything is built."""
+        settings = config[verb]
+        check_values(verb, settings)
+        if verb != "predict" and not settings.get("check"):
+            check_processes(settings.trainer)
+        if verb == "fit" and not settings.check and not self.continuation.resumes:
+            check_folders(settings)
 
     def before_instantiate_classes(self) -> None:
         """Holds what the config names against what it may name, before any of it is called."""

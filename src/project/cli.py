@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, LearningRateMonitor
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
@@ -14,9 +13,11 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from project.callbacks import EMA, VRAM, Compile, ProgressBar, RunSummary
 from project.checkpoint_cli import CheckpointCLI, tells
-from project.errors import UserError, one_line
+from project.errors import UserError
+from project.memory import WithinMemory
 from project.output import check_prediction
 from project.parser import ProjectParser
+from project.refusals import named_classes, refusals
 from project.runs.changes import check_weights, other_results
 from project.runs.checkpoint import RunCheckpoint
 from project.runs.config import RunConfig, log_results
@@ -32,7 +33,7 @@ from project.runs.saved import checkpoint_of
 from project.runs.signals import StopSignals
 from project.sweeps.callback import TrialReport
 from project.sweeps.forks import ADDRESS
-from project.trainer import drop_empty_hooks, further_callbacks, loggers, plugins
+from project.trainer import SomethingTrained, drop_empty_hooks, further_callbacks, loggers, plugins
 
 SECTIONS = ("checkpoint", "early_stopping", "ema", "guard", "compile", "vram")
 
@@ -145,13 +146,15 @@ class ProjectCLI(CheckpointCLI):
             settings.seed = int(config[verb].seed_everything)  # one seed for weights, order and augmentation
         config_of_data = config[verb].pop("data")
         data = Namespace({"subcommand": verb, verb: Namespace(data=config_of_data)})
-        self.datamodule = self.parser.instantiate_classes(data)[verb].data
+        with named_classes({"data": config_of_data.as_dict()}):
+            self.datamodule = self.parser.instantiate_classes(data)[verb].data
         for name, value in config[verb].model.get("init_args", Namespace()).items(branches=True):
             if value is None and tells(config_of_data, name):
                 for target in (config, self.config):  # self.config is what the run folder and the checkpoint keep
                     target[verb].model.init_args[name] = getattr(self.datamodule, name)
         del self.config_dump  # made for the data, before the model's settings were complete
-        self.config_init = self.parser.instantiate_classes(config)
+        with named_classes(config[verb].as_dict()), WithinMemory():
+            self.config_init = self.parser.instantiate_classes(config)
         self.model = self._get(self.config_init, "model")
         if self.checkpoint is not None:
             check_weights(self.model, self.checkpoint, self.changes)
@@ -177,14 +180,14 @@ class ProjectCLI(CheckpointCLI):
         callbacks += further_callbacks(config)
         if ADDRESS in os.environ:  # a trial of a sweep
             callbacks.append(TrialReport())
+        if self.subcommand == "fit":
+            callbacks.append(SomethingTrained())
         if self.new_optimizer:
             callbacks.append(OptimizerChanges())
         if config["enable_checkpointing"] is None:
             kwargs["enable_checkpointing"] = any(isinstance(c, Checkpoint) for c in callbacks)
-        try:
+        with refusals("trainer"):
             trainer = super().instantiate_trainer(**kwargs, logger=logger, callbacks=callbacks, plugins=plugins(config))
-        except (MisconfigurationException, ValueError) as error:
-            raise UserError(f"trainer: {one_line(error)}") from error
         drop_empty_hooks(trainer)
         if self.checkpoint is not None and self.subcommand != "fit":  # where results belong in the curves of the run
             trainer.fit_loop.epoch_loop._batches_that_stepped = self.checkpoint["global_step"]

@@ -25,15 +25,18 @@ def user_message(error: BaseException) -> str | None:
     Returns:
         The line, or None for a bug, which keeps its traceback.
     """
+    if isinstance(error, UserError):
+        return str(error)
+
     from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+    from project.refusals import file_error, refused_in_training
 
     cause: BaseException | None = error.__cause__
     while cause is not None:  # jsonargparse wraps what a constructor raises
         if isinstance(cause, (UserError, MisconfigurationException)):
             return one_line(cause)
         cause = cause.__cause__
-    if isinstance(error, UserError):
-        return str(error)
     text = " ".join(str(error).split())
     if found := re.search(
         r"Early stopping conditioned on metric `([^`]+)` which is not available.*following: (.*)", text
@@ -45,7 +48,9 @@ def user_message(error: BaseException) -> str | None:
         return _unknown_metric("model.schedule", found[1], re.findall(r"'([^']+)'", found[2]))
     if isinstance(error, MisconfigurationException):  # Lightning's word for settings that don't go together
         return f"trainer: {one_line(error)}"
-    return None
+    if isinstance(error, OSError) and (line := file_error(error)):
+        return line
+    return refused_in_training(error)
 
 
 def one_line(error: BaseException) -> str:

@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins import CheckpointIO
 
 from project.callbacks import ModelSummary
+from project.environment import LONGEST_NAME, check_folder
+from project.errors import UserError
 from project.runs import claim
 from project.runs.automatic import root_of
 from project.runs.checkpoint import RunCheckpoint
@@ -67,6 +69,40 @@ def further_callbacks(config: Any) -> list[Callback]:
     if wanted and not any(isinstance(callback, LightningModelSummary) for callback in chosen):
         chosen.append(ModelSummary())
     return chosen
+
+
+def check_folders(config: Any) -> None:
+    """Checks the folders that a new fit writes into, before the data is read.
+
+    Args:
+        config: The parsed config.
+
+    Raises:
+        UserError: If one of them can't be written to, or a name is too long for a file.
+    """
+    if config.trainer.logger is not False and not config.trainer.barebones:
+        root = root_of(config.trainer)
+        check_folder("experiment" if len(config.experiment) > LONGEST_NAME else str(root), root / config.experiment)
+    settings = (config.checkpoint or {}).get("init_args") or {}
+    for name in ("dirpath", "filename"):
+        if value := settings.get(name):
+            check_folder(f"checkpoint.{name}", Path(value))
+
+
+class SomethingTrained(Callback):
+    """Refuse to call a fit finished that has seen no batch.
+
+    Raises:
+        UserError: If that is so.
+    """
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Look at the count of batches, those before a resumption included."""
+        if trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0:
+            raise UserError(
+                "nothing was trained, as there was no training batch or no time: check the training data, "
+                "data.batch_size, trainer.limit_train_batches and trainer.max_time."
+            )
 
 
 def plugins(config: Any) -> list[Any]:

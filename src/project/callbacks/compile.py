@@ -184,7 +184,7 @@ def _check_backend(backend: str, device: torch.device) -> None:
     if backend not in torch.compiler.list_backends(exclude_tags=()):
         useful = sorted({*torch.compiler.list_backends(), "eager", "aot_eager"})
         raise UserError(f"compile.backend: {backend!r} is unknown; choose one of {', '.join(useful)}")
-    if backend != "inductor":
+    if backend in ("eager", "aot_eager"):
         return
     from torch._dynamo.exc import ShortenTraceback  # base of all that a backend raises, "no triton" included
 
@@ -193,6 +193,8 @@ def _check_backend(backend: str, device: torch.device) -> None:
     except ShortenTraceback as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = next((line for line in lines if "error: " in line), lines[0])  # of a compiler, else of torch
+        if backend != "inductor":
+            raise UserError(f"compile.backend: {backend} can't be used here ({' '.join(lines[:2])})") from error
         remedy = "triton and a C compiler (gcc)" if device.type == "cuda" else "a C++ compiler (g++ or clang++)"
         raise UserError(
             f"compile.mode: no working compiler for {device.type} on this machine ({reason}); "

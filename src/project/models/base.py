@@ -14,6 +14,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from project.errors import UserError
 from project.optim import Schedule
+from project.refusals import refusals
 
 
 class ExperimentModule(LightningModule):
@@ -73,10 +74,8 @@ class ExperimentModule(LightningModule):
         Raises:
             UserError: If it does not take its settings.
         """
-        try:
+        with refusals("model.optimizer"):
             return self.optimizer([p for p in self.parameters() if p.requires_grad])
-        except (TypeError, ValueError) as error:
-            raise UserError(f"model.optimizer: {error}.") from error
 
     def configure_optimizers(self) -> Any:
         """The optimizer over the parameters that are trained, and the schedule over the length of the run."""

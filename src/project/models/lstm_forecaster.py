@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from project.errors import UserError
 from project.models.forecaster import Forecaster
 from project.networks.segment_rnn import SegmentRNN
+from project.networks.sizes import DEEPEST
 from project.networks.window_forecast import FixedMap, ForecastAverage, WindowForecast
 from project.optim import Schedule
 
@@ -131,8 +132,8 @@ class _Member:
         """Refuses values out of range; `where` is the YAML key up to the setting's name."""
         if self.width < 2 and (self.width or self.skip == "none"):
             raise UserError(f"{where}width is {self.width}: it must be 2 or more, or 0 where there is a skip.")
-        if self.layers < 1:
-            raise UserError(f"{where}layers is {self.layers}: it must be 1 or more.")
+        if not 1 <= self.layers <= DEEPEST:
+            raise UserError(f"{where}layers is {self.layers}: it must be from 1 to {DEEPEST}.")
         if not 1 <= self.past <= window:
             raise UserError(f"{where}past is {self.past}: it must be from 1 to the {window} rows of the data's window.")
         if not 1 <= self.segment <= self.past:

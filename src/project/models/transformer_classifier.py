@@ -8,6 +8,7 @@ from torch import Tensor
 
 from project.errors import UserError
 from project.models.classifier import Classifier
+from project.networks.sizes import DEEPEST
 from project.networks.text_transformer import PADDING, TextTransformer
 from project.optim import Schedule
 
@@ -91,6 +92,8 @@ class TransformerClassifier(Classifier):
         for name, (value, least) in at_least.items():
             if value < least:
                 raise UserError(f"model.{name} is {value}: it must be {least} or more.")
+        if depth > DEEPEST:
+            raise UserError(f"model.depth is {depth}: it must be {DEEPEST} or less.")
         probabilities = {
             "embedding_dropout": embedding_dropout, "dropout": dropout, "head_dropout": head_dropout,
             "word_dropout": word_dropout,

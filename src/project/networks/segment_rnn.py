@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from project.networks.sizes import check_sizes
+
 
 class SegmentRNN(nn.Module):
     """LSTM or GRU over segments of several rows, after SegRNN (Lin et al. 2023, arXiv:2308.11200).
@@ -32,6 +34,9 @@ class SegmentRNN(nn.Module):
         outputs: Values for each row and channel, such as quantiles.
         head_std: Standard deviation of the last layer's weights at the start, for an output that starts near zero.
             Left out, torch's default.
+
+    Raises:
+        ValueError: If a size is too small, or segment larger than past.
     """
 
     def __init__(
@@ -51,6 +56,11 @@ class SegmentRNN(nn.Module):
         head_std: float | None = None,
     ) -> None:
         super().__init__()
+        check_sizes(past=past, horizon=horizon, channels=channels, layers=layers, segment=segment, outputs=outputs)
+        check_sizes(2, width=width)  # half of it is the position's, half the channel's
+        check_sizes(0, covariates=covariates)
+        if segment > past:
+            raise ValueError(f"segment is {segment}: it must be at most past, which is {past}")
         self.segment = segment
         self.rows = past // segment * segment
         # A group is what is read together: one channel, or all of them.

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from project.errors import UserError
 from project.networks.attention import EncoderBlock
+from project.networks.sizes import check_sizes
 from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions
 
 PADDING, UNKNOWN = 0, 1  # ids of what is no word
@@ -40,6 +41,9 @@ class TextTransformer(nn.Module):
         word_dropout: Probability that a token is read as the unknown word in training; its evidence stays.
         evidence_size: Numbers that come with each token, such as what its n-grams say of the classes; 0: none.
         evidence_width: Hidden units of the network that turns them into something to add to the token's embedding.
+
+    Raises:
+        ValueError: If a size is too small, or dim is not divisible by heads.
     """
 
     def __init__(
@@ -65,6 +69,13 @@ class TextTransformer(nn.Module):
         evidence_width: int = 32,
     ) -> None:
         super().__init__()
+        check_sizes(
+            vocab_size=vocab_size, max_tokens=max_tokens, num_classes=num_classes, dim=dim, heads=heads,
+            feedforward=feedforward, patch=patch, evidence_width=evidence_width,
+        )  # fmt: skip
+        check_sizes(0, depth=depth, stem=stem, evidence_size=evidence_size)
+        if dim % heads:
+            raise ValueError(f"dim is {dim}: it must be divisible by heads, which is {heads}")
         self.max_tokens = max_tokens
         self.word_dropout = word_dropout
         self.embedding = nn.Embedding(vocab_size, dim, padding_idx=PADDING)

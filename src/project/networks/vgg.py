@@ -3,6 +3,8 @@
 from torch import Tensor, nn
 from torch.nn import functional
 
+from project.networks.sizes import check_sizes
+
 
 class VGG(nn.Module):
     """Three blocks of two 3 x 3 convolutions with max-pooling, and two hidden linear layers.
@@ -16,6 +18,9 @@ class VGG(nn.Module):
         widths: Channels of the three blocks.
         hidden: Units of the two hidden linear layers.
         dropout: Probability of dropping a hidden unit.
+
+    Raises:
+        ValueError: If a size is below 1.
     """
 
     def __init__(
@@ -27,6 +32,7 @@ class VGG(nn.Module):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
+        check_sizes(channels=channels, num_classes=num_classes, widths=widths, hidden=hidden)
         blocks: list[nn.Module] = []
         for width in widths:
             blocks += [

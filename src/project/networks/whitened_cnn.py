@@ -1,8 +1,12 @@
 """The network that learns CIFAR fastest here: whitened patches, three wide blocks, identity initialisation."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from project.networks.sizes import check_sizes
 
 
 class WhitenedCNN(nn.Module):
@@ -18,6 +22,9 @@ class WhitenedCNN(nn.Module):
         num_classes: Number of logits.
         widths: Channels of the three blocks.
         logit_scale: What the logits are multiplied with.
+
+    Raises:
+        ValueError: If a size is below 1, or logit_scale not above 0.
     """
 
     def __init__(
@@ -28,6 +35,9 @@ class WhitenedCNN(nn.Module):
         logit_scale: float = 1 / 9,
     ) -> None:
         super().__init__()
+        check_sizes(channels=channels, num_classes=num_classes, widths=widths)
+        if not 0 < logit_scale < math.inf:
+            raise ValueError(f"logit_scale is {logit_scale}: it must be above 0")
         patch = channels * 4
         # Buffers: whitening is measured, not trained. It is the identity until `whiten` has seen images.
         self.filters: Tensor

@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from project.errors import UserError
+from project.refusals import refusals
 
 # What torch's schedulers call the number of steps that they stretch over.
 LENGTH_NAMES = ("total_steps", "T_max", "total_iters")
@@ -63,10 +64,8 @@ class Schedule:
                     "set it, or trainer.max_epochs or trainer.max_steps."
                 )
             arguments[missing] = max(1, int(length) // self.frequency)
-        try:
+        with refusals("model.schedule.scheduler"):
             scheduler = self._call(optimizer, arguments)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"model.schedule.scheduler: {error}.") from error
         if isinstance(scheduler, ReduceLROnPlateau) and self.monitor is None:
             raise UserError(
                 "model.schedule.monitor is not set: ReduceLROnPlateau needs a logged metric, e.g. val/loss."
