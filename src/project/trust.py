@@ -26,6 +26,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from project.errors import UserError
+from project.named_modules import NEVER, is_of_a_run, modules_named, values_of
 
 OWN = __name__.partition(".")[0]  # the package of the experiments
 TRUSTED = (OWN, "torch", "torchvision", "lightning", "torchmetrics")
@@ -41,7 +42,6 @@ BUILT = (
     nn.Module, Optimizer, LRScheduler, LightningDataModule, Callback, Logger, Profiler, Strategy, Accelerator,
     Precision, ClusterEnvironment, CheckpointIO, LayerSync,
 )  # fmt: skip
-NEVER = {*sys.stdlib_module_names, "jsonargparse"}
 FUNCTIONS = ("torch.nn.functional", "torch._C._nn")  # what may be named where any function fits, as an activation
 
 
@@ -112,22 +112,9 @@ def trust_of(arguments: list[str], foreign: bool) -> Trust:
         arguments: The command line. The modules that it names, or a config file on it that its user wrote, are trusted.
         foreign: Whether the config of a run or checkpoint is read beside these.
     """
-    allowed: list[str] = []
-    named: set[str] = set()
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        flag, equals, value = argument.partition("=")
-        value = value if equals else following
-        if flag == "--allow_modules":
-            allowed += [module.strip() for module in value.split(",")]
-        elif flag in ("--config", "-c") and _is_of_a_run(Path(value)):
-            foreign = True
-        elif flag in ("--config", "-c"):
-            named |= set(_texts_in(Path(value)))
-        elif flag.startswith("-"):
-            named.add(value)
-    paths = {text for text in named if "." in text and all(part.isidentifier() for part in text.split("."))}
-    roots = {_root(path) for path in paths if not Path(path).exists()} - NEVER
-    return Trust(not foreign, (*allowed, *sorted(roots)))
+    allowed = [part.strip() for value in values_of(arguments, "--allow_modules") for part in value.split(",")]
+    foreign = foreign or any(is_of_a_run(Path(value)) for value in values_of(arguments, "--config", "-c"))
+    return Trust(not foreign, (*allowed, *sorted(modules_named(arguments))))
 
 
 def denied(path: str, everything: bool) -> str:
@@ -143,13 +130,6 @@ def denied(path: str, everything: bool) -> str:
             f"{', '.join(TRUSTED)}. If you trust it, add --allow_modules {_root(path)}."
         )
     return f"'{path}' can't be named in a config: it could run commands, load code or change files."
-
-
-def _is_of_a_run(config: Path) -> bool:
-    """Whether a config is the one that a run has left in its folder."""
-    return config.name == "config.yaml" and any(
-        (config.parent / name).exists() for name in ("status.json", "checkpoints")
-    )
 
 
 def _named(config: Any, key: str, wanted: Any) -> Iterator[tuple[str, Any, tuple[type, ...]]]:
@@ -213,23 +193,3 @@ def _classes(annotation: Any) -> Iterator[type]:
 
 def _root(module: str) -> str:
     return module.partition(".")[0]
-
-
-def _texts_in(config: Path) -> Iterator[str]:
-    """All texts in a config, class paths among them; nothing for one that can't be read, which the parser reports."""
-    import yaml
-
-    def walk(value: Any) -> Iterator[str]:
-        if isinstance(value, dict):
-            for part in value.values():
-                yield from walk(part)
-        elif isinstance(value, list):
-            for part in value:
-                yield from walk(part)
-        elif isinstance(value, str):
-            yield value
-
-    try:
-        yield from walk(yaml.safe_load(config.read_bytes()))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError):
-        return

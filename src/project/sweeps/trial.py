@@ -13,6 +13,7 @@ import optuna
 import yaml
 from optuna.exceptions import TrialPruned, UpdateFinishedTrialError
 
+from project.named_modules import modules_named
 from project.nearest import nearest
 from project.runs.folder import RunFolder, write_text
 from project.sweeps.forks import Forks
@@ -90,7 +91,7 @@ class TrialRunner:
         resumed = False
         if run is not None and run.config.is_file():
             self._wait_for_end(run)
-            resumed = self._run_fit(trial, ["fit", "--resume", str(run.path)], log, seed)
+            resumed = self._run_fit(trial, ["fit", "--resume", str(run.path), *self._trusted(folder, seed)], log, seed)
         if not resumed:
             log.unlink(missing_ok=True)
             self._run_fit(trial, self._arguments(folder, seed), log, seed)
@@ -113,6 +114,11 @@ class TrialRunner:
             "--test_after_fit=false",
             *self._spec.arguments,
         ]
+
+    def _trusted(self, folder: Path, seed: int) -> list[str]:
+        """The flag by which the run's own config may name what the sweep's files name."""
+        modules = modules_named(self._arguments(folder, seed))
+        return [f"--allow_modules={','.join(sorted(modules))}"] if modules else []
 
     def _run_fit(self, trial: optuna.Trial, arguments: list[str], log: Path, seed: int) -> bool:
         """Runs a fit to its end and keeps what it reports; False for a run to resume that has no checkpoint yet."""
