@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 
 import lightning.pytorch  # noqa: F401 - its log handlers must exist before the first test
@@ -94,23 +95,21 @@ def series(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def short(images, texts, series) -> Callable[[Path], list[str]]:
-    """Flags that put the tiny data in the place of an experiment's own, for one epoch on the CPU."""
-    own = {
-        "ImageData": ["--data.dataset=folder", f"--data.path={images}", "--data.batch_size=40"],
-        "TextData": ["--data.dataset=csv", f"--data.path={texts}", "--data.batch_size=32"],
-        "SeriesData": [
-            "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.past=48",
-            "--data.horizon=24", "--data.batch_size=48", "--data.split=[0.6, 0.2, 0.2]",
-        ],
-    }  # fmt: skip
+def short(request) -> Callable[[Path], list[str]]:
+    """Flags that make an experiment small, as tests/short says of its data, for one epoch on the CPU."""
     brief = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
+    limits = [f"--trainer.limit_{split}_batches=2" for split in ("train", "val", "test")]
 
     def flags(config: Path) -> list[str]:
         settings = yaml.safe_load(config.read_text())
-        longest = max((member["past"] for member in settings["model"]["init_args"].get("members", [])), default=0)
+        name = settings["data"]["class_path"].rpartition(".")[-1]
+        if not (Path(__file__).parent / f"short/{name}.py").is_file():
+            return [*limits, *brief]
+        own = import_module(f"tests.short.{name}").settings(request.getfixturevalue)
+        members = settings["model"].get("init_args", {}).get("members", [])
+        longest = max((member["past"] for member in members), default=0)
         window = [f"--data.past={longest}", "--trainer.limit_train_batches=1.0"] if longest else []
-        return [*own[settings["data"]["class_path"]], *window, *brief]
+        return [*own, *window, *brief]
 
     return flags
 

@@ -191,6 +191,11 @@ def tells(data: Namespace, name: str) -> bool:
     return isinstance(getattr(_class(data.class_path), name, None), property)
 
 
+def can(data: Namespace, name: str) -> bool:
+    """Whether a DataModule, by its config, has a method of that name."""
+    return hasattr(_class(data.class_path), name)
+
+
 def _class(path: str) -> type:
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(module), name)

@@ -6,34 +6,41 @@ from typing import Any
 
 from jsonargparse import Namespace
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, LearningRateMonitor
+from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
 
-from project.callbacks import EMA, VRAM, Compile, ProgressBar, RunSummary
-from project.checkpoint_cli import CheckpointCLI, tells
+from project.callback_list import callback_list, release_averages
+from project.callbacks import EMA, VRAM, Compile, RunSummary
+from project.checkpoint_cli import CheckpointCLI, can, tells
 from project.errors import UserError
 from project.memory import WithinMemory
+from project.optim.recipe import plain_recipe
 from project.output import check_prediction
 from project.parser import ProjectParser
 from project.refusals import named_classes, refusals
 from project.runs.changes import check_weights, other_results
 from project.runs.checkpoint import RunCheckpoint
 from project.runs.config import RunConfig, log_results
-from project.runs.durable_logs import DurableLogs
-from project.runs.exact_resume import ExactResume
 from project.runs.guard import NonFiniteGuard
 from project.runs.initialise import initialise
 from project.runs.optimizer_changes import OptimizerChanges
 from project.runs.out_of_memory import out_of_memory_advice
 from project.runs.preflight import preflight
-from project.runs.record import RunRecord
 from project.runs.saved import checkpoint_of
-from project.runs.signals import StopSignals
 from project.sweeps.callback import TrialReport
 from project.sweeps.forks import ADDRESS
-from project.trainer import SomethingTrained, drop_empty_hooks, further_callbacks, loggers, plugins
+from project.trainer import (
+    SomethingTrained,
+    check_profiler,
+    check_writer,
+    drop_empty_hooks,
+    implied,
+    loggers,
+    plugins,
+    untestable,
+)
 
 SECTIONS = ("checkpoint", "early_stopping", "ema", "guard", "compile", "vram")
 
@@ -57,7 +64,6 @@ class ProjectCLI(CheckpointCLI):
             parser_kwargs={verb: {"prog": f"python -m project {verb}"} for verb in self.subcommands()},
             save_config_callback=RunConfig,
             save_config_kwargs={"overwrite": True},
-            trainer_defaults={"use_distributed_sampler": False},  # the DataModules shard, without padding
             seed_everything_default=0,
             auto_configure_optimizers=False,
         )
@@ -131,9 +137,9 @@ class ProjectCLI(CheckpointCLI):
         return parser
 
     def before_instantiate_classes(self) -> None:
-        """Checks what ``predict`` is to read and to write."""
+        """Checks what ``predict`` is to read and to write, unless a callback of Lightning is to write it."""
         super().before_instantiate_classes()
-        if self.config.subcommand == "predict":
+        if self.config.subcommand == "predict" and can(self.config.predict.data, "write_predictions"):
             run = self.continuation.run
             self.output = check_prediction(self._plain_config(), run.path if run else Path())
 
@@ -141,6 +147,7 @@ class ProjectCLI(CheckpointCLI):
         """Builds the data, completes the model's settings from it, then builds the rest."""
         verb = self.config.subcommand
         config = self.config.clone()
+        check_profiler(config[verb].trainer.profiler)
         settings = config[verb].data.get("init_args", Namespace())
         if "seed" in settings and settings.seed is None:
             settings.seed = int(config[verb].seed_everything)  # one seed for weights, order and augmentation
@@ -156,6 +163,8 @@ class ProjectCLI(CheckpointCLI):
         with named_classes(config[verb].as_dict()), WithinMemory():
             self.config_init = self.parser.instantiate_classes(config)
         self.model = self._get(self.config_init, "model")
+        for name, value in vars(self.model).items():  # as in ExperimentModule: any module can be copied
+            setattr(self.model, name, plain_recipe(value))
         if self.checkpoint is not None:
             check_weights(self.model, self.checkpoint, self.changes)
         elif verb == "fit" and (wanted := self.config[verb].init_from):
@@ -169,23 +178,17 @@ class ProjectCLI(CheckpointCLI):
         config = self._get(self.config_init, "trainer")
         if self.subcommand == "predict":
             config["strategy"], config["devices"], config["num_nodes"] = "auto", 1, 1  # one process writes the file
-        sections = (self._get(self.config_init, section) for section in SECTIONS)
-        callbacks = [c for c in sections if c is not None and not (isinstance(c, Compile) and c.mode is None)]
+        sections = [c for section in SECTIONS if (c := self._get(self.config_init, section)) is not None]
         logger = self._loggers(config)
-        if logger:
-            callbacks.append(LearningRateMonitor())
-        if config["enable_progress_bar"] is not False and not config["barebones"]:
-            callbacks.append(ProgressBar())
-        callbacks += [ExactResume(), DurableLogs(), RunRecord(self._test_follows), StopSignals(), RunSummary()]
-        callbacks += further_callbacks(config)
+        goes_on = self.subcommand == "fit" and self.checkpoint is not None
+        callbacks = callback_list(sections, config, self.model, bool(logger), goes_on, self._test_follows)
         if ADDRESS in os.environ:  # a trial of a sweep
             callbacks.append(TrialReport())
         if self.subcommand == "fit":
             callbacks.append(SomethingTrained())
         if self.new_optimizer:
             callbacks.append(OptimizerChanges())
-        if config["enable_checkpointing"] is None:
-            kwargs["enable_checkpointing"] = any(isinstance(c, Checkpoint) for c in callbacks)
+        kwargs |= implied(config, self.datamodule, callbacks)
         with refusals("trainer"):
             trainer = super().instantiate_trainer(**kwargs, logger=logger, callbacks=callbacks, plugins=plugins(config))
         drop_empty_hooks(trainer)
@@ -234,17 +237,20 @@ class ProjectCLI(CheckpointCLI):
     def after_fit(self) -> None:
         """Tests the best checkpoint, or the last weights where none was kept, and prints the summary."""
         if self._test_follows():
+            release_averages(self.trainer)
             best = getattr(self.trainer.checkpoint_callback, "best_model_path", "")
             self.trainer.test(self.model, self.datamodule, ckpt_path=best or None, weights_only=True, verbose=False)
-        elif self._get(self.config, "test_after_fit") and not self.trainer.interrupted:
-            rank_zero_info("There is no test split: not tested.")
+        elif self._test_wanted():
+            rank_zero_info(f"{untestable(self.trainer, self.model, self.datamodule)}: not tested.")
         log_results(self.trainer)
         self._summary()
 
+    def _test_wanted(self) -> bool:
+        return self._get(self.config, "test_after_fit") and not self.trainer.interrupted
+
     def _test_follows(self) -> bool:
         """Whether this fit ends with a test."""
-        wanted = self._get(self.config, "test_after_fit") and not self.trainer.interrupted
-        return bool(wanted and getattr(self.datamodule, "has_test", True))
+        return self._test_wanted() and untestable(self.trainer, self.model, self.datamodule) is None
 
     def after_validate(self) -> None:
         """Prints the summary."""
@@ -255,11 +261,11 @@ class ProjectCLI(CheckpointCLI):
         self._summary()
 
     def predict(self, **kwargs: Any) -> None:
-        """Reads ``--input``, predicts and writes ``--output``."""
+        """Reads ``--input``, predicts and writes ``--output``; or leaves both to Lightning's hooks and callbacks."""
         if not hasattr(self.datamodule, "write_predictions"):
-            raise UserError(
-                f"predict: {type(self.datamodule).__name__} has no write_predictions: it can't predict files."
-            )
+            check_writer(self.trainer, self.datamodule)
+            self.trainer.predict(**{**kwargs, "return_predictions": False})
+            return
         self.datamodule.predict_input = self._get(self.config, "input")
         outputs = self.trainer.predict(**{**kwargs, "return_predictions": True})
         self.datamodule.write_predictions(outputs, str(self.output))

@@ -4,6 +4,8 @@ import contextlib
 import os
 import re
 import sys
+import warnings
+from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,6 +42,9 @@ OUTER = (
     "Errors:",
     "Given value",
 )  # lines that say nothing
+UNWRITTEN = "Unable to serialize instance "
+# The default of Timer's interval, a string for everyone else.
+yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
 
 
 class ProjectParser(LightningArgumentParser):
@@ -93,6 +98,16 @@ class ProjectParser(LightningArgumentParser):
     def of(self, verb: str) -> LightningArgumentParser:
         """The parser of a verb."""
         return next(action for action in self._actions if action.dest == "subcommand").choices[verb]  # type: ignore[index]
+
+    def dump(self, *args: Any, **kwargs: Any) -> str:
+        """The config as text.
+
+        jsonargparse (4.53) has no text for a string where a function could be named, or a default such as a device,
+        and writes that it can't. What such values print as is what they are given as.
+        """
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", rf"\s*{UNWRITTEN}(?!<)")
+            return re.sub(f"{UNWRITTEN}(?!<)", "", super().dump(*args, **kwargs))
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raises the `UserError`; parsers that others call for a try raise as before."""

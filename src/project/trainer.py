@@ -3,12 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.fabric.accelerators.xla import _XLA_AVAILABLE  # where XLAProfiler itself looks
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import BasePredictionWriter, Checkpoint
 from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins import CheckpointIO
+from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from project.callbacks import ModelSummary
+from project.data.module import ExperimentData
 from project.environment import LONGEST_NAME, check_folder
 from project.errors import UserError
 from project.runs import claim
@@ -25,6 +29,8 @@ STEP_HOOKS = (
     "on_train_batch_start", "on_before_zero_grad", "on_before_backward",
     "on_after_backward", "on_before_optimizer_step", "on_train_batch_end",
 )  # fmt: skip
+
+PROFILERS = ("simple", "advanced", "pytorch", "xla")
 
 
 def loggers(config: Any, experiment: str, plan: Continuation, checkpoint: dict[str, Any] | None) -> list[Logger]:
@@ -114,6 +120,69 @@ def plugins(config: Any) -> list[Any]:
     if whole and not any(isinstance(plugin, CheckpointIO) for plugin in chosen):
         chosen.append(AtomicCheckpointIO())
     return chosen
+
+
+def check_profiler(profiler: Any) -> None:
+    """Refuses a profiler that can't be built, before it fails halfway and complains again when it is collected.
+
+    Args:
+        profiler: ``trainer.profiler`` of the config: None, a name, or a class path with its arguments.
+
+    Raises:
+        UserError: If it is unknown or lacks its package.
+    """
+    name = getattr(profiler, "class_path", profiler)
+    if name is None:
+        return
+    if isinstance(profiler, str) and profiler not in PROFILERS:
+        raise UserError(
+            f"trainer.profiler: there is no profiler '{profiler}': choose {', '.join(PROFILERS)}, or the class path of "
+            "a Profiler."
+        )
+    if name.rpartition(".")[-1] in ("xla", "XLAProfiler") and not _XLA_AVAILABLE:
+        raise UserError("trainer.profiler: xla needs the package torch_xla: install it, or choose another profiler.")
+
+
+def implied(config: Any, data: LightningDataModule, callbacks: list[Callback]) -> dict[str, Any]:
+    """Settings of the Trainer that follow from the rest.
+
+    Args:
+        config: The section ``trainer``.
+        data: The run's data. `ExperimentData` shards it by itself, without padding.
+        callbacks: All callbacks of the run.
+    """
+    settings: dict[str, Any] = {}
+    if isinstance(data, ExperimentData):
+        settings["use_distributed_sampler"] = False
+    if config["barebones"]:
+        settings["log_every_n_steps"] = None  # which Lightning asks for
+    if config["enable_checkpointing"] is None:
+        settings["enable_checkpointing"] = any(isinstance(callback, Checkpoint) for callback in callbacks)
+    return settings
+
+
+def untestable(trainer: Trainer, model: LightningModule, data: LightningDataModule) -> str | None:
+    """Why a fit can't be followed by a test; None if it can."""
+    if trainer.barebones:
+        return "trainer.barebones logs nothing"
+    if not is_overridden("test_step", model):
+        return f"{type(model).__name__} has no test_step"
+    if not is_overridden("test_dataloader", data):
+        return f"{type(data).__name__} has no test_dataloader"
+    return None if getattr(data, "has_test", True) else "There is no test split"
+
+
+def check_writer(trainer: Trainer, data: LightningDataModule) -> None:
+    """Refuses a prediction that nobody would keep.
+
+    Raises:
+        UserError: If neither the data nor a callback writes it.
+    """
+    if not any(isinstance(callback, BasePredictionWriter) for callback in trainer.callbacks):  # pyright: ignore[reportAttributeAccessIssue]
+        raise UserError(
+            f"predict: {type(data).__name__} has no write_predictions, and trainer.callbacks no BasePredictionWriter: "
+            "add one of them to keep what is predicted."
+        )
 
 
 def drop_empty_hooks(trainer: Trainer) -> None:

@@ -42,7 +42,8 @@ BUILT = (
     nn.Module, Optimizer, LRScheduler, LightningDataModule, Callback, Logger, Profiler, Strategy, Accelerator,
     Precision, ClusterEnvironment, CheckpointIO, LayerSync,
 )  # fmt: skip
-FUNCTIONS = ("torch.nn.functional", "torch._C._nn")  # what may be named where any function fits, as an activation
+# What may be named where any function fits, as an activation; the last one is a default of BackboneFinetuning.
+FUNCTIONS = ("torch.nn.functional", "torch._C._nn", "lightning.pytorch.callbacks.finetuning")
 
 
 @dataclass(frozen=True)

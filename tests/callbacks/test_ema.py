@@ -1,6 +1,3 @@
-import threading
-from functools import partial
-
 import pytest
 import torch
 from lightning.pytorch import Callback
@@ -92,12 +89,3 @@ def test_resumes_exactly(tmp_path):
 def test_bad_values(options):
     with pytest.raises(UserError, match=rf"EMA\.{next(iter(options))}"):
         EMA(**options)
-
-
-def test_what_hangs_on_the_command_line_is_not_copied(tmp_path):
-    """The recipe of the optimizer does, and with it data and, under DDP, processes that can't be copied."""
-    model, lock = Tiny(), threading.Lock()
-    model.optimizer = partial(torch.optim.SGD, instantiators=lock)
-    callback = EMA(0.9)
-    make_trainer(tmp_path, max_epochs=1, callbacks=[callback]).fit(model, TinyData(16, 4))
-    assert model.optimizer.keywords["instantiators"] is lock

@@ -19,11 +19,11 @@ class Interrupted(Exception):
     pass
 
 
-def _fit(folder, texts, stop=None, resume=None, scheduled=True, workers=0, **settings):
+def _fit(folder, texts, stop=None, resume=None, scheduled=True, loader=None, **settings):
     """Returns the first token ids of each training batch, by epoch and batch."""
     data = TextData(
-        "csv", path=str(texts), batch_size=16, max_tokens=20, long_texts="crop", num_workers=workers,
-        cache_dir=str(folder / "cache"),
+        "csv", path=str(texts), batch_size=16, max_tokens=20, long_texts="crop", cache_dir=str(folder / "cache"),
+        **(loader or {}),
     )  # fmt: skip
     schedule = Schedule(WarmupDecay, interval="step") if scheduled else None
     model = TransformerClassifier(
@@ -65,12 +65,18 @@ def test_resumed_batches(tmp_path, texts, stop, scheduled):
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")
-@pytest.mark.parametrize("stop", [(1, 3), (2, 0)])
-def test_resumed_batches_of_workers(tmp_path, texts, stop):
+@pytest.mark.parametrize(
+    ("stop", "loader"),
+    [
+        ((1, 3), {"num_workers": 2}),
+        ((2, 0), {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 3}),
+    ],
+)
+def test_resumed_batches_of_workers(tmp_path, texts, stop, loader):
     """Their copies of the texts are cut where those of the training process are, and prefetching loses no batch."""
     whole = _fit(tmp_path / "whole", texts)
-    before = _fit(tmp_path / "parts", texts, stop, workers=2)
-    after = _fit(tmp_path / "parts", texts, resume=tmp_path / "parts/last.ckpt", workers=2)
+    before = _fit(tmp_path / "parts", texts, stop, loader=loader)
+    after = _fit(tmp_path / "parts", texts, resume=tmp_path / "parts/last.ckpt", loader=loader)
     assert {**before, **after} == whole
 
 
@@ -89,9 +95,28 @@ def test_workers_cannot_read_from_an_accelerator(texts):
         data.loader([], EpochBatches(4, 2, train=True), in_host_memory=False)
 
 
-def test_the_number_of_workers_is_not_negative(texts):
-    with pytest.raises(UserError, match=r"data\.num_workers: -1"):
-        TextData("csv", path=str(texts), num_workers=-1)
+@pytest.mark.parametrize("kind", [ImageData, TextData, SeriesData])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_workers": -1}, r"data\.num_workers: -1"),
+        ({"num_workers": 2, "prefetch_factor": 0}, r"data\.prefetch_factor: 0"),
+        ({"prefetch_factor": 2}, r"data\.prefetch_factor: there are no workers; set data\.num_workers"),
+        ({"persistent_workers": True}, r"data\.persistent_workers: there are no workers"),
+    ],
+)
+def test_settings_of_loaders_that_make_no_sense(kind, settings, message):
+    with pytest.raises(UserError, match=message):
+        kind("generated", **settings)
+
+
+def test_settings_reach_the_loader():
+    data = TextData("generated", num_workers=2, persistent_workers=True, prefetch_factor=5)
+    loader = data.loader([], EpochBatches(4, 2, train=True))
+    assert (loader.num_workers, loader.persistent_workers, loader.prefetch_factor) == (2, True, 5)
+    assert not loader.pin_memory  # there is no GPU
+    with pytest.raises(UserError, match=r"data\.pin_memory: the batches are used by the CPU"):
+        TextData("generated", pin_memory=True).loader([], EpochBatches(4, 2, train=True))
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("gone"), lambda path: path.symlink_to(path)])

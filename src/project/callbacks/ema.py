@@ -47,18 +47,6 @@ class EMA(WeightAveraging):
         self.start_step = start_step
         super().__init__(multi_avg_fn=self._update)
 
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Copy the module, without what hangs on the Trainer: processes and profilers can't be copied.
-
-        The command line's recipes for optimizer and schedule do, and through it on the data as well.
-        """
-        own = {name: vars(pl_module)[name] for name in ("_trainer", "optimizer", "schedule") if name in vars(pl_module)}
-        vars(pl_module).update(dict.fromkeys(own))
-        try:
-            super().setup(trainer, pl_module, stage)
-        finally:
-            vars(pl_module).update(own)
-
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Bring the average to where the weights will be: it was copied before they were moved there."""
         if self._average_model is not None:

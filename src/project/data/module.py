@@ -15,12 +15,40 @@ from project.errors import UserError
 class ExperimentData(LightningDataModule):
     """A DataModule whose batches are gathered as a whole, in an order of its own, which a resumed run goes on with.
 
-    Subclasses set `seed` and `num_workers`.
+    Subclasses set `seed`, and pass on the settings of their loaders.
+
+    Args:
+        num_workers: Processes that prepare batches; 0: the training process does, which is faster for data in memory.
+        pin_memory: Whether batches are copied to page-locked memory on their way to a GPU; null: where there is one.
+        persistent_workers: Whether the processes stay from one epoch to the next, instead of being started anew.
+        prefetch_factor: Batches that each process prepares ahead; null: 2.
+
+    Raises:
+        UserError: A value is out of range, or needs workers that there are not.
     """
 
     seed: int
-    num_workers: int
     predict_input: str | None = None
+
+    def __init__(
+        self,
+        num_workers: int = 0,
+        pin_memory: bool | None = None,
+        persistent_workers: bool = False,
+        prefetch_factor: int | None = None,
+    ) -> None:
+        super().__init__()
+        if num_workers < 0:
+            raise UserError(f"data.num_workers: {num_workers} is no possible value; it must be at least 0")
+        if prefetch_factor is not None and prefetch_factor < 1:
+            raise UserError(f"data.prefetch_factor: {prefetch_factor} is no possible value; it must be at least 1")
+        for name, value in (("persistent_workers", persistent_workers), ("prefetch_factor", prefetch_factor)):
+            if value and not num_workers:
+                raise UserError(f"data.{name}: there are no workers; set data.num_workers, or leave {name} out")
+        self.num_workers = num_workers
+        self.pin_memory = pin_memory
+        self.persistent_workers = persistent_workers
+        self.prefetch_factor = prefetch_factor
 
     def sampler_options(self, split: str, what: str) -> dict[str, Any]:
         """What every `EpochSampler` needs to know of the run.
@@ -48,7 +76,8 @@ class ExperimentData(LightningDataModule):
             in_host_memory: Whether the batches have to be copied to an accelerator.
 
         Raises:
-            UserError: If worker processes are to read data that lie on an accelerator.
+            UserError: If worker processes are to read data that lie on an accelerator, or memory is to be pinned that
+                no GPU reads.
         """
         if self.num_workers and not in_host_memory:
             raise UserError(
@@ -57,7 +86,12 @@ class ExperimentData(LightningDataModule):
             )
         if sampler.train and self.trainer is not None and self.trainer.fit_loop.is_resuming:
             sampler.go_on_from(*self._progress())
-        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+        device = "cpu" if self.trainer is None else self.trainer.strategy.root_device.type
+        if self.pin_memory and (device == "cpu" or not in_host_memory):
+            where = "on the accelerator already" if device != "cpu" else "used by the CPU"
+            raise UserError(f"data.pin_memory: the batches are {where}; leave it out, or set it to null")
+        if self.persistent_workers:
+            sampler.share_epoch()
         # Gathering a batch from memory takes less than handing it over from a worker process.
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
         # Lightning can't know that the sampler does go on where the checkpoint was written.
@@ -66,8 +100,10 @@ class ExperimentData(LightningDataModule):
             dataset=dataset,
             sampler=sampler,
             batch_size=None,
-            num_workers=self.num_workers,  # they live for an epoch, as their copies of the data know one only
-            pin_memory=on_gpu and in_host_memory,
+            num_workers=self.num_workers,
+            pin_memory=device == "cuda" and in_host_memory and self.pin_memory is not False,
+            persistent_workers=self.persistent_workers,
+            prefetch_factor=self.prefetch_factor,
             generator=torch.Generator().manual_seed(self.seed),  # else it draws from the global generator
         )
 

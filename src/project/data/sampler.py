@@ -54,7 +54,7 @@ class EpochSampler(SequentialSampler, ABC):
         self.rank = rank
         self.world_size = world_size
         self.repeat = repeat
-        self.epoch = 0
+        self._epoch = torch.tensor(0)
         self._resumed = 0, 0  # epoch, and how many of its batches are left out
 
     def set_epoch(self, epoch: int) -> None:
@@ -65,7 +65,16 @@ class EpochSampler(SequentialSampler, ABC):
         """
         if epoch != self._resumed[0]:
             self._resumed = epoch, 0
-        self.epoch = 0 if self.repeat else epoch
+        self._epoch.fill_(0 if self.repeat else epoch)
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch whose order is yielded."""
+        return int(self._epoch)
+
+    def share_epoch(self) -> None:
+        """Let copies of this sampler in other processes follow its epoch: data sets that draw ask for it."""
+        self._epoch.share_memory_()
 
     def go_on_from(self, epoch: int, batch: int) -> None:
         """Begin in the middle: leave out the batches of an epoch that an interrupted run has had.

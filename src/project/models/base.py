@@ -14,11 +14,15 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from project.errors import UserError
 from project.optim import Schedule
+from project.optim.recipe import plain_recipe
 from project.refusals import refusals
 
 
 class ExperimentModule(LightningModule):
     """A LightningModule that keeps its settings and builds its optimizer and its schedule from them.
+
+    While ``lr`` is None, the optimizer has its own learning rates. Lightning's ``LearningRateFinder`` and ``Tuner`` set
+    ``lr`` to what they found; then all groups of parameters have it, as in the search that found it.
 
     Args:
         optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
@@ -26,6 +30,7 @@ class ExperimentModule(LightningModule):
     """
 
     data_facts: tuple[str, ...] = ()  # settings that must be alike in model and data
+    lr: float | None = None
 
     def __init__(self, optimizer: OptimizerCallable | None = None, schedule: Schedule | None = None) -> None:
         super().__init__()
@@ -37,8 +42,9 @@ class ExperimentModule(LightningModule):
         # that is loaded with weights_only=True.
         objects = [name for name, value in self.hparams.items() if callable(value) or is_dataclass(value)]
         self.save_hyperparameters(ignore=objects)
-        self.optimizer = optimizer or torch.optim.AdamW
-        self.schedule = schedule
+        # Not as the command line hands them over: that can't be copied, which averages of the weights and pruning do.
+        self.optimizer = plain_recipe(optimizer) or torch.optim.AdamW
+        self.schedule = plain_recipe(schedule)
 
     def check_data(self) -> None:
         """Compares model and data: a checkpoint's model, or a setting, may meet other data than it is made for.
@@ -75,7 +81,11 @@ class ExperimentModule(LightningModule):
             UserError: If it does not take its settings.
         """
         with refusals("model.optimizer"):
-            return self.optimizer([p for p in self.parameters() if p.requires_grad])
+            optimizer = self.optimizer([p for p in self.parameters() if p.requires_grad])
+        if self.lr is not None:
+            for group in optimizer.param_groups:
+                group["lr"] = self.lr
+        return optimizer
 
     def configure_optimizers(self) -> Any:
         """The optimizer over the parameters that are trained, and the schedule over the length of the run."""

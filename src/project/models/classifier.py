@@ -1,6 +1,7 @@
 """A classifier of anything that one network turns into logits."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from lightning.pytorch.cli import OptimizerCallable
@@ -68,6 +69,12 @@ class Classifier(ExperimentModule):
         self.train_metrics = StageMetrics(metrics, "train")
         self.val_metrics = StageMetrics(metrics, "val")
         self.test_metrics = StageMetrics(metrics, "test")
+
+    @property
+    def backbone(self) -> nn.ModuleList:
+        """The network without its last linear layer or convolution: what Lightning's ``BackboneFinetuning`` freezes."""
+        layers: list[nn.Module] = [part for part in self.network.modules() if isinstance(part, nn.Linear | nn.Conv2d)]
+        return nn.ModuleList(_without(self.network, layers[-1]) if layers else self.network.children())
 
     def forward(self, inputs: Any) -> Tensor:
         """Logits of shape (batch, classes)."""
@@ -159,3 +166,12 @@ class Classifier(ExperimentModule):
         # The values are the same on every rank already; sync_dist only tells Lightning so.
         self.log_dict(metrics.compute(self.sum_over_ranks), sync_dist=True)
         metrics.reset(self.device)
+
+
+def _without(module: nn.Module, head: nn.Module) -> Iterator[nn.Module]:
+    """The largest parts of a module that do not contain the head."""
+    for child in module.children():
+        if not any(part is head for part in child.modules()):
+            yield child
+        elif child is not head:
+            yield from _without(child, head)

@@ -64,15 +64,24 @@ class StageMetrics(nn.Module):
         self.metrics.reset()
 
     def sums(self) -> list[Tensor]:
-        """What `add_sums` takes: the loss's, and the metrics' states, which have to be tensors."""
+        """What `add_sums` takes: the loss's, and the metrics' states; lists, as of an exact AUROC, in one piece."""
         self.flush()
         states: list[Any] = [state for metric in self.metrics.values() for state in metric.metric_state.values()]
-        return [*self.loss.sums(), *states]
+        return [*self.loss.sums(), *(_piece(state) if isinstance(state, list) else state for state in states)]
 
     def add_sums(self, sums: list[Tensor]) -> None:
         """Adds what `sums` returned, in this process or another."""
         self.loss.add_sums(sums[:3])
-        states = iter(sums[3:])
+        pieces = iter(sums[3:])
         for metric in self.metrics.values():
-            metric.merge_state({name: next(states).to(metric.device) for name in metric.metric_state})
+            states: dict[str, Any] = {}
+            for name, state in metric.metric_state.items():
+                piece = next(pieces).to(metric.device)
+                states[name] = piece if isinstance(state, Tensor) else [piece] if len(piece) else []
+            metric.merge_state(states)
             metric._update_count += 1  # else it warns that nothing was counted, if no further step comes
+
+
+def _piece(states: list[Tensor]) -> Tensor:
+    """A list state as one tensor; an empty one where nothing was counted."""
+    return torch.cat(states) if states else torch.empty(0)

@@ -14,7 +14,10 @@ OF_THE_COMMAND = (
     "resume", "run", "check", "input", "output", "ckpt_path", "return_predictions", "init_from", "allow_modules",
 )  # fmt: skip
 OF_THE_EPOCH = ("trainer.accumulate_grad_batches", "trainer.limit_train_batches", "trainer.overfit_batches")
-ANYWHERE_IN_AN_EPOCH = ("data.path", "data.test_path", "data.cache_dir", "data.num_workers")
+ANYWHERE_IN_AN_EPOCH = (
+    "data.path", "data.test_path", "data.cache_dir",
+    "data.num_workers", "data.pin_memory", "data.persistent_workers", "data.prefetch_factor",
+)  # fmt: skip
 BATCH = ("data.batch_size", "data.tokens_per_batch")
 
 Changes = dict[str, list[Any]]  # value of the run and value now, by key

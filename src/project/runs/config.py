@@ -29,6 +29,8 @@ class RunConfig(SaveConfigCallback):
     a logger has no folder, other verbs than ``fit`` leave the config of the run as it is.
     """
 
+    _text: str | None = None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.results: dict[str, float] = {}  # metrics of the fit's last epoch, and of the test after it
@@ -82,7 +84,8 @@ class RunConfig(SaveConfigCallback):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Put the config into the checkpoint, as text."""
-        checkpoint["config"] = self._text
+        if self._text is not None:  # an exception before the setup may be saved too
+            checkpoint["config"] = self._text
 
 
 def log_results(trainer: Trainer) -> None:

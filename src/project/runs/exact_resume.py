@@ -10,8 +10,9 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import CombinedLoader, rank_zero_info
 from torch import Generator
+from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from project.errors import UserError
 from project.runs.checkpoint_files import path_in
@@ -30,6 +31,9 @@ KEY = "exact_resume"  # a list with what each process has
 ORDER = "parameter_names"  # of each optimizer's groups
 LENGTH = "run_length"
 PLATEAU = "plateau_due"  # "epoch" or "step", where ReduceLROnPlateau was still to be stepped for it
+
+RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+EPOCH_START = 2**40 - 1  # in the place of a batch
 GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -39,6 +43,7 @@ class ExactResume(Callback):
     - Before each training batch torch's generators, of the CPU and of the device, are seeded from (seed, process,
       epoch, batch). Dropout then depends on nothing that happened before: no plot, no validation, no first call of a
       compiled network. Before each validation numpy's and Python's are seeded as well.
+      So is, at the start of an epoch, the order in which a plain loader shuffles.
     - The state of all generators is in the checkpoint, for what is drawn between two steps (by a data set, or in
       ``on_after_batch_transfer``), and for numpy's and Python's, which take several times as long to seed as torch's.
       Workers of a loader have their own: what they draw has to depend on seed, epoch and index.
@@ -62,6 +67,7 @@ class ExactResume(Callback):
 
     def __init__(self) -> None:
         self._generators: dict[str, Generator] = {}  # by kind of device
+        self._order = Generator()  # of plain loaders
         self._seed = 0  # of this process
         self._checkpoint: dict[str, Any] = {}  # until training starts
         self._epoch_ended = False
@@ -84,8 +90,13 @@ class ExactResume(Callback):
         self._seed = mix(mix(seed) + trainer.global_rank)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note that the epoch before is complete."""
+        """Note that the epoch before is complete; seed plain loaders that shuffle: they draw their order after this."""
         self._epoch_ended = False
+        loaders = CombinedLoader(trainer.train_dataloader).flattened if trainer.train_dataloader is not None else []
+        for sampler in (getattr(loader, "sampler", None) for loader in loaders):
+            if isinstance(sampler, RANDOM) and sampler.generator is None:
+                sampler.generator = self._order
+        self._order.manual_seed(self._seed_of(trainer.current_epoch, EPOCH_START))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Let Lightning step ReduceLROnPlateau at the end of an epoch that was resumed: the metrics are there."""

@@ -50,10 +50,10 @@ class ImageData(ExperimentData):
         seed: Seed of the order and the augmentation; that of the run (seed_everything) when left out. The split is the
             same for every seed.
         augment: Random changes to the training images.
-        num_workers: Processes that prepare batches; 0: the training process does, which is faster for data in memory.
         fallback: `generated` uses made-up images where a public set can't be had, and says so; null stops there.
         device_memory_share: The images are kept on the GPU when they fit into this share of its free memory.
         cache_dir: Folder for the decoded images.
+        **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
 
     Raises:
         UserError: A value makes no sense; later: the data is missing, incomplete or damaged.
@@ -74,12 +74,12 @@ class ImageData(ExperimentData):
         bad_rows: Policy = "error",
         seed: int | None = None,
         augment: Augment = Augment(),  # noqa: B008 - it is frozen
-        num_workers: int = 0,
         fallback: Literal["generated"] | None = None,
         device_memory_share: float = 0.25,
         cache_dir: str = "data/cache",
+        **loader: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(**loader)
         self.augment = Augment(**augment) if isinstance(augment, dict) else augment
         augment = asdict(self.augment)  # type: ignore[assignment]  # checkpoints hold plain values only
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
@@ -88,7 +88,6 @@ class ImageData(ExperimentData):
             ("image_size", image_size, image_size is None or min(image_size) >= 1),
             ("batch_size", batch_size, batch_size >= 1),
             ("val_fraction", val_fraction, 0 <= val_fraction < 1),
-            ("num_workers", num_workers, num_workers >= 0),
         ):
             if not good:
                 needed = f"; dataset {dataset} needs your folder or file" if name == "path" else ""
@@ -100,7 +99,6 @@ class ImageData(ExperimentData):
         self.batch_size = batch_size
         self.val_fraction = val_fraction
         self.seed = seed or 0
-        self.num_workers = num_workers
         self.fallback: Literal["generated"] | None = fallback
         self.device_memory_share = device_memory_share
 

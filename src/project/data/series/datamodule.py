@@ -58,8 +58,8 @@ class SeriesData(ExperimentData):
             for weekly, 12 for monthly ones; 1 for other steps, and where the training rows hold no two seasons.
         batch_size: Windows per batch and process.
         seed: Seed of the order; that of the run (seed_everything) when left out.
-        num_workers: Processes that prepare batches; 0: the training process does, which is faster for data in memory.
         fallback: `generated` uses a made-up series where ETTh1 can't be had, and says so; null stops there.
+        **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
 
     Raises:
         UserError: A value makes no sense; later: the data is missing or wrong.
@@ -80,10 +80,10 @@ class SeriesData(ExperimentData):
         season: int | None = None,
         batch_size: int = 64,
         seed: int | None = None,
-        num_workers: int = 0,
         fallback: Literal["generated"] | None = None,
+        **loader: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(**loader)
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
         for name, value, good, hint in (
             ("path", path, path is not None or dataset != "csv", "dataset csv needs your file"),
@@ -92,7 +92,6 @@ class SeriesData(ExperimentData):
             ("horizon", horizon, horizon >= 1, "it must be at least 1"),
             ("season", season, season is None or season >= 1, "it must be at least 1"),
             ("batch_size", batch_size, batch_size >= 1, "it must be at least 1"),
-            ("num_workers", num_workers, num_workers >= 0, "it must be at least 0"),
         ):
             if not good:
                 raise UserError(f"data.{name}: {'null' if value is None else value} is no possible value; {hint}")
@@ -106,7 +105,6 @@ class SeriesData(ExperimentData):
         )
         self.batch_size = batch_size
         self.seed = seed or 0
-        self.num_workers = num_workers
         self.fallback: Literal["generated"] | None = fallback
 
         self.generated = dataset == "generated"

@@ -60,9 +60,9 @@ class TextData(ExperimentData):
             on without them and says how many there are.
         seed: Seed of the order and the random pieces; that of the run (seed_everything) when left out. The split is
             the same for every seed.
-        num_workers: Processes that prepare batches; 0: the training process does, which is faster for data in memory.
         fallback: `generated` uses made-up texts where a public set can't be had, and says so; null stops there.
         cache_dir: Folder for the tokenised texts.
+        **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
 
     Raises:
         UserError: A value makes no sense; later: the data is missing, incomplete or damaged.
@@ -87,11 +87,11 @@ class TextData(ExperimentData):
         test_fraction: float = 0.1,
         bad_rows: Policy = "error",
         seed: int | None = None,
-        num_workers: int = 0,
         fallback: Literal["generated"] | None = None,
         cache_dir: str = "data/cache",
+        **loader: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(**loader)
         # Not for the loggers: the model has settings of the same names, and Lightning refuses two that differ.
         self.save_hyperparameters(logger=False)
         least = SMALLEST[tokenizer]
@@ -105,7 +105,6 @@ class TextData(ExperimentData):
             ("max_tokens", max_tokens, max_tokens >= 1, "it must be at least 1"),
             ("evidence", evidence, 0 <= evidence <= 5, "it must be from 0 to 5"),
             ("batch_size", batch_size, batch_size >= 1, "it must be at least 1"),
-            ("num_workers", num_workers, num_workers >= 0, "it must be at least 0"),
             (
                 "tokens_per_batch",
                 tokens_per_batch,
@@ -130,7 +129,6 @@ class TextData(ExperimentData):
         self.batch_size, self.tokens_per_batch = batch_size, tokens_per_batch
         self.val_fraction, self.test_fraction = val_fraction, test_fraction
         self.seed = seed or 0
-        self.num_workers = num_workers
         self.fallback: Literal["generated"] | None = fallback
         self.cache_dir = user_path(cache_dir, "data.cache_dir")
         self._settings = {name: self.hparams[name] for name in _FIXED}

@@ -1,0 +1,122 @@
+"""An experiment as Lightning's own documentation teaches it: nothing of it knows this project."""
+
+import csv
+from pathlib import Path
+
+import torch
+from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch.callbacks import BasePredictionWriter
+from lightning.pytorch.cli import OptimizerCallable
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset, random_split
+from torchmetrics.classification import BinaryAUROC
+
+
+class OnlyTrains(LightningModule):
+    """Tells points whose coordinates add up to more than 0 from the others.
+
+    Args:
+        hidden: Width.
+        optimizer: Any optimizer.
+    """
+
+    def __init__(self, hidden: int = 16, optimizer: OptimizerCallable = torch.optim.Adam) -> None:
+        super().__init__()
+        self.save_hyperparameters(ignore="optimizer")
+        self.layers = nn.Sequential(nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, 1))
+        self.make_optimizer = optimizer
+        self.train_auroc = BinaryAUROC()  # exact: its state is a list that grows
+
+    def forward(self, points):
+        return self.layers(points).squeeze(-1)
+
+    def training_step(self, batch, batch_idx):
+        loss = self._loss(batch, self.train_auroc)
+        self.log("train_loss", loss, prog_bar=True)
+        self.log_dict({"train_auroc": self.train_auroc}, on_step=False, on_epoch=True)
+        return {"loss": loss}
+
+    def configure_optimizers(self):
+        return self.make_optimizer(self.parameters())
+
+    def _loss(self, batch, metric):
+        points, labels = batch
+        logits = self(points)
+        metric(logits, labels)
+        return F.binary_cross_entropy_with_logits(logits, labels.float())
+
+
+class Validates(OnlyTrains):
+    """The same, validated."""
+
+    def __init__(self, hidden: int = 16, optimizer: OptimizerCallable = torch.optim.Adam) -> None:
+        super().__init__(hidden, optimizer)
+        self.val_auroc = BinaryAUROC()
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self._loss(batch, self.val_auroc))
+        self.log("val_auroc", self.val_auroc)
+
+
+class Points(Validates):
+    """The same with all steps."""
+
+    def __init__(self, hidden: int = 16, optimizer: OptimizerCallable = torch.optim.Adam) -> None:
+        super().__init__(hidden, optimizer)
+        self.test_auroc = BinaryAUROC()
+
+    def test_step(self, batch, batch_idx):
+        self.log("test_loss", self._loss(batch, self.test_auroc))
+        self.log("test_auroc", self.test_auroc)
+
+    def predict_step(self, batch, batch_idx):
+        return self(batch[0]).sigmoid()
+
+
+class PointsData(LightningDataModule):
+    """Random points in four dimensions.
+
+    Args:
+        batch_size: Points per batch.
+    """
+
+    def __init__(self, batch_size: int = 16) -> None:
+        super().__init__()
+        self.save_hyperparameters()
+
+    def setup(self, stage):
+        points = torch.randn(160, 4, generator=torch.Generator().manual_seed(0))
+        whole = TensorDataset(points, (points.sum(dim=1) > 0).long())
+        self.train, self.val = random_split(whole, [128, 32], generator=torch.Generator().manual_seed(42))
+
+    def train_dataloader(self):
+        return DataLoader(self.train, batch_size=self.hparams.batch_size, shuffle=True)
+
+    def val_dataloader(self):
+        return DataLoader(self.val, batch_size=self.hparams.batch_size)
+
+
+class TestedPointsData(PointsData):
+    """The same with all loaders."""
+
+    def test_dataloader(self):
+        return DataLoader(self.val, batch_size=self.hparams.batch_size)
+
+    predict_dataloader = test_dataloader
+
+
+class Writer(BasePredictionWriter):
+    """Writes probabilities.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__("epoch")
+        self.path = path
+
+    def write_on_epoch_end(self, trainer, pl_module, predictions, batch_indices):
+        with Path(self.path).open("w", newline="") as stream:
+            csv.writer(stream).writerows([value] for value in torch.cat(predictions).tolist())
