@@ -221,6 +221,14 @@ def test_a_config_elsewhere_is_named_rightly(run, tmp_path, monkeypatch):
     assert done.err == "error: ../there.yaml:1: there is no class 'EMAA': did you mean 'EMA'?\n"
 
 
+def test_flags_alone_are_enough(run):
+    data = ["--data=SeriesData", "--data.dataset=generated"]
+    done = run(
+        "fit", "--model=LSTMForecaster", *data, "--trainer.max_epochs=1", "--trainer.limit_train_batches=2", "--check"
+    )
+    assert done.code == 0, done.err
+
+
 def test_a_bug_keeps_its_traceback(cifar, monkeypatch):
     from project.models import CifarCNN
 

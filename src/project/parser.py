@@ -66,7 +66,8 @@ class ProjectParser(LightningArgumentParser):
                     nodes(value, flag)
         config = super().parse_args(args, *further, **kwargs)
         if (verb := config.get("subcommand")) and kwargs.get("defaults", True):
-            for key in not_set(config[verb], types_of(self.of(verb))):
+            known = {key: hint for key, hint in types_of(self.of(verb)).items() if key != "config"}  # null: only flags
+            for key in not_set(config[verb], known):
                 self.error(f"'{key}' can't be null.")
             for key, value in vars(config[verb]).items():
                 if value == "":
