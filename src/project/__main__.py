@@ -3,7 +3,10 @@
 Nothing heavy is imported here, so that ``--help`` and a mistyped verb are answered at once.
 """
 
+import os
 import sys
+
+from project.streams import survive_lost_readers
 
 VERBS = {
     "fit": "train, then test the best checkpoint",
@@ -51,6 +54,7 @@ def main() -> int:
     Returns:
         The exit code: 0 for success, 2 for bad input. (Lightning itself exits with 1 on a second signal.)
     """
+    survive_lost_readers(sys.argv[1:])
     verb = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if verb in ("-h", "--help", "help"):
         print(USAGE.format(verbs="\n".join(f"  {name:9} {what}" for name, what in VERBS.items())), end="")
@@ -79,10 +83,14 @@ def main() -> int:
 
         return import_module(f"project.{LIGHT[verb]}").main(sys.argv[2:])
 
+    if "LOCAL_RANK" in os.environ:  # else the death of the first rank is told by a page of C++ frames
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from project.start import run
 
     return run()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    sys.exit(code)

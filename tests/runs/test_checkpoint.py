@@ -1,6 +1,6 @@
 """Which checkpoints a run keeps."""
 
-from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +8,7 @@ from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader
 
 from project.errors import UserError
+from project.runs import checkpoint
 from project.runs.checkpoint import RunCheckpoint, check_name
 
 SCORES = (0.5, 0.7, 0.6, 0.4)  # of the four epochs, four steps each
@@ -32,17 +33,17 @@ class Model(LightningModule):
 def fit(tmp_path):
     """Fits four epochs; returns (step of last.ckpt, steps of the others), and what last.ckpt was at each step."""
 
-    def run(checkpoint: RunCheckpoint, ckpt_path: str | None = None, **settings):
+    def run(keep: RunCheckpoint, ckpt_path: str | None = None, **settings):
         written: list[tuple[str, int]] = []
-        save = checkpoint._save_checkpoint
+        save = keep._save_checkpoint
 
         def saved(trainer, path):
             written.append((path.rsplit("/")[-1], trainer.global_step))
             save(trainer, path)
 
-        checkpoint._save_checkpoint = saved
+        keep._save_checkpoint = saved
         trainer = Trainer(
-            **{"max_epochs": 4, "callbacks": [checkpoint], "logger": False, "accelerator": "cpu",
+            **{"max_epochs": 4, "callbacks": [keep], "logger": False, "accelerator": "cpu",
                "num_sanity_val_steps": 0, "enable_progress_bar": False, "enable_model_summary": False, **settings}
         )  # fmt: skip
         data = DataLoader(torch.ones(4, 1))
@@ -67,9 +68,58 @@ def test_within_epochs_the_last_state_alone_is_written(fit, tmp_path):
 
 
 def test_a_step_is_complete_before_it_is_kept(fit, tmp_path):
-    every = RunCheckpoint(str(tmp_path), train_time_interval=timedelta(microseconds=1), save_top_k=0)
+    every = RunCheckpoint(str(tmp_path), every_minutes=1e-9, save_top_k=0)
     _, written = fit(every, accumulate_grad_batches=2, max_epochs=1)
     assert [step for _, step in written] == [1, 2, 2]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that moves by ten minutes with every training step."""
+    minutes = [0]
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: 60.0 * minutes[0])
+    step = Model.training_step
+
+    def slow_step(self, batch, batch_idx):
+        minutes[0] += 10
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(Model, "training_step", slow_step)
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({}, [3, 4, 7, 8]),  # half an hour without being told
+        ({"every_minutes": 50}, [4, 8]),  # the end of an epoch counts too
+        ({"every_minutes": None}, [4, 8]),
+        ({"every_minutes": 20, "every_n_train_steps": 3}, [2, 3, 4, 6, 8, 8]),
+    ],
+)
+def test_a_long_epoch_is_kept_by_time(fit, tmp_path, clock, options, steps):
+    _, written = fit(RunCheckpoint(str(tmp_path), save_top_k=0, **options), max_epochs=2)
+    assert [step for name, step in written] == steps
+
+
+def test_ranks_ask_the_first_one_for_the_time_rarely(monkeypatch):
+    """At a steady speed, at one that grows and at one that falls: not very late, and with few questions."""
+    now, asked = [0.0], []
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
+    ranks = SimpleNamespace(
+        world_size=2, global_step=0, strategy=SimpleNamespace(broadcast=lambda answer: asked.append(answer) or answer)
+    )
+    for seconds, latest in (((0.01, 0.01), 1870), ((0.1, 0.01), 1870), ((0.01, 0.1), 2500)):
+        every = RunCheckpoint(every_minutes=30)
+        now[0], step = 0.0, 0
+        asked.clear()
+        every._begin_interval(ranks)
+        late = False
+        while not late:
+            step += 1
+            now[0] += seconds[now[0] > 900]
+            late = every._is_late(ranks, step)
+        assert len(asked) < 60  # of 18,000 steps or more
+        assert 1800 <= now[0] < latest
 
 
 def test_without_last(fit, tmp_path):
@@ -81,6 +131,12 @@ def test_without_last(fit, tmp_path):
 def test_numbers_out_of_range(name):
     with pytest.raises(UserError, match=rf"^checkpoint\.{name} is 0: it must be at least 1\.$"):
         RunCheckpoint(**{name: 0})
+
+
+@pytest.mark.parametrize("minutes", [0, -1.0, float("nan"), float("inf")])
+def test_minutes_out_of_range(minutes):
+    with pytest.raises(UserError, match=rf"^checkpoint\.every_minutes is {minutes}: it must be above 0, or null"):
+        RunCheckpoint(every_minutes=minutes)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ COMMON = (
     "--trainer.accelerator=cpu", f"--trainer.max_epochs={EPOCHS}", "--trainer.accumulate_grad_batches=2",
     "--trainer.log_every_n_steps=2", "--trainer.precision=32-true", "--trainer.enable_model_summary=false",
     "--trainer.enable_progress_bar=false", "--early_stopping=null", "--checkpoint.monitor=null",
-    "--checkpoint.every_n_train_steps=1", "--trainer.callbacks=[{class_path: tests.runs.interrupting.Interrupt}]",
+    "--trainer.callbacks=[{class_path: tests.runs.interrupting.Interrupt}]",
     "--experiment=run",
 )  # fmt: skip
 
@@ -103,6 +103,7 @@ def settings(images, texts, series) -> Callable[[Cell], list[str]]:
         return [
             "--config", str(CONFIGS / f"{cell.experiment}.yaml"), "--config", str(CONFIGS / "with/ema.yaml"),
             *(["--config", str(CONFIGS / "with/ddp.yaml")] if cell.ranks > 1 else []),
+            "--checkpoint.every_minutes=1e-9" if cell.ranks > 1 else "--checkpoint.every_n_train_steps=1",  # after each
             *flags_of_own, *COMMON, f"--data.batch_size={batch // cell.ranks}", f"--data.num_workers={cell.workers}",
         ]  # fmt: skip
 

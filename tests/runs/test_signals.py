@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -49,7 +50,7 @@ MOMENTS = {
     "on the last batch": (("SIGTERM", "step", 11), 12, {"ema": True}),
     "in the last step": (("SIGTERM", "step", 17), 18, {"ema": True}),
     "on the last batch, no validation": (("SIGTERM", "step", 5), 6, UNVALIDATED),
-    "between accumulated batches": (("SIGTERM", "step", 4), 5, ACCUMULATED),
+    "between accumulated batches": (("SIGHUP", "step", 4), 5, ACCUMULATED),
     "in the first batch of a validation": (("SIGINT", "validation", 6, 0), 6, {"ema": True}),
     "in the last batch of a validation": (("SIGTERM", "validation", 12, 2), 12, {"ema": True}),
     "in a validation inside an epoch": (("SIGTERM", "validation", 9, 1), 9, FREQUENT),
@@ -64,7 +65,7 @@ def test_a_stopped_run_that_is_resumed_ends_as_one_that_was_not(tiny, tmp_path, 
     code, whole = tiny("whole", **settings)
     assert code == 0
     code, first = tiny("cut", signal=plan, **settings)
-    assert code == {"SIGTERM": 143, "SIGINT": 130}[name]
+    assert code == {"SIGTERM": 143, "SIGINT": 130, "SIGHUP": 129}[name]
     assert f"Interrupted after {steps} steps" in first
     assert state(tmp_path / "cut")["global_step"] == steps
     code, second = tiny("cut", resume=str(tmp_path / "cut" / "checkpoints" / "last.ckpt"), **settings)
@@ -100,6 +101,17 @@ def test_evaluations_stop_and_save_nothing(tiny, tmp_path, plan):
     assert code == 143
     assert "Interrupted after 0 steps" in printed
     assert not (tmp_path / "evaluated" / "checkpoints").exists()
+
+
+def test_a_run_under_nohup_outlives_its_terminal(tiny):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        code, printed = tiny("nohup", signal={"in": "step", "step": 7, "names": ["SIGHUP"]})
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert code == 0
+    assert "done 18" in printed
 
 
 def test_without_model_checkpoint_nothing_is_saved(tiny, tmp_path):
@@ -158,6 +170,19 @@ def test_one_command_with_two_ranks_ends_with_the_code_of_the_signal(tmp_path):
     assert 8 <= state(tmp_path)["global_step"] < 18
 
 
+def test_a_rank_that_is_killed_is_named(tmp_path):
+    """The other one waits for it in a collective, which says something about sockets at best."""
+    plan = {"in": "step", "step": 7, "rank": 1, "names": ["SIGKILL"]}
+    process = start([{"folder": str(tmp_path), "record": True, "trainer": TWO, "signal": plan}])
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, printed
+    what = f"rank 1 on {socket.gethostname()} was killed by SIGKILL"
+    assert f"error: {what}: the run is stopped.\n" in printed
+    assert "Traceback" not in printed
+    status = read_json(tmp_path / "status.json")
+    assert (status["status"], status["reason"]) == ("failed", what)
+
+
 def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
     """Two ranks, one run after the other: signals, a NaN on one rank, and what is left on the disk."""
     fast, slow = 0.02, 0.4  # seconds for a batch; ranks look for signals four times a second
@@ -195,6 +220,30 @@ def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
     assert state(tmp_path / "nan")["global_step"] == 6
     assert state(tmp_path / "skip")["global_step"] == 18
     assert next(v for k, v in state(tmp_path / "skip")["callbacks"].items() if "Guard" in k) == {"skipped": 1}
+
+
+def test_a_closed_terminal_saves_the_run(series, tmp_path):
+    """The kernel sends SIGHUP, and whatever is printed from then on raises an error."""
+    run = RunFolder(tmp_path / "lightning_logs/forecast_small/version_0")
+    command = [
+        sys.executable, "-m", "project", "fit", "--config", CONFIGS / "forecast_small.yaml", "--data.dataset=csv",
+        f"--data.path={series}", "--data.targets=[load]", "--data.past=48", "--data.horizon=24", "--model.width=8",
+        "--data.split=[0.6, 0.2, 0.2]", "--trainer.callbacks=[]", "--trainer.max_epochs=3000", "--early_stopping=null",
+    ]  # fmt: skip
+    terminal, its_side = os.openpty()
+    there = f'exec "$@" <>{os.ttyname(its_side)} >&0 2>&0'  # makes it the terminal that the session belongs to
+    process = subprocess.Popen(["sh", "-c", there, "sh", *map(str, command)], cwd=tmp_path, start_new_session=True)
+    printed = b""
+    while not read_json(run.metrics).get("epochs"):
+        assert process.poll() is None, printed.decode()
+        if select.select([terminal], [], [], 0.05)[0]:
+            printed += os.read(terminal, 65536)
+    os.close(its_side)
+    os.close(terminal)
+    assert process.wait(120) == 128 + signal.SIGHUP
+    status = read_json(run.status)
+    assert (status["status"], status["reason"]) == ("interrupted", "SIGHUP")
+    assert state(run.path)["global_step"] >= read_json(run.metrics)["steps"] > 0
 
 
 def test_slurm_s_signal_puts_the_job_back_into_the_queue(tiny, slurm):

@@ -11,12 +11,14 @@ from pathlib import Path
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 
 from project.callbacks import EMA
 from project.errors import UserError
 from project.runs.checkpoint_files import AtomicCheckpointIO
 from project.runs.guard import NonFiniteGuard
+from project.runs.record import RunRecord
 from project.runs.signals import StopSignals
 
 
@@ -130,12 +132,14 @@ def run(plan: dict) -> int:
         callbacks.append(
             ModelCheckpoint(folder / "checkpoints", save_last=True, enable_version_counter=False, **monitor)
         )
+    if plan.get("record"):
+        callbacks.append(RunRecord())
     if plan.get("ema"):
         callbacks.append(EMA(0.9))
     settings = dict(plan.get("trainer", {}))
     plugins = settings.pop("plugins", [])
     trainer = Trainer(
-        accelerator="cpu", logger=False, callbacks=callbacks,
+        accelerator="cpu", logger=CSVLogger(folder, "", "") if plan.get("record") else False, callbacks=callbacks,
         enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=plan.get("keep", True),
         default_root_dir=folder, log_every_n_steps=1,
         **{"max_epochs": 3, **settings}, plugins=[AtomicCheckpointIO(), *plugins],

@@ -1,9 +1,9 @@
 """Which checkpoints a run keeps: the best by a metric of the validation, and the last state."""
 
+import math
 import os
 import re
 import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,8 @@ from torch import Tensor
 from project.errors import UserError, one_line
 
 LONGEST = 180  # bytes of a file's name; systems allow 255, and a temporary file adds to it
+
+LOOKS = 30  # at the clock, while several ranks wait for a checkpoint by time
 
 
 class RunCheckpoint(ModelCheckpoint):
@@ -34,12 +36,12 @@ class RunCheckpoint(ModelCheckpoint):
         save_last: Whether to write ``last.ckpt``, which runs are resumed from.
         every_n_epochs: Epochs between checkpoints.
         every_n_train_steps: Write ``last.ckpt`` within epochs too, after every so many optimizer steps.
-        train_time_interval: Write ``last.ckpt`` within epochs too, after so much time, such as 00:10:00.
+        every_minutes: Write ``last.ckpt`` within epochs too, when the last one is so many minutes old. null: never.
         save_weights_only: Whether to leave out the state of optimizer and run, which then can't be resumed.
         auto_insert_metric_name: Whether ``{epoch}`` in a filename becomes ``epoch=3``, not ``3``.
 
     Raises:
-        UserError: If a number of steps or epochs is below 1, or the filename can't be one.
+        UserError: If a number of steps or epochs is below 1, the minutes are not above 0, or the filename can't be one.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class RunCheckpoint(ModelCheckpoint):
         save_last: bool = True,
         every_n_epochs: int = 1,
         every_n_train_steps: int | None = None,
-        train_time_interval: timedelta | None = None,
+        every_minutes: float | None = 30.0,
         save_weights_only: bool = False,
         auto_insert_metric_name: bool = True,
     ) -> None:
@@ -63,6 +65,8 @@ class RunCheckpoint(ModelCheckpoint):
         for name, value in (("every_n_epochs", every_n_epochs), ("every_n_train_steps", every_n_train_steps)):
             if value is not None and value < 1:
                 raise UserError(f"checkpoint.{name} is {value}: it must be at least 1.")
+        if every_minutes is not None and not 0 < every_minutes < math.inf:
+            raise UserError(f"checkpoint.every_minutes is {every_minutes}: it must be above 0, or null for never.")
         super().__init__(
             dirpath,
             filename,
@@ -76,9 +80,13 @@ class RunCheckpoint(ModelCheckpoint):
             enable_version_counter=False,  # a resumed run writes what it had written before it was killed
         )
         self.every_n_train_steps = every_n_train_steps
-        self.train_time_interval = train_time_interval
+        self.every_minutes = every_minutes
         self._step_of_last = 0
         self._time_of_last = 0.0
+        self._quiet_until = -math.inf  # on the clock: nothing is to be written before
+        # Several ranks look at the clock of the first.
+        self._last_look = (0, 0.0)  # step and time
+        self._next_look = 0  # step
 
     def format_checkpoint_name(
         self,
@@ -95,27 +103,52 @@ class RunCheckpoint(ModelCheckpoint):
     @property
     def within_epochs(self) -> bool:
         """Whether ``last.ckpt`` is written within epochs too."""
-        return self.save_last is True and bool(self.every_n_train_steps or self.train_time_interval)
+        return self.save_last is True and bool(self.every_n_train_steps or self.every_minutes)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Start counting."""
-        self._step_of_last, self._time_of_last = trainer.global_step, time.monotonic()
+        self._begin_interval(trainer)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Write ``last.ckpt``, if it is time and an optimizer step is complete."""
+        if time.monotonic() < self._quiet_until:
+            return  # in most steps of most runs; what follows takes longer
         step = trainer.global_step
         if not self.within_epochs or step == self._step_of_last or trainer.fit_loop._should_accumulate():
             return
         due = bool(self.every_n_train_steps) and step % (self.every_n_train_steps or 1) == 0
-        if self.train_time_interval is not None and not due:
-            late = time.monotonic() - self._time_of_last >= self.train_time_interval.total_seconds()
-            due = trainer.strategy.broadcast(late)  # clocks differ
-        if due and not self._should_skip_saving_checkpoint(trainer):
+        if (due or self._is_late(trainer, step)) and not self._should_skip_saving_checkpoint(trainer):
             before = self._last_global_step_saved
             self._save_last_checkpoint(trainer, self._monitor_candidates(trainer))
             self._last_global_step_saved = before  # a validation that follows still has to be judged
+
+    def _is_late(self, trainer: Trainer, step: int) -> bool:
+        """Whether ``last.ckpt`` is too old, by the clock of the first rank.
+
+        The others can't know without waiting for its answer. It therefore tells them, too, at which step to ask again:
+        after about a thirtieth of the time, at the speed since it was last asked.
+        """
+        if self.every_minutes is None or step < self._next_look:
+            return False
+        now, interval = time.monotonic(), 60 * self.every_minutes
+        late = now - self._time_of_last >= interval
+        if trainer.world_size == 1:
+            return late
+        steps = step - self._last_look[0]
+        share = interval / LOOKS / max(now - self._last_look[1], 1e-9)
+        self._last_look = step, now
+        # At most twice as many: steps that are only queued on a device look fast.
+        late, self._next_look = trainer.strategy.broadcast((late, step + max(1, int(steps * min(share, 2.0)))))
+        return late
+
+    def _begin_interval(self, trainer: Trainer) -> None:
+        self._step_of_last, self._time_of_last = trainer.global_step, time.monotonic()
+        self._last_look, self._next_look = (self._step_of_last, self._time_of_last), self._step_of_last + 1
+        minutes = math.inf if self.every_minutes is None else self.every_minutes
+        by_time_alone = not self.every_n_train_steps and trainer.world_size == 1
+        self._quiet_until = self._time_of_last + 60 * minutes if by_time_alone else -math.inf
 
     def _save_topk_checkpoint(self, trainer: Trainer, monitor_candidates: dict[str, Tensor]) -> None:
         super()._save_topk_checkpoint(trainer, monitor_candidates)
@@ -123,7 +156,7 @@ class RunCheckpoint(ModelCheckpoint):
 
     def _save_last_checkpoint(self, trainer: Trainer, monitor_candidates: dict[str, Tensor]) -> None:
         super()._save_last_checkpoint(trainer, monitor_candidates)
-        self._step_of_last, self._time_of_last = trainer.global_step, time.monotonic()
+        self._begin_interval(trainer)
 
     def _should_remove_checkpoint(self, trainer: Trainer, previous: str, current: str) -> bool:
         # Lightning keeps the one that the run was resumed from for good, though a better one has replaced it.

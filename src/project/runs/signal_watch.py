@@ -131,7 +131,9 @@ class SignalWatch:
                 try:
                     self._agree(self._store)
                 except RuntimeError:  # the rank that kept the store is gone, and with it all that could be agreed on
-                    self._settle(0)
+                    self._store = None
+                    if self.signum is not None:
+                        self._settle(0)
 
     def _hear(self, signum: int) -> None:
         self._interrupts += signum == signal.SIGINT

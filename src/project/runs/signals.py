@@ -1,9 +1,8 @@
-"""SIGTERM and SIGINT: the step is finished, the state saved, the process ends with the signal's exit code."""
+"""SIGTERM, SIGINT and SIGHUP: the step is finished, the state saved, the process ends with the signal's exit code."""
 
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,9 +15,11 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.utilities import rank_zero_info
 from torch.distributed import PrefixStore, distributed_c10d  # pyright: ignore[reportPrivateImportUsage]
 
+from project.runs.lost_rank import RankWatch
 from project.runs.signal_watch import SignalWatch
+from project.runs.slurm import requeue
 
-STOPPING = (signal.SIGTERM, signal.SIGINT)
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # the last one when the terminal is closed
 SECONDS_FOR_OTHER_RANKS = 5.0
 
 
@@ -26,7 +27,7 @@ class Interrupted(SystemExit):
     """A signal ended the run after its state was saved. Left alone, it ends the process with the usual exit code.
 
     Args:
-        signum: The signal: SIGTERM gives exit code 143, SIGINT 130.
+        signum: The signal: SIGTERM gives exit code 143, SIGINT 130, SIGHUP 129.
     """
 
     def __init__(self, signum: int) -> None:
@@ -35,7 +36,7 @@ class Interrupted(SystemExit):
 
 
 class StopSignals(Callback):
-    """Stop on SIGTERM or SIGINT after the step that runs, with ``last.ckpt`` saved, whichever rank gets the signal.
+    """Stop on SIGTERM, SIGINT or SIGHUP after the step that runs, with ``last.ckpt`` saved, whichever rank gets it.
 
     Training stops after the next optimizer step, never between the batches of an accumulation. Where a validation
     follows that step, or runs already, it is left after its current batch, and the checkpoint is that of the training
@@ -65,6 +66,7 @@ class StopSignals(Callback):
         self._too_late = False
         self._requeueing: int | None = None  # SLURM's signal
         self._ranks: list[subprocess.Popen] = []  # that this process has started
+        self._rank_watch: RankWatch | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Take the signals over; go behind all callbacks, so that what they do at the end of a step is done."""
@@ -77,10 +79,13 @@ class StopSignals(Callback):
         if trainer.world_size > 1:
             store = distributed_c10d._get_default_store().clone()  # a connection of its own: it waits for nobody
             store = PrefixStore(f"stop signals {StopSignals._stages}", store)
+            self._watch_ranks(trainer)
         environment = trainer._accelerator_connector.cluster_environment
         if isinstance(environment, SLURMEnvironment) and environment.auto_requeue:
             self._requeueing = environment.requeue_signal
         signals = {*STOPPING, *([self._requeueing] if self._requeueing else [])}
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup: the run is to outlive its terminal
+            signals.discard(signal.SIGHUP)
         leave = self._leave_at_once(trainer)
         self._watch = SignalWatch(store, trainer.global_rank, trainer.world_size, signals, leave)
         trainer._signal_connector._sigterm_notifier_fn = _nothing  # pyright: ignore[reportAttributeAccessIssue]
@@ -206,6 +211,8 @@ class StopSignals(Callback):
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Give the signals back, and let no rank that this process has started outlive it."""
+        if self._rank_watch is not None:
+            self._rank_watch.stop(exception)
         self._give_back(trainer)
         self._take_ranks(trainer)
         deadline = time.monotonic() + SECONDS_FOR_OTHER_RANKS
@@ -215,10 +222,12 @@ class StopSignals(Callback):
             except subprocess.TimeoutExpired:
                 process.kill()
         if isinstance(exception, Interrupted) and exception.signum == self._requeueing and trainer.is_global_zero:
-            _requeue()
+            requeue()
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Give the signals back."""
+        if self._rank_watch is not None:
+            self._rank_watch.rest()
         self._give_back(trainer)
         if self._too_late:
             self._too_late = False
@@ -236,6 +245,13 @@ class StopSignals(Callback):
             trainer._signal_connector._original_handlers.update(self._previous)
         self._previous = {}
 
+    def _watch_ranks(self, trainer: Trainer) -> None:
+        log_dir = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
+        if self._rank_watch is None:
+            self._take_ranks(trainer)
+            self._rank_watch = RankWatch(trainer, self._ranks)
+        self._rank_watch.begin(None if log_dir is None else Path(log_dir))
+
     def _take_ranks(self, trainer: Trainer) -> None:
         """Takes the ranks from the launcher, which kills this process 5 seconds after one ends with an exit code."""
         started = getattr(trainer.strategy.launcher, "procs", [])
@@ -250,16 +266,6 @@ class StopSignals(Callback):
             os._exit(128 + signal.SIGINT)
 
         return leave
-
-
-def _requeue() -> None:
-    """Puts the SLURM job that this process belongs to back into the queue."""
-    job = os.environ["SLURM_JOB_ID"]
-    done = subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True)
-    if done.returncode == 0:
-        rank_zero_info(f"SLURM job {job} is requeued.")
-    else:
-        print(f"warning: SLURM job {job} can't be requeued: {done.stderr.strip()}", file=sys.stderr)
 
 
 def _nothing(*arguments: object) -> None:

@@ -1,7 +1,6 @@
 """What the light verbs have in common: options read by argparse, errors as one line, a table for people."""
 
 import argparse
-import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -50,12 +49,7 @@ def answer(verb: Callable[[list[str]], int], arguments: list[str]) -> int:
         Its exit code, or 2 after the one line of a `UserError`.
     """
     try:
-        code = verb(arguments)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # `| head` has seen enough; Python would flush once more at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return verb(arguments)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -93,8 +93,9 @@ def _run(spec: SweepSpec, crew: "Crew") -> int:
         heard.append(signum)
         crew.stop() if len(heard) == 1 else crew.kill()
 
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signum, hear)
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signum != signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(signum, hear)
     crew.start()
     try:
         while (blocks := crew.checked(seconds=0.5)) is None:

@@ -188,7 +188,7 @@ class TrialRunner:
         if status < 0:
             hint = ": perhaps the memory is used up" if status == -signal.SIGKILL else ""
             return f"killed by {signal.Signals(-status).name}{hint}"
-        if status in (128 + signal.SIGTERM, 128 + signal.SIGINT):
+        if status in (128 + signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGHUP):
             return f"stopped from outside by {signal.Signals(status - 128).name}"
         lines = [line.strip() for line in tail if line.strip()]
         errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
