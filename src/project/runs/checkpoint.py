@@ -15,7 +15,6 @@ from torch import Tensor
 from project.errors import UserError, one_line
 
 LONGEST = 180  # bytes of a file's name; systems allow 255, and a temporary file adds to it
-
 LOOKS = 30  # at the clock, while several ranks wait for a checkpoint by time
 
 
