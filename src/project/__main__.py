@@ -91,6 +91,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    code = main()
-    sys.stdout.flush()
+    try:
+        code = main()
+    finally:
+        sys.stdout.flush()  # a full disk is to be noticed while an exit code can still tell
     sys.exit(code)
