@@ -1,5 +1,6 @@
 """Which checkpoints a run keeps."""
 
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -137,6 +138,12 @@ def test_numbers_out_of_range(name):
 def test_minutes_out_of_range(minutes):
     with pytest.raises(UserError, match=rf"^checkpoint\.every_minutes is {minutes}: it must be above 0, or null"):
         RunCheckpoint(every_minutes=minutes)
+
+
+def test_the_earlier_form_of_a_time():
+    RunCheckpoint(train_time_interval=None)  # in the configs of earlier runs
+    with pytest.raises(UserError, match=r"^checkpoint\.train_time_interval: .* every_minutes to 10\.$"):
+        RunCheckpoint(train_time_interval=timedelta(minutes=10))
 
 
 @pytest.mark.parametrize(

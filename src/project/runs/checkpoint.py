@@ -4,6 +4,7 @@ import math
 import os
 import re
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +39,7 @@ class RunCheckpoint(ModelCheckpoint):
         every_minutes: Write ``last.ckpt`` within epochs too, when the last one is so many minutes old. null: never.
         save_weights_only: Whether to leave out the state of optimizer and run, which then can't be resumed.
         auto_insert_metric_name: Whether ``{epoch}`` in a filename becomes ``epoch=3``, not ``3``.
+        train_time_interval: The earlier form of every_minutes, which configs of earlier runs hold as null.
 
     Raises:
         UserError: If a number of steps or epochs is below 1, the minutes are not above 0, or the filename can't be one.
@@ -56,6 +58,7 @@ class RunCheckpoint(ModelCheckpoint):
         every_minutes: float | None = 30.0,
         save_weights_only: bool = False,
         auto_insert_metric_name: bool = True,
+        train_time_interval: timedelta | None = None,
     ) -> None:
         if dirpath is not None and not dirpath.strip():
             raise UserError("checkpoint.dirpath is empty: give a folder, or leave it out.")
@@ -64,6 +67,9 @@ class RunCheckpoint(ModelCheckpoint):
         for name, value in (("every_n_epochs", every_n_epochs), ("every_n_train_steps", every_n_train_steps)):
             if value is not None and value < 1:
                 raise UserError(f"checkpoint.{name} is {value}: it must be at least 1.")
+        if train_time_interval is not None:
+            minutes = train_time_interval.total_seconds() / 60
+            raise UserError(f"checkpoint.train_time_interval: set it to null, and every_minutes to {minutes:g}.")
         if every_minutes is not None and not 0 < every_minutes < math.inf:
             raise UserError(f"checkpoint.every_minutes is {every_minutes}: it must be above 0, or null for never.")
         super().__init__(
