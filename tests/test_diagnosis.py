@@ -99,6 +99,14 @@ LINES = {  # through the whole command: (command line, the line)
     "empty in a file": (["GOOD", "--config", "empty.yaml"], "init_from: it is empty: give a value, or leave it out."),
     "null": (["GOOD", "--model.width=null"], "--model.width: 'model.width' must be int, not null."),
     "no value": (["GOOD", "--model.optimizer.lr"], "--model.optimizer.lr: it needs a value."),
+    "value with a dash": (
+        ["GOOD", "--trainer.max_time", "-1:0:0"],
+        "--trainer.max_time: it needs a value: write --trainer.max_time=-1:0:0.",
+    ),
+    "not a number": (
+        ["GOOD", "--model.optimizer.lr=nan"],
+        "--model.optimizer.lr: 'model.optimizer.lr' must be float, not 'nan': write .nan.",
+    ),
     "no config": (["GOOD", "--config"], "--config: it needs a value."),
     "no flag": (
         ["configs/cifar.yaml"],

@@ -131,7 +131,7 @@ def explain(message: str, parser: ProjectParser) -> str:
     verb, *rest = parser.arguments
     given = flags(rest)
     if "expected one argument" in message:
-        return f"{next(flag for flag, value in given if value is None and flag != '--check')}: it needs a value."
+        return _without_value(message, given)
     if found := re.match(r"argument (\S+): ignored explicit argument", message):
         return f"{found[1]}: it takes no value."
     if (found := re.match(r"unrecognized arguments: ([^\s]+)", message)) and not found[1].startswith("--"):
@@ -154,6 +154,18 @@ def explain(message: str, parser: ProjectParser) -> str:
         )
         return f"{missing} missing: give {example}."
     return _last_words(message)
+
+
+def _without_value(message: str, given: list[tuple[str, str | None]]) -> str:
+    """What to do about a flag without a value, or with one that begins with a dash, which is taken for a flag."""
+    for flag, value in given:
+        if value is None and flag != "--check":
+            return f"{flag}: it needs a value."
+    named = re.search(r"argument (\S+):", message)
+    for flag, value in given:
+        if named and flag in named[1].split("/") and value:
+            return f"{flag}: it needs a value: write {flag}={value}."
+    return message
 
 
 def _stray(word: str) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import enum
 import inspect
+import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -107,6 +108,8 @@ def _rewritten(text: str, hints: list[Any]) -> str:
         found = found.replace(",", ".") if found.count(",") == 1 else found.replace(",", "")
         with contextlib.suppress(ValueError, OverflowError):
             value = float(found) / (100 if percent else 1)
+            if not math.isfinite(value):
+                return "." + found.lower().lstrip("+-") if float in numbers else ""  # as YAML writes them
             if float in numbers:
                 return f"{value:g}"
             return str(int(value)) if value == int(value) else ""
