@@ -85,7 +85,7 @@ REFUSED = {
         ["--trainer.val_check_interval=1000"],
         "trainer: `val_check_interval` (1000) must be less than or equal",
     ),
-    "profiler": (["--trainer.profiler=nonsense"], "trainer: When passing string value for the `profiler`"),
+    "profiler": (["--trainer.profiler=nonsense"], "trainer.profiler: there is no profiler 'nonsense': choose simple, "),
     "one of two of a class": (
         [in_list("callbacks", "EarlyStopping", monitor="val/mse", mode="up")],
         "trainer.callbacks[0]: EarlyStopping: `mode` can be min, max, got up.",
@@ -105,7 +105,7 @@ REFUSED = {
     ),
     "callback": (
         [in_list("callbacks", "BackboneFinetuning")],
-        "has no attribute 'backbone'",
+        "trainer.callbacks: BackboneFinetuning freezes model.backbone, which LSTMForecaster does not have",
     ),
 }
 

@@ -115,7 +115,7 @@ def test_predict_writes_names_and_probabilities(fitted, cifar, images, tmp_path)
         ([], "predict: --input is not set"),
         (["--input", "nowhere"], "nowhere"),
         (["--input", "x.png"], "predict: give --run RUN"),
-        (["--input", ""], "predict: --input is not set"),
+        (["--input", ""], "input: it is empty"),
         (["--input", "x.png", "--output", "CKPT"], "last.ckpt is the file that ckpt_path names: choose"),
         (["--input", "x.png", "--trainer.limit_predict_batches", 1], "would leave files out"),
     ],

@@ -38,7 +38,8 @@ def clone(tmp_path, images, texts, series) -> Path:
     return tmp_path
 
 
-def test_commands_in_the_order_of_the_readme(clone, run, short):
+def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # tables fold names where there is less room
     projects = [command for command in COMMANDS if command.startswith("python -m project")]
     assert len(projects) >= 13
     verbs = {shlex.split(command)[3] for command in projects}

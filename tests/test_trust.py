@@ -179,6 +179,8 @@ def test_a_module_is_allowed_by_flag_and_by_what_the_user_writes(run, tmp_path, 
     (tmp_path / "mine.yaml").write_text("model: {init_args: {optimizer: evil_module.Optimizer}}\n")
     assert trust_of(["fit", "--config", "mine.yaml", "--resume=x"], True) == Trust(False, ("evil_module",))
     assert trust_of(["fit", "--model.network", "mylib.nets.Net"], True) == Trust(False, ("mylib",))
+    block = "[{class_path: mylib.Callback, init_args: {hook: other.hooks.f}}]"
+    assert trust_of(["fit", "--trainer.callbacks", block], True) == Trust(False, ("mylib", "other"))
     assert trust_of(["fit", "--model.network=os.path.join", "--data.path", "mine.yaml"], True) == Trust(False)
 
 

@@ -122,7 +122,8 @@ def check_values(verb: str, config: Namespace) -> None:
         limit = {"validate": "limit_val_batches", "test": "limit_test_batches", "predict": "limit_predict_batches"}
         _check(f"trainer.{limit[verb]}", trainer.get(limit[verb]), POSITIVE)
     for key, class_path, name, value in _settings(config.as_dict()):
-        if value == "" and name not in NAMES and not _empty_by_default(class_path, name):
+        # What lies deeper in a class' argument, such as a theme, is that class' own affair.
+        if value == "" and class_path != "" and name not in NAMES and not _empty_by_default(class_path, name):
             raise UserError(f"{key} is empty: give a value, or leave it out.")
         if verb == "fit":
             _check(key, value, _bound(class_path, name, key))
@@ -151,7 +152,7 @@ def _class(class_path: str | None) -> Any:
 
 
 def _settings(value: Any, key: str = "", class_path: str | None = None) -> Iterator[tuple[str, str | None, str, Any]]:
-    """All settings below a value: key, path of the class that takes it, name and value."""
+    """All settings below a value: key, path of the class that takes it ("" for a part of its argument), name, value."""
     if isinstance(value, dict):
         if isinstance(value.get("class_path"), str):
             settings = value.get("init_args")
@@ -160,11 +161,11 @@ def _settings(value: Any, key: str = "", class_path: str | None = None) -> Itera
         for name, part in value.items():
             below = f"{key}.{name}" if key else str(name)
             yield below, class_path, str(name), part
-            yield from _settings(part, below)
+            yield from _settings(part, below, None if class_path is None else "")
     elif isinstance(value, (list, tuple)):
         for number, part in enumerate(value):
             if isinstance(part, (dict, list, tuple)):
-                yield from _settings(part, f"{key}[{number}]")
+                yield from _settings(part, f"{key}[{number}]", class_path)
 
 
 def _check(key: str, value: Any, bound: Bound | None) -> None:

@@ -1,5 +1,6 @@
 """The modules that a user names: on a command line, and in the config files on it. Nothing heavy is imported here."""
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +15,13 @@ def modules_named(arguments: list[str]) -> set[str]:
     Args:
         arguments: The command line. Config files that a run has left count as somebody else's.
     """
-    texts = set(_values(arguments))
-    for config in map(Path, values_of(arguments, "--config", "-c")):
-        if not is_of_a_run(config):
-            texts |= set(_texts_in(config))
+    texts: set[str] = set()
+    for flag, value in _pairs(arguments):
+        if flag not in ("--config", "-c"):
+            texts |= set() if flag == "--allow_modules" else set(_texts_in(value))  # a block, too, as YAML
+        elif not is_of_a_run(Path(value)):
+            with contextlib.suppress(OSError):  # the parser reports it
+                texts |= set(_texts_in(Path(value).read_bytes()))
     paths = {text for text in texts if "." in text and all(part.isidentifier() for part in text.split("."))}
     return {path.partition(".")[0] for path in paths if not Path(path).exists()} - NEVER
 
@@ -33,12 +37,6 @@ def is_of_a_run(config: Path) -> bool:
     return config.name == "config.yaml" and any((config.parent / name).exists() for name in beside)
 
 
-def _values(arguments: list[str]) -> Iterator[str]:
-    for flag, value in _pairs(arguments):
-        if flag not in ("--config", "-c", "--allow_modules"):
-            yield value
-
-
 def _pairs(arguments: list[str]) -> Iterator[tuple[str, str]]:
     for argument, following in zip(arguments, [*arguments[1:], ""][: len(arguments)], strict=True):
         flag, equals, value = argument.partition("=")
@@ -46,8 +44,8 @@ def _pairs(arguments: list[str]) -> Iterator[tuple[str, str]]:
             yield flag, value if equals else following
 
 
-def _texts_in(config: Path) -> Iterator[str]:
-    """All texts in a config, class paths among them; nothing for one that can't be read, which the parser reports."""
+def _texts_in(content: str | bytes) -> Iterator[str]:
+    """All texts in YAML, class paths among them; nothing where it can't be read, which the parser reports."""
     import yaml
 
     def walk(value: Any) -> Iterator[str]:
@@ -61,6 +59,6 @@ def _texts_in(config: Path) -> Iterator[str]:
             yield value
 
     try:
-        yield from walk(yaml.safe_load(config.read_bytes()))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError):
+        yield from walk(yaml.safe_load(content))
+    except (yaml.YAMLError, ValueError, RecursionError):
         return

@@ -79,7 +79,7 @@ def test_callbacks_that_cannot_work(own, line):
         "enable_progress_bar": True,
     }
     with pytest.raises(UserError) as caught:
-        callback_list([EarlyStopping("val/loss")], config, Sine(), logged=True, goes_on=False)
+        callback_list([EarlyStopping("val/loss")], config, Sine(), logged=True, goes_on=False, test_follows=bool)
     assert line in str(caught.value)
 
 
@@ -92,7 +92,7 @@ def test_a_schedule_that_cannot_take_further_parameters():
         "enable_model_summary": False,
     }
     with pytest.raises(UserError, match=r"to the optimizer, which WarmupDecay can't take: set another model\.schedule"):
-        callback_list([], config, model, logged=True, goes_on=False)
+        callback_list([], config, model, logged=True, goes_on=False, test_follows=bool)
 
 
 def test_pruning_is_not_resumed_but_begun():
@@ -102,7 +102,7 @@ def test_pruning_is_not_resumed_but_begun():
         "fast_dev_run": False,
         "enable_model_summary": None,
     }
-    assert callback_list([], config, Sine(), logged=False, goes_on=False)[-1] is config["callbacks"]
+    assert callback_list([], config, Sine(), logged=False, goes_on=False, test_follows=bool)[-1] is config["callbacks"]
 
 
 def test_a_found_learning_rate_is_that_of_all_groups():

@@ -114,7 +114,8 @@ def test_every_setting_reaches_the_network():
         schedule=schedule,
     )  # fmt: skip
     network = model.network
-    assert (model.label_smoothing, model.optimizer, model.schedule) == (0.05, optimizer, schedule)
+    assert (model.label_smoothing, model.schedule) == (0.05, schedule)
+    assert (model.optimizer.func, model.optimizer.keywords) == (torch.optim.SGD, {"lr": 0.1})
     assert [(block.attention.heads, block.attention.form, block.norm) for block in network.blocks] == [
         (3, "written", "post")
     ] * 2

@@ -154,7 +154,9 @@ def printed(folder: Path) -> str:
 def outcome(folder: Path) -> Ran:
     events = EventAccumulator(str(folder / "lightning_logs/run/version_0"), size_guidance={"scalars": 0})
     events.Reload()
-    names = [name for name in events.Tags()["scalars"] if not name.startswith(("time/", "memory/", "speed/"))]
+    # HPARAMS has what the last command knows: of a run that was killed in its test, only that.
+    left_out = ("time/", "memory/", "speed/", "hp/")
+    names = [name for name in events.Tags()["scalars"] if not name.startswith(left_out)]
     # What was logged after the checkpoint, before a kill, is logged again, with the same numbers.
     curves = {name: {(event.step, event.value) for event in events.Scalars(name)} for name in names}
     run = RunFolder(folder / "lightning_logs/run/version_0")
