@@ -24,6 +24,7 @@ from project.__main__ import main
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
+SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # of processes that use `tests`
 
 
 @dataclass

@@ -21,7 +21,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from project.runs.folder import RunFolder, read_json
-from tests.conftest import CONFIGS, ROOT
+from tests.conftest import CONFIGS, SEARCH_PATH
 from tests.runs.interrupting import project
 
 TRUSTED = ("--allow_modules", "tests.runs.interrupting")  # the config of a run may not name its callback without it
@@ -251,7 +251,7 @@ def test_matrix(cell, interrupted, table):
 def test_a_command_that_starts_its_second_rank_itself(settings, whole, tmp_path):
     """As a person types it: nothing is imported already, and Lightning starts the other rank."""
     cell = Cell("cifar_vgg", "kill", "inside", ranks=2)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": SEARCH_PATH, "OMP_NUM_THREADS": "1"}
     for arguments, plan, code in (
         (settings(cell), f"kill {PLACES['inside']}", -signal.SIGKILL),
         (["--resume", "last", *TRUSTED], "never", 0),

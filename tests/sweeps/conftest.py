@@ -16,9 +16,10 @@ import pytest
 import yaml
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.pool import NullPool
 
 from project.sweeps.spec import SweepSpec
-from tests.conftest import CONFIGS, ROOT, Outcome
+from tests.conftest import CONFIGS, SEARCH_PATH, Outcome
 from tests.sweeps import studies
 
 SPACE = {
@@ -52,7 +53,7 @@ class Sweep:
 
     def start(self, *arguments: object) -> subprocess.Popen[str]:
         """Starts the command."""
-        environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
+        environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": SEARCH_PATH, "COLUMNS": "200", "NO_COLOR": "1"}
         command = [sys.executable, "-m", "project", "sweep", "--config", str(self.file), *map(str, arguments)]
         process = subprocess.Popen(
             command,
@@ -80,12 +81,12 @@ class Sweep:
             return []
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         try:  # as long as there are no tables, it must not make them: the commands do
-            reading = RDBStorage(storage, skip_compatibility_check=True, skip_table_creation=True)
-            trials = optuna.load_study(study_name="tiny", storage=reading).trials
-            reading.engine.dispose()
+            reading = RDBStorage(
+                storage, {"poolclass": NullPool}, skip_compatibility_check=True, skip_table_creation=True
+            )
+            return optuna.load_study(study_name="tiny", storage=reading).trials
         except (KeyError, optuna.exceptions.StorageInternalError):
             return []
-        return trials
 
     def until_running(self, validations: int = 1) -> FrozenTrial:
         """Waits until a trial runs that has come to some validations."""

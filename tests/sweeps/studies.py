@@ -8,6 +8,7 @@ import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import NSGAIISampler, TPESampler
+from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -36,7 +37,7 @@ def spec(folder: Path, **fields: Any) -> SweepSpec:
     return SweepSpec(**given | {"stall_minutes": 30.0, "space": SPACE} | fields)
 
 
-def create(sweep: SweepSpec, storage: str | None = None) -> optuna.Study:
+def create(sweep: SweepSpec, storage: BaseStorage | None = None) -> optuna.Study:
     """The empty study of a sweep, in memory unless a storage is given."""
     several = len(sweep.metrics) > 1
     return optuna.create_study(
@@ -48,7 +49,7 @@ def create(sweep: SweepSpec, storage: str | None = None) -> optuna.Study:
     )
 
 
-def study(sweep: SweepSpec, trials: int = 24, storage: str | None = None) -> optuna.Study:
+def study(sweep: SweepSpec, trials: int = 24, storage: BaseStorage | None = None) -> optuna.Study:
     """A study of `trials` trials: pruned, failed, with a conditional setting, over seeds if the sweep has them."""
     made = create(sweep, storage)
     made.optimize(lambda trial: _objective(sweep, trial), n_trials=trials, catch=(RuntimeError,))

@@ -11,6 +11,7 @@ from PIL import Image
 
 from project.errors import UserError
 from project.sweeps.report import write_report
+from project.sweeps.storage import open_storage
 from tests.sweeps.studies import create, ended, spec, study
 
 SPACE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
@@ -18,10 +19,8 @@ SPACE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
 
 def test_pictures_and_page_of_a_study_in_sqlite(tmp_path, capsys):
     sweep = spec(tmp_path / "cifar", seeds=2)
-    sweep.folder.mkdir()
-    storage = f"sqlite:///{sweep.folder}/study.db"
-    study(sweep, 20, storage)
-    page = write_report(sweep, optuna.load_study(study_name="cifar", storage=storage))
+    study(sweep, 20, open_storage(sweep.folder))
+    page = write_report(sweep, optuna.load_study(study_name="cifar", storage=open_storage(sweep.folder)))
     assert page == sweep.folder / "report" / "report.html"
     names = ["history", "importances", "parallel", "slices", "curves"]
     assert sorted(path.name for path in page.parent.iterdir()) == sorted([*(f"{n}.png" for n in names), page.name])

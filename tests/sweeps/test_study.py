@@ -67,6 +67,13 @@ def test_exactly_the_budget(small):
     assert len(study.trials) == 5
 
 
+def test_no_file_stays_open(small):
+    study = begin_study(small)
+    run_one(worker(small))
+    assert len(study.trials) == 1
+    assert not [file.path for file in psutil.Process().open_files() if Path(file.path).is_relative_to(small.folder)]
+
+
 def test_failures_count(small):
     def fail(trial: optuna.Trial) -> float:
         trial.set_user_attr("reason", "it is bad")

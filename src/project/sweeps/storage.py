@@ -7,12 +7,14 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import optuna
 import sqlalchemy
 import sqlalchemy.exc
 from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import RDBStorage
+from sqlalchemy.pool import NullPool
 
 from project.errors import UserError, one_line
 from project.runs.masking import mask_text
@@ -82,19 +84,20 @@ def open_storage(folder: Path, create: bool = True) -> Storage | None:
     scheme, separator, rest = url.partition("://")
     if scheme in ("postgres", "postgresql"):
         url = f"postgresql+psycopg{separator}{rest}"
-    options = {"connect_args": {"timeout": 60}} if scheme == "sqlite" else {"pool_pre_ping": True}
+    options: dict[str, Any] = {"pool_pre_ping": True}
+    if scheme == "sqlite":  # files are cheap to open; a pool would keep them open until it is garbage collected
+        options = {"connect_args": {"timeout": 60}, "poolclass": NullPool}
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # trials are told by the table
     with warnings.catch_warnings(), storage_errors():
         warnings.simplefilter("ignore", ExperimentalWarning)  # the heartbeat
         try:
-            engine = sqlalchemy.create_engine(url, **options)
+            engine = sqlalchemy.create_engine(url, **options | {"poolclass": NullPool})
             if engine.name not in DATABASES:
                 raise UserError(f"{VARIABLE}: {engine.name} is not supported: take {', '.join(DATABASES)}.")
             with _lock(engine, "tables"):  # two commands that begin at once would both make them
                 storage = Storage(
                     url, engine_kwargs=options, heartbeat_interval=HEARTBEAT_SECONDS, grace_period=GRACE_SECONDS
                 )
-            engine.dispose()
         except (ImportError, sqlalchemy.exc.NoSuchModuleError) as error:
             raise UserError(
                 f"{VARIABLE}: the driver for {scheme} is not installed: pip install 'project[postgresql]', or your own."
