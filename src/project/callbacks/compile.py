@@ -80,7 +80,7 @@ class Compile(Callback):
             self._recorder = self._recorder or GraphRecorder(backend, mode, self.dynamic)
             backend, mode = self._recorder, None  # the recorder passes the mode on
         for module in modules:
-            module.compile(mode=mode, dynamic=self.dynamic, fullgraph=self.fullgraph, backend=backend)
+            _compile(module, mode=mode, dynamic=self.dynamic, fullgraph=self.fullgraph, backend=backend)
             self._compiled.add(module)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
@@ -172,6 +172,22 @@ def _callable_parts(module: nn.Module) -> Iterator[nn.Module]:
             yield from _callable_parts(child)
     else:
         yield module
+
+
+def _compile(module: nn.Module, **options: Any) -> None:
+    """Compile a module in place."""
+    if torch.__version__ >= "2.15" or not module.forward.__module__.startswith("torch."):
+        module.compile(**options)
+        return
+
+    # Before 2.15, nn.Module.compile silently does nothing for PyTorch's own modules, such as nn.Sequential: the
+    # compiler skips PyTorch's files. A frame of this file is compiled instead, through the private attributes that
+    # nn.Module.compile itself uses.
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
+
+    original = module._call_impl
+    module._compiled_call_impl = torch.compile(call, **options)
 
 
 def _check_backend(backend: str, device: torch.device) -> None:
