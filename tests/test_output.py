@@ -91,7 +91,7 @@ REFUSED = {
     "long": (lambda _: None, "x" * 300, f"{'x' * 300} can't be written: File name too long."),
     "long folder": (lambda _: None, f"a/{'x' * 300}/b", "/b can't be written: a name has more than 255 bytes."),
     "kernel": (lambda _: None, "/proc/out.csv", "/proc/out.csv can't be written: "),
-    "no character": (lambda _: None, "a\0b", "can't be written: embedded null byte."),
+    "no character": (lambda _: None, "a\0b", "a\0b can't be written: "),
 }
 
 
