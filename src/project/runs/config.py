@@ -67,6 +67,7 @@ class RunConfig(SaveConfigCallback):
         return {re.sub(r"[^\w./ :-]", "_", name): value for name, value in flat_config(self._masked()).items()}
 
     def _masked(self) -> dict[str, Any]:
+        assert self._text is not None  # since `setup`
         return mask(yaml.load(self._text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
