@@ -13,7 +13,7 @@ from ..battery import CONFIGS
 from .harness import Ending, run_input, verb_parser
 from .mutations import Mutator, settings
 
-INPUTS = 90  # in the everyday run
+INPUTS = 60  # in the everyday run
 
 
 @pytest.fixture
