@@ -24,7 +24,11 @@ def publish(trainer: Trainer, folder: Path | None, name: str, figure: "Figure") 
         return
     import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
     from PIL import Image
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # names of classes and columns may hold a $, which would begin a formula
 
     # Rendered once, for all; and TensorBoard's add_figure would go through pyplot and its global state.
     canvas = FigureCanvasAgg(figure)
