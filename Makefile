@@ -14,9 +14,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 fit: $(INSTALLED)
 	$(BIN)/python -m project fit --config configs/cifar.yaml
 
-# Three processes on two cores: a quarter of the time the tests wait for processes of their own.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
