@@ -1,4 +1,4 @@
-"""Files of predictions: CSV, their columns unlike each other, whole or not there."""
+"""Prediction files: CSV with distinct column names, written in one step or not at all."""
 
 import csv
 import os

@@ -1,4 +1,4 @@
-"""The user's text and CSV files: what is no readable text is refused in one line, before anything is read from it.
+"""The user's text and CSV files: one that is not readable text is refused in one line before anything is read from it.
 
 Rows are counted as a spreadsheet counts them: from 1, the row of column names included, a quoted text of several lines
 as one.

@@ -130,7 +130,7 @@ def write_csv(path: Path, files: list[Path], class_names: list[str], probabiliti
         probabilities: (file, class).
 
     Raises:
-        UserError: A probability is no number, or the file can't be written.
+        UserError: A probability is not finite, or the file can't be written.
         ValueError: There are more or fewer probabilities than files or classes.
     """
     if probabilities.shape != (len(files), len(class_names)):

@@ -44,7 +44,7 @@ def read_numbers(texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
 
 
 def no_number(column: str, text: str) -> str:
-    """What is wrong with a cell that is no number, and what to write instead.
+    """Say why a cell is not a number, and what to write instead.
 
     Args:
         column: Name of its column.

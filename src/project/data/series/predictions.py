@@ -67,7 +67,7 @@ def write_forecast(path: Path, state: dict[str, Any], times: np.ndarray, forecas
         forecast: Forecast, lower and upper bound, scaled, (horizon, column, 3); bounds are NaN where there are none.
 
     Raises:
-        UserError: A forecast is no number, or the file can't be written.
+        UserError: A forecast is not finite, or the file can't be written.
     """
     mean, scale, utc, names = (state[key] for key in ("mean", "scale", "utc", "targets"))
     units = forecast.cpu().double().numpy() * np.array(scale)[:, None] + np.array(mean)[:, None]

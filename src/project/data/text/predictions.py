@@ -57,7 +57,7 @@ def write_csv(path: Path, rows: Rows, class_names: list[str], probabilities: Ten
         probabilities: (text, class), in the order of the texts.
 
     Raises:
-        UserError: A probability is no number, or the file can't be written.
+        UserError: A probability is not finite, or the file can't be written.
         ValueError: There are more or fewer probabilities than texts or classes.
     """
     if probabilities.shape != (len(rows.texts), len(class_names)):
