@@ -4,7 +4,6 @@ import csv
 import logging
 import math
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,9 +21,14 @@ from PIL import Image
 
 from project.__main__ import main
 
+from .processes import Python, ranks
+
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
 SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # of processes that use `tests`
+
+
+OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
 
 
 @dataclass
@@ -155,17 +159,10 @@ def cifar(run, images) -> Callable[..., Outcome]:
     return run_cifar
 
 
-def shell(*arguments: object, cwd: Path, seconds: int = 240) -> Outcome:
-    """Runs ``python -m project ARGUMENTS`` as a process of its own, without network."""
-    nowhere = "http://127.0.0.1:9"
-    environment = {
-        **os.environ,
-        "http_proxy": nowhere,
-        "https_proxy": nowhere,
-        "OMP_NUM_THREADS": "1",
-        "COLUMNS": "200",
-        "NO_COLOR": "1",
-    }
-    command = [sys.executable, "-m", "project", *map(str, arguments)]
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=seconds)
-    return Outcome(done.returncode, done.stdout, done.stderr)
+def shell(*arguments: object, cwd: Path, count: int = 1, seconds: int = 240) -> Outcome:
+    """Runs ``python -m project ARGUMENTS`` as one or more processes of their own; what the first one printed."""
+    processes = [
+        Python("-m", "project", *arguments, cwd=cwd, environment={**OFFLINE, **of_rank}) for of_rank in ranks(count)
+    ]
+    printed = [process.communicate(seconds) for process in processes]
+    return Outcome(processes[0].wait(), *printed[0])

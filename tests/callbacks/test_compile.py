@@ -1,7 +1,3 @@
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
@@ -11,6 +7,7 @@ from torchmetrics import Accuracy
 from project.callbacks import Compile
 from project.errors import UserError
 
+from ..processes import Python
 from .tiny import Tiny, TinyData, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
@@ -158,7 +155,8 @@ def test_cuda_graphs_are_told_of_each_step(tmp_path, monkeypatch, mode, marks):
 def test_no_compiler_is_one_line(tmp_path):
     """In a process of its own: inductor remembers the compilers it found, and caches what they made."""
     program = (
-        "import torch\n"
+        "import torch, torch._inductor.config\n"
+        "torch._inductor.config.cpp.cxx = (None, '/no/such/compiler')\n"
         "from project.callbacks.compile import _check_backend\n"
         "from project.errors import UserError\n"
         "try:\n"
@@ -166,11 +164,13 @@ def test_no_compiler_is_one_line(tmp_path):
         "except UserError as error:\n"
         "    print(error)\n"
     )
-    environment = {**os.environ, "CXX": "/no/such/compiler", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert len(done.stdout.splitlines()) == 1
-    assert "no working compiler for cpu" in done.stdout
-    assert "--compile.mode null" in done.stdout
+    script = tmp_path / "compile.py"
+    script.write_text(program)
+    environment = {"TORCHINDUCTOR_CACHE_DIR": tmp_path}
+    printed, errors = Python(script, cwd=tmp_path, environment=environment).communicate()
+    assert len(printed.splitlines()) == 1, errors
+    assert "no working compiler for cpu" in printed
+    assert "--compile.mode null" in printed
 
 
 def test_inductor_trains(tmp_path):

@@ -1,13 +1,13 @@
 """What callbacks sum or compare over ranks, in one run of two processes."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from ..processes import Python, ranks
 from .tiny import TinyData
 
 PROGRAM = """
@@ -77,24 +77,27 @@ trainer.test(TinyForecaster(), TinySeries(21), verbose=False)
 """
 
 
-def run(folder, program, *arguments):
+def run(folder, program, *arguments) -> str:
+    """Runs a program with two ranks; returns what the first one printed."""
     script = folder / "run.py"
     script.write_text(program)
     tests = Path(__file__).parents[1]
-    command = [sys.executable, str(script), str(tests), str(folder), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done
+    processes = [
+        Python(script, tests, folder, *arguments, cwd=folder, environment=of_rank, merge=True) for of_rank in ranks(2)
+    ]
+    printed = [process.communicate(120)[0] for process in processes]
+    assert [process.wait() for process in processes] == [0, 0], printed
+    return printed[0]
 
 
 def test_two_processes(tmp_path):
-    done = run(tmp_path, PROGRAM)
+    printed = run(tmp_path, PROGRAM)
     first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1))
     assert first == second
     assert round(first["samples"]) == 16
     assert torch.tensor(first["counts"]).sum(1).tolist() == TinyData(16).dataset.tensors[1].bincount().tolist()
-    assert done.stdout.count("epoch 1/1") == 1
-    assert done.stdout.count("Run summary") == 1
+    assert printed.count("epoch 1/1") == 1
+    assert printed.count("Run summary") == 1
     assert len(list(tmp_path.rglob("graph_breaks.txt"))) == 1
 
 
@@ -110,7 +113,7 @@ def test_two_processes_write_the_test_tables_of_one(tmp_path, monkeypatch, capsy
             exec(TEST_ONLY, {"__name__": "run"})
             out = capsys.readouterr().out
         else:
-            out = run(folder, TEST_ONLY, devices).stdout
+            out = run(folder, TEST_ONLY, devices)
         assert out.count("baselines on 0") == 1
         assert "baselines on 1" not in out
         assert out.count("Test: the model beside its baselines") == 1

@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from project.errors import UserError
 from project.models import Forecaster
 from project.optim import Schedule
 
+from ..processes import Python, ranks
 from .tiny_series import TinySeries, everything, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
@@ -235,8 +234,8 @@ def evaluate(folder, **options) -> dict:
 PROGRAM = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from models.test_forecaster import evaluate
-from models.tiny_series import TinySeries, make_trainer
+from tests.models.test_forecaster import evaluate
+from tests.models.tiny_series import TinySeries, make_trainer
 from project.models import LSTMForecaster
 
 result = evaluate(sys.argv[2], devices=2, strategy="ddp")
@@ -252,10 +251,10 @@ with open(f"{sys.argv[2]}/{result.pop('rank')}.json", "w") as file:
 def test_two_processes_evaluate_like_one(tmp_path):
     script = tmp_path / "run.py"
     script.write_text(PROGRAM)
-    tests = Path(__file__).parents[1]
-    command = [sys.executable, str(script), str(tests), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tests.parent)
-    assert done.returncode == 0, done.stderr[-3000:]
+    root = Path(__file__).parents[2]
+    processes = [Python(script, root, tmp_path, cwd=root, environment=of_rank) for of_rank in ranks(2)]
+    printed = [process.communicate(120)[1] for process in processes]
+    assert [process.wait() for process in processes] == [0, 0], printed
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     one = evaluate(tmp_path)  # 21 windows; the two have 11 and 10
     assert one.pop("rank") == 0

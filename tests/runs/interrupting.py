@@ -3,9 +3,6 @@
 import errno
 import os
 import signal
-import socket
-import sys
-from multiprocessing import get_context, set_start_method
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +10,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from project.callbacks import EMA
-
-FORKS = get_context("forkserver")  # it imports what takes seconds once; each fit is a process that it forks
-FORKS.set_forkserver_preload(["project.start", __name__])
+from tests.processes import Python, ranks
 
 
 class Deliberate(Exception):
@@ -86,54 +81,28 @@ class Interrupt(Callback):
             torch.save([pl_module.state_dict(), averages, optimizers], "final.pt")
 
 
-def project(folder: Path, *arguments: str, ranks: int = 1, interrupt: str = "never") -> int:
+def project(folder: Path, *arguments: str, count: int = 1, interrupt: str = "never") -> int:
     """Runs ``python -m project ARGUMENTS`` in a folder; what it prints is in ``printed_N.txt``, N the rank.
 
     Returns:
         The exit code of the first rank, below 0 for one that was killed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    environment = {"INTERRUPT": interrupt, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "NO_COLOR": "1"}
-    if ranks > 1:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        environment |= {
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "NODE_RANK": "0",
-            "WORLD_SIZE": str(ranks),
-        }
-    processes = []
-    for rank in range(ranks):
-        of_rank = {"LOCAL_RANK": str(rank)} if ranks > 1 else {}
-        processes.append(FORKS.Process(target=_run, args=(folder, rank, arguments, environment | of_rank)))
-        processes[-1].start()
+    processes = [
+        Python("-m", "project", *arguments, cwd=folder, environment={"INTERRUPT": interrupt, **of_rank}, merge=True)
+        for of_rank in ranks(count)
+    ]
     try:
-        processes[0].join(240)
-        if processes[0].exitcode != -signal.SIGKILL:  # the others hang if it was killed
+        if processes[0].wait() != -signal.SIGKILL:  # the others hang if it was killed
             for process in processes[1:]:
-                process.join(20)
+                process.wait(20)
     finally:
-        for process in processes:
+        for rank, process in enumerate(processes):
             process.kill()
-            process.join()
-    return processes[0].exitcode or 0
+            with (folder / f"printed_{rank}.txt").open("a") as printed:
+                printed.write(process.communicate()[0])
+    return processes[0].wait()
 
 
 def _no_room(*_: Any) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def _run(folder: Path, rank: int, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
-    set_start_method(None, force=True)  # the workers of loaders start as they do elsewhere
-    os.environ.update(environment)
-    os.chdir(folder)
-    printed = os.open(f"printed_{rank}.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(printed, 1)
-    os.dup2(printed, 2)
-    sys.argv = ["project", *arguments]
-    from project.__main__ import main
-
-    torch.set_num_threads(1)
-    sys.exit(main())

@@ -3,9 +3,6 @@
 import os
 import random
 import resource
-import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -18,6 +15,7 @@ from project.checkpoints import damage
 from project.errors import UserError
 from project.runs import checkpoint_files
 from project.runs.checkpoint_files import AtomicCheckpointIO, newest_intact
+from tests.processes import Python
 
 
 def checkpoint(step: int, size: int = 1000) -> dict:
@@ -118,12 +116,17 @@ def test_what_killed_processes_left_is_swept(tmp_path):
         "AtomicCheckpointIO().save_checkpoint({}, sys.argv[1])\n"
     )
     path = write(tmp_path / "last.ckpt", 1)
-    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as writer:
-        writer.stdout.readline()
-        write(path, 2)
-        alive = [name for name in names(tmp_path) if name.endswith(".tmp")]
-        assert len(alive) == 1, "the file of a living process is its own"
-        writer.send_signal(signal.SIGKILL)
+    script = tmp_path.with_name("writer.py")
+    script.write_text(code)
+    writer = Python(script, path, cwd=tmp_path)
+    while "writing" not in writer.printed()[0]:
+        assert writer.poll() is None, writer.printed()
+        time.sleep(0.05)
+    write(path, 2)
+    alive = [name for name in names(tmp_path) if name.endswith(".tmp")]
+    assert len(alive) == 1, "the file of a living process is its own"
+    writer.kill()
+    writer.wait()
     for name, age in (("elsewhere.7", 60), ("elsewhere.8", 2 * 3600)):
         other = tmp_path / f".last.ckpt.{name}.tmp"
         other.touch()

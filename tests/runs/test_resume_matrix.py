@@ -119,7 +119,7 @@ def whole(settings, tmp_path_factory) -> Callable[[Cell], Ran]:
         key = cell.experiment, cell.ranks
         if key not in made:
             folder = tmp_path_factory.mktemp("whole")
-            code = project(folder, "fit", *settings(Cell(cell.experiment, "", "", 0, cell.ranks)), ranks=cell.ranks)
+            code = project(folder, "fit", *settings(Cell(cell.experiment, "", "", 0, cell.ranks)), count=cell.ranks)
             assert code == 0, printed(folder)
             made[key] = outcome(folder)
             assert len(made[key].curves["train/loss"]) == len(made[key].curves["val/loss"]) == EPOCHS
@@ -137,10 +137,10 @@ def interrupted(settings, whole, tmp_path_factory) -> Callable[[Cell], tuple[int
         expected = whole(cell)
         folder = tmp_path_factory.mktemp(str(cell))
         plan = f"{cell.how} {PLACES[cell.place]}"
-        code = project(folder, "fit", *settings(cell), ranks=cell.ranks, interrupt=plan)
+        code = project(folder, "fit", *settings(cell), count=cell.ranks, interrupt=plan)
         assert code == HOWS[cell.how], printed(folder)
         saved = torch.load(folder / "lightning_logs/run/version_0/checkpoints/last.ckpt", weights_only=True)
-        code = project(folder, "fit", "--resume", "last", *TRUSTED, ranks=cell.ranks)
+        code = project(folder, "fit", "--resume", "last", *TRUSTED, count=cell.ranks)
         assert code == 0, printed(folder)
         return saved["global_step"], differences(expected, outcome(folder))
 

@@ -6,8 +6,6 @@ import re
 import select
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import torch
 
 from project.runs.folder import RunFolder, read_json
 from tests.conftest import CONFIGS, ROOT
+from tests.processes import Python, ranks
 from tests.runs.tiny_run import run
 
 pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory")  # a resumed run goes on in its folder
@@ -142,13 +141,8 @@ def test_children_of_a_running_fit_can_be_terminated(tiny, monkeypatch):
     assert code == 0
 
 
-def start(plans: list[dict], **environment: object) -> subprocess.Popen:
-    settings = {name: str(value) for name, value in environment.items()}
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.runs.tiny_run", json.dumps(plans)],
-        cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1", **settings}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+def start(plans: list[dict], **environment: object) -> Python:
+    return Python("-m", "tests.runs.tiny_run", json.dumps(plans), cwd=ROOT, environment=environment, merge=True)
 
 
 def test_a_second_sigint_leaves_at_once(tmp_path):
@@ -199,12 +193,8 @@ def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
     nan = {"trainer": TWO, "nan": {"step": 8, "rank": 1}}
     plans.append({"folder": str(tmp_path / "nan"), **nan})
     plans.append({"folder": str(tmp_path / "skip"), "guard": {"action": "skip"}, **nan})
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "NODE_RANK": 0, "WORLD_SIZE": 2}
-    ranks = [start(plans, LOCAL_RANK=rank, **shared) for rank in (0, 1)]
-    first, second = (rank.communicate(timeout=120)[0] for rank in ranks)
+    processes = [start(plans, **of_rank) for of_rank in ranks(2)]
+    first, second = (process.communicate(timeout=120)[0] for process in processes)
     assert re.findall(r"exit (\d+)", first) == ["143", "143", "130", "143", "2", "0"], first + second
     ends = [
         re.findall(r"(?:Interrupted|UserError) after (\d+) steps, weights finite", rank) for rank in (first, second)
@@ -226,13 +216,12 @@ def test_a_closed_terminal_saves_the_run(series, tmp_path):
     """The kernel sends SIGHUP, and whatever is printed from then on raises an error."""
     run = RunFolder(tmp_path / "lightning_logs/forecast_small/version_0")
     command = [
-        sys.executable, "-m", "project", "fit", "--config", CONFIGS / "forecast_small.yaml", "--data.dataset=csv",
+        "-m", "project", "fit", "--config", CONFIGS / "forecast_small.yaml", "--data.dataset=csv",
         f"--data.path={series}", "--data.targets=[load]", "--data.past=48", "--data.horizon=24", "--model.width=8",
         "--data.split=[0.6, 0.2, 0.2]", "--trainer.callbacks=[]", "--trainer.max_epochs=3000", "--early_stopping=null",
     ]  # fmt: skip
     terminal, its_side = os.openpty()
-    there = f'exec "$@" <>{os.ttyname(its_side)} >&0 2>&0'  # makes it the terminal that the session belongs to
-    process = subprocess.Popen(["sh", "-c", there, "sh", *map(str, command)], cwd=tmp_path, start_new_session=True)
+    process = Python(*command, cwd=tmp_path, terminal=os.ttyname(its_side))
     printed = b""
     while not read_json(run.metrics).get("epochs"):
         assert process.poll() is None, printed.decode()
@@ -260,12 +249,12 @@ def test_slurm_s_signal_puts_the_job_back_into_the_queue(tiny, slurm):
 def test_a_requeued_job_goes_on_with_its_run(slurm, series, tmp_path, monkeypatch):
     """The very command of the batch script, once more."""
     command = [
-        sys.executable, "-m", "project", "fit", "--config", CONFIGS / "forecast_small.yaml", "--data.dataset=csv",
+        "-m", "project", "fit", "--config", CONFIGS / "forecast_small.yaml", "--data.dataset=csv",
         f"--data.path={series}", "--data.targets=[load]", "--data.past=48", "--data.horizon=24", "--model.width=8",
         "--data.split=[0.6, 0.2, 0.2]", "--trainer.callbacks=[]", "--trainer.max_epochs=30", "--early_stopping=null",
     ]  # fmt: skip
     run = RunFolder(tmp_path / "lightning_logs/forecast_small/version_0")
-    process = subprocess.Popen([*map(str, command)], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    process = Python(*command, cwd=tmp_path)
     while not read_json(run.metrics).get("epochs"):
         time.sleep(0.05)
     process.send_signal(signal.SIGUSR1)
@@ -275,15 +264,16 @@ def test_a_requeued_job_goes_on_with_its_run(slurm, series, tmp_path, monkeypatc
     assert read_json(run.metrics)["epochs"] < 30
 
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    done = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "SLURM has requeued the job: it goes on with forecast_small/version_0." in done.stderr
+    again = Python(*command, cwd=tmp_path)
+    _, printed = again.communicate()
+    assert again.returncode == 0, printed
+    assert "SLURM has requeued the job: it goes on with forecast_small/version_0." in printed
     assert read_json(run.metrics)["epochs"] == 30
     assert [path.name for path in run.path.parent.iterdir()] == ["version_0"]
 
     monkeypatch.setenv("SLURM_JOB_ID", "8")  # another job begins anew
-    other = subprocess.run([*map(str, command), "--trainer.max_epochs=1"], cwd=tmp_path, capture_output=True, text=True)
-    assert other.returncode == 0, other.stderr
+    other = Python(*command, "--trainer.max_epochs=1", cwd=tmp_path)
+    assert other.wait() == 0, other.printed()
     assert run.path.with_name("version_1").is_dir()
 
 

@@ -1,9 +1,6 @@
 """Sweeps of tiny fits, as the command and as processes that can be killed."""
 
 import contextlib
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +17,7 @@ from sqlalchemy.pool import NullPool
 
 from project.sweeps.spec import SweepSpec
 from tests.conftest import CONFIGS, SEARCH_PATH, Outcome
+from tests.processes import Python
 from tests.sweeps import studies
 
 SPACE = {
@@ -35,8 +33,8 @@ class Sweep:
 
     folder: Path
     content: dict[str, Any]
-    environment: dict[str, str] = field(default_factory=dict)
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    environment: dict[str, object] = field(default_factory=dict)
+    started: list[Python] = field(default_factory=list)
 
     @property
     def file(self) -> Path:
@@ -51,22 +49,16 @@ class Sweep:
         self.file.write_text(yaml.safe_dump(self.content, sort_keys=False))
         return self.file
 
-    def start(self, *arguments: object) -> subprocess.Popen[str]:
+    def start(self, *arguments: object) -> Python:
         """Starts the command."""
-        environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": SEARCH_PATH, "COLUMNS": "200", "NO_COLOR": "1"}
-        command = [sys.executable, "-m", "project", "sweep", "--config", str(self.file), *map(str, arguments)]
-        process = subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env={**os.environ, **environment, **self.environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        environment = {"PYTHONPATH": SEARCH_PATH, **self.environment}
+        process = Python(
+            "-m", "project", "sweep", "--config", self.file, *arguments, cwd=self.folder, environment=environment
         )
         self.started.append(process)
         return process
 
-    def end(self, process: subprocess.Popen[str]) -> Outcome:
+    def end(self, process: Python) -> Outcome:
         """Waits for a command."""
         out, err = process.communicate(timeout=SECONDS)
         return Outcome(process.returncode, out, err)

@@ -3,8 +3,6 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import torch
 from project.runs.folder import RunFolder
 from project.sweeps.forks import ADDRESS
 from tests.conftest import CONFIGS
+from tests.processes import Python, ranks
 
 
 @pytest.fixture
@@ -27,16 +26,17 @@ def listener(tmp_path, monkeypatch) -> Iterator[socket.socket]:
         yield listening
 
 
-def fit(tmp_path: Path, short, *arguments: str) -> subprocess.Popen[str]:
+def fit(tmp_path: Path, short, *arguments: str, **environment: object) -> Python:
     config = CONFIGS / "forecast_small.yaml"
-    command = [sys.executable, "-m", "project", "fit", "--config", str(config), *short(config)]
-    command += ["--trainer.max_epochs=9", "--trainer.callbacks=[]", "--test_after_fit=false", *arguments]
-    return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    brief = ["--trainer.max_epochs=9", "--trainer.callbacks=[]", "--test_after_fit=false", *arguments]
+    command = ["-m", "project", "fit", "--config", config, *short(config), *brief]
+    return Python(*command, cwd=tmp_path, environment=environment, merge=True)
 
 
 def test_pruned_under_ddp(tmp_path, short, listener):
     """The first rank alone reports; all ranks stop in order after the validation that says so."""
-    process = fit(tmp_path, short, "--trainer.strategy=ddp", "--trainer.devices=2")
+    ddp = "--trainer.strategy=ddp", "--trainer.devices=2"
+    process, second = (fit(tmp_path, short, *ddp, **of_rank) for of_rank in ranks(2))
     connected = listener.accept()[0]
     heard = []
     with connected, connected.makefile("r") as reports:
@@ -45,7 +45,7 @@ def test_pruned_under_ddp(tmp_path, short, listener):
             if "metrics" in heard[-1]:
                 connected.sendall(b"stop\n" if heard[-1]["epoch"] == 1 else b"go on\n")
     out, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, out
+    assert (process.returncode, second.wait()) == (0, 0), out
     listener.settimeout(0)
     with pytest.raises(BlockingIOError):
         listener.accept()

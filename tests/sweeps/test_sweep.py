@@ -134,7 +134,7 @@ def test_bad_ends(sweep):
         sampler="grid",
         pruner={"name": "median", "n_startup_trials": 1},
         trials=None,
-        stall_minutes=0.5,
+        stall_minutes=0.3,
         seeds=2,
         spread=2.0,
     )
@@ -152,7 +152,7 @@ def test_bad_ends(sweep):
     assert reasons["killed"] == "killed by SIGKILL: perhaps the memory is used up"
     assert reasons["raises"] == "exit code 1: RuntimeError: it broke"
     assert reasons["memory"].startswith("out of memory (peak")
-    assert reasons["hangs"] == "no sign of life for 0.5 minutes: killed"
+    assert reasons["hangs"] == "no sign of life for 0.3 minutes: killed"
     assert any("RuntimeError: it broke" in line for line in trials["raises"].user_attrs["tail"])
     assert reasons["nan"] == "val/mse is nan in epoch 2"
     assert (trials["worse"].state, len(trials["worse"].intermediate_values)) == (TrialState.PRUNED, 1)

@@ -1,0 +1,123 @@
+"""Processes of Python that start at once: forks of one that has imported torch and Lightning; not a test itself.
+
+Importing both takes some ten seconds of a core, and a test of two ranks that are stopped and go on starts four
+processes. What is forked is like a new process otherwise: arguments, environment, working directory, exit code.
+"""
+
+import atexit
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import weakref
+from multiprocessing import get_context, set_start_method
+from pathlib import Path
+
+FORKS = get_context("forkserver")
+FORKS.set_forkserver_preload(["project.start", "project.sweeps.worker", __name__])
+
+
+class Python:
+    """``python ARGUMENTS``, with the methods of `subprocess.Popen` that tests use.
+
+    Args:
+        arguments: ``-m MODULE ...`` or ``FILE ...``.
+        cwd: Its working directory.
+        environment: Its variables besides those of the test.
+        merge: Whether what it prints to stderr goes to stdout.
+        terminal: Device that is its terminal, and takes what it prints.
+    """
+
+    def __init__(
+        self,
+        *arguments: object,
+        cwd: Path,
+        environment: dict[str, object] | None = None,
+        merge: bool = False,
+        terminal: str = "",
+    ) -> None:
+        defaults = {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "NO_COLOR": "1"}
+        own = {name: str(value) for name, value in (environment or {}).items()}
+        self._printed = [_temporary_file(self) for _ in range(1 if merge else 2)]
+        files = [terminal] * 3 if terminal else [os.devnull, *map(str, self._printed)]
+        variables = {**os.environ, **defaults, **own}
+        self._process = FORKS.Process(target=_become, args=([*map(str, arguments)], cwd, variables, files))
+        self._process.start()
+        self.pid: int = self._process.pid or 0
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float = 240) -> int:
+        """Its exit code, below 0 for one that was killed."""
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("python", timeout, "\n".join(self.printed()))
+        return self._process.exitcode
+
+    def communicate(self, timeout: float = 240) -> tuple[str, str]:
+        """What it printed, once it has ended."""
+        self.wait(timeout)
+        out, *err = self.printed()
+        return out, "".join(err)
+
+    def printed(self) -> list[str]:
+        """What it has printed up to now."""
+        return [path.read_text(errors="replace") for path in self._printed]
+
+    def send_signal(self, signum: int) -> None:
+        if self._process.exitcode is None:
+            os.kill(self.pid, signum)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def ranks(count: int) -> list[dict[str, object]]:
+    """The variables by which each of some processes knows its rank, as torchrun would set them."""
+    if count == 1:
+        return [{}]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "NODE_RANK": 0, "WORLD_SIZE": count}
+    return [{**shared, "LOCAL_RANK": rank} for rank in range(count)]
+
+
+def _temporary_file(owner: object) -> Path:
+    """An empty file that is removed with the object it belongs to."""
+    descriptor, name = tempfile.mkstemp()
+    os.close(descriptor)
+    weakref.finalize(owner, Path(name).unlink)
+    return Path(name)
+
+
+def _become(arguments: list[str], cwd: Path, variables: dict[str, str], files: list[str]) -> None:
+    set_start_method(None, force=True)  # the workers of loaders start as they do elsewhere
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(variables)
+    os.chdir(cwd)
+    for descriptor, name in zip(range(3), [*files, files[-1]], strict=False):
+        os.dup2(os.open(name, os.O_RDWR | os.O_APPEND), descriptor)
+    import torch
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    try:
+        if arguments[0] == "-m":
+            sys.argv = arguments[1:]
+            sys.path.insert(0, "")
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = arguments
+            sys.path.insert(0, str(Path(arguments[0]).parent))
+            runpy.run_path(arguments[0], run_name="__main__")
+    finally:
+        atexit._run_exitfuncs()
