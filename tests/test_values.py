@@ -101,6 +101,19 @@ def test_the_arguments_of_classes_have_bounds(place, class_path, name, value):
     assert refusal(config).startswith(f"{key}.{name} is {value}: it must be ")
 
 
+def test_a_cyclic_schedule_has_its_base_below_its_top():
+    def cyclic(base: float, top: float) -> Namespace:
+        schedule = settings(f"{SCHEDULERS}.CyclicLR", base_lr=base, max_lr=top)
+        config = in_config("model.init_args.schedule.scheduler", schedule)
+        config["model.class_path"] = "project.models.CifarCNN"
+        return config
+
+    check_values("fit", cyclic(0.1, 0.2))
+    assert refusal(cyclic(0.3, 0.2)) == (
+        "model.schedule.scheduler.base_lr is 0.3: it must not be above model.schedule.scheduler.max_lr, which is 0.2."
+    )
+
+
 def test_the_same_name_in_a_model_or_data_is_its_own_matter():
     config = in_config("model", settings("project.models.CifarCNN", gamma=-1.0, patience=-1))
     config["data"] = settings("project.data.ImageData", momentum=-1)
@@ -160,8 +173,10 @@ def test_nodes_need_a_launcher_and_strategies_must_start_commands(monkeypatch):
         check_processes(trainer)
     monkeypatch.setenv("NODE_RANK", "1")
     check_processes(trainer)
-    with pytest.raises(UserError, match=r"trainer\.strategy is ddp_spawn: .* use ddp"):
-        check_processes(Namespace(devices=2, num_nodes=1, strategy="ddp_spawn", plugins=None))
+    written = Namespace(class_path="lightning.pytorch.strategies.DDPStrategy", init_args=Namespace(start_method="fork"))
+    for strategy in ("ddp_spawn", "ddp_fork", "ddp_notebook", written):
+        with pytest.raises(UserError, match=r"trainer\.strategy is \w+: .* use ddp"):
+            check_processes(Namespace(devices=2, num_nodes=1, strategy=strategy, plugins=None))
 
 
 def test_folders_that_can_not_be_written_to(tmp_path, monkeypatch):

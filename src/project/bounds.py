@@ -121,12 +121,18 @@ def check_values(verb: str, config: Namespace) -> None:
     else:
         limit = {"validate": "limit_val_batches", "test": "limit_test_batches", "predict": "limit_predict_batches"}
         _check(f"trainer.{limit[verb]}", trainer.get(limit[verb]), POSITIVE)
+    found = {}
     for key, class_path, name, value in _settings(config.as_dict()):
+        found[key] = value
         # What lies deeper in a class' argument, such as a theme, is that class' own affair.
         if value == "" and class_path != "" and name not in NAMES and not _empty_by_default(class_path, name):
             raise UserError(f"{key} is empty: give a value, or leave it out.")
         if verb == "fit":
             _check(key, value, _bound(class_path, name, key))
+    for key, base in found.items():  # of cyclic schedules
+        top = key.replace(".base_", ".max_")
+        if top != key and _is_number(base) and _is_number(found.get(top)) and base > found[top]:
+            raise UserError(f"{key} is {base}: it must not be above {top}, which is {found[top]}.")
 
 
 def _bound(class_path: str | None, name: str, key: str) -> Bound | None:
@@ -170,6 +176,9 @@ def _settings(value: Any, key: str = "", class_path: str | None = None) -> Itera
 
 def _check(key: str, value: Any, bound: Bound | None) -> None:
     numbers = value if isinstance(value, (list, tuple)) else [value]
-    numbers = [number for number in numbers if isinstance(number, (int, float)) and not isinstance(number, bool)]
-    if bound is not None and not all(bound.holds(number) for number in numbers):
+    if bound is not None and not all(bound.holds(number) for number in numbers if _is_number(number)):
         raise UserError(f"{key} is {value}: it must be {bound}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -19,7 +19,7 @@ def check_processes(trainer: Any) -> None:
 
     Raises:
         UserError: If devices is no number or list of numbers, asks for far more processes than the machine has cores
-            or GPUs, the strategy spawns processes, or nothing says which of several nodes this is.
+            or GPUs, the strategy copies this process, or nothing says which of several nodes this is.
     """
     devices, nodes, strategy = trainer["devices"], trainer["num_nodes"], trainer["strategy"]
     wanted = _wanted(devices)
@@ -29,8 +29,9 @@ def check_processes(trainer: Any) -> None:
             f"trainer.devices is {devices}: that is one process for each, and this machine has {os.cpu_count()} cores "
             f"and {torch.cuda.device_count()} GPUs: give {most} or less, or auto."
         )
-    if isinstance(strategy, str) and "spawn" in strategy:
-        raise UserError(f"trainer.strategy is {strategy}: this command can't be copied to new processes; use ddp.")
+    method = strategy if isinstance(strategy, str) else str((strategy.get("init_args") or {}).get("start_method"))
+    if any(way in method for way in ("spawn", "fork", "notebook")):
+        raise UserError(f"trainer.strategy is {method}: this command can't be copied to new processes; use ddp.")
     if nodes > 1 and not trainer["plugins"] and not knows_its_node():
         raise UserError(
             f"trainer.num_nodes is {nodes}, but nothing says which of them this is: start with srun or torchrun, or "

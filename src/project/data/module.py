@@ -39,9 +39,9 @@ class ExperimentData(LightningDataModule):
     ) -> None:
         super().__init__()
         if num_workers < 0:
-            raise UserError(f"data.num_workers: {num_workers} is no possible value; it must be at least 0")
+            raise UserError(f"data.num_workers: {num_workers} is not valid; it must be at least 0")
         if prefetch_factor is not None and prefetch_factor < 1:
-            raise UserError(f"data.prefetch_factor: {prefetch_factor} is no possible value; it must be at least 1")
+            raise UserError(f"data.prefetch_factor: {prefetch_factor} is not valid; it must be at least 1")
         for name, value in (("persistent_workers", persistent_workers), ("prefetch_factor", prefetch_factor)):
             if value and not num_workers:
                 raise UserError(f"data.{name}: there are no workers; set data.num_workers, or leave {name} out")

@@ -281,10 +281,10 @@ def test_generated_data_through_a_run(make_data, make_trainer, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dataset": "csv"}, "data.path: null is no possible value; dataset csv needs your folder or file"),
-        ({"batch_size": 0}, "data.batch_size: 0 is no possible value"),
-        ({"val_fraction": 1.0}, "data.val_fraction: 1.0 is no possible value"),
-        ({"image_size": (0, 3)}, "data.image_size: (0, 3) is no possible value"),
+        ({"dataset": "csv"}, "data.path: null is not valid; dataset csv needs your folder or file"),
+        ({"batch_size": 0}, "data.batch_size: 0 is not valid"),
+        ({"val_fraction": 1.0}, "data.val_fraction: 1.0 is not valid"),
+        ({"image_size": (0, 3)}, "data.image_size: (0, 3) is not valid"),
     ],
 )
 def test_impossible_values(make_data, options, message):

@@ -284,18 +284,18 @@ def test_etth1_needs_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dataset": "csv", "path": None}, "data.path: null is no possible value; dataset csv needs your file"),
-        ({"past": 0}, "data.past: 0 is no possible value; it must be at least 1"),
-        ({"horizon": 0}, "data.horizon: 0 is no possible value; it must be at least 1"),
-        ({"season": 0}, "data.season: 0 is no possible value; it must be at least 1"),
-        ({"batch_size": 0}, "data.batch_size: 0 is no possible value; it must be at least 1"),
-        ({"targets": []}, "data.targets: [] is no possible value; name at least one, or leave it out"),
+        ({"dataset": "csv", "path": None}, "data.path: null is not valid; dataset csv needs your file"),
+        ({"past": 0}, "data.past: 0 is not valid; it must be at least 1"),
+        ({"horizon": 0}, "data.horizon: 0 is not valid; it must be at least 1"),
+        ({"season": 0}, "data.season: 0 is not valid; it must be at least 1"),
+        ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be at least 1"),
+        ({"targets": []}, "data.targets: [] is not valid; name at least one, or leave it out"),
         ({"targets": ["load", "load"]}, "data.targets: 'load' is listed twice; delete one"),
         ({"targets": ["load", "date"]}, "data.targets: 'date' is the time column; delete it"),
         ({"covariates": ["hour", "hour"]}, "data.covariates: 'hour' is listed twice; delete one"),
         (
             {"split": [0.5, 0.5]},
-            "data.split: [0.5, 0.5] is no possible value; "
+            "data.split: [0.5, 0.5] is not valid; "
             "give three shares (train, val, test) that sum to 1, or two or three dates",
         ),
         (

@@ -75,9 +75,9 @@ def test_dates_with_offsets_are_for_times_with_offsets():
 @pytest.mark.parametrize(
     ("split", "message"),
     [
-        ([0.7, 0.3], "data.split: [0.7, 0.3] is no possible value; " + THREE),
-        ([0.7, 0.2, 0.2], "data.split: [0.7, 0.2, 0.2] is no possible value; " + THREE),
-        ([1.2, -0.4, 0.2], "data.split: [1.2, -0.4, 0.2] is no possible value; " + THREE),
+        ([0.7, 0.3], "data.split: [0.7, 0.3] is not valid; " + THREE),
+        ([0.7, 0.2, 0.2], "data.split: [0.7, 0.2, 0.2] is not valid; " + THREE),
+        ([1.2, -0.4, 0.2], "data.split: [1.2, -0.4, 0.2] is not valid; " + THREE),
         ([0, 0.5, 0.5], "data.split: no training rows; give train a share above 0"),
         (["2024-01-11"], "data.split: 1 dates; give that of the first validation row, that of the first test row, "
             "and optionally "

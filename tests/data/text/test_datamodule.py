@@ -493,30 +493,30 @@ def test_baselines_are_computed_once(csv_data, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dataset": "csv"}, "data.path: null is no possible value; dataset csv needs your file"),
-        ({"test_path": "a.csv"}, "data.test_path: a.csv is no possible value; it goes with dataset csv"),
-        ({"text_columns": []}, "data.text_columns: [] is no possible value; name at least one"),
+        ({"dataset": "csv"}, "data.path: null is not valid; dataset csv needs your file"),
+        ({"test_path": "a.csv"}, "data.test_path: a.csv is not valid; it goes with dataset csv"),
+        ({"text_columns": []}, "data.text_columns: [] is not valid; name at least one"),
         (
             {"text_columns": ["a", "a"]},
-            "data.text_columns: ['a', 'a'] is no possible value; name each column once",
+            "data.text_columns: ['a', 'a'] is not valid; name each column once",
         ),
         (
             {"text_columns": ["a", "label"]},  # it would tell the answer
-            "data.text_columns: ['a', 'label'] is no possible value; label is data.label_column",
+            "data.text_columns: ['a', 'label'] is not valid; label is data.label_column",
         ),
-        ({"vocab_size": 2}, "data.vocab_size: 2 is no possible value; word needs at least 3"),
+        ({"vocab_size": 2}, "data.vocab_size: 2 is not valid; word needs at least 3"),
         (
             {"tokenizer": "bpe", "vocab_size": 299},
-            "data.vocab_size: 299 is no possible value; bpe needs at least 300",
+            "data.vocab_size: 299 is not valid; bpe needs at least 300",
         ),
-        ({"max_tokens": 0}, "data.max_tokens: 0 is no possible value; it must be at least 1"),
-        ({"evidence": -1}, "data.evidence: -1 is no possible value; it must be from 0 to 5"),
-        ({"batch_size": 0}, "data.batch_size: 0 is no possible value; it must be at least 1"),
-        ({"tokens_per_batch": 0}, "data.tokens_per_batch: 0 is no possible value; it must be at least 1"),
-        ({"val_fraction": 1.0}, "data.val_fraction: 1.0 is no possible value; it must be at least 0 and below 1"),
+        ({"max_tokens": 0}, "data.max_tokens: 0 is not valid; it must be at least 1"),
+        ({"evidence": -1}, "data.evidence: -1 is not valid; it must be from 0 to 5"),
+        ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be at least 1"),
+        ({"tokens_per_batch": 0}, "data.tokens_per_batch: 0 is not valid; it must be at least 1"),
+        ({"val_fraction": 1.0}, "data.val_fraction: 1.0 is not valid; it must be at least 0 and below 1"),
         (
             {"dataset": "csv", "path": "a.csv", "val_fraction": 0.5, "test_fraction": 0.5},
-            "data.val_fraction: 0.5 is no possible value; with data.test_fraction it must be below 1",
+            "data.val_fraction: 0.5 is not valid; with data.test_fraction it must be below 1",
         ),
     ],
 )

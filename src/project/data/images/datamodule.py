@@ -91,7 +91,7 @@ class ImageData(ExperimentData):
         ):
             if not good:
                 needed = f"; dataset {dataset} needs your folder or file" if name == "path" else ""
-                raise UserError(f"data.{name}: {'null' if value is None else value} is no possible value{needed}")
+                raise UserError(f"data.{name}: {'null' if value is None else value} is not valid{needed}")
         size = None if image_size is None else (image_size[0], image_size[1])
         place = user_path(path or "data", "data.path")
         self.catalog = Catalog(dataset, place, file_column, label_column, split_column, size, mode, resize, bad_rows)

@@ -94,7 +94,7 @@ class SeriesData(ExperimentData):
             ("batch_size", batch_size, batch_size >= 1, "it must be at least 1"),
         ):
             if not good:
-                raise UserError(f"data.{name}: {'null' if value is None else value} is no possible value; {hint}")
+                raise UserError(f"data.{name}: {'null' if value is None else value} is not valid; {hint}")
         for name in covariates or []:
             if (covariates or []).count(name) > 1:
                 raise UserError(f"data.covariates: {name!r} is listed twice; delete one")

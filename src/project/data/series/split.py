@@ -34,7 +34,7 @@ def check_split(split: Split) -> None:
             raise UserError(f"data.split: {', '.join(map(str, split))} are not in ascending order; sort them")
     elif len(shares) != len(split) or len(split) != 3 or min(shares) < 0 or not math.isclose(sum(shares), 1):
         raise UserError(
-            f"data.split: {split} is no possible value; give three shares (train, val, test) that sum to 1, "
+            f"data.split: {split} is not valid; give three shares (train, val, test) that sum to 1, "
             f"or two or three dates"
         )
     elif shares[0] == 0:

@@ -121,7 +121,7 @@ class TextData(ExperimentData):
             ),
         ):
             if not good:
-                raise UserError(f"data.{name}: {'null' if value is None else value} is no possible value; {hint}")
+                raise UserError(f"data.{name}: {'null' if value is None else value} is not valid; {hint}")
         place = user_path(path or "data", "data.path")
         test_place = None if test_path is None else user_path(test_path, "data.test_path")
         self.catalog = Catalog(dataset, place, test_place, columns, list(text_columns), label_column, bad_rows)
