@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-from project.data import SeriesData, TextData
+from litlab.data import SeriesData, TextData
 
 
 class Texts(Dataset):

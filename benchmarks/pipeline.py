@@ -16,7 +16,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from project.data import Augment, ImageData
+from litlab.data import Augment, ImageData
 
 BATCH = 500
 

@@ -20,11 +20,11 @@ from common import save, summary
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from torch import nn
 
-from project.cli import ProjectCLI
-from project.runs.exact_resume import ExactResume
-from project.runs.guard import NonFiniteGuard
-from project.runs.record import RunRecord
-from project.runs.signals import StopSignals
+from litlab.cli.project_cli import ProjectCLI
+from litlab.checkpointing.exact_resume import ExactResume
+from litlab.callbacks.nan_guard import NonFiniteGuard
+from litlab.runs.recorder import RunRecord
+from litlab.runs.signals import StopSignals
 
 STEPS = 2000
 SURVIVAL = (ExactResume, RunRecord, StopSignals, NonFiniteGuard)

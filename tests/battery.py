@@ -15,8 +15,8 @@ import pytest
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
-from project.cli import ProjectCLI
-from project.start import quiet, register_classes
+from litlab.cli.project_cli import ProjectCLI
+from litlab.cli.start import quiet, register_classes
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 

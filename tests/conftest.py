@@ -19,7 +19,7 @@ import yaml
 from jsonargparse._common import parsing_settings
 from PIL import Image
 
-from project.__main__ import main
+from litlab.cli.command import main
 
 from .processes import Python, ranks
 

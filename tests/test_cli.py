@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from project.start import register_classes
+from litlab.cli.start import register_classes
 
 from .conftest import CONFIGS
 from .fuzz.harness import run_input
@@ -28,7 +28,7 @@ data:
 def test_help_imports_nothing_heavy():
     code = (
         "import sys; sys.argv = ['project', '--help']\n"
-        "from project.__main__ import main; assert main() == 0\n"
+        "from litlab.cli.command import main; assert main() == 0\n"
         "heavy = {'torch', 'lightning', 'jsonargparse', 'numpy', 'rich'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
@@ -284,7 +284,7 @@ def test_explicit_settings_win_over_the_checkpoint(cifar, run, images, tmp_path)
     assert done.code == 0, done.err
     model = yaml.safe_load((tmp_path / "lightning_logs/cifar/version_1/config.yaml").read_text())["model"]["init_args"]
     assert model["width"] == 16  # the checkpoint's
-    assert model["optimizer"]["class_path"] == "project.optim.MuonSGD"  # the checkpoint's
+    assert model["optimizer"]["class_path"] == "litlab.optim.MuonSGD"  # the checkpoint's
     assert model["label_smoothing"] == 0.3  # the flag's
     assert "model.label_smoothing: 0.3 (the checkpoint has 0.1)" in done.out + done.err
     assert "epoch 3/3" in done.out

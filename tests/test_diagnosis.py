@@ -2,11 +2,11 @@
 
 import pytest
 
-from project.diagnosis import Diagnosis
-from project.errors import UserError
-from project.start import register_classes
-from project.trust import Trust
-from project.yaml_files import check
+from litlab.cli.diagnosis import Diagnosis
+from litlab.errors import UserError
+from litlab.cli.start import register_classes
+from litlab.cli.trust import Trust
+from litlab.util.yaml_files import check
 
 from .fuzz.harness import run_input, verb_parser
 

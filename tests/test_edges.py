@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from project.environment import check_variables
-from project.errors import UserError, user_message
-from project.memory import WithinMemory
+from litlab.cli.environment import check_variables
+from litlab.errors import UserError, user_message
+from litlab.cli.memory import WithinMemory
 from project.networks import VGG
 from project.networks.segment_rnn import SegmentRNN
 from project.networks.text_transformer import TextTransformer
 from project.networks.whitened_cnn import WhitenedCNN
-from project.refusals import refusals
+from litlab.util.refusals import refusals
 
 from .conftest import CONFIGS
 

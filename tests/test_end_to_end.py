@@ -11,7 +11,7 @@ from lightning.pytorch import LightningModule
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from project.models import CifarCNN
-from project.runs.folder import read_json
+from litlab.runs.folder import read_json
 
 from .conftest import CONFIGS, shell
 
@@ -135,7 +135,7 @@ def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
     [
         (
             ["--data=TextData"],
-            "cifar/version_0 was trained with project.data.ImageData, data.class_path is project.data.T",
+            "cifar/version_0 was trained with litlab.data.ImageData, data.class_path is litlab.data.T",
         ),
         (
             ["--config", CONFIGS / "text.yaml"],

@@ -12,8 +12,8 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-from project.callbacks import Baselines, ConfusionMatrix, ForecastPlots, ImagePlots, TextSamples
-from project.loggers import log_file, log_image, log_settings, log_table, takes_images
+from litlab.callbacks import Baselines, ConfusionMatrix, ForecastPlots, ImagePlots, TextSamples
+from litlab.util.loggers import log_file, log_image, log_settings, log_table, takes_images
 from tests.callbacks.test_text_samples import Reader, Texts
 from tests.callbacks.tiny import Tiny, TinyData, TinyForecaster, TinySeries, make_trainer
 from tests.conftest import CONFIGS

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from project.data.bad_rows import BadRows
-from project.data.images import predictions as images
-from project.data.series.predictions import write_forecast
-from project.data.table import class_columns, forecast_columns, is_predictions, write_table
-from project.data.text import predictions as texts
-from project.data.text.reading import Rows
-from project.errors import UserError
-from project.output import check_output
+from litlab.data.bad_rows import BadRows
+from litlab.data.images import predictions as images
+from litlab.data.series.predictions import write_forecast
+from litlab.data.table import class_columns, forecast_columns, is_predictions, write_table
+from litlab.data.text import predictions as texts
+from litlab.data.text.reading import Rows
+from litlab.errors import UserError
+from litlab.cli.output import check_output
 
 PREDICTIONS = "file,prediction,probability,cat\nx.png,cat,1.0,1.0\n"
 

@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 PROGRAM = """
 import logging, os, sys
 sys.path.insert(0, "src")
-from project.streams import survive_lost_readers
+from litlab.cli.streams import survive_lost_readers
 survive_lost_readers(sys.argv[1:])
 logging.basicConfig(stream=sys.stderr)
 for number in range(3):

@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from project.callbacks import RunSummary
-from project.callbacks.baselines import comparison
-from project.runs.compare import metrics_table, side_by_side
-from project.tables import Fitted
+from litlab.callbacks import RunSummary
+from litlab.callbacks.baselines import comparison
+from litlab.runs.compare import metrics_table, side_by_side
+from litlab.util.tables import Fitted
 
 WIDTHS = (20, 30, 40, 60, 80, 100, 200)
 

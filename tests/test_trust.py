@@ -10,9 +10,9 @@ import torch
 import yaml
 from torch import nn
 
-from project.errors import UserError
-from project.runs.checkpoint_files import path_in
-from project.trust import Trust, trust_of
+from litlab.errors import UserError
+from litlab.checkpointing.io import path_in
+from litlab.cli.trust import Trust, trust_of
 
 from .conftest import CONFIGS
 
@@ -26,13 +26,13 @@ def calls(path: str, /, **init_args: Any) -> dict[str, Any]:
 
 
 TOUCH = {"command": "touch MARK"}
-WRITE = calls("project.runs.folder.write_text", path="MARK", text="written")
+WRITE = calls("litlab.runs.folder.write_text", path="MARK", text="written")
 # What stands in the place of the optimizer: anything with arguments would be called with them.
 OPTIMIZERS = {
     "command": calls("os.system", **TOUCH),
     "command by another name": calls("posix.system", **TOUCH),
     "command through torch": calls("torch.os.system", **TOUCH),
-    "command through this project": calls("project.runs.git.os.system", **TOUCH),
+    "command through this project": calls("litlab.runs.git.os.system", **TOUCH),
     "process": calls("subprocess.check_output", args=["touch", "MARK"]),
     "process through lightning": calls("lightning.fabric.strategies.launchers.subprocess_script.subprocess.Popen"),
     "eval": calls("builtins.eval", source="open('MARK', 'w')"),
@@ -48,7 +48,7 @@ OPTIMIZERS = {
     "a function of ours": WRITE,
     "a network": calls("torchvision.models.resnet18"),
     "a class elsewhere": calls("pathlib.Path", args=["MARK"]),
-    "a class of ours elsewhere": calls("project.data.ImageData", dataset="generated"),
+    "a class of ours elsewhere": calls("litlab.data.ImageData", dataset="generated"),
     "the parser": calls("jsonargparse.set_parsing_settings", import_path_allowlist=["os"]),
     "partial": calls("functools.partial", func="os.system"),
 }
@@ -62,7 +62,7 @@ CALLBACKS = {
         setup=WRITE,
     ),
     "callable class": calls("lightning.pytorch.callbacks.LambdaCallback", setup=calls("evil_module.Callable")),
-    "no callback": calls("project.sweeps.crew.Crew"),
+    "no callback": calls("litlab.sweep.worker_pool.Crew"),
     "server": calls("lightning.pytorch.serve.ServableModuleValidator"),
 }
 
@@ -70,7 +70,7 @@ CALLBACKS = {
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> dict[str, Any]:
     """A checkpoint of one step, in memory, with the config it holds."""
-    from project.start import register_classes
+    from litlab.cli.start import register_classes
 
     from .battery import WithoutRunning
 
@@ -141,7 +141,7 @@ def test_nothing_that_a_checkpoint_names_is_called(run, series, tmp_path, evil, 
     [
         (OPTIMIZERS["command"], f"'os.system' {NEVER}"),
         (OPTIMIZERS["a module of the folder"], f"{ALLOW} evil_module."),
-        (OPTIMIZERS["a function of ours"], f"model.optimizer: project.runs.folder.write_text {NOT_A_CLASS} Optimizer."),
+        (OPTIMIZERS["a function of ours"], f"model.optimizer: litlab.runs.folder.write_text {NOT_A_CLASS} Optimizer."),
         (OPTIMIZERS["a network"], f"model.optimizer: torchvision.models.resnet18 {NOT_A_CLASS} Optimizer."),
     ],
 )

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from jsonargparse import Namespace
 
-import project.callbacks
-import project.runs.checkpoint  # noqa: F401 - the parser imports what a config names
-from project.bounds import check_values
-from project.environment import check_folder
-from project.errors import UserError
-from project.processes import check_processes
+import litlab.callbacks
+import litlab.checkpointing.callback  # noqa: F401 - the parser imports what a config names
+from litlab.cli.bounds import check_values
+from litlab.cli.environment import check_folder
+from litlab.errors import UserError
+from litlab.cli.processes import check_processes
 
 CALLBACKS = "lightning.pytorch.callbacks"
 SCHEDULERS = "torch.optim.lr_scheduler"
@@ -69,8 +69,8 @@ def test_what_switches_off_or_has_no_limit_passes():
 CLASSES = [
     ("early_stopping", f"{CALLBACKS}.EarlyStopping", "patience", -1),
     ("early_stopping", f"{CALLBACKS}.EarlyStopping", "min_delta", -0.1),
-    ("checkpoint", "project.runs.checkpoint.RunCheckpoint", "save_top_k", -2),
-    ("ema", "project.callbacks.EMA", "decay", -1.0),
+    ("checkpoint", "litlab.checkpointing.callback.RunCheckpoint", "save_top_k", -2),
+    ("ema", "litlab.callbacks.EMA", "decay", -1.0),
     ("trainer.callbacks", f"{CALLBACKS}.StochasticWeightAveraging", "swa_lrs", [0.1, -1.0]),
     ("trainer.callbacks", f"{CALLBACKS}.LearningRateFinder", "num_training_steps", 0),
     ("model.init_args.optimizer", "torch.optim.SGD", "lr", 0.0),
@@ -116,14 +116,14 @@ def test_a_cyclic_schedule_has_its_base_below_its_top():
 
 def test_the_same_name_in_a_model_or_data_is_its_own_matter():
     config = in_config("model", settings("project.models.CifarCNN", gamma=-1.0, patience=-1))
-    config["data"] = settings("project.data.ImageData", momentum=-1)
+    config["data"] = settings("litlab.data.ImageData", momentum=-1)
     check_values("fit", config)
 
 
 def test_seeds_are_what_numpy_takes():
     for seed in (-1, 2**40):
         assert refusal(in_config("seed_everything", seed)).startswith(f"seed_everything is {seed}: ")
-        data = settings("project.data.ImageData", seed=seed)
+        data = settings("litlab.data.ImageData", seed=seed)
         assert refusal(in_config("data", data)).startswith(f"data.seed is {seed}: ")
 
 
@@ -138,9 +138,9 @@ def test_empty_names_are_refused_but_not_where_they_are_the_default():
     for key in ("init_from", "experiment", "trainer.default_root_dir"):
         assert refusal(in_config(key, "")) == f"{key} is empty: give a value, or leave it out."
     for name in ("dirpath", "filename"):
-        checkpoint = settings("project.runs.checkpoint.RunCheckpoint", **{name: ""})
+        checkpoint = settings("litlab.checkpointing.callback.RunCheckpoint", **{name: ""})
         assert refusal(in_config("checkpoint", checkpoint)).startswith(f"checkpoint.{name} is empty")
-    assert refusal(in_config("data", settings("project.data.ImageData", path=""))).startswith("data.path is empty")
+    assert refusal(in_config("data", settings("litlab.data.ImageData", path=""))).startswith("data.path is empty")
     finder = settings(f"{CALLBACKS}.LearningRateFinder", attr_name="")
     logger = settings("lightning.pytorch.loggers.TensorBoardLogger", save_dir="x", name="")
     check_values("fit", Namespace(trainer=Namespace(callbacks=[finder], logger=logger)))

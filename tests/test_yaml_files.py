@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from project.errors import UserError
-from project.yaml_files import DEEPEST, LARGEST, read_mapping
+from litlab.errors import UserError
+from litlab.util.yaml_files import DEEPEST, LARGEST, read_mapping
 
 GOOD = "trainer: {max_epochs: 3}\nname: Grüße\n"
 

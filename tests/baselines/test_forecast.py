@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from project.baselines.forecast import fit_ridge, forecast_errors, linear_forecast, repeat_last, seasonal_naive
+from litlab.data.series.baselines import fit_ridge, forecast_errors, linear_forecast, repeat_last, seasonal_naive
 
 
 def walk(rows: int, seed: int = 0, channels: int = 2) -> torch.Tensor:

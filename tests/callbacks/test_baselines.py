@@ -8,9 +8,9 @@ import rich
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 
-from project.callbacks import Baselines, ProgressBar
-from project.callbacks import baselines as module
-from project.callbacks.baselines import comparison
+from litlab.callbacks import Baselines, ProgressBar
+from litlab.callbacks import baselines as module
+from litlab.callbacks.baselines import comparison
 
 from .tiny import Tiny, TinyData, make_trainer
 

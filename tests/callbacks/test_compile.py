@@ -4,8 +4,8 @@ from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torchmetrics import Accuracy
 
-from project.callbacks import Compile
-from project.errors import UserError
+from litlab.callbacks import Compile
+from litlab.errors import UserError
 
 from ..processes import Python
 from .tiny import Tiny, TinyData, make_trainer
@@ -136,7 +136,7 @@ def test_modes_belong_to_inductor():
 def test_options_reach_the_compiler(tmp_path, monkeypatch):
     given = {}
     monkeypatch.setattr(torch, "compile", lambda call, **options: given.update(options))
-    monkeypatch.setattr("project.callbacks.compile._check_backend", lambda *args: None)
+    monkeypatch.setattr("litlab.callbacks.compile._check_backend", lambda *args: None)
     set_up(Tiny(), Compile("reduce-overhead", dynamic=False, fullgraph=True), tmp_path)
     assert given == {"mode": "reduce-overhead", "dynamic": False, "fullgraph": True, "backend": "inductor"}
 
@@ -157,8 +157,8 @@ def test_no_compiler_is_one_line(tmp_path):
     program = (
         "import torch, torch._inductor.config\n"
         "torch._inductor.config.cpp.cxx = (None, '/no/such/compiler')\n"
-        "from project.callbacks.compile import _check_backend\n"
-        "from project.errors import UserError\n"
+        "from litlab.callbacks.compile import _check_backend\n"
+        "from litlab.errors import UserError\n"
         "try:\n"
         "    _check_backend('inductor', torch.device('cpu'))\n"
         "except UserError as error:\n"

@@ -5,9 +5,9 @@ from torch import nn
 from torch.utils.data import DataLoader
 from torchmetrics.functional import confusion_matrix
 
-from project.callbacks import ConfusionMatrix
-from project.callbacks.confusion_matrix import draw_confusion_matrix
-from project.errors import UserError
+from litlab.callbacks import ConfusionMatrix
+from litlab.callbacks.confusion_matrix import draw_confusion_matrix
+from litlab.errors import UserError
 
 from .tiny import Tiny, TinyData, make_trainer
 

@@ -18,7 +18,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from callbacks.tiny import Tiny, TinyData, make_trainer
-from project.callbacks import EMA, VRAM, Compile, ConfusionMatrix, ImagePlots, ProgressBar, RunSummary
+from litlab.callbacks import EMA, VRAM, Compile, ConfusionMatrix, ImagePlots, ProgressBar, RunSummary
 
 folder = sys.argv[2]
 torch.manual_seed(0)
@@ -51,7 +51,7 @@ import torch
 from lightning.pytorch.loggers import CSVLogger
 from callbacks.test_text_samples import Reader, Texts
 from callbacks.tiny import TinyForecaster, TinySeries, make_trainer
-from project.callbacks import Baselines, ForecastPlots, TextSamples
+from litlab.callbacks import Baselines, ForecastPlots, TextSamples
 
 folder, devices = sys.argv[2], int(sys.argv[3])
 

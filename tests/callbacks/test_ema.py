@@ -3,8 +3,8 @@ import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from project.callbacks import EMA
-from project.errors import UserError
+from litlab.callbacks import EMA
+from litlab.errors import UserError
 
 from .tiny import Tiny, TinyData, make_trainer
 

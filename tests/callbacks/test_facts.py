@@ -2,11 +2,11 @@
 
 import pytest
 
-from project import callbacks
-from project.callbacks._facts import ClassNames, ImageFacts, SeriesFacts, TextFacts, facts
-from project.callbacks._samples import from_test_step
-from project.data import ImageData, SeriesData, TextData
-from project.errors import UserError
+from litlab import callbacks
+from litlab.callbacks._facts import ClassNames, ImageFacts, SeriesFacts, TextFacts, facts
+from litlab.callbacks._samples import from_test_step
+from litlab.data import ImageData, SeriesData, TextData
+from litlab.errors import UserError
 
 from .tiny import make_trainer
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from matplotlib.figure import Figure
 
-from project.callbacks._figures import publish
+from litlab.callbacks._figures import publish
 
 
 def test_names_with_dollars_are_no_formulas(tmp_path):

@@ -5,9 +5,9 @@ import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
-from project.callbacks import ForecastPlots
+from litlab.callbacks import ForecastPlots
 from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
-from project.errors import UserError
+from litlab.errors import UserError
 
 from .tiny import TinyForecaster, TinySeries, make_trainer
 

@@ -4,11 +4,11 @@ import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from PIL import Image
 
-from project.callbacks import ImagePlots
-from project.callbacks import image_plots as module
+from litlab.callbacks import ImagePlots
+from litlab.callbacks import image_plots as module
 from project.callbacks.image_plots import denormalised, draw_images, within_0_and_1
-from project.data import ImageData
-from project.errors import UserError
+from litlab.data import ImageData
+from litlab.errors import UserError
 
 from .tiny import Tiny, TinyData, make_trainer
 

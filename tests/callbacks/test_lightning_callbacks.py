@@ -28,7 +28,7 @@ TOGETHER = {  # what goes into one run
     "OnExceptionCheckpoint": {"dirpath": "left"},
     "SpikeDetection": {},
     "TQDMProgressBar": {"refresh_rate": 1},
-    "ThroughputMonitor": {"batch_size_fn": "project.callbacks.vram.count_samples", "window_size": 2},
+    "ThroughputMonitor": {"batch_size_fn": "litlab.callbacks.vram.count_samples", "window_size": 2},
     "Timer": {"duration": "00:01:00:00"},
 }
 BY_ITSELF = {  # what has a test of its own below, or in tests/models/test_plain.py

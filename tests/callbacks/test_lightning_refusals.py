@@ -20,12 +20,12 @@ from lightning.pytorch.callbacks import (
 )
 from torch import nn
 
-from project.callback_list import callback_list
-from project.errors import UserError
+from litlab.cli.callback_list import callback_list
+from litlab.errors import UserError
 from project.models import Classifier
-from project.optim import Schedule, WarmupDecay
-from project.optim.recipe import plain_recipe
-from project.trainer import check_profiler
+from litlab.optim import Schedule, WarmupDecay
+from litlab.optim.recipe import plain_recipe
+from litlab.cli.trainer import check_profiler
 
 
 def test_every_profiler_of_lightning_is_considered():

@@ -4,7 +4,7 @@ import pytest
 import rich
 import torch
 
-from project.callbacks import ModelSummary
+from litlab.callbacks import ModelSummary
 
 from .tiny import Tiny, TinyData, make_trainer
 

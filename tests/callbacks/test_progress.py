@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import rich
 
-from project.callbacks import ProgressBar, progress
-from project.callbacks import _bar as module
+from litlab.callbacks import ProgressBar, progress
+from litlab.callbacks import _bar as module
 
 from .tiny import Tiny, TinyData, make_trainer
 

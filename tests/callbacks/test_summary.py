@@ -6,9 +6,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 
-from project.callbacks import VRAM, RunSummary
-from project.runs.folder import write_json
-from project.runs.record import RunRecord
+from litlab.callbacks import VRAM, RunSummary
+from litlab.runs.folder import write_json
+from litlab.runs.recorder import RunRecord
 
 from .tiny import Tiny, TinyData, make_trainer
 

@@ -6,9 +6,9 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader
 
-from project.callbacks import TextSamples
-from project.callbacks._tables import markdown_table
-from project.errors import UserError
+from litlab.callbacks import TextSamples
+from litlab.callbacks._tables import markdown_table
+from litlab.errors import UserError
 
 from .tiny import Tiny, make_trainer
 

@@ -2,9 +2,9 @@ import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
 
-from project.callbacks import VRAM
-from project.callbacks import vram as module
-from project.callbacks.vram import count_samples
+from litlab.callbacks import VRAM
+from litlab.callbacks import vram as module
+from litlab.callbacks.vram import count_samples
 
 from .tiny import Tiny, TinyData, make_trainer
 

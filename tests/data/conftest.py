@@ -8,7 +8,7 @@ import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
 
-from project.errors import UserError
+from litlab.errors import UserError
 
 
 class Recorder(LightningModule):
@@ -79,7 +79,7 @@ def said(monkeypatch):
     lines = []
     for module in ("text.datamodule", "text.predictions", "series.timeline", "series.scaler", "images.listing",
                    "images.catalog", "images.datamodule", "images.predictions"):  # fmt: skip
-        monkeypatch.setattr(f"project.data.{module}.rank_zero_info", lines.append)
+        monkeypatch.setattr(f"litlab.data.{module}.rank_zero_info", lines.append)
     return lines
 
 

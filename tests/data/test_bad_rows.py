@@ -3,9 +3,9 @@
 import pytest
 from PIL import Image
 
-from project.data import ImageData, TextData
-from project.data.labels import label_notes
-from project.data.text.predictions import read_input
+from litlab.data import ImageData, TextData
+from litlab.data.labels import label_notes
+from litlab.data.text.predictions import read_input
 from tests.data.conftest import prepared, refusal
 
 # ---- texts

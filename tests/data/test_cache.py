@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from project.data import cache
-from project.data.cache import alone_in, checksum, damage, is_whole, new_cache, open_array, write_array
-from project.errors import UserError
+from litlab.data import cache
+from litlab.data.cache import alone_in, checksum, damage, is_whole, new_cache, open_array, write_array
+from litlab.errors import UserError
 
 ARRAY = np.arange(60, dtype=np.uint8).reshape(5, 3, 2, 2)
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from project.data.length_batches import LengthBatches
-from project.errors import UserError
+from litlab.data.length_batches import LengthBatches
+from litlab.errors import UserError
 
 LENGTHS = np.random.default_rng(0).lognormal(4, 0.7, 1000).astype(np.int64) + 1
 

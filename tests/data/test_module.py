@@ -8,11 +8,11 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from project.data import ImageData, SeriesData, TextData
-from project.data.sampler import EpochBatches
-from project.errors import UserError
+from litlab.data import ImageData, SeriesData, TextData
+from litlab.data.sampler import EpochBatches
+from litlab.errors import UserError
 from project.models import TransformerClassifier
-from project.optim import Schedule, WarmupDecay
+from litlab.optim import Schedule, WarmupDecay
 
 
 class Interrupted(Exception):

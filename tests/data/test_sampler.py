@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from project.data.length_batches import LengthBatches
-from project.data.sampler import EpochBatches
-from project.data.split import partition, stratified
-from project.errors import UserError
+from litlab.data.length_batches import LengthBatches
+from litlab.data.sampler import EpochBatches
+from litlab.data.split import partition, stratified
+from litlab.errors import UserError
 
 LENGTHS = np.random.default_rng(0).integers(1, 30, 20)
 

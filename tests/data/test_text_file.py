@@ -3,10 +3,10 @@
 import os
 import socket
 
-from project.data import ImageData, SeriesData, TextData
-from project.data.paths import check_file, user_path
-from project.data.series.predictions import read_last_window
-from project.data.text.predictions import read_input
+from litlab.data import ImageData, SeriesData, TextData
+from litlab.data.paths import check_file, user_path
+from litlab.data.series.predictions import read_last_window
+from litlab.data.text.predictions import read_input
 from tests.data.conftest import prepared, refusal
 
 

@@ -25,8 +25,8 @@ from unittest import mock
 import torch
 from jsonargparse import ArgumentParser
 
-from project.__main__ import main
-from project.cli import ProjectCLI
+from litlab.cli.command import main
+from litlab.cli.project_cli import ProjectCLI
 
 from ..battery import WithoutRunning
 
@@ -98,7 +98,7 @@ def run_input(arguments: list[str], folder: Path, seconds: float = 60.0, whole: 
         whole: Whether the command is run to its end; else ``fit`` and its like stop when all is built.
     """
     out, err = io.StringIO(), io.StringIO()
-    command = contextlib.nullcontext() if whole else mock.patch("project.start.ProjectCLI", _Building)
+    command = contextlib.nullcontext() if whole else mock.patch("litlab.cli.start.ProjectCLI", _Building)
     argv = mock.patch.object(sys, "argv", ["project", *arguments])  # restored, as the command changes it
     with argv, command, _as_before(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

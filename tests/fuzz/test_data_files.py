@@ -12,12 +12,12 @@ import pytest
 import torch
 from PIL import Image
 
-from project.data import ImageData, SeriesData, TextData
-from project.data.images.decode import ImageFormat
-from project.data.images.predictions import find_images, readable
-from project.data.series.predictions import read_last_window
-from project.data.text.predictions import read_input
-from project.errors import UserError
+from litlab.data import ImageData, SeriesData, TextData
+from litlab.data.images.decode import ImageFormat
+from litlab.data.images.predictions import find_images, readable
+from litlab.data.series.predictions import read_last_window
+from litlab.data.text.predictions import read_input
+from litlab.errors import UserError
 
 from .file_mutations import Rows, spoilt
 from .harness import Hang, _limits

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from project.start import register_classes
+from litlab.cli.start import register_classes
 
 from ..battery import CONFIGS
 from .harness import Ending, run_input, verb_parser

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from project.errors import UserError
+from litlab.errors import UserError
 from project.models import CifarCNN
 from tests.battery import ModuleBattery
 

@@ -11,9 +11,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC
 
-from project.errors import UserError
+from litlab.errors import UserError
 from project.models import Classifier
-from project.models.stage_metrics import StageMetrics
+from litlab.metrics.stage_metrics import StageMetrics
 
 
 def _collection() -> MetricCollection:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from project.models.conformal import Conformal
+from litlab.metrics.conformal import Conformal
 
 CPU = torch.device("cpu")
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from project.models.forecast_metrics import ForecastMetrics
+from litlab.metrics.forecast_metrics import ForecastMetrics
 
 CPU = torch.device("cpu")
 

@@ -11,9 +11,9 @@ from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.nn import functional as F
 
-from project.errors import UserError
+from litlab.errors import UserError
 from project.models import Forecaster
-from project.optim import Schedule
+from litlab.optim import Schedule
 
 from ..processes import Python, ranks
 from .tiny_series import TinySeries, everything, make_trainer
@@ -150,7 +150,7 @@ def test_intervals_cover_what_they_promise(tmp_path):
 
 def test_without_validation_there_are_no_intervals_and_it_says_so(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr("project.models.forecaster.rank_zero_info", said.append)
+    monkeypatch.setattr("litlab.tasks.forecaster.rank_zero_info", said.append)
     data, model = TinySeries(), build()
     trainer = make_trainer(tmp_path, limit_val_batches=0)
     trainer.fit(model, data)

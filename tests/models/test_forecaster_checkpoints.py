@@ -6,7 +6,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from project.callbacks import EMA
+from litlab.callbacks import EMA
 from project.models import Forecaster
 
 from .test_forecaster import Linear, build

@@ -8,8 +8,8 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
-from project.callbacks import EMA
-from project.errors import UserError
+from litlab.callbacks import EMA
+from litlab.errors import UserError
 from project.models import LSTMForecaster
 from tests.battery import ModuleBattery
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from project.models.mean_loss import MeanLoss
+from litlab.metrics.mean_loss import MeanLoss
 
 CPU = torch.device("cpu")
 

@@ -9,9 +9,9 @@ from lightning.pytorch import Trainer
 from torch import nn
 from torch.utils.data import DataLoader
 
-from project.errors import UserError
+from litlab.errors import UserError
 from project.models import TransformerClassifier
-from project.optim import Schedule
+from litlab.optim import Schedule
 from tests.battery import ModuleBattery
 
 

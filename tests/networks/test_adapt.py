@@ -5,9 +5,9 @@ import torch
 import torchvision
 from torch import nn
 
-from project.errors import UserError
+from litlab.errors import UserError
 from project.networks import VGG, WhitenedCNN
-from project.networks.adapt import adapt_network
+from litlab.nn.adapt import adapt_network
 
 
 @pytest.mark.parametrize(

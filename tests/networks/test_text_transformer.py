@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from project.errors import UserError
+from litlab.errors import UserError
 from project.networks import TextTransformer
 
 RECIPE = {

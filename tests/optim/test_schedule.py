@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from project.errors import UserError
-from project.optim import Schedule, WarmupDecay
+from litlab.errors import UserError
+from litlab.optim import Schedule, WarmupDecay
 
 
 def _optimizer():

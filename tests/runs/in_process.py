@@ -13,10 +13,10 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from project.data.module import ExperimentData
-from project.data.sampler import EpochBatches
+from litlab.data.module import ExperimentData
+from litlab.data.sampler import EpochBatches
 from project.models import Classifier
-from project.runs.exact_resume import ExactResume
+from litlab.checkpointing.exact_resume import ExactResume
 
 BATCHES = 5  # of an epoch; with an accumulation of two the last one is a step of its own
 

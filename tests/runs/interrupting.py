@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from project.callbacks import EMA
+from litlab.callbacks import EMA
 from tests.processes import Python, ranks
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from project.runs.folder import RunFolder
+from litlab.runs.folder import RunFolder
 
 COMMIT = "1234567890abcdef1234567890abcdef12345678"
 

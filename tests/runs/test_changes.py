@@ -2,8 +2,8 @@
 
 import pytest
 
-from project.errors import UserError
-from project.runs.changes import check_resumption, consequences
+from litlab.errors import UserError
+from litlab.runs.config_diff import check_resumption, consequences
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader
 
-from project.errors import UserError
-from project.runs import checkpoint
-from project.runs.checkpoint import RunCheckpoint, check_name
+from litlab.errors import UserError
+from litlab.checkpointing import callback as checkpoint
+from litlab.checkpointing.callback import RunCheckpoint, check_name
 
 SCORES = (0.5, 0.7, 0.6, 0.4)  # of the four epochs, four steps each
 

@@ -11,10 +11,10 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
 
-from project.checkpoints import damage
-from project.errors import UserError
-from project.runs import checkpoint_files
-from project.runs.checkpoint_files import AtomicCheckpointIO, newest_intact
+from litlab.checkpointing.load import damage
+from litlab.errors import UserError
+from litlab.checkpointing import io as checkpoint_files
+from litlab.checkpointing.io import AtomicCheckpointIO, newest_intact
 from tests.processes import Python
 
 
@@ -111,7 +111,7 @@ def test_what_killed_processes_left_is_swept(tmp_path):
     """One process is killed while it writes; one on another host may still write; one of an hour ago does not."""
     code = (
         "import sys, time, torch\n"
-        "from project.runs.checkpoint_files import AtomicCheckpointIO\n"
+        "from litlab.checkpointing.io import AtomicCheckpointIO\n"
         "torch.save = lambda checkpoint, stream: (print('writing', flush=True), time.sleep(60))\n"
         "AtomicCheckpointIO().save_checkpoint({}, sys.argv[1])\n"
     )

@@ -10,16 +10,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from project.errors import UserError
-from project.runs import claim, lock
-from project.runs.find import owner_of
-from project.runs.folder import RunFolder
+from litlab.errors import UserError
+from litlab.runs import claim, lock
+from litlab.runs.find import owner_of
+from litlab.runs.folder import RunFolder
 from tests.runs.make import write_run
 
 HOLDS = """
 import os, sys, time
 from pathlib import Path
-from project.runs import lock
+from litlab.runs import lock
 assert lock.hold(Path(sys.argv[1]))
 if os.fork() == 0:  # as a worker that loads data
     print("held", flush=True)

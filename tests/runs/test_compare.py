@@ -6,9 +6,9 @@ import pytest
 import yaml
 from rich.console import Console
 
-from project.runs import compare
-from project.runs.compare import NOT_THERE, differences, flat_config, flat_provenance, metrics_table
-from project.runs.folder import read_json
+from litlab.runs import compare
+from litlab.runs.compare import NOT_THERE, differences, flat_config, flat_provenance, metrics_table
+from litlab.runs.folder import read_json
 from tests.runs.make import write_run
 
 
@@ -115,9 +115,9 @@ def test_a_config_by_dotted_keys():
             optimizer: {class_path: torch.optim.SGD, init_args: {lr: 0.1}}
         trainer:
           callbacks:
-          - {class_path: project.callbacks.ImagePlots, init_args: {images: 32}}
-          - {class_path: project.callbacks.VRAM}
-          - {class_path: project.callbacks.ImagePlots, init_args: {images: 8}}
+          - {class_path: litlab.callbacks.ImagePlots, init_args: {images: 32}}
+          - {class_path: litlab.callbacks.VRAM}
+          - {class_path: litlab.callbacks.ImagePlots, init_args: {images: 8}}
         ema: null
         plugins: []
     """)

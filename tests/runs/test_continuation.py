@@ -10,8 +10,8 @@ import torch
 from lightning.pytorch.loggers import CSVLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from project.runs import claim
-from project.runs.folder import RunFolder, read_json
+from litlab.runs import claim
+from litlab.runs.folder import RunFolder, read_json
 from tests.conftest import CONFIGS, command
 from tests.runs.test_claim import held_by_another
 
@@ -232,7 +232,7 @@ def test_the_same_command_goes_on_until_the_run_is_finished(run, folder, setting
     ]  # fmt: skip
     interrupt(folder)
     assert run(*command, "--trainer.max_epochs=3", "--trainer.callbacks+=Baselines").code == 0
-    assert folder.config.read_text().count("class_path: project.callbacks.Baselines") == 1
+    assert folder.config.read_text().count("class_path: litlab.callbacks.Baselines") == 1
     assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
 
 

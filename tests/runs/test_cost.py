@@ -9,8 +9,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 from torch.utils.data import DataLoader
 
-from project.callbacks import EMA
-from project.runs.cost import Length, checkpoint_bytes, length
+from litlab.callbacks import EMA
+from litlab.preflight.cost import Length, checkpoint_bytes, length
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 

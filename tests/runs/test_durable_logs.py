@@ -8,9 +8,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from project.runs import checkpoint_files
-from project.runs.checkpoint_files import AtomicCheckpointIO
-from project.runs.durable_logs import DurableLogs
+from litlab.checkpointing import io as checkpoint_files
+from litlab.checkpointing.io import AtomicCheckpointIO
+from litlab.runs.durable_logs import DurableLogs
 from tests.callbacks.tiny import Tiny, TinyData
 
 

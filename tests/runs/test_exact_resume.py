@@ -13,9 +13,9 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 
-from project.errors import UserError
+from litlab.errors import UserError
 from project.models import Classifier
-from project.runs.exact_resume import KEY, first_step_logged_again
+from litlab.checkpointing.exact_resume import KEY, first_step_logged_again
 from tests.runs.in_process import BATCHES, EACH_STEP, Data, Draws, Interrupted, fit, saving, trainer
 
 pytestmark = pytest.mark.filterwarnings(

@@ -9,9 +9,9 @@ from datetime import datetime
 
 import pytest
 
-from project.errors import UserError
-from project.runs.find import all_runs, find_run
-from project.runs.folder import RunFolder, read_json, write_json
+from litlab.errors import UserError
+from litlab.runs.find import all_runs, find_run
+from litlab.runs.folder import RunFolder, read_json, write_json
 from tests.runs.make import write, write_run
 
 

@@ -2,8 +2,8 @@
 
 import subprocess
 
-from project.runs import git as module
-from project.runs.git import work_tree
+from litlab.runs import git as module
+from litlab.runs.git import work_tree
 
 
 def test_a_clean_work_tree(repository):

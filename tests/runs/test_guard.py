@@ -10,10 +10,10 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins import MixedPrecision
 from torch import nn
 
-from project.callbacks import EMA
-from project.errors import UserError
-from project.runs import guard
-from project.runs.guard import NonFiniteGuard
+from litlab.callbacks import EMA
+from litlab.errors import UserError
+from litlab.callbacks import nan_guard as guard
+from litlab.callbacks.nan_guard import NonFiniteGuard
 from tests.runs.tiny_run import Batches
 
 

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from project.runs import compare, ledger
-from project.runs.find import find_run
+from litlab.runs import compare, ledger
+from litlab.runs.find import find_run
 from tests.runs.make import COMMIT, write, write_run
 
 
@@ -219,7 +219,7 @@ def test_when():
 def test_the_light_verbs_import_neither_torch_nor_lightning(root, verb):
     arguments = {"ledger": [], "compare": ["cifar", "cifar_vgg"], "reproduce": ["cifar", "--print"]}[verb]
     code = (
-        f"import sys; from project.runs.{verb} import main; code = main({arguments})\n"
+        f"import sys; from litlab.runs.{verb} import main; code = main({arguments})\n"
         "print([name for name in ('torch', 'lightning', 'jsonargparse', 'numpy') if name in sys.modules], code)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

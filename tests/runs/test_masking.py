@@ -2,7 +2,7 @@
 
 import pytest
 
-from project.runs.masking import mask, mask_command, mask_diff, mask_text
+from litlab.runs.masking import mask, mask_command, mask_diff, mask_text
 
 SECRETS = [
     "password: hunter2x",

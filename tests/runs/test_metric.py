@@ -2,7 +2,7 @@
 
 import pytest
 
-from project.runs import metric
+from litlab.metrics import direction as metric
 
 
 @pytest.mark.parametrize(

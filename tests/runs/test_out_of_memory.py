@@ -4,7 +4,7 @@ import pytest
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
-from project.runs.out_of_memory import out_of_memory_advice
+from litlab.preflight.out_of_memory import out_of_memory_advice
 
 
 class Data(LightningDataModule):

@@ -13,13 +13,13 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from project.callbacks import Compile
-from project.cli import ProjectCLI
-from project.errors import UserError, user_message
+from litlab.callbacks import Compile
+from litlab.cli.project_cli import ProjectCLI
+from litlab.errors import UserError, user_message
 from project.models import Classifier, Forecaster
-from project.runs import probe
-from project.runs.preflight import preflight
-from project.start import quiet, register_classes
+from litlab.preflight import probe
+from litlab.preflight.check import preflight
+from litlab.cli.start import quiet, register_classes
 from tests.conftest import CONFIGS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*tensorboardX")

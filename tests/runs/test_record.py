@@ -8,12 +8,12 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from project.runs import provenance as provenance_module
-from project.runs import record as record_module
-from project.runs.folder import RunFolder, read_json
-from project.runs.git import WorkTree
-from project.runs.record import RunRecord
-from project.runs.signals import Interrupted
+from litlab.runs import provenance as provenance_module
+from litlab.runs import recorder as record_module
+from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.git import WorkTree
+from litlab.runs.recorder import RunRecord
+from litlab.runs.signals import Interrupted
 from tests.callbacks.tiny import Tiny, TinyData
 
 
@@ -85,7 +85,7 @@ def test_a_fit_and_its_test(trainer_of, folder):
 
 
 def test_provenance(trainer_of, folder, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["/x/project/__main__.py", "fit", "--hub.token", "hunter2x"])
+    monkeypatch.setattr(sys, "argv", ["/x/litlab/cli/command.py", "fit", "--hub.token", "hunter2x"])
     code = WorkTree(folder.path, "c" * 40, diff="diff --git ...\n", digest="d" * 64, untracked=("notes.txt",))
     monkeypatch.setattr(provenance_module, "work_tree", lambda: code)
     seed_everything(7, verbose=False)

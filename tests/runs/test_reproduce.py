@@ -9,10 +9,10 @@ import sys
 import pytest
 import yaml
 
-from project.runs import reproduce
-from project.runs.folder import read_json
-from project.runs.git import work_tree
-from project.runs.provenance import describe_code, versions
+from litlab.runs import reproduce
+from litlab.runs.folder import read_json
+from litlab.runs.git import work_tree
+from litlab.runs.provenance import describe_code, versions
 from tests.runs.make import write, write_run
 
 FIT = ["-m", "project", "fit", "--config", "lightning_logs/tiny/version_0/config.yaml"]

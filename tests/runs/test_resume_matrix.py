@@ -20,7 +20,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from project.runs.folder import RunFolder, read_json
+from litlab.runs.folder import RunFolder, read_json
 from tests.conftest import CONFIGS, SEARCH_PATH
 from tests.runs.interrupting import project
 

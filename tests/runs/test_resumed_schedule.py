@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
-from project.errors import UserError
-from project.optim import Schedule, WarmupDecay
+from litlab.errors import UserError
+from litlab.optim import Schedule, WarmupDecay
 from tests.runs.in_process import Data, Draws, fit
 
 pytestmark = pytest.mark.filterwarnings(

@@ -14,8 +14,8 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping
 from torch.optim import lr_scheduler
 
-from project.callbacks import EMA
-from project.optim import Schedule, WarmupDecay
+from litlab.callbacks import EMA
+from litlab.optim import Schedule, WarmupDecay
 from tests.runs.in_process import Draws, fit
 
 pytestmark = pytest.mark.filterwarnings(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from project.runs.folder import RunFolder, read_json
+from litlab.runs.folder import RunFolder, read_json
 from tests.conftest import CONFIGS, ROOT
 from tests.processes import Python, ranks
 from tests.runs.tiny_run import run

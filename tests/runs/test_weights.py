@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from project.errors import UserError
-from project.runs.changes import check_weights
-from project.runs.initialise import initialise
+from litlab.errors import UserError
+from litlab.runs.config_diff import check_weights
+from litlab.checkpointing.warm_start import initialise
 
 
 class Network(nn.Sequential):

@@ -14,12 +14,12 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 
-from project.callbacks import EMA
-from project.errors import UserError
-from project.runs.checkpoint_files import AtomicCheckpointIO
-from project.runs.guard import NonFiniteGuard
-from project.runs.record import RunRecord
-from project.runs.signals import StopSignals
+from litlab.callbacks import EMA
+from litlab.errors import UserError
+from litlab.checkpointing.io import AtomicCheckpointIO
+from litlab.callbacks.nan_guard import NonFiniteGuard
+from litlab.runs.recorder import RunRecord
+from litlab.runs.signals import StopSignals
 
 
 class Model(LightningModule):

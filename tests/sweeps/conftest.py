@@ -15,7 +15,7 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.pool import NullPool
 
-from project.sweeps.spec import SweepSpec
+from litlab.sweep.spec import SweepSpec
 from tests.conftest import CONFIGS, SEARCH_PATH, Outcome
 from tests.processes import Python
 from tests.sweeps import studies
@@ -150,7 +150,7 @@ def kill_tree(pid: int) -> None:
 
 def find(pid: int, module: str) -> list[psutil.Process]:
     """The processes of a command that run a module."""
-    return [process for process in tree(pid) if f"project.sweeps.{module}" in process.cmdline()]
+    return [process for process in tree(pid) if f"litlab.sweep.{module}" in process.cmdline()]
 
 
 Refused = Callable[..., str]

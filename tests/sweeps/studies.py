@@ -12,8 +12,8 @@ from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from project.sweeps.space import Choice, Range
-from project.sweeps.spec import SweepSpec
+from litlab.sweep.space import Choice, Range
+from litlab.sweep.spec import SweepSpec
 
 STEPS = 5  # validations of a trial
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from project.errors import UserError
-from project.sweeps import check
-from project.sweeps.space import Choice, with_blocks
-from project.sweeps.spec import read_spec
-from project.sweeps.storage import open_storage
+from litlab.errors import UserError
+from litlab.sweep import check
+from litlab.sweep.space import Choice, with_blocks
+from litlab.sweep.spec import read_spec
+from litlab.sweep.storage import open_storage
 from tests.conftest import CONFIGS
 
 RANGE = {"low": 1, "high": 4}

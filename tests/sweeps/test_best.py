@@ -7,8 +7,8 @@ import pytest
 import yaml
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from project.sweeps.best import write_best
-from project.sweeps.space import Choice, Range
+from litlab.sweep.best import write_best
+from litlab.sweep.space import Choice, Range
 from tests.conftest import CONFIGS
 from tests.sweeps.studies import create, ended, spec
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from project.runs.folder import RunFolder
-from project.sweeps.forks import ADDRESS
+from litlab.runs.folder import RunFolder
+from litlab.sweep.trial_launcher import ADDRESS
 from tests.conftest import CONFIGS
 from tests.processes import Python, ranks
 

@@ -8,9 +8,9 @@ from matplotlib.colors import to_hex
 from optuna.distributions import IntDistribution
 from optuna.trial import TrialState
 
-from project.sweeps.figures import draw_curves, draw_history, draw_pareto
-from project.sweeps.outcomes import best, completed
-from project.sweeps.scales import BEST
+from litlab.sweep.figures import draw_curves, draw_history, draw_pareto
+from litlab.sweep.results import best, completed
+from litlab.sweep.scales import BEST
 from tests.sweeps.studies import STEPS, create, ended, spec, study
 
 SPACE = {"model.width": IntDistribution(1, 64)}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
-from project.sweeps.importance import importances
+from litlab.sweep.importance import importances
 from tests.sweeps.studies import create, ended, spec
 
 UNIT = FloatDistribution(0.0, 1.0)

@@ -6,7 +6,7 @@ from pathlib import Path
 import optuna
 from optuna.trial import TrialState
 
-from project.sweeps import outcomes
+from litlab.sweep import results as outcomes
 from tests.sweeps.studies import create, ended, spec
 
 SPACE = {"model.width": optuna.distributions.IntDistribution(1, 9)}

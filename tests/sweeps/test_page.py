@@ -8,7 +8,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from project.sweeps.page import report_page
+from litlab.sweep.page import report_page
 from tests.sweeps.studies import create, ended, spec
 
 NOW = datetime(2026, 3, 1, 18, 30)

@@ -9,9 +9,9 @@ from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 from PIL import Image
 
-from project.errors import UserError
-from project.sweeps.report import write_report
-from project.sweeps.storage import open_storage
+from litlab.errors import UserError
+from litlab.sweep.report import write_report
+from litlab.sweep.storage import open_storage
 from tests.sweeps.studies import create, ended, spec, study
 
 SPACE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from project.sweeps.scales import Setting, Values, label
+from litlab.sweep.scales import Setting, Values, label
 from tests.sweeps.studies import spec
 
 

@@ -9,8 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from project.sweeps.outcomes import best, completed
-from project.sweeps.setting_figures import draw_importances, draw_parallel, draw_slices
+from litlab.sweep.results import best, completed
+from litlab.sweep.setting_figures import draw_importances, draw_parallel, draw_slices
 from tests.sweeps.studies import create, ended, spec, study
 
 LONG = "model.network.init_args.encoder.init_args.attention_dropout_probability_of_the_last_layers"

@@ -3,7 +3,7 @@
 import optuna
 import pytest
 
-from project.sweeps.space import Choice, Range, corner_points, grid, overlay, suggest
+from litlab.sweep.space import Choice, Range, corner_points, grid, overlay, suggest
 
 OPTIMIZERS = {"sgd": {"class_path": "SGD", "init_args": {"momentum": 0.9}}, "adam": {"class_path": "Adam"}}
 SPACE = {

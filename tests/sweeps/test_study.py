@@ -11,13 +11,13 @@ import pytest
 import sqlalchemy
 from optuna.trial import TrialState
 
-from project.errors import UserError
-from project.sweeps import liveness
-from project.sweeps import study as studies
-from project.sweeps.space import Choice, Range, suggest
-from project.sweeps.spec import SweepSpec
-from project.sweeps.storage import open_storage
-from project.sweeps.study import NothingLeft, SweepStudy, begin_study, check_essence, counted, find_study, size
+from litlab.errors import UserError
+from litlab.sweep import heartbeat as liveness
+from litlab.sweep import study as studies
+from litlab.sweep.space import Choice, Range, suggest
+from litlab.sweep.spec import SweepSpec
+from litlab.sweep.storage import open_storage
+from litlab.sweep.study import NothingLeft, SweepStudy, begin_study, check_essence, counted, find_study, size
 from tests.sweeps.studies import spec
 
 SPACE = {"model.width": Range(1, 3), "model.cell": Choice({"lstm": "lstm", "gru": "gru"})}

@@ -6,7 +6,7 @@ import psutil
 import pytest
 from optuna.trial import FrozenTrial, TrialState
 
-from project.runs.folder import RunFolder
+from litlab.runs.folder import RunFolder
 from tests.sweeps.conftest import Sweep, find, kill_tree, tree
 
 

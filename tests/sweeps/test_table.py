@@ -7,7 +7,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 from rich.console import Console
 
-from project.sweeps.table import progress_table, time_left
+from litlab.sweep.table import progress_table, time_left
 from tests.sweeps.studies import create, ended, spec
 
 NOON = datetime(2026, 3, 1, 12)

@@ -7,14 +7,14 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from project.callbacks._facts import SeriesFacts, facts
-from project.callbacks._figures import publish
-from project.callbacks._folder import run_folder
+from litlab.callbacks._facts import SeriesFacts, facts
+from litlab.callbacks._figures import publish
+from litlab.callbacks._folder import run_folder
 from project.callbacks._forecast_errors import ForecastErrors
 from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
-from project.callbacks._samples import from_test_step, gather_rows, spread
-from project.callbacks._tables import publish_table
-from project.errors import UserError
+from litlab.callbacks._samples import from_test_step, gather_rows, spread
+from litlab.callbacks._tables import publish_table
+from litlab.errors import UserError
 
 
 class ForecastPlots(Callback):

@@ -7,10 +7,10 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from project.callbacks._facts import ImageFacts, class_names
-from project.callbacks._figures import publish
-from project.callbacks._folder import run_folder
-from project.callbacks._samples import from_test_step, spread
+from litlab.callbacks._facts import ImageFacts, class_names
+from litlab.callbacks._figures import publish
+from litlab.callbacks._folder import run_folder
+from litlab.callbacks._samples import from_test_step, spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

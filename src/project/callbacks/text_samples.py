@@ -6,11 +6,11 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from project.callbacks._facts import TextFacts, class_names, facts
-from project.callbacks._folder import run_folder
-from project.callbacks._samples import from_test_step, gather_rows
-from project.callbacks._tables import markdown_table, publish_table
-from project.errors import UserError
+from litlab.callbacks._facts import TextFacts, class_names, facts
+from litlab.callbacks._folder import run_folder
+from litlab.callbacks._samples import from_test_step, gather_rows
+from litlab.callbacks._tables import markdown_table, publish_table
+from litlab.errors import UserError
 
 
 class TextSamples(Callback):

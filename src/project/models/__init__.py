@@ -1,8 +1,8 @@
 """LightningModules."""
 
 from project.models.cifar_cnn import CifarCNN
-from project.models.classifier import Classifier
-from project.models.forecaster import Forecaster
+from litlab.tasks.classifier import Classifier
+from litlab.tasks.forecaster import Forecaster
 from project.models.lstm_forecaster import LSTMForecaster
 from project.models.transformer_classifier import TransformerClassifier
 

@@ -6,10 +6,10 @@ from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor
 from torch.nn import functional as F
 
-from project.errors import UserError
-from project.models.classifier import Classifier
+from litlab.errors import UserError
+from litlab.tasks.classifier import Classifier
 from project.networks.whitened_cnn import WhitenedCNN
-from project.optim import Schedule
+from litlab.optim import Schedule
 
 
 class CifarCNN(Classifier):

@@ -6,12 +6,12 @@ from typing import Any, Literal
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 
-from project.errors import UserError
-from project.models.forecaster import Forecaster
+from litlab.errors import UserError
+from litlab.tasks.forecaster import Forecaster
 from project.networks.segment_rnn import SegmentRNN
-from project.networks.sizes import DEEPEST
+from litlab.nn.sizes import DEEPEST
 from project.networks.window_forecast import FixedMap, ForecastAverage, WindowForecast
-from project.optim import Schedule
+from litlab.optim import Schedule
 
 
 class LSTMForecaster(Forecaster):

@@ -6,11 +6,11 @@ import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor
 
-from project.errors import UserError
-from project.models.classifier import Classifier
-from project.networks.sizes import DEEPEST
+from litlab.errors import UserError
+from litlab.tasks.classifier import Classifier
+from litlab.nn.sizes import DEEPEST
 from project.networks.text_transformer import PADDING, TextTransformer
-from project.optim import Schedule
+from litlab.optim import Schedule
 
 
 class TransformerClassifier(Classifier):

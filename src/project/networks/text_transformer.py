@@ -6,9 +6,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from project.errors import UserError
+from litlab.errors import UserError
 from project.networks.attention import EncoderBlock
-from project.networks.sizes import check_sizes
+from litlab.nn.sizes import check_sizes
 from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions
 
 PADDING, UNKNOWN = 0, 1  # ids of what is no word

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from project.data import ImageData
+from litlab.data import ImageData
 
 
 def write_image(path: Path, size: tuple[int, int] = (8, 6), mode: str = "RGB", value: int | None = None, seed: int = 0):

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from project.data.images.augment import Augment, augmented, centre, draws, normalise, reflect_pad
-from project.errors import UserError
+from litlab.data.images.augment import Augment, augmented, centre, draws, normalise, reflect_pad
+from litlab.errors import UserError
 
 SIZE = (12, 10)
 ZERO, ONE = torch.zeros(3), torch.full((3,), 1 / 255)  # mean and deviation that leave 0 to 255 as it is

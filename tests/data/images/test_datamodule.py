@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from project.data import Augment, ImageData
-from project.data.images import datamodule, stored
-from project.errors import UserError
+from litlab.data import Augment, ImageData
+from litlab.data.images import datamodule, stored
+from litlab.errors import UserError
 from tests.data.conftest import Recorder, a_rank
 from tests.data.images.conftest import write_image
 
@@ -269,7 +269,7 @@ def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_pa
 
 
 def test_generated_data_through_a_run(make_data, make_trainer, monkeypatch):
-    monkeypatch.setattr("project.data.images.stored._GENERATED", {"train": 40, "test": 20})
+    monkeypatch.setattr("litlab.data.images.stored._GENERATED", {"train": 40, "test": 20})
     data, model = make_data(dataset="generated", image_size=(9, 8), mode="L"), Recorder()
     make_trainer().fit(model, data)
     assert data.generated

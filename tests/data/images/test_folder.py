@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from project.data.images import folder
-from project.data.images.copies import check_copies
-from project.data.images.decode import peek
-from project.data.images.folder import list_folder
-from project.data.images.predictions import find_images, write_csv
-from project.errors import UserError
+from litlab.data.images import folder
+from litlab.data.images.copies import check_copies
+from litlab.data.images.decode import peek
+from litlab.data.images.folder import list_folder
+from litlab.data.images.predictions import find_images, write_csv
+from litlab.errors import UserError
 from tests.data.images.conftest import write_image
 
 NOT_UTF8 = os.fsdecode(b"caf\xe9")

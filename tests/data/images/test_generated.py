@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from project.data.images.generated import generated_class_names, generated_images
+from litlab.data.images.generated import generated_class_names, generated_images
 
 
 def test_same_arguments_same_images():

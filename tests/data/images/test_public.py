@@ -14,10 +14,10 @@ import pytest
 import torch
 import torchvision.datasets
 
-from project.data.download import Unavailable
-from project.data.images import public
-from project.data.images.public import PUBLIC_SETS, obtain
-from project.errors import UserError
+from litlab.data.download import Unavailable
+from litlab.data.images import public
+from litlab.data.images.public import PUBLIC_SETS, obtain
+from litlab.errors import UserError
 from tests.data.conftest import Recorder
 
 
@@ -33,7 +33,7 @@ def offline(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _few_generated(monkeypatch):
-    monkeypatch.setattr("project.data.images.stored._GENERATED", {"train": 40, "test": 20})
+    monkeypatch.setattr("litlab.data.images.stored._GENERATED", {"train": 40, "test": 20})
 
 
 def idx(array: np.ndarray) -> bytes:

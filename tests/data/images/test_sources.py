@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from project.data.images.decode import ImageFormat, decode_file
-from project.errors import UserError
+from litlab.data.images.decode import ImageFormat, decode_file
+from litlab.errors import UserError
 from tests.data.images.conftest import write_image
 
 
@@ -122,7 +122,7 @@ def test_cache_is_used_and_rebuilt_when_the_source_or_an_option_changes(make_dat
     def decodes(**options) -> int:
         decoded = []
         monkeypatch.setattr(
-            "project.data.images.decode.decode_file", lambda *a, **k: decoded.append(1) or decode_file(*a, **k)
+            "litlab.data.images.decode.decode_file", lambda *a, **k: decoded.append(1) or decode_file(*a, **k)
         )
         prepared(folder(make_data, image_folder, **options))
         return len(decoded)

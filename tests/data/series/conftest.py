@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from project.data import SeriesData
+from litlab.data import SeriesData
 from tests.data.conftest import Recorder
 
 START = np.datetime64("2024-01-01T00:00:00")

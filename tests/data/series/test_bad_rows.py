@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from project.data import SeriesData
-from project.data.series.numbers import no_number
-from project.data.series.predictions import read_last_window
+from litlab.data import SeriesData
+from litlab.data.series.numbers import no_number
+from litlab.data.series.predictions import read_last_window
 from tests.data.conftest import prepared, refusal
 
 

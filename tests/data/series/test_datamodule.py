@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from project.baselines.forecast import fit_ridge
-from project.data import SeriesData
-from project.data.download import Unavailable
-from project.errors import UserError
+from litlab.data.series.baselines import fit_ridge
+from litlab.data import SeriesData
+from litlab.data.download import Unavailable
+from litlab.errors import UserError
 from tests.data.conftest import a_rank
 from tests.data.series.conftest import SeriesRecorder, hourly, trained, wave
 
@@ -156,7 +156,7 @@ def test_a_season_may_be_longer_than_the_past(make, monkeypatch):
     wrong = [scaled[row - 20] - scaled[row] for start in range(80, 98) for row in range(start, start + 3)]
     whole = data.baselines()
     assert whole["seasonal naive"]["test/mse"] == pytest.approx((np.stack(wrong) ** 2).mean(), rel=1e-4)
-    monkeypatch.setattr("project.data.series.scaled._CHUNK", 300)
+    monkeypatch.setattr("litlab.data.series.scaled._CHUNK", 300)
     for name, row in data.baselines().items():
         assert row == pytest.approx(whole[name], rel=1e-5)
     with pytest.raises(UserError, match=r"^data\.season: 70 is too long for 70 training rows; make it shorter$"):
@@ -241,7 +241,7 @@ def refuse(*_):
 
 
 def test_stand_in_for_the_public_series(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("project.data.series.source.obtain_file", refuse)
+    monkeypatch.setattr("litlab.data.series.source.obtain_file", refuse)
     missing = SeriesData(path=str(tmp_path))
     with pytest.raises(UserError, match=r"^etth1 is not in .*: put ETTh1\.csv into .*--data\.fallback generated"):
         missing.prepare_data()
@@ -265,7 +265,7 @@ def test_the_public_series_has_the_published_split(tmp_path, monkeypatch):
     ]
     (tmp_path / "ETTh1.csv").write_text("\n".join(lines))
     asked = []
-    monkeypatch.setattr("project.data.series.source.obtain_file", lambda *file: asked.append(file))
+    monkeypatch.setattr("litlab.data.series.source.obtain_file", lambda *file: asked.append(file))
     data = SeriesData(path=str(tmp_path), horizon=720)
     data.prepare_data()
     data.setup()

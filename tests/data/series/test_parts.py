@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from project.baselines.forecast import forecast_errors, linear_forecast, repeat_last, seasonal_naive
-from project.data.series.covariates import calendar_features
-from project.data.series.generated import GENERATED_COLUMNS, generated_series
-from project.data.series.scaler import fit_scaler
-from project.data.series.split import check_split, split_rows, split_windows
-from project.data.series.step import Step
-from project.data.series.timeline import Series
-from project.data.series.windows import Windows
-from project.errors import UserError
+from litlab.data.series.baselines import forecast_errors, linear_forecast, repeat_last, seasonal_naive
+from litlab.data.series.covariates import calendar_features
+from litlab.data.series.generated import GENERATED_COLUMNS, generated_series
+from litlab.data.series.scaler import fit_scaler
+from litlab.data.series.split import check_split, split_rows, split_windows
+from litlab.data.series.step import Step
+from litlab.data.series.timeline import Series
+from litlab.data.series.windows import Windows
+from litlab.errors import UserError
 
 
 def angle(features: torch.Tensor, number: int) -> list[float]:
@@ -229,7 +229,7 @@ def test_generated_series_can_be_learned_but_not_by_repeating():
     past, horizon = 336, 24
     scaler = fit_scaler(series.values[:7000], series.names, 24, "generated")
     values = series.scaled(scaler["mean"], scaler["scale"])
-    from project.baselines.forecast import fit_ridge
+    from litlab.data.series.baselines import fit_ridge
 
     weight = fit_ridge(values[:7000], values[7000 - past : 8000], past, horizon)
     methods = {

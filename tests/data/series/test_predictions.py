@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from project.data import SeriesData
-from project.data.series.predictions import write_forecast
-from project.data.series.step import Step
-from project.errors import UserError
+from litlab.data import SeriesData
+from litlab.data.series.predictions import write_forecast
+from litlab.data.series.step import Step
+from litlab.errors import UserError
 from tests.data.series.conftest import SeriesRecorder, hourly, trained
 
 

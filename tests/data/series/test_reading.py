@@ -6,9 +6,9 @@ import logging
 import numpy as np
 import pytest
 
-from project.data.bad_rows import settle
-from project.data.series.reading import read_table
-from project.errors import UserError
+from litlab.data.bad_rows import settle
+from litlab.data.series.reading import read_table
+from litlab.errors import UserError
 
 REMEDY = "; correct or delete the row, or set data.bad_rows to drop"
 RAGGED = ": put texts with commas or line breaks into double quotes" + REMEDY

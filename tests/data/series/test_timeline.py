@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from project.data.bad_rows import BadRows
-from project.data.series.reading import Table
-from project.data.series.step import Step, find_step
-from project.data.series.timeline import regular
-from project.errors import UserError
+from litlab.data.bad_rows import BadRows
+from litlab.data.series.reading import Table
+from litlab.data.series.step import Step, find_step
+from litlab.data.series.timeline import regular
+from litlab.errors import UserError
 
 MONTHS = ["2023-11-30", "2023-12-31", "2024-01-31", "2024-02-29", "2024-03-31"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from project.data import TextData
+from litlab.data import TextData
 from tests.data.conftest import Recorder
 
 WORDS = [f"w{number}" for number in range(30)]

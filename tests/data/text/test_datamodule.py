@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from project.data import TextData
-from project.data.text import datamodule
-from project.errors import UserError
+from litlab.data import TextData
+from litlab.data.text import datamodule
+from litlab.errors import UserError
 from tests.data.conftest import a_rank
 from tests.data.text.conftest import TextRecorder, make_rows, write_csv
 
@@ -248,14 +248,14 @@ def test_a_second_start_reads_no_csv_and_tokenises_nothing(csv_data, make_traine
         raise AssertionError("read again")
 
     for name in ("sources.read_rows", "stored.train_tokenizer", "stored.encode", "counted.count_ngrams"):
-        monkeypatch.setattr(f"project.data.text.{name}", refuse)
+        monkeypatch.setattr(f"litlab.data.text.{name}", refuse)
     data = csv_data(evidence=2)
     assert data.class_names == ["bad", "good"]
     assert expected(data) == first
 
 
 def test_the_csv_is_read_once(csv_data, monkeypatch):
-    from project.data.text import sources
+    from litlab.data.text import sources
 
     calls = []
     read_rows = sources.read_rows
@@ -452,7 +452,7 @@ def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_pa
 
 
 def test_generated_texts_through_a_run(make_data, make_trainer, monkeypatch):
-    monkeypatch.setattr("project.data.text.sources._GENERATED", {"train": 40, "test": 12})
+    monkeypatch.setattr("litlab.data.text.sources._GENERATED", {"train": 40, "test": 12})
     data, model = make_data(dataset="generated"), TextRecorder()
     trainer = make_trainer()
     trainer.fit(model, data)
@@ -486,7 +486,7 @@ def test_baselines_are_computed_once(csv_data, monkeypatch):
     results = data.baselines()
     assert results["n-gram model"] == {"test/acc": 1.0, "test/f1": 1.0}
     assert results["most frequent class"] == {"test/acc": 0.5, "test/f1": pytest.approx(1 / 3)}
-    monkeypatch.setattr("project.data.text.baselines.ngram_model", None)
+    monkeypatch.setattr("litlab.data.text.baselines.ngram_model", None)
     assert csv_data().baselines() == results
 
 

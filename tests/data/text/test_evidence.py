@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from project.data.text.evidence import _FOLDS, NgramCounts, count_ngrams
+from litlab.data.text.ngram_features import _FOLDS, NgramCounts, count_ngrams
 
 CLASSES, ORDERS = 3, 3
 

@@ -3,8 +3,8 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from project.baselines.ngrams import ngram_model
-from project.data.text.generated import generated_class_names, generated_texts
+from litlab.data.text.ngram_model import ngram_model
+from litlab.data.text.generated import generated_class_names, generated_texts
 
 
 def test_the_same_for_the_same_seed():

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from project.data import download
-from project.data.text import public
-from project.errors import UserError
+from litlab.data import download
+from litlab.data.text import public
+from litlab.errors import UserError
 from tests.data.text.conftest import TextRecorder
 
 
@@ -106,7 +106,7 @@ def test_missing_files_without_a_fallback(make_data, tmp_path):
 
 @pytest.mark.parametrize(("name", "classes"), [("ag_news", 4), ("imdb", 2)])
 def test_fallback_is_loud(make_data, make_trainer, tmp_path, capsys, monkeypatch, name, classes):
-    monkeypatch.setattr("project.data.text.sources._GENERATED", {"train": 40, "test": 8})
+    monkeypatch.setattr("litlab.data.text.sources._GENERATED", {"train": 40, "test": 8})
     data = make_data(dataset=name, path=str(tmp_path), fallback="generated")
     assert not data.generated
     assert data.num_classes == classes

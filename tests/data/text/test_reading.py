@@ -4,10 +4,10 @@ import gzip
 
 import pytest
 
-from project.data.text.predictions import read_input
-from project.data.text.reading import read_rows
-from project.data.text.sources import csv_source
-from project.errors import UserError
+from litlab.data.text.predictions import read_input
+from litlab.data.text.reading import read_rows
+from litlab.data.text.sources import csv_source
+from litlab.errors import UserError
 from tests.data.text.conftest import make_rows
 
 REMEDY = "; correct or delete the row, or set data.bad_rows to drop"

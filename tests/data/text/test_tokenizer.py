@@ -3,7 +3,7 @@ import json
 import pytest
 from tokenizers import Tokenizer
 
-from project.data.text.tokenizer import encode, train_tokenizer
+from litlab.data.text.tokenizer import encode, train_tokenizer
 
 TEXTS = ["The cat's mat, the cat's hat!", "A cat<br />and a dog.<br/>Don't!", "the dog don't"]
 

@@ -1,0 +1,1 @@
+"""litlab: say here what it is for."""

@@ -1,0 +1,91 @@
+"""What callbacks ask of a data module: one record for each kind of data, which a data module of that kind satisfies."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar, get_type_hints, runtime_checkable
+
+import numpy as np
+from lightning.pytorch import Callback, Trainer
+from torch import Tensor
+
+from litlab.errors import UserError
+
+
+@runtime_checkable
+class ClassNames(Protocol):
+    """Data with classes."""
+
+    class_names: Sequence[str]
+    """Name of each class, in the order of the labels."""
+
+
+@runtime_checkable
+class ImageFacts(Protocol):
+    """Images that were normalised."""
+
+    mean: Sequence[float]
+    """Mean of each channel, of pixels from 0 to 1."""
+    std: Sequence[float]
+    """Standard deviation of each channel, of pixels from 0 to 1."""
+
+
+@runtime_checkable
+class TextFacts(Protocol):
+    """Texts that can be looked up."""
+
+    sample_index: Callable[[str, int], Tensor]
+    """Numbers of the samples in a batch of this rank, int64 (batch,), by split and number of the batch."""
+    text: Callable[[str, int], str]
+    """The text of a sample, by split and number."""
+
+
+@runtime_checkable
+class SeriesFacts(Protocol):
+    """Scaled windows of a time series."""
+
+    target_names: Sequence[str]
+    """Name of each channel."""
+    times: np.ndarray
+    """Times of all rows, datetime64."""
+    mean: Tensor
+    """Mean of each channel, (channel,)."""
+    scale: Tensor
+    """Units of the user in one of the scaled data, (channel,)."""
+    naive_error: Tensor
+    """The denominator of MASE, (channel,)."""
+
+
+Facts = TypeVar("Facts")
+
+
+def facts(callback: Callback, trainer: Trainer, wanted: type[Facts]) -> Facts:
+    """Return the data module, which has all that a callback needs of it.
+
+    Args:
+        callback: Who needs it.
+        trainer: The trainer that has the data module.
+        wanted: What is needed.
+
+    Raises:
+        UserError: The data module lacks something.
+    """
+    data = getattr(trainer, "datamodule", None)
+    for name in get_type_hints(wanted):
+        if not hasattr(data, name):
+            who = type(callback).__name__
+            raise UserError(
+                f"{who}: {type(data).__name__} has no '{name}'; add it to the data module, "
+                f"or take {who} out of trainer.callbacks"
+            )
+    return data  # pyright: ignore[reportReturnType]
+
+
+def class_names(trainer: Trainer, classes: int) -> list[str]:
+    """Return the data module's ``class_names``, or the numbers of the classes where it has none.
+
+    Args:
+        trainer: The trainer that has the data module.
+        classes: Number of classes.
+    """
+    data = getattr(trainer, "datamodule", None)
+    names = data.class_names if isinstance(data, ClassNames) else None
+    return list(names) if names else [str(number) for number in range(classes)]

@@ -1,0 +1,39 @@
+"""What becomes of a figure: a picture in every logger that takes one, and a PNG file in the run folder."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lightning.pytorch import Trainer
+
+from litlab.util.loggers import log_image, takes_images
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def publish(trainer: Trainer, folder: Path | None, name: str, figure: "Figure") -> None:
+    """Save a figure of a test as ``NAME.png`` and log it as ``test/NAME``. Call it on rank zero.
+
+    Args:
+        trainer: The trainer that tests.
+        folder: The run folder; ``None`` for a run that keeps none.
+        name: Name of the figure.
+        figure: The figure, made with matplotlib's objects: pyplot keeps a global state.
+    """
+    if folder is None and not takes_images(trainer):
+        return
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
+    from PIL import Image
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # names of classes and columns may hold a $, which would begin a formula
+
+    # Rendered once, for all; and TensorBoard's add_figure would go through pyplot and its global state.
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    pixels = np.asarray(canvas.buffer_rgba())[:, :, :3]  # (height, width, colour)
+    if folder is not None:
+        Image.fromarray(pixels).save(folder / f"{name}.png")
+    log_image(trainer, f"test/{name}", pixels)

@@ -1,0 +1,70 @@
+"""What callbacks ask of a test: what its steps return, samples spread over it, rows from all ranks."""
+
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+
+from litlab.errors import UserError
+
+
+def from_test_step(callback: Callback, pl_module: LightningModule, outputs: Any, name: str, shape: str) -> Tensor:
+    """Return one of the tensors that ``test_step`` returned.
+
+    Args:
+        callback: Who needs it.
+        pl_module: The model.
+        outputs: What its ``test_step`` returned.
+        name: Key of the tensor.
+        shape: Its shape in words, for the error message.
+
+    Raises:
+        UserError: It is not there.
+    """
+    if not isinstance(outputs, dict) or name not in outputs:
+        who = type(callback).__name__
+        raise UserError(
+            f"{who}: {type(pl_module).__name__}.test_step must return a dict with '{name}' {shape}; "
+            f"return it, or take {who} out of trainer.callbacks"
+        )
+    return outputs[name].detach()
+
+
+def spread(wanted: int, kept: int, batch: int, batches: int | float, size: int) -> Tensor:
+    """Choose samples of a batch so that those of all batches are spread evenly over a test.
+
+    Args:
+        wanted: Number of samples to keep of the whole test.
+        kept: Number of samples kept so far.
+        batch: Number of this batch, from 0.
+        batches: Number of batches of the test; infinity where it is unknown, which takes the first samples.
+        size: Samples in this batch.
+
+    Returns:
+        Positions in the batch, int64 of shape (chosen,), often none; fewer in all than wanted where a batch has not as
+        many samples as are due from it.
+    """
+    due = wanted if batches == float("inf") else int((batch + 1) * wanted / batches + 0.5)
+    chosen = max(0, min(due - kept, wanted - kept, size))
+    return torch.linspace(0, size - 1, chosen).round().long()
+
+
+def gather_rows(trainer: Trainer, rows: Tensor) -> Tensor:
+    """Return the rows of all ranks, one rank's after the other's. Call it on every rank.
+
+    Args:
+        trainer: The trainer whose ranks they are.
+        rows: Shape (rows, ...) on any device; each rank may have another number of rows.
+
+    Returns:
+        Shape (all rows, ...), on the CPU.
+    """
+    if trainer.world_size == 1:
+        return rows.cpu()
+    device = trainer.strategy.root_device
+    counts = trainer.strategy.all_gather(torch.tensor([len(rows)], device=device)).flatten().tolist()
+    padded = torch.zeros(max(counts), *rows.shape[1:], dtype=rows.dtype, device=device)  # all alike, to be gathered
+    padded[: len(rows)] = rows
+    ranks = trainer.strategy.all_gather(padded).cpu()
+    return torch.cat([rank[:count] for rank, count in zip(ranks, counts, strict=True)])

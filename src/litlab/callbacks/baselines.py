@@ -1,0 +1,130 @@
+"""The model beside what takes no training, or little."""
+
+import json
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from litlab.callbacks._folder import run_folder
+from litlab.callbacks._tables import markdown_table
+from litlab.util.loggers import log_table
+from litlab.util.tables import Fitted
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+HIGHER_IS_BETTER = {"acc", "f1"}
+LOWER_IS_BETTER = {"loss", "mse", "mae", "mase"}
+PATIENCE = 2.0  # seconds after which the reader is told what takes so long
+
+
+class Baselines(Callback):
+    """Print the model's test metrics beside those of the data module's baselines.
+
+    After a test, where the data module has ``baselines()``: it is called on the first rank and returns for each
+    baseline its metrics on the test split, ``{"seasonal naive": {"test/mse": 0.6, ...}, ...}``. A table on the console
+    has the model in its first row and the best value of each column in bold; the loggers get
+    ``baseline/<name>/<metric>`` and the table, the run folder ``baselines.json``.
+
+    A test on a part of the split (``trainer.limit_test_batches``) can't be compared: it is left out, and under
+    ``trainer.fast_dev_run`` too.
+    """
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Compute on the first rank, print, log and save; the other ranks wait."""
+        data = getattr(trainer, "datamodule", None)
+        if not hasattr(data, "baselines") or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
+            return
+        folder = run_folder(trainer)  # on every rank, like the barrier
+        if trainer.is_global_zero:
+            self._compare(trainer, type(pl_module).__name__, data, folder)
+        trainer.strategy.barrier("baselines")
+
+    def _compare(self, trainer: Trainer, name: str, data: Any, folder: Path | None) -> None:
+        from rich import get_console
+
+        limit = trainer.limit_test_batches  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(limit, int) or limit != 1.0:  # 1.0 is all of them, 1 is one batch
+            get_console().print("Baselines: left out, as trainer.limit_test_batches leaves out part of the test split.")
+            return
+        with _told_if_slow("Computing the baselines"):
+            baselines = data.baselines()
+        metrics = list(dict.fromkeys(metric for values in baselines.values() for metric in values))
+        logged = trainer.callback_metrics
+        rows = {name: {metric: float(logged[metric]) for metric in metrics if metric in logged}, **baselines}
+        get_console().print("Test: the model beside its baselines", Fitted(comparison(rows)), sep="\n")
+        for logger in trainer.loggers:
+            for baseline, values in baselines.items():
+                scalars = {f"baseline/{baseline}/{_short(metric)}": value for metric, value in values.items()}
+                logger.log_metrics(scalars, step=trainer.global_step)
+        header = ["model", *map(_short, metrics)]
+        cells = [[name, *(values.get(metric, math.nan) for metric in metrics)] for name, values in rows.items()]
+        log_table(trainer, "test/baselines", header, cells, markdown_table(header, cells))
+        if folder is not None:
+            (folder / "baselines.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+
+
+def comparison(rows: dict[str, dict[str, float]]) -> "Table":
+    """Return a table of metrics, the best value of each column in bold.
+
+    Whether more or less is better is told by a metric's name: its last part, up to an underscore (``test/mae_units`` is
+    an ``mae``). No value of an unknown metric is bold.
+
+    Args:
+        rows: The metrics of each row, by name; a row may lack some.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    metrics = list(dict.fromkeys(metric for values in rows.values() for metric in values))
+    best: dict[str, float] = {}
+    for metric in metrics:
+        values = [values[metric] for values in rows.values() if metric in values and not math.isnan(values[metric])]
+        kind = _short(metric).split("_")[0]
+        if values and kind in HIGHER_IS_BETTER | LOWER_IS_BETTER:
+            best[metric] = max(values) if kind in HIGHER_IS_BETTER else min(values)
+    table = Table()
+    table.add_column()
+    for metric in metrics:
+        table.add_column(_short(metric), justify="right")
+    for name, values in rows.items():
+        cells = [Text(name)]  # not a string: brackets in a name are no markup
+        for metric in metrics:
+            value = values.get(metric)
+            style = "bold" if value is not None and value == best.get(metric) else ""
+            cells.append(Text("" if value is None else f"{value:#.4g}".rstrip("."), style))
+        table.add_row(*cells)
+    return table
+
+
+def _short(metric: str) -> str:
+    return metric.removeprefix("test/")
+
+
+@contextmanager
+def _told_if_slow(what: str) -> Iterator[None]:
+    """Show a spinner on a terminal, and print a line elsewhere, once the work has taken a while."""
+    from rich import get_console
+
+    console = get_console()
+    status = console.status(f"{what} ...")
+
+    def tell() -> None:
+        if console.is_terminal:
+            status.start()
+        else:
+            console.print(f"{what} ...")
+
+    timer = threading.Timer(PATIENCE, tell)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # it may be telling right now
+        status.stop()

@@ -1,0 +1,103 @@
+"""Confusion matrix of a classifier."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+
+from litlab.callbacks._facts import class_names
+from litlab.callbacks._figures import publish
+from litlab.callbacks._folder import run_folder
+from litlab.callbacks._samples import from_test_step
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class ConfusionMatrix(Callback):
+    """Draw a confusion matrix at the end of each test, of a classifier of anything.
+
+    It goes to the loggers as a picture and to the run folder as ``confusion_matrix.png``, and counts every test sample,
+    over all ranks. Class names are the data module's ``class_names``, where it has them.
+
+    The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels
+    (batch,).
+
+    Raises:
+        UserError: Where the model's ``test_step`` returns no ``logits``.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Tensor | None = None  # (true class, predicted class), int64
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Forget the test before."""
+        self.counts = None
+
+    def on_test_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Count predictions on the device."""
+        logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
+        labels = batch[1]
+        classes = logits.shape[1]
+        counts = torch.bincount(labels * classes + logits.argmax(dim=1), minlength=classes**2)
+        counts = counts.reshape(classes, classes)
+        self.counts = counts if self.counts is None else self.counts + counts
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Sum over ranks, draw, log and save."""
+        folder = run_folder(trainer)  # on every rank, like the sum
+        if self.counts is None:
+            return
+        counts = trainer.strategy.reduce(self.counts, reduce_op="sum")
+        assert isinstance(counts, Tensor)
+        self.counts = counts
+        if trainer.is_global_zero:
+            figure = draw_confusion_matrix(counts.cpu(), class_names(trainer, len(counts)))
+            publish(trainer, folder, "confusion_matrix", figure)
+
+
+def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
+    """Draw a confusion matrix: colours are shares of the true class, numbers (up to 20 classes) are counts.
+
+    Above 20 classes the colours follow the square root of the share: single confusions stay visible without numbers.
+
+    Args:
+        counts: Samples by (true class, predicted class), shape (classes, classes).
+        names: Name of each class.
+    """
+    from matplotlib.colors import PowerNorm
+    from matplotlib.figure import Figure
+
+    classes = len(counts)
+    shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
+    inches = min(max(5.0, 0.45 * classes if classes <= 20 else 0.13 * classes), 16.0)
+    figure = Figure(figsize=(inches + 1.5, inches), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    norm = PowerNorm(1.0 if classes <= 20 else 0.5, vmin=0.0, vmax=1.0)
+    image = axes.imshow(shares.numpy(), cmap="Blues", norm=norm)
+    figure.colorbar(image, ax=axes, shrink=0.8, label="share of the true class")
+    every = -(-classes // 120)  # more labels than that cannot be told apart
+    ticks = list(range(0, classes, every))
+    size = 9 if classes <= 20 else 6
+    axes.set_xticks(ticks, [names[tick] for tick in ticks], rotation=90, fontsize=size)
+    axes.set_yticks(ticks, [names[tick] for tick in ticks], fontsize=size)
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("true")
+    correct, total = int(counts.diagonal().sum()), int(counts.sum())
+    axes.set_title(f"{correct:,} of {total:,} correct ({correct / max(total, 1):.1%})")
+    if classes <= 20:
+        for row in range(classes):
+            for column in range(classes):
+                if count := int(counts[row, column]):
+                    colour = "white" if shares[row, column] > 0.5 else "black"
+                    axes.text(column, row, str(count), ha="center", va="center", fontsize=7, color=colour)
+    return figure

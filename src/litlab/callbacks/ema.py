@@ -1,0 +1,80 @@
+"""Exponential moving average of the weights."""
+
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import WeightAveraging
+from torch import Tensor
+
+from litlab.errors import UserError
+
+
+class EMA(WeightAveraging):
+    """Keep an exponential moving average of the weights, and validate, test and save that average.
+
+    After each optimizer step: average = d * average + (1 - d) * weights, batch normalisation's statistics included
+    (Polyak and Juditsky, 1992, https://doi.org/10.1137/0330046). The first update copies the weights; in the t-th after
+    it, counted from 0, d = min(decay, (1 + t) / (10 + t)), as in TensorFlow and timm: early on the average looks back
+    over a ninth of the updates so far, so that a run of a few hundred steps does not end with an average that is still
+    half made of its untrained beginning. In checkpoints ``state_dict`` is the average,
+    so that testing and loading need nothing special; the weights in training are under ``current_model_state``.
+
+    Lightning's own ``EMAWeightAveraging`` (2.6.6) puts the weights in training, not the average, into the model when
+    ``trainer.test(ckpt_path=...)`` follows ``fit`` in the same process; averages counters such as
+    ``num_batches_tracked``, which truncation then keeps from growing; and goes through the tensors one by one.
+
+    Args:
+        decay: Share of the old average that each update keeps at most, from 0 to 1. The average then looks back over
+            about ``every_n_steps / (1 - decay)`` optimizer steps: 0.999 over the last thousand. It is reached after
+            about ``9 * every_n_steps / (1 - decay)`` steps.
+        every_n_steps: Number of optimizer steps from one update to the next.
+        start_step: Optimizer step before which nothing is averaged; the average starts as a copy of the weights then.
+
+    Raises:
+        UserError: For a decay outside [0, 1) or a step number below its least.
+    """
+
+    def __init__(self, decay: float = 0.999, every_n_steps: int = 1, start_step: int = 0) -> None:
+        if not 0.0 <= decay < 1.0:
+            raise UserError(f"EMA.decay: {decay} is not in [0, 1); 0.999 is usual")
+        if every_n_steps < 1 or start_step < 0:
+            raise UserError(
+                f"EMA.every_n_steps: {every_n_steps} and EMA.start_step: {start_step} must be at least 1 and 0"
+            )
+        self.decay = decay
+        self.every_n_steps = every_n_steps
+        self.start_step = start_step
+        super().__init__(multi_avg_fn=self._update)
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Bring the average to where the weights will be: it was copied before they were moved there."""
+        if self._average_model is not None:
+            self._average_model.module.to(trainer.strategy.root_device)
+
+    def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
+        """Return whether to update after optimizer step ``step_idx`` (from 0)."""
+        if step_idx is None or step_idx < self.start_step:
+            return False
+        return (step_idx - self.start_step) % self.every_n_steps == 0
+
+    @torch.no_grad()
+    def _update(self, averages: list[Tensor], weights: list[Tensor], updates: Tensor | int) -> None:
+        # All tensors of one device and one type at a time, in a few kernels.
+        if averages[0].is_floating_point() or averages[0].is_complex():
+            # `updates` lies on the device: reading it would wait for that. Its original stays on the CPU.
+            assert self._average_model is not None
+            update = int(self._average_model.n_averaged) - 1  # the copy, update -1, does not get here
+            decay = min(self.decay, (1 + update) / (10 + update))
+            torch._foreach_lerp_(averages, weights, 1.0 - decay)  # pyright: ignore[reportPrivateImportUsage]
+        else:  # counters have a newest value, not a mean
+            torch._foreach_copy_(averages, weights)  # pyright: ignore[reportPrivateImportUsage]
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Restore average and weights to go on training; for all else the model has the average already."""
+        if trainer.state.fn == "fit":
+            super().on_load_checkpoint(trainer, pl_module, checkpoint)
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Free the average: at the end of ``fit`` the model itself has become it."""
+        self._average_model = None

@@ -1,0 +1,137 @@
+"""What a finished run came to, in one table."""
+
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from litlab.callbacks._folder import run_folder
+from litlab.callbacks.vram import VRAM
+from litlab.util.tables import Fitted
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+class RunSummary(Callback):
+    """Sum up a run: best metric, test metrics, epochs, minutes, memory, speed, and where to look next.
+
+    The table holds the rows that the run has: after ``validate`` or ``test`` alone that is the metrics and the folder.
+    Where the data was generated because the real one was missing, the table says so first, the run folder gets a file
+    ``GENERATED_DATA.txt``, and the loggers get ``data/generated`` = 1.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, str] = {}
+        self._results: dict[str, float] = {}  # metrics of the last validate or test
+        self._generated = ""
+        self._started = 0.0
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Note where the run keeps its files and what its data is."""
+        folder = run_folder(trainer)  # on every rank: it is broadcast
+        if folder is not None:
+            folder = _short(folder)
+            self._rows["run folder"] = str(folder)
+            if any(isinstance(logger, TensorBoardLogger) for logger in trainer.loggers):
+                self._rows["look at it"] = f"tensorboard --logdir {folder}"
+        data = getattr(trainer, "datamodule", None)
+        if getattr(data, "generated", False):
+            what = getattr(data, "description", None) or type(data).__name__
+            self._generated = f"GENERATED, not real: {what}. The metrics say nothing about the real data."
+            if folder is not None and trainer.is_global_zero:
+                (folder / "GENERATED_DATA.txt").write_text(
+                    f"This run used data that is {self._generated}\n", encoding="utf-8"
+                )
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Start the clock; mark generated data in the loggers."""
+        self._started = time.perf_counter()
+        if self._generated:
+            for logger in trainer.loggers:
+                logger.log_metrics({"data/generated": 1.0}, step=0)
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Note what the fit came to."""
+        limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs >= 0 else "no limit"
+        self._rows["epochs"] = f"{trainer.current_epoch} of {limit}"
+        callbacks = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+        minutes = (time.perf_counter() - self._started) / 60
+        before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks) / 60  # the run's record has it
+        self._rows["minutes"] = f"{before + minutes:.2f}"
+        if before:
+            self._rows["minutes"] += f" ({minutes:.2f} since it was resumed)"
+        for callback in callbacks:
+            if isinstance(callback, VRAM) and callback.peak_gib is not None:
+                self._rows["peak memory"] = f"{callback.peak_gib:.2f} GiB"
+                self._rows["samples/s"] = f"{statistics.median(callback.samples_per_second):,.0f} (median epoch)"
+        checkpoint = trainer.checkpoint_callback
+        if isinstance(checkpoint, ModelCheckpoint) and checkpoint.best_model_path and trainer.is_global_zero:
+            if checkpoint.best_model_score is not None:
+                epoch = _epoch_of(checkpoint.best_model_path)
+                when = "" if epoch is None else f" (epoch {epoch + 1})"
+                self._rows[f"best {checkpoint.monitor}"] = f"{float(checkpoint.best_model_score):.4g}{when}"
+            self._rows["best checkpoint"] = str(_short(Path(checkpoint.best_model_path)))
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep the metrics of ``validate`` alone; those inside a fit are the progress bar's business."""
+        if trainer.state.fn == "validate":
+            self._keep_results(trainer)
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep the test metrics."""
+        self._keep_results(trainer)
+
+    def _keep_results(self, trainer: Trainer) -> None:
+        self._results = {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+    def table(self) -> "Table":
+        """Return the table of what is known so far, one row a fact."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(show_header=False, title="Run summary", title_justify="left")
+        table.add_column()
+        table.add_column()
+        if self._generated:
+            table.add_row("DATA", Text(self._generated), style="bold red")
+        metrics = {name: f"{value:.4g}" for name, value in self._results.items()}
+        best = {name: value for name, value in self._rows.items() if name.startswith("best ")}
+        rest = {name: value for name, value in self._rows.items() if name not in best}
+        path = best.pop("best checkpoint", None)
+        rows = best | metrics | rest | ({} if path is None else {"best checkpoint": path})
+        for name, value in rows.items():
+            table.add_row(Text(name), Text(value))  # not strings: brackets in a path are no markup
+        return table
+
+    def print_summary(self, trainer: Trainer) -> None:
+        """Print the table, on rank zero, or nothing where nothing is known.
+
+        Args:
+            trainer: The trainer that ran, after its ``fit`` and the test that may follow.
+        """
+        if not trainer.is_global_zero:
+            return
+        from rich import get_console
+
+        table = self.table()
+        if table.row_count:
+            get_console().print(Fitted(table))
+
+
+def _short(path: Path) -> Path:
+    """Return a path as one would type it here: relative to the working directory if it lies below."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _epoch_of(path: str) -> int | None:
+    """Return the epoch (from 0) in which a checkpoint file was saved; ``None`` for a remote or sharded one."""
+    if not Path(path).is_file():
+        return None
+    # Mapped, not read: the file may hold gigabytes and the number sits in its first kilobytes.
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=True)["epoch"]

@@ -1,0 +1,1 @@
+"""checkpointing: say here what it is for."""

@@ -1,0 +1,204 @@
+"""Which checkpoints a run keeps: the best by a metric of the validation, and the last state."""
+
+import math
+import os
+import re
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import Tensor
+
+from litlab.errors import UserError, one_line
+
+LONGEST = 180  # bytes of a file's name; systems allow 255, and a temporary file adds to it
+LOOKS = 30  # at the clock, while several ranks wait for a checkpoint by time
+
+
+class RunCheckpoint(ModelCheckpoint):
+    """Keep the best checkpoints after validations, and ``last.ckpt`` after every one of them, and as often as wished.
+
+    Lightning's ModelCheckpoint (2.6.6) writes ``last.ckpt`` only where a best one is written: a run that gets no better
+    would be resumed from long ago. Asked for a checkpoint every so many steps, it judges the weights of that step by
+    the metric of an earlier validation, and writes none after validations.
+
+    Args:
+        dirpath: Folder. Left out, ``checkpoints`` in the run folder.
+        filename: Name of the best ones, such as ``{epoch}-{step}``, which is the default, or
+            ``{epoch:02d}-{val/acc:.2f}``. A slash in the name of a metric becomes an underscore.
+        monitor: Metric that tells the best, such as val/acc. Left out, each new one replaces the one before.
+        mode: Whether less or more of it is better.
+        save_top_k: Number of best ones to keep; 0 for none, -1 for all.
+        save_last: Whether to write ``last.ckpt``, which runs are resumed from.
+        every_n_epochs: Epochs between checkpoints.
+        every_n_train_steps: Write ``last.ckpt`` within epochs too, after every so many optimizer steps.
+        every_minutes: Write ``last.ckpt`` within epochs too, when the last one is so many minutes old. null: never.
+        save_weights_only: Whether to leave out the state of optimizer and run, which then can't be resumed.
+        auto_insert_metric_name: Whether ``{epoch}`` in a filename becomes ``epoch=3``, not ``3``.
+        train_time_interval: The earlier form of every_minutes, which configs of earlier runs hold as null.
+
+    Raises:
+        UserError: If a number of steps or epochs is below 1, the minutes are not above 0, or the filename can't be one.
+    """
+
+    def __init__(
+        self,
+        dirpath: str | None = None,
+        filename: str | None = None,
+        monitor: str | None = None,
+        mode: Literal["min", "max"] = "min",
+        save_top_k: int = 1,
+        save_last: bool = True,
+        every_n_epochs: int = 1,
+        every_n_train_steps: int | None = None,
+        every_minutes: float | None = 30.0,
+        save_weights_only: bool = False,
+        auto_insert_metric_name: bool = True,
+        train_time_interval: timedelta | None = None,
+    ) -> None:
+        if dirpath is not None and not dirpath.strip():
+            raise UserError("checkpoint.dirpath is empty: give a folder, or leave it out.")
+        if filename is not None:
+            check_name(filename)
+        for name, value in (("every_n_epochs", every_n_epochs), ("every_n_train_steps", every_n_train_steps)):
+            if value is not None and value < 1:
+                raise UserError(f"checkpoint.{name} is {value}: it must be at least 1.")
+        if train_time_interval is not None:
+            minutes = train_time_interval.total_seconds() / 60
+            raise UserError(f"checkpoint.train_time_interval: set it to null, and every_minutes to {minutes:g}.")
+        if every_minutes is not None and not 0 < every_minutes < math.inf:
+            raise UserError(f"checkpoint.every_minutes is {every_minutes}: it must be above 0, or null for never.")
+        super().__init__(
+            dirpath,
+            filename,
+            monitor,
+            save_last=save_last,
+            save_top_k=save_top_k,
+            save_weights_only=save_weights_only,
+            mode=mode,
+            every_n_epochs=every_n_epochs,
+            auto_insert_metric_name=auto_insert_metric_name,
+            enable_version_counter=False,  # a resumed run writes what it had written before it was killed
+        )
+        self.every_n_train_steps = every_n_train_steps
+        self.every_minutes = every_minutes
+        self._step_of_last = 0
+        self._time_of_last = 0.0
+        self._quiet_until = -math.inf  # on the clock: nothing is to be written before
+        # Several ranks look at the clock of the first.
+        self._last_look = (0, 0.0)  # step and time
+        self._next_look = 0  # step
+
+    def format_checkpoint_name(
+        self,
+        metrics: dict[str, Tensor],
+        filename: str | None = None,
+        ver: int | None = None,
+        prefix: str | None = None,
+    ) -> str:
+        """Fill in a file name; slashes in names of metrics, which would make folders, become underscores."""
+        path = super().format_checkpoint_name(metrics, filename, ver, prefix)
+        folder = os.path.join(self.dirpath, "") if self.dirpath else ""
+        return folder + path[len(folder) :].replace("/", "_")
+
+    @property
+    def within_epochs(self) -> bool:
+        """Whether ``last.ckpt`` is written within epochs too."""
+        return self.save_last is True and bool(self.every_n_train_steps or self.every_minutes)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Start counting."""
+        self._begin_interval(trainer)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Write ``last.ckpt``, if it is time and an optimizer step is complete."""
+        if time.monotonic() < self._quiet_until:
+            return  # in most steps of most runs; what follows takes longer
+        step = trainer.global_step
+        if not self.within_epochs or step == self._step_of_last or trainer.fit_loop._should_accumulate():
+            return
+        due = bool(self.every_n_train_steps) and step % (self.every_n_train_steps or 1) == 0
+        if (due or self._is_late(trainer, step)) and not self._should_skip_saving_checkpoint(trainer):
+            before = self._last_global_step_saved
+            self._save_last_checkpoint(trainer, self._monitor_candidates(trainer))
+            self._last_global_step_saved = before  # a validation that follows still has to be judged
+
+    def _is_late(self, trainer: Trainer, step: int) -> bool:
+        """Whether ``last.ckpt`` is too old, by the clock of the first rank.
+
+        The others can't know without waiting for its answer. It therefore tells them, too, at which step to ask again:
+        after about a thirtieth of the time, at the speed since it was last asked.
+        """
+        if self.every_minutes is None or step < self._next_look:
+            return False
+        now, interval = time.monotonic(), 60 * self.every_minutes
+        late = now - self._time_of_last >= interval
+        if trainer.world_size == 1:
+            return late
+        steps = step - self._last_look[0]
+        share = interval / LOOKS / max(now - self._last_look[1], 1e-9)
+        self._last_look = step, now
+        # At most twice as many: steps that are only queued on a device look fast.
+        late, self._next_look = trainer.strategy.broadcast((late, step + max(1, int(steps * min(share, 2.0)))))
+        return late
+
+    def _begin_interval(self, trainer: Trainer) -> None:
+        self._step_of_last, self._time_of_last = trainer.global_step, time.monotonic()
+        self._last_look, self._next_look = (self._step_of_last, self._time_of_last), self._step_of_last + 1
+        minutes = math.inf if self.every_minutes is None else self.every_minutes
+        by_time_alone = not self.every_n_train_steps and trainer.world_size == 1
+        self._quiet_until = self._time_of_last + 60 * minutes if by_time_alone else -math.inf
+
+    def _save_topk_checkpoint(self, trainer: Trainer, monitor_candidates: dict[str, Tensor]) -> None:
+        super()._save_topk_checkpoint(trainer, monitor_candidates)
+        self._last_global_step_saved = trainer.global_step  # also where none is among the best: so the last is written
+
+    def _save_last_checkpoint(self, trainer: Trainer, monitor_candidates: dict[str, Tensor]) -> None:
+        super()._save_last_checkpoint(trainer, monitor_candidates)
+        self._begin_interval(trainer)
+
+    def _should_remove_checkpoint(self, trainer: Trainer, previous: str, current: str) -> bool:
+        # Lightning keeps the one that the run was resumed from for good, though a better one has replaced it.
+        folder = Path(self.dirpath or ".").absolute()
+        return previous != current and folder in Path(previous).absolute().parents
+
+
+def check_name(filename: str, with_slashes: bool = False) -> None:
+    """Refuses what is no name of a file, before an epoch is spent on it.
+
+    Args:
+        filename: As ModelCheckpoint takes it.
+        with_slashes: Whether names of metrics would come into it as they are, as with Lightning's own ModelCheckpoint.
+
+    Raises:
+        UserError: If it can't be one.
+    """
+    if with_slashes and "/" in filename:
+        raise UserError(
+            f"ModelCheckpoint.filename: {filename!r} makes folders, where no run looks for them: use the section "
+            "checkpoint, which writes an underscore for a slash, or set auto_insert_metric_name: false."
+        )
+    plain = re.sub(r"\{[^{}]*\}", "", filename)  # metrics may have slashes in their names
+    if not filename.strip() or "/" in plain or os.sep in plain or not plain.isprintable() or set(filename) <= {"."}:
+        raise UserError(
+            f"checkpoint.filename: {filename!r} is no name of a file: name a folder by checkpoint.dirpath, and leave "
+            ".ckpt out."
+        )
+    if filename == ModelCheckpoint.CHECKPOINT_NAME_LAST:
+        raise UserError("checkpoint.filename: 'last' is the name of the last checkpoint: choose another one.")
+    fields = re.findall(r"\{([^{}:]*)", filename)
+    values = {name: torch.tensor(0) if name in ("epoch", "step") else torch.tensor(0.5) for name in fields}
+    try:
+        name = ModelCheckpoint()._format_checkpoint_name(filename, values)
+    except (ValueError, KeyError, IndexError, AttributeError) as error:
+        raise UserError(
+            f"checkpoint.filename: {filename!r} can't be filled in ({one_line(error)}): write {{epoch:02d}}, say."
+        ) from error
+    if len(os.fsencode(name)) > LONGEST:
+        raise UserError(f"checkpoint.filename: '{filename[:40]}...' is too long: {LONGEST} bytes are possible.")

@@ -1,0 +1,1 @@
+"""cli: say here what it is for."""

@@ -1,0 +1,201 @@
+"""``CheckpointCLI``: what a command takes over from a checkpoint and its run."""
+
+import importlib
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import Namespace
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.utilities import rank_zero_info
+
+from litlab.cli.bounds import check_values
+from litlab.checkpointing.load import load_checkpoint
+from litlab.errors import UserError
+from litlab.cli.parser import ProjectParser
+from litlab.cli.processes import check_processes
+from litlab.runs import claim
+from litlab.runs.automatic import chosen
+from litlab.runs.config_diff import (
+    Changes,
+    Finished,
+    changed_settings,
+    check_resumption,
+    consequences,
+    describe,
+    is_complete,
+)
+from litlab.checkpointing.callback import check_name
+from litlab.runs.compare import read_config
+from litlab.runs.resume_plan import Continuation, continuation
+from litlab.runs.cut_short import complete_write
+from litlab.runs.folder import RunFolder, read_or_set_aside
+from litlab.runs.lock import is_first_process
+from litlab.cli.trainer import check_folders
+from litlab.cli.trust import trust_of
+
+
+class CheckpointCLI(LightningCLI):
+    """A command line that goes on from runs and checkpoints.
+
+    ``--resume``, ``--run`` and a checkpoint alone put the config of the run in front of the command line. Settings of
+    the model that nobody sets come from the checkpoint; what is set wins, and differences are listed.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.checkpoint: dict[str, Any] | None = None  # the one that the model's settings are completed from
+        self.new_optimizer = False  # whether its settings are not those of the checkpoint
+        self.changes: Changes = {}  # settings that are not those of the run that the command goes on from
+        try:
+            self._go_on_from(continuation(sys.argv[1:]))
+            super().__init__(**settings)
+        finally:
+            claim.release()
+
+    def _go_on_from(self, plan: Continuation) -> None:
+        self.continuation = plan
+        sys.argv[1:] = plan.command  # what Lightning starts the other processes of a run with
+        self.trust = trust_of(plan.command, foreign=bool(plan.saved))
+        self.trust.enforce()
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Parses the command line, with the config of the run in front that it goes on from.
+
+        Where the run is to be found by the experiment, it is parsed once more when that is known.
+        """
+        assert isinstance(parser, ProjectParser)
+        self.config = self._parsed(parser)
+        if self.continuation.automatic or self.continuation.requeued:
+            self._go_on_from(chosen(self.continuation, self._plain_config()))
+            self.config = self._parsed(parser)
+
+    def _parsed(self, parser: ProjectParser) -> Any:
+        plan = self.continuation
+        parser.arguments = plan.arguments
+        if plan.saved and plan.run is None:  # the config was taken out of the checkpoint
+            parser.names[plan.arguments[2]] = f"the config in {plan.checkpoint}"
+        config = parser.parse_args(plan.arguments)
+        self._check_config(config, config.subcommand)
+        return config
+
+    def _check_config(self, config: Namespace, verb: str) -> None:
+        """Refuses values that make no sense on this machine or at all, before anything is built."""
+        settings = config[verb]
+        check_values(verb, settings)
+        if verb != "predict" and not settings.get("check"):
+            check_processes(settings.trainer)
+        if verb == "fit" and not settings.check and not self.continuation.resumes:
+            check_folders(settings)
+
+    def before_instantiate_classes(self) -> None:
+        """Holds what the config names against what it may name, before any of it is called."""
+        self.trust.check(self.config[self.config.subcommand])
+
+    def _parse_ckpt_path(self) -> None:
+        """Completes the model's settings from the checkpoint; what the YAML or a flag sets wins and is listed."""
+        verb, plan = self.config.subcommand, self.continuation
+        if (self.config[verb].get("resume" if verb == "fit" else "run") is not None) and plan.checkpoint is None:
+            raise UserError(f"{'resume' if verb == 'fit' else 'run'}: give it as a flag, not in a config.")
+        path = plan.checkpoint or self.config[verb].get("ckpt_path")
+        if path is None and verb != "fit":
+            raise UserError(f"{verb}: give --run RUN, or --ckpt_path FILE, for the weights to use.")
+        if path is None:
+            return
+        self.checkpoint = load_checkpoint(str(path))
+        self.trust = replace(self.trust, anything=False)  # settings of the model come from it
+        self.trust.enforce()
+        if plan.run is not None and plan.resumes:
+            self._compare_with(plan.run)
+        saved = self.checkpoint.get("hyper_parameters") or {}
+        saved = {name: value for name, value in saved.items() if name != "_instantiator"}
+        class_path = saved.pop("_class_path", None)
+        model = self.config[verb].model
+        what = plan.run.name if plan.run is not None and plan.saved else f"--ckpt_path {path}"
+        if class_path is not None and class_path != model.class_path:
+            raise UserError(f"{what} holds a {class_path}, the config's model.class_path is {model.class_path}.")
+        if verb != "fit":
+            self._check_data_class(what)
+        if plan.run is not None and plan.saved and not plan.resumes:
+            self._compare_with(plan.run)
+        if class_path is None:
+            return  # written by plain Python code: the config alone describes the model
+        here = self._plain_config()["model"]["init_args"]
+        for name in (explicit := self._explicit_model_settings(here)):
+            if name in saved and saved[name] != here[name] and not plan.saved:
+                rank_zero_info(f"model.{name}: {here[name]} (the checkpoint has {saved[name]})")
+        self.new_optimizer = "optimizer" in saved and saved["optimizer"] != here.get("optimizer")
+        init_args = {**saved, **{name: here[name] for name in explicit}}
+        settings = {verb: {"model": {"class_path": class_path, "init_args": init_args}}}
+        self.config = self.parser.parse_object(settings, self.config)
+        if plan.run is not None and not plan.saved:  # its config is the user's, only now completed
+            self._compare_with(plan.run)
+
+    def _check_data_class(self, what: str) -> None:
+        """Refuses to evaluate with other data than the checkpoint's, whose class names or scale they don't know."""
+        assert self.checkpoint is not None
+        trained = (self.checkpoint.get("datamodule_hyper_parameters") or {}).get("_class_path")
+        path = self.config[self.config.subcommand].data.class_path
+        if trained and trained.rpartition(".")[2] not in {base.__name__ for base in _class(path).__mro__}:
+            raise UserError(f"{what} was trained with {trained}, data.class_path is {path}: leave --data out.")
+
+    def _compare_with(self, run: RunFolder) -> None:
+        """Finds the settings that are not the run's, lists them, and refuses those that can't be trained on with."""
+        assert self.checkpoint is not None
+        config = self._plain_config()
+        self.changes = changed_settings(self.continuation.saved or read_config(run.config), config)
+        if self.continuation.resumes:
+            check_resumption(run.name, self.checkpoint, self.changes, config)
+            over = not self.changes or is_complete(self.checkpoint, config)
+            finished = over and read_or_set_aside(run.status).get("status") == "finished"
+            if finished and not run.lacks(config.get("test_after_fit", False)):
+                raise Finished(run)
+        if self.changes and self.continuation.saved:
+            rank_zero_info(f"Not as in {run.name}: {describe(self.changes)}.")
+        if self.continuation.resumes:
+            for line in consequences(self.changes):
+                rank_zero_info(line)
+
+    def _own_checkpoints(self) -> None:
+        """Makes the folders of checkpoints this run's own, and completes a write that was cut short there."""
+        trainer = self.trainer
+        for callback in trainer.checkpoint_callbacks:
+            if type(callback) is ModelCheckpoint and callback.filename is not None:  # ours has done so
+                check_name(callback.filename, with_slashes=callback.auto_insert_metric_name)
+        if not is_first_process() or not trainer.loggers or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
+            return
+        run = self.continuation.run or RunFolder(Path(str(trainer.loggers[0].log_dir)))
+        claim.own_checkpoints(trainer.checkpoint_callbacks, run, self.continuation.resumes)
+        if self.continuation.resumes:
+            self.continuation = complete_write(self.continuation)
+
+    def _plain_config(self) -> dict[str, Any]:
+        return json.loads(self.parser.dump(self.config, format="json", skip_none=False))[self.config.subcommand]
+
+    def _explicit_model_settings(self, here: dict[str, Any]) -> list[str]:
+        """Names of the model's settings that the user has set, beside what a run's config or the data says."""
+        verb = self.config.subcommand
+        if saved := self.continuation.saved:
+            then = saved["model"].get("init_args") or {}
+            return [name for name in here if name not in then or then[name] != here[name]]
+        explicit = self.parser.parse_args(self.continuation.arguments, defaults=False)[verb].model
+        # A null that the data would fill says nothing against the checkpoint.
+        names = explicit.get("init_args", Namespace()).as_dict()
+        return [name for name in names if here[name] is not None or not tells(self.config[verb].data, name)]
+
+
+def tells(data: Namespace, name: str) -> bool:
+    """Whether a DataModule, by its config, has a property of that name: a fact of the data that a model may need."""
+    return isinstance(getattr(_class(data.class_path), name, None), property)
+
+
+def can(data: Namespace, name: str) -> bool:
+    """Whether a DataModule, by its config, has a method of that name."""
+    return hasattr(_class(data.class_path), name)
+
+
+def _class(path: str) -> type:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,215 @@
+"""A parser whose errors are one line: the file or flag, the key, what is wrong, the nearest valid name."""
+
+import contextlib
+import os
+import re
+import sys
+import warnings
+from enum import Enum
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jsonargparse
+import yaml
+from jsonargparse import Namespace
+from jsonargparse.typing import Path_fr
+from lightning.pytorch.cli import LightningArgumentParser
+
+from litlab.cli.class_paths import types_of
+from litlab.cli.diagnosis import Diagnosis
+from litlab.errors import UserError
+from litlab.cli.nulls import not_set
+from litlab.cli.trust import denied
+from litlab.util.yaml_files import check, flat, nodes, read_text
+
+_load = jsonargparse.get_loader("yaml")
+
+
+def _load_checked(text: str) -> Any:
+    """Loads YAML for jsonargparse, also that of a config which another one names in the place of a block."""
+    try:
+        nodes(text, "")
+    except UserError as error:  # the parser then goes on to say where it stands
+        raise yaml.YAMLError(str(error)) from None
+    return _load(text)
+
+
+jsonargparse.set_loader("yaml", _load_checked, (yaml.YAMLError,))
+OUTER = (
+    "Problem with given class_path",
+    "Does not validate",
+    "Subtypes:",
+    "Errors:",
+    "Given value",
+)  # lines that say nothing
+UNWRITTEN = "Unable to serialize instance "
+# The default of Timer's interval, a string for everyone else.
+yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
+
+
+class ProjectParser(LightningArgumentParser):
+    """LightningArgumentParser without abbreviated flags, whose errors are a `UserError` of one line."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(allow_abbrev=False, **kwargs)
+        self.arguments = sys.argv[1:]  # what is parsed, from the verb on
+        self.names: dict[str, str] = {}  # of config files that the user does not know by their path
+        self.texts: dict[str, str] = {}  # of the config files that were read
+        self._reading: list[Path] = []
+        self._started_in = Path.cwd()
+
+    def parse_args(self, args: Any = None, *further: Any, **kwargs: Any) -> Namespace:  # type: ignore[override]
+        """Parses a command line; what is YAML in it but can only be a mistake is refused before anything else."""
+        for flag, value in flags(list(args or [])):
+            if value:
+                with contextlib.suppress(yaml.YAMLError):  # as a text it may be right
+                    nodes(value, flag)
+        config = super().parse_args(args, *further, **kwargs)
+        if (verb := config.get("subcommand")) and kwargs.get("defaults", True):
+            known = {key: hint for key, hint in types_of(self.of(verb)).items() if key != "config"}  # null: only flags
+            for key in not_set(config[verb], known):
+                self.error(f"'{key}' can't be null.")
+            for key, value in vars(config[verb]).items():
+                if value == "":
+                    self.error(f"{key}: it is empty: give a value, or leave it out.")
+        return config
+
+    def parse_path(self, path: Any, *further: Any, **kwargs: Any) -> Namespace:
+        """Parses a config file, in any of the usual encodings."""
+        name = str(path)
+        if name == "-":
+            return super().parse_path(path, *further, **kwargs)
+        file = Path(name).resolve()
+        if file in self._reading:
+            raise UserError(f"{name}: the configs name each other, without end.")
+        text = self.root.texts[name] = read_text(Path(name))
+        check(text, self.root.names.get(name, name))
+        self._reading.append(file)
+        with Path_fr(name).relative_path_context():  # pyright: ignore[reportCallIssue] - it is a class
+            config = self.parse_string(text, name, *further, **kwargs)
+        self._reading.remove(file)
+        return config
+
+    @property
+    def root(self) -> "ProjectParser":
+        """The parser of the whole command line, of which this one may be that of a verb."""
+        above = getattr(self, "parent_parser", None)
+        return above.root if isinstance(above, ProjectParser) else self
+
+    def of(self, verb: str) -> LightningArgumentParser:
+        """The parser of a verb."""
+        return next(action for action in self._actions if action.dest == "subcommand").choices[verb]  # type: ignore[index]
+
+    def dump(self, *args: Any, **kwargs: Any) -> str:
+        """The config as text.
+
+        jsonargparse (4.53) has no text for a string where a function could be named, or a default such as a device,
+        and writes that it can't. What such values print as is what they are given as.
+        """
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", rf"\s*{UNWRITTEN}(?!<)")
+            return re.sub(f"{UNWRITTEN}(?!<)", "", super().dump(*args, **kwargs))
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Raises the `UserError`; parsers that others call for a try raise as before."""
+        if not self.exit_on_error:
+            super().error(message, ex)
+        with contextlib.chdir(self.root._started_in):  # a config is parsed from inside its folder
+            raise UserError(flat(explain(message, self.root))) from None  # what came before says less
+
+
+def explain(message: str, parser: ProjectParser) -> str:
+    """One line for what jsonargparse refuses.
+
+    Args:
+        message: What jsonargparse says.
+        parser: The parser of the whole command line.
+
+    Returns:
+        Where it is, what is wrong and what to do, without a line break.
+    """
+    verb, *rest = parser.arguments
+    given = flags(rest)
+    if "expected one argument" in message:
+        return _without_value(message, given)
+    if found := re.match(r"argument (\S+): ignored explicit argument", message):
+        return f"{found[1]}: it takes no value."
+    if (found := re.match(r"unrecognized arguments: ([^\s]+)", message)) and not found[1].startswith("--"):
+        return _stray(found[1])
+    diagnosis = Diagnosis(parser.of(verb))
+    try:
+        for flag, value in given:
+            if flag in ("--config", "-c"):
+                name, text = _config(value, parser)
+                diagnosis.file(name, check(text, name))
+            elif flag not in ("--help", "--print_config"):
+                diagnosis.flag(flag.removesuffix(".help"), value)
+        diagnosis.complete()
+    except UserError as mistake:
+        return str(mistake)
+    if required := re.match(r"the following arguments are required: (.*)", message):
+        missing = " and ".join(key.split(".", 1)[-1] for key in required[1].split(", "))
+        example = (
+            "--config FILE, for example --config configs/cifar.yaml" if verb == "fit" else "--run RUN, such as last"
+        )
+        return f"{missing} missing: give {example}."
+    return _last_words(message)
+
+
+def _without_value(message: str, given: list[tuple[str, str | None]]) -> str:
+    """What to do about a flag without a value, or with one that begins with a dash, which is taken for a flag."""
+    for flag, value in given:
+        if value is None and flag != "--check":
+            return f"{flag}: it needs a value."
+    named = re.search(r"argument (\S+):", message)
+    for flag, value in given:
+        if named and flag in named[1].split("/") and value:
+            return f"{flag}: it needs a value: write {flag}={value}."
+    return message
+
+
+def _stray(word: str) -> str:
+    """What to do about a word that is neither a flag nor the value of one."""
+    if word.startswith("-"):
+        return f"{word}: flags have two dashes: write -{word}."
+    if "=" in word:
+        return f"{word}: flags begin with two dashes: write --{word}."
+    is_config = word.endswith((".yaml", ".yml", ".json")) or os.path.isfile(word)
+    return f"{word}: " + (f"a config needs --config: write --config {word}." if is_config else "it belongs to no flag.")
+
+
+def _config(value: str | None, parser: ProjectParser) -> tuple[str, str]:
+    """Name and text of what ``--config`` gives: a file, or YAML itself."""
+    if not value:
+        raise UserError("--config: it needs a value.")
+    if value in parser.texts:
+        return parser.names.get(value, value), parser.texts[value]
+    if value.lstrip().startswith("{") or "\n" in value or ": " in value:
+        return "--config", value
+    return value, read_text(Path(value))
+
+
+def _last_words(message: str) -> str:
+    """The innermost line of one of jsonargparse's messages."""
+    keys = ".".join(re.findall(r'Parser key "([^"]+)"', message))
+    if found := re.search(r"Importing '([^']+)' is not allowed, denied by the '([^']+)' entry", message):
+        return f"{keys}: {denied(found[1], everything=found[2] == '*')}"
+    message = re.sub(r'Parser key "[^"]+":?', "", message)
+    lines = [line.strip(" -") for line in message.splitlines() if line.strip(" -")]
+    text = next((line for line in lines if not line.startswith(OUTER)), lines[0])
+    return f"{keys}: {text}"[:300] if keys else text[:300]
+
+
+def flags(arguments: list[str]) -> list[tuple[str, str | None]]:
+    """(flag, value) pairs of a command line, for ``--a b`` and ``--a=b`` alike; None where no value follows."""
+    pairs: list[tuple[str, str | None]] = []
+    for argument, following in zip(arguments, [*arguments[1:], "--"], strict=False):
+        if is_flag(argument):
+            flag, equals, value = argument.partition("=")
+            pairs.append((flag, value if equals else None if following.startswith("--") else following))
+    return pairs
+
+
+def is_flag(argument: str) -> bool:
+    """Whether an argument is the name of a flag."""
+    return argument.startswith("--") or argument == "-c"

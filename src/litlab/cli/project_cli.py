@@ -1,0 +1,277 @@
+"""``ProjectCLI``: Lightning's command line with the sections, data facts and errors of this project."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import Namespace
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities import rank_zero_info
+
+from litlab.cli.callback_list import callback_list, release_averages
+from litlab.callbacks import EMA, VRAM, Compile, RunSummary
+from litlab.cli.checkpoint_cli import CheckpointCLI, can, tells
+from litlab.errors import UserError
+from litlab.cli.memory import WithinMemory
+from litlab.optim.recipe import plain_recipe
+from litlab.cli.output import check_prediction
+from litlab.cli.parser import ProjectParser
+from litlab.util.refusals import named_classes, refusals
+from litlab.runs.config_diff import check_weights, other_results
+from litlab.checkpointing.callback import RunCheckpoint
+from litlab.runs.config import RunConfig, log_results
+from litlab.callbacks.nan_guard import NonFiniteGuard
+from litlab.checkpointing.warm_start import initialise
+from litlab.checkpointing.optimizer_changes import OptimizerChanges
+from litlab.preflight.out_of_memory import out_of_memory_advice
+from litlab.preflight.check import preflight
+from litlab.runs.saved import checkpoint_of
+from litlab.runs.trial_report import TrialReport
+from litlab.sweep.trial_launcher import ADDRESS
+from litlab.cli.trainer import (
+    SomethingTrained,
+    check_profiler,
+    check_writer,
+    drop_empty_hooks,
+    implied,
+    loggers,
+    plugins,
+    untestable,
+)
+
+SECTIONS = ("checkpoint", "early_stopping", "ema", "guard", "compile", "vram")
+
+
+class ProjectCLI(CheckpointCLI):
+    """``fit``, ``validate``, ``test`` and ``predict`` of any model and data, described by YAML.
+
+    Beside ``model``, ``data`` and ``trainer``, every config has the sections ``checkpoint``, ``early_stopping``,
+    ``ema``, ``guard``, ``compile`` and ``vram``, each off when null. What a model must know of the data (number of
+    classes, image shape) is asked of the data: a model setting that is null and has the name of a property of the
+    DataModule gets its value.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            model_class=LightningModule,
+            datamodule_class=LightningDataModule,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            parser_class=ProjectParser,
+            parser_kwargs={verb: {"prog": f"python -m project {verb}"} for verb in self.subcommands()},
+            save_config_callback=RunConfig,
+            save_config_kwargs={"overwrite": True},
+            seed_everything_default=0,
+            auto_configure_optimizers=False,
+        )
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """The verbs, and what is no setting of theirs: checkpoints are weights only, results are in the summary."""
+        return {verb: skipped | {"weights_only", "verbose"} for verb, skipped in LightningCLI.subcommands().items()}
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Adds the sections that every experiment has."""
+        add, own = parser.add_argument, "litlab.callbacks."
+        add(
+            "--experiment",
+            type=str,
+            default="default",
+            help="Name of the experiment; runs go to lightning_logs/NAME/version_N.",
+        )
+        add(
+            "--checkpoint",
+            type=RunCheckpoint | None,
+            default={"class_path": "litlab.checkpointing.callback.RunCheckpoint"},
+            help="Which checkpoints are kept. null: none.",
+        )
+        add("--early_stopping", type=EarlyStopping | None, default=None, help="When to stop early. null: never.")
+        add("--ema", type=EMA | None, default=None, help="Average of the weights to validate and keep. null: none.")
+        add(
+            "--guard",
+            type=NonFiniteGuard | None,
+            default={"class_path": "litlab.callbacks.nan_guard.NonFiniteGuard"},
+            help="What happens when a loss or gradient is no number. null: nothing.",
+        )
+        add(
+            "--compile",
+            type=Compile | None,
+            default={"class_path": own + "Compile"},
+            help="torch.compile, in place. null, or mode: null: off.",
+        )
+        add(
+            "--vram",
+            type=VRAM | None,
+            default={"class_path": own + "VRAM"},
+            help="Memory and speed, measured per epoch. null: off.",
+        )
+        add(
+            "--allow_modules",
+            type=str | None,
+            default=None,
+            help="Modules, separated by commas, whose classes the config of a run or checkpoint may name, beside those "
+            "of this project, torch, torchvision, lightning and torchmetrics. Only as a flag.",
+        )
+        add("--test_after_fit", type=bool, default=True, help="Whether fit ends by testing the best checkpoint.")
+        add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit begins with.")
+
+    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
+        parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
+        add = parser.add_argument
+        if subcommand == "fit":
+            add("--resume", type=str | None, default=None, help="Run to go on with: its name, last, or auto.")
+            add("--check", action="store_true", help="Try a few steps, estimate time and memory; write nothing.")
+        else:
+            add("--run", type=str | None, default=None, help="Run, or checkpoint, to use; no config is needed then.")
+        if subcommand == "predict":
+            add("--input", type=str | None, default=None, help="File or folder to predict.")
+            add(
+                "--output",
+                type=str | None,
+                default=None,
+                help="CSV file to write. Default: predictions.csv of the run.",
+            )
+        return parser
+
+    def before_instantiate_classes(self) -> None:
+        """Checks what ``predict`` is to read and to write, unless a callback of Lightning is to write it."""
+        super().before_instantiate_classes()
+        if self.config.subcommand == "predict" and can(self.config.predict.data, "write_predictions"):
+            run = self.continuation.run
+            self.output = check_prediction(self._plain_config(), run.path if run else Path())
+
+    def instantiate_classes(self) -> None:
+        """Builds the data, completes the model's settings from it, then builds the rest."""
+        verb = self.config.subcommand
+        config = self.config.clone()
+        check_profiler(config[verb].trainer.profiler)
+        settings = config[verb].data.get("init_args", Namespace())
+        if "seed" in settings and settings.seed is None:
+            settings.seed = int(config[verb].seed_everything)  # one seed for weights, order and augmentation
+        config_of_data = config[verb].pop("data")
+        data = Namespace({"subcommand": verb, verb: Namespace(data=config_of_data)})
+        with named_classes({"data": config_of_data.as_dict()}):
+            self.datamodule = self.parser.instantiate_classes(data)[verb].data
+        for name, value in config[verb].model.get("init_args", Namespace()).items(branches=True):
+            if value is None and tells(config_of_data, name):
+                for target in (config, self.config):  # self.config is what the run folder and the checkpoint keep
+                    target[verb].model.init_args[name] = getattr(self.datamodule, name)
+        del self.config_dump  # made for the data, before the model's settings were complete
+        with named_classes(config[verb].as_dict()), WithinMemory():
+            self.config_init = self.parser.instantiate_classes(config)
+        self.model = self._get(self.config_init, "model")
+        for name, value in vars(self.model).items():  # as in ExperimentModule: any module can be copied
+            setattr(self.model, name, plain_recipe(value))
+        if self.checkpoint is not None:
+            check_weights(self.model, self.checkpoint, self.changes)
+        elif verb == "fit" and (wanted := self.config[verb].init_from):
+            path = checkpoint_of(wanted)
+            self.config[verb].init_from = str(path)
+            initialise(self.model, path)
+        self.trainer = self.instantiate_trainer()
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Builds the Trainer with the sections' callbacks and the run folder's logger."""
+        config = self._get(self.config_init, "trainer")
+        if self.subcommand == "predict":
+            config["strategy"], config["devices"], config["num_nodes"] = "auto", 1, 1  # one process writes the file
+        sections = [c for section in SECTIONS if (c := self._get(self.config_init, section)) is not None]
+        logger = self._loggers(config)
+        goes_on = self.subcommand == "fit" and self.checkpoint is not None
+        callbacks = callback_list(sections, config, self.model, bool(logger), goes_on, self._test_follows)
+        if ADDRESS in os.environ:  # a trial of a sweep
+            callbacks.append(TrialReport())
+        if self.subcommand == "fit":
+            callbacks.append(SomethingTrained())
+        if self.new_optimizer:
+            callbacks.append(OptimizerChanges())
+        kwargs |= implied(config, self.datamodule, callbacks)
+        with refusals("trainer"):
+            trainer = super().instantiate_trainer(**kwargs, logger=logger, callbacks=callbacks, plugins=plugins(config))
+        drop_empty_hooks(trainer)
+        if self.checkpoint is not None and self.subcommand != "fit":  # where results belong in the curves of the run
+            trainer.fit_loop.epoch_loop._batches_that_stepped = self.checkpoint["global_step"]
+        return trainer
+
+    def _loggers(self, config: Any) -> list[Logger] | bool:
+        """The loggers: those of a new run, of the run that is gone on with, or none where nothing is to be kept."""
+        plan = self.continuation
+        if config["barebones"] or config["logger"] is False or self.subcommand == "predict":
+            return False  # predictions are a file
+        if self.subcommand == "fit":
+            if self._get(self.config, "check"):
+                return False
+            return loggers(config, self._get(self.config, "experiment"), plan, self.checkpoint)
+        if plan.run is None:
+            rank_zero_info("The checkpoint lies in no run folder: the results are printed, not kept.")
+            return False
+        if others := other_results(self.changes):
+            rank_zero_info(f"Not as in {plan.run.name} ({others}): the results are printed, not kept.")
+            return False
+        return loggers(config, "", plan, self.checkpoint)
+
+    def _prepare_subcommand_kwargs(self, subcommand: str) -> dict[str, Any]:
+        quiet = {"verbose": False} if subcommand in ("validate", "test") else {}
+        kwargs = {**super()._prepare_subcommand_kwargs(subcommand), "weights_only": True, **quiet}
+        return {**kwargs, "ckpt_path": str(path)} if (path := self.continuation.checkpoint) else kwargs
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        if subcommand == "fit" and self._get(self.config, "check"):
+            if self.checkpoint is not None:
+                raise UserError("--check looks at a fit from its beginning: leave --resume and --ckpt_path out.")
+            preflight(self.trainer, self.model, self.datamodule)
+            return
+        if subcommand == "fit":
+            self._own_checkpoints()
+        try:
+            super()._run_subcommand(subcommand)
+        except (MemoryError, RuntimeError) as error:
+            advice = out_of_memory_advice(error, self.trainer)
+            if advice is None:
+                raise
+            raise UserError(advice) from error
+
+    def after_fit(self) -> None:
+        """Tests the best checkpoint, or the last weights where none was kept, and prints the summary."""
+        if self._test_follows():
+            release_averages(self.trainer)
+            best = getattr(self.trainer.checkpoint_callback, "best_model_path", "")
+            self.trainer.test(self.model, self.datamodule, ckpt_path=best or None, weights_only=True, verbose=False)
+        elif self._test_wanted():
+            rank_zero_info(f"{untestable(self.trainer, self.model, self.datamodule)}: not tested.")
+        log_results(self.trainer)
+        self._summary()
+
+    def _test_wanted(self) -> bool:
+        return self._get(self.config, "test_after_fit") and not self.trainer.interrupted
+
+    def _test_follows(self) -> bool:
+        """Whether this fit ends with a test."""
+        return self._test_wanted() and untestable(self.trainer, self.model, self.datamodule) is None
+
+    def after_validate(self) -> None:
+        """Prints the summary."""
+        self._summary()
+
+    def after_test(self) -> None:
+        """Prints the summary."""
+        self._summary()
+
+    def predict(self, **kwargs: Any) -> None:
+        """Reads ``--input``, predicts and writes ``--output``; or leaves both to Lightning's hooks and callbacks."""
+        if not hasattr(self.datamodule, "write_predictions"):
+            check_writer(self.trainer, self.datamodule)
+            self.trainer.predict(**{**kwargs, "return_predictions": False})
+            return
+        self.datamodule.predict_input = self._get(self.config, "input")
+        outputs = self.trainer.predict(**{**kwargs, "return_predictions": True})
+        self.datamodule.write_predictions(outputs, str(self.output))
+        rank_zero_info(f"Predictions: {self.output}")
+
+    def _summary(self) -> None:
+        for callback in self.trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+            if isinstance(callback, RunSummary):
+                callback.print_summary(self.trainer)

@@ -1,0 +1,57 @@
+"""``fit``, ``validate``, ``test`` and ``predict`` as a process: imports, noise, errors, exit codes."""
+
+import importlib
+import logging
+import pkgutil
+import sys
+import warnings
+
+from lightning.pytorch.utilities import rank_zero_info
+
+from litlab.cli.project_cli import ProjectCLI
+from litlab.errors import user_message
+from litlab.runs.config_diff import Finished
+
+
+def register_classes() -> None:
+    """Imports every module of models, data, callbacks and optim, so that YAML finds their classes by short name."""
+    for room in ("models", "data", "callbacks", "networks", "optim"):
+        package = importlib.import_module(f"project.{room}")
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def quiet() -> None:
+    """Silences what Lightning tells every user at every start, and warnings that don't hold for this project."""
+    tips = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    noise = ("litlogger", "configured with model summary callbacks")
+    tips.addFilter(lambda record: not any(text in record.getMessage() for text in noise))
+    warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
+    warnings.filterwarnings("ignore", message=".*not supported by the model summary")  # it counts, it need not weigh
+    warnings.filterwarnings("ignore", message="The dirpath has changed")  # every run has a folder of its own
+    warnings.filterwarnings("ignore", message="Checkpoint directory .* exists")  # a resumed run's does
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)  # Lightning with torch's pytree
+
+
+def run() -> int:
+    """Runs ``sys.argv``.
+
+    Returns:
+        0, also for a run that is finished already; 2 after one line that says what the user can put right; 130 after
+        Ctrl-C. (A signal that stops a training ends the process with 143 or 130, after a checkpoint.)
+    """
+    quiet()
+    register_classes()
+    try:
+        ProjectCLI()
+    except KeyboardInterrupt:
+        return 130
+    except Finished as finished:
+        rank_zero_info(str(finished))
+    except Exception as error:
+        message = user_message(error)
+        if message is None:
+            raise
+        print(f"error: {message}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,195 @@
+"""What the command line adds to Lightning's Trainer: the run folder's logger, checkpoint files, cheap callbacks."""
+
+from pathlib import Path
+from typing import Any
+
+from lightning.fabric.accelerators.xla import _XLA_AVAILABLE  # where XLAProfiler itself looks
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import BasePredictionWriter, Checkpoint
+from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
+from lightning.pytorch.plugins import CheckpointIO
+from lightning.pytorch.utilities.model_helpers import is_overridden
+
+from litlab.callbacks import ModelSummary
+from litlab.data.module import ExperimentData
+from litlab.cli.environment import LONGEST_NAME, check_folder
+from litlab.errors import UserError
+from litlab.runs import claim
+from litlab.runs.automatic import root_of
+from litlab.checkpointing.callback import RunCheckpoint
+from litlab.checkpointing.io import AtomicCheckpointIO
+from litlab.runs.resume_plan import Continuation
+from litlab.runs.durable_logs import go_on_with_csv_files
+from litlab.checkpointing.exact_resume import first_step_logged_again
+from litlab.runs.lock import is_first_process
+
+# Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
+STEP_HOOKS = (
+    "on_train_batch_start", "on_before_zero_grad", "on_before_backward",
+    "on_after_backward", "on_before_optimizer_step", "on_train_batch_end",
+)  # fmt: skip
+
+PROFILERS = ("simple", "advanced", "pytorch", "xla")
+
+
+def loggers(config: Any, experiment: str, plan: Continuation, checkpoint: dict[str, Any] | None) -> list[Logger]:
+    """TensorBoard in the run folder, and what ``trainer.logger`` names beside it.
+
+    The folder of a new run is made here, and locked.
+
+    Args:
+        config: The section ``trainer``.
+        experiment: The name of a new run's folder.
+        plan: What the command goes on from.
+        checkpoint: The checkpoint that it goes on from. What was logged later, before it was killed, is hidden.
+
+    Raises:
+        UserError: If there can be no folder of that name, or it is that of another run.
+    """
+    named = config["logger"]
+    further = [] if named is None or isinstance(named, bool) else named if isinstance(named, list) else [named]
+    if plan.run is not None:
+        step = first_step_logged_again(checkpoint) if plan.resumes and checkpoint else None
+        run, others = plan.run.path, [logger for logger in further if not isinstance(logger, TensorBoardLogger)]
+        go_on_with_csv_files(others, checkpoint, plan.resumes)
+        return [TensorBoardLogger(run.parent, "", run.name, default_hp_metric=False, purge_step=step), *others]
+    first = is_first_process() and not config["fast_dev_run"]
+    own = next((logger for logger in further if isinstance(logger, TensorBoardLogger)), None)
+    if own is not None:  # the folder is as it says
+        if first:
+            claim.own_folder(Path(own.log_dir))
+        return [own, *(logger for logger in further if logger is not own)]
+    root = root_of(config)
+    claim.check_experiment(root, experiment)
+    run = (plan.new or claim.new_run(root, experiment)) if first else None
+    version = None if run is None else run.path.name
+    return [TensorBoardLogger(root, experiment, version, default_hp_metric=False), *further]
+
+
+def further_callbacks(config: Any) -> list[Callback]:
+    """The callbacks that ``trainer.callbacks`` names, and a summary of the model where none of them is one."""
+    named = config["callbacks"] or []
+    chosen = list(named) if isinstance(named, list) else [named]
+    wanted = config["enable_model_summary"] is not False and not config["barebones"]
+    if wanted and not any(isinstance(callback, LightningModelSummary) for callback in chosen):
+        chosen.append(ModelSummary())
+    return chosen
+
+
+def check_folders(config: Any) -> None:
+    """Checks the folders that a new fit writes into, before the data is read.
+
+    Args:
+        config: The parsed config.
+
+    Raises:
+        UserError: If one of them can't be written to, or a name is too long for a file.
+    """
+    if config.trainer.logger is not False and not config.trainer.barebones:
+        root = root_of(config.trainer)
+        check_folder("experiment" if len(config.experiment) > LONGEST_NAME else str(root), root / config.experiment)
+    settings = (config.checkpoint or {}).get("init_args") or {}
+    for name in ("dirpath", "filename"):
+        if value := settings.get(name):
+            check_folder(f"checkpoint.{name}", Path(value))
+
+
+class SomethingTrained(Callback):
+    """Refuse to call a fit finished that has seen no batch.
+
+    Raises:
+        UserError: If that is so.
+    """
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Look at the count of batches, those before a resumption included."""
+        if trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0:
+            raise UserError(
+                "nothing was trained, as there was no training batch or no time: check the training data, "
+                "data.batch_size, trainer.limit_train_batches and trainer.max_time."
+            )
+
+
+def plugins(config: Any) -> list[Any]:
+    """The plugins that ``trainer.plugins`` names, and checkpoint files that are whole, where a file holds it all."""
+    named = config["plugins"] or []
+    chosen = list(named) if isinstance(named, list | tuple) else [named]
+    strategy = config["strategy"]
+    whole = isinstance(strategy, str) and (strategy == "auto" or strategy.startswith("ddp"))  # others write shards
+    if whole and not any(isinstance(plugin, CheckpointIO) for plugin in chosen):
+        chosen.append(AtomicCheckpointIO())
+    return chosen
+
+
+def check_profiler(profiler: Any) -> None:
+    """Refuses a profiler that can't be built, before it fails halfway and complains again when it is collected.
+
+    Args:
+        profiler: ``trainer.profiler`` of the config: None, a name, or a class path with its arguments.
+
+    Raises:
+        UserError: If it is unknown or lacks its package.
+    """
+    name = getattr(profiler, "class_path", profiler)
+    if name is None:
+        return
+    if isinstance(profiler, str) and profiler not in PROFILERS:
+        raise UserError(
+            f"trainer.profiler: there is no profiler '{profiler}': choose {', '.join(PROFILERS)}, or the class path of "
+            "a Profiler."
+        )
+    if name.rpartition(".")[-1] in ("xla", "XLAProfiler") and not _XLA_AVAILABLE:
+        raise UserError("trainer.profiler: xla needs the package torch_xla: install it, or choose another profiler.")
+
+
+def implied(config: Any, data: LightningDataModule, callbacks: list[Callback]) -> dict[str, Any]:
+    """Settings of the Trainer that follow from the rest.
+
+    Args:
+        config: The section ``trainer``.
+        data: The run's data. `ExperimentData` shards it by itself, without padding.
+        callbacks: All callbacks of the run.
+    """
+    settings: dict[str, Any] = {}
+    if isinstance(data, ExperimentData):
+        settings["use_distributed_sampler"] = False
+    if config["barebones"]:
+        settings["log_every_n_steps"] = None  # which Lightning asks for
+    if config["enable_checkpointing"] is None:
+        settings["enable_checkpointing"] = any(isinstance(callback, Checkpoint) for callback in callbacks)
+    return settings
+
+
+def untestable(trainer: Trainer, model: LightningModule, data: LightningDataModule) -> str | None:
+    """Why a fit can't be followed by a test; None if it can."""
+    if trainer.barebones:
+        return "trainer.barebones logs nothing"
+    if not is_overridden("test_step", model):
+        return f"{type(model).__name__} has no test_step"
+    if not is_overridden("test_dataloader", data):
+        return f"{type(data).__name__} has no test_dataloader"
+    return None if getattr(data, "has_test", True) else "There is no test split"
+
+
+def check_writer(trainer: Trainer, data: LightningDataModule) -> None:
+    """Refuses a prediction that nobody would keep.
+
+    Raises:
+        UserError: If neither the data nor a callback writes it.
+    """
+    if not any(isinstance(callback, BasePredictionWriter) for callback in trainer.callbacks):  # pyright: ignore[reportAttributeAccessIssue]
+        raise UserError(
+            f"predict: {type(data).__name__} has no write_predictions, and trainer.callbacks no BasePredictionWriter: "
+            "add one of them to keep what is predicted."
+        )
+
+
+def drop_empty_hooks(trainer: Trainer) -> None:
+    """Takes out the step hooks of callbacks that do nothing there: Lightning skips what can't be called."""
+    for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+        for hook in STEP_HOOKS:
+            if getattr(type(callback), hook) is getattr(Callback, hook):
+                setattr(callback, hook, None)
+        if isinstance(callback, RunCheckpoint) and not callback.within_epochs:
+            setattr(callback, "on_train_batch_end", None)  # noqa: B010 - it does nothing then

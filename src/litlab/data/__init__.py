@@ -1,0 +1,7 @@
+"""LightningDataModules and what they are made of. Importing this is cheap: torchvision and Pillow are loaded on use."""
+
+from litlab.data.images import Augment, ImageData
+from litlab.data.series import SeriesData
+from litlab.data.text import TextData
+
+__all__ = ["Augment", "ImageData", "SeriesData", "TextData"]

@@ -1,0 +1,252 @@
+"""Random changes to training images: whole batches at once, and yet each image its own draw.
+
+Every draw is a pure function of (seed, epoch, number of the sample, kind of draw). It depends neither on the other
+images of the batch, nor on the process, nor on what was drawn before: a resumed run repeats it exactly.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from litlab.errors import UserError
+
+_STREAMS = ("crop_y", "crop_x", "flip", "cutout_y", "cutout_x", "brightness", "contrast", "saturation")
+_GOLDEN = 0x9E3779B97F4A7C15
+_MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+@dataclass(frozen=True)
+class Augment:
+    """What happens at random to each training image. Nothing, by default.
+
+    Args:
+        crop: Shift each image by up to this many pixels each way; the border is filled by reflection.
+        flip: Mirror left-right: `random` in half of all cases, `alternating` at random in the first epoch and then
+            in turns, so that two epochs in a row show each image both ways (Jordan 2024, arXiv:2404.00498).
+        cutout: Blank a square of this side in pixels at a random place (DeVries and Taylor 2017, arXiv:1708.04552).
+        brightness: Multiply the image by a factor within 1 plus or minus this.
+        contrast: Scale the distance to the image's mean grey by a factor within 1 plus or minus this.
+        saturation: Scale the distance of each pixel to its grey by a factor within 1 plus or minus this.
+    """
+
+    crop: int = 0
+    flip: Literal["none", "random", "alternating"] = "none"
+    cutout: int = 0
+    brightness: float = 0.0
+    contrast: float = 0.0
+    saturation: float = 0.0
+
+    def check(self, image_shape: tuple[int, int, int]) -> None:
+        """Check that the options suit the images.
+
+        Args:
+            image_shape: (channel, height, width).
+
+        Raises:
+            UserError: An option is out of range.
+        """
+        channels, height, width = image_shape
+        side = min(height, width)
+        for name, limit in (
+            ("crop", side - 1),
+            ("cutout", side),
+            ("brightness", 1),
+            ("contrast", 1),
+            ("saturation", 1),
+        ):
+            value = getattr(self, name)
+            if not 0 <= value <= limit:
+                raise UserError(
+                    f"data.augment.{name}: {value} is out of range for images of {height} x {width} pixels; "
+                    f"choose a value from 0 to {limit}"
+                )
+        if self.saturation and channels != 3:
+            raise UserError("data.augment.saturation: the images are grey; set it to 0, or --data.mode RGB")
+
+    @property
+    def jitter(self) -> bool:
+        """Whether any colour changes."""
+        return bool(self.brightness or self.contrast or self.saturation)
+
+
+def _mix(value: int) -> int:
+    """The splitmix64 finaliser (Steele, Lea and Flood 2014) on a Python integer, modulo 2**64."""
+    value = ((value ^ (value >> 30)) * _MIX_1) % 2**64
+    value = ((value ^ (value >> 27)) * _MIX_2) % 2**64
+    return value ^ (value >> 31)
+
+
+def _signed(value: int) -> int:
+    """The int64 with the bits of an unsigned 64-bit integer: torch multiplies modulo 2**64 all the same."""
+    return value - 2**64 if value >= 2**63 else value
+
+
+def draws(index: Tensor, seed: int, epoch: int, fixed: tuple[str, ...] = ()) -> dict[str, Tensor]:
+    """Draw one 24-bit integer per sample and stream.
+
+    Args:
+        index: Number of each sample, int64 of shape (batch,).
+        seed: Seed of the run.
+        epoch: Number of the epoch, from 0.
+        fixed: Streams that draw the same in every epoch.
+
+    Returns:
+        For each stream int64 of shape (batch,), uniform in [0, 2**24).
+    """
+    keys = []
+    for number, stream in enumerate(_STREAMS):
+        key = _mix((seed * _GOLDEN + 1) % 2**64)
+        key = _mix((key + (0 if stream in fixed else epoch + 1) * _GOLDEN) % 2**64)
+        keys.append(_signed(_mix((key + number * _GOLDEN) % 2**64)))
+    x = index * _signed(_GOLDEN) + torch.tensor(keys).to(index.device, non_blocking=True)[:, None]
+    # The same finaliser. `>>` keeps the sign of an int64, hence the masks.
+    x = (x ^ ((x >> 30) & (2**34 - 1))) * _signed(_MIX_1)
+    x = (x ^ ((x >> 27) & (2**37 - 1))) * _signed(_MIX_2)
+    return dict(zip(_STREAMS, (x >> 40) & (2**24 - 1), strict=True))
+
+
+def _choose(draw: Tensor, choices: int) -> Tensor:
+    """Map 24-bit draws to integers in [0, choices)."""
+    return (draw * choices) >> 24
+
+
+def _factor(draw: Tensor, spread: float) -> Tensor:
+    """Map 24-bit draws to factors in [1 - spread, 1 + spread), of shape (batch, 1, 1, 1)."""
+    return (1 + spread * (draw.float() * 2**-23 - 1))[:, None, None, None]
+
+
+def reflect_pad(images: Tensor, pad: int) -> Tensor:
+    """Pad height and width by reflection; unlike `torch.nn.functional.pad`, any dtype.
+
+    Args:
+        images: (batch, channel, height, width).
+        pad: Pixels on each side, less than height and width.
+
+    Returns:
+        (batch, channel, height + 2 pad, width + 2 pad), contiguous.
+    """
+    for dim in (2, 3):
+        size = images.shape[dim]
+        place = torch.arange(-pad, size + pad).abs()
+        place = torch.where(place >= size, 2 * (size - 1) - place, place)
+        images = images.index_select(dim, place.to(images.device))
+    return images
+
+
+def centre(images: Tensor, height: int, width: int) -> Tensor:
+    """Cut the middle out of padded images.
+
+    Args:
+        images: (batch, channel, padded height, padded width).
+        height: Pixels to keep.
+        width: Pixels to keep.
+
+    Returns:
+        (batch, channel, height, width).
+    """
+    top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
+    return images[:, :, top : top + height, left : left + width]
+
+
+def _crop(images: Tensor, y: Tensor, x: Tensor, height: int, width: int) -> Tensor:
+    """Cut a window out of each image, its corner at (y, x): one `index_select` of rows over the whole batch."""
+    batch, channels, padded_height, padded_width = images.shape
+    device = images.device
+    plane = torch.arange(batch * channels, device=device).view(batch, channels, 1) * (padded_height * padded_width)
+    row = torch.arange(height, device=device) * padded_width
+    start = plane + row + (y * padded_width + x).view(batch, 1, 1)
+    # Row k of the unfolded view is the `width` bytes from byte k on, so a start picks any row at any offset.
+    rows = images.view(-1).unfold(0, width, 1).index_select(0, start.view(-1))
+    return rows.view(batch, channels, height, width)
+
+
+def _grey(images: Tensor) -> Tensor:
+    """Brightness of each pixel (ITU-R BT.601), (batch, 1, height, width)."""
+    if images.shape[1] != 3:
+        return images.mean(1, keepdim=True)
+    red, green, blue = images.split(1, dim=1)
+    return (red * 0.299).add_(green, alpha=0.587).add_(blue, alpha=0.114)
+
+
+def _jitter(images: Tensor, augment: Augment, draw: dict[str, Tensor]) -> Tensor:
+    """Change brightness, contrast and saturation of float images in [0, 255], in place."""
+    if augment.brightness:
+        images.mul_(_factor(draw["brightness"], augment.brightness)).clamp_(0, 255)
+    if augment.contrast:
+        grey = _grey(images).mean((2, 3), keepdim=True)
+        images.sub_(grey).mul_(_factor(draw["contrast"], augment.contrast)).add_(grey).clamp_(0, 255)
+    if augment.saturation:
+        grey = _grey(images)
+        images.sub_(grey).mul_(_factor(draw["saturation"], augment.saturation)).add_(grey).clamp_(0, 255)
+    return images
+
+
+def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """Bring uint8 or [0, 255] float images to mean 0 and deviation 1 per channel.
+
+    Args:
+        images: (batch, channel, height, width).
+        mean: Mean of each channel on a scale of 0 to 1, shape (channel,).
+        std: Standard deviation of each channel on the same scale, shape (channel,).
+
+    Returns:
+        float32 of shape (batch, channel, height, width).
+    """
+    scale = (1 / (255 * std)).view(-1, 1, 1)
+    shift = (-mean / std).view(-1, 1, 1)
+    return images.to(torch.float32, copy=True).mul_(scale).add_(shift)
+
+
+def augmented(
+    images: Tensor,
+    index: Tensor,
+    augment: Augment,
+    size: tuple[int, int],
+    mean: Tensor,
+    std: Tensor,
+    seed: int,
+    epoch: int,
+) -> Tensor:
+    """Crop, flip, colour, normalise and cut out a batch, on the device it is on.
+
+    Args:
+        images: uint8 of shape (batch, channel, height, width); height and width may already include the reflected
+            border of `augment.crop` pixels, which saves making it for every batch.
+        index: Number of each sample in the training split, int64 of shape (batch,).
+        augment: What to do.
+        size: (height, width) of the result.
+        mean: Mean of each channel, see `normalise`.
+        std: Standard deviation of each channel.
+        seed: Seed of the draws.
+        epoch: Number of the epoch, from 0.
+
+    Returns:
+        float32 of shape (batch, channel, height, width), normalised.
+    """
+    height, width = size
+    alternating = augment.flip == "alternating"
+    draw = draws(index, seed, epoch, fixed=("flip",) if alternating else ())
+    if augment.crop:
+        if images.shape[2:] == size:
+            images = reflect_pad(images, augment.crop)
+        shifts = 2 * augment.crop + 1
+        images = _crop(images, _choose(draw["crop_y"], shifts), _choose(draw["crop_x"], shifts), height, width)
+    if augment.flip != "none":
+        flip = (_choose(draw["flip"], 2) + (epoch if alternating else 0)) % 2
+        # Of each image and its mirror image pick one: 5 times quicker than `torch.where`, and no wait for a GPU.
+        place = torch.arange(len(images), device=images.device) + len(images) * flip
+        images = torch.cat((images, images.flip(3))).index_select(0, place)
+    if augment.jitter:
+        images = _jitter(images.float(), augment, draw)
+    images = normalise(images, mean, std)
+    if augment.cutout:
+        inside = []
+        for stream, length in (("cutout_y", height), ("cutout_x", width)):
+            corner = _choose(draw[stream], length - augment.cutout + 1)[:, None]
+            place = torch.arange(length, device=images.device)
+            inside.append(((place >= corner) & (place < corner + augment.cutout)).float())
+        # Multiplying is several times quicker than `masked_fill_`; 0 is the mean colour.
+        images.mul_((1 - inside[0][:, :, None] * inside[1][:, None, :])[:, None])
+    return images

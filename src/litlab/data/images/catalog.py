@@ -1,0 +1,187 @@
+"""What is known of an image data set before any image is decoded."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch.utilities import rank_zero_info
+
+from litlab.data.bad_rows import Policy
+from litlab.data.download import Unavailable, resort_to_generated
+from litlab.data.images.decode import ImageFormat, Mode, Resize, peek
+from litlab.data.images.folder import first_image, folder_classes, list_folder
+from litlab.data.images.generated import generated_class_names
+from litlab.data.images.listing import Listing, list_csv
+from litlab.data.images.public import PUBLIC_SETS, obtain
+from litlab.data.images.stored import Source, generated_source, listed_source, public_source
+from litlab.data.labels import label_notes
+from litlab.data.paths import check_folder
+from litlab.errors import UserError
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """A data set by the names of its options, see `ImageData`.
+
+    Args:
+        dataset: Key of `PUBLIC_SETS`, "folder", "csv" or "generated".
+        path: Where it is.
+        file_column: CSV column of the file names.
+        label_column: CSV column of the class names.
+        split_column: CSV column of the splits.
+        image_size: (height, width) that all images get.
+        mode: Mode that all images get.
+        resize: How images of another shape are fitted.
+        bad_rows: Whether images that can't be read, and rows of a CSV file, are an error or left out.
+    """
+
+    dataset: str
+    path: Path
+    file_column: str
+    label_column: str
+    split_column: str | None
+    image_size: tuple[int, int] | None
+    mode: Mode | None
+    resize: Resize
+    bad_rows: Policy = "error"
+
+    def describe(self, generated: bool) -> str:
+        """Name the data set.
+
+        Args:
+            generated: Whether the images are made up.
+        """
+        if generated:
+            return "GENERATED images" if self.dataset == "generated" else f"GENERATED stand-in for {self.dataset}"
+        return self.dataset if self.dataset in PUBLIC_SETS else f"{self.dataset} {self.path}"
+
+    def obtain(self, fallback: Literal["generated"] | None) -> bool:
+        """Make sure that the files of a public data set are there.
+
+        Args:
+            fallback: "generated" to resort to generated images, with a loud message.
+
+        Returns:
+            Whether they are there; always, where there is no fallback, and for other data sets.
+
+        Raises:
+            UserError: They are not there, and there is no fallback.
+        """
+        if self.dataset in PUBLIC_SETS:
+            check_folder(self.path, self.dataset)
+            try:
+                obtain(self.dataset, self.path)
+            except Unavailable as error:
+                needed = list(PUBLIC_SETS[self.dataset].archives), self.path, "--data.dataset folder --data.path DIR"
+                resort_to_generated(fallback, self.dataset, *needed, error)
+                return False
+        return True
+
+    @property
+    def unsplit(self) -> bool:
+        """Whether all images are in "train" and still to be split."""
+        return self.dataset == "csv" and self.split_column is None
+
+    def has(self, split: str) -> bool:
+        """Whether a split is there.
+
+        Args:
+            split: "train", "val" or "test".
+        """
+        if self.dataset == "csv":
+            return split in self._listing.files
+        if self.dataset == "folder":
+            return (self.path / split).is_dir()
+        return split != "val"
+
+    @cached_property
+    def class_names(self) -> list[str]:
+        """Name of each class, in the order of the labels."""
+        if self.dataset in PUBLIC_SETS:
+            return list(PUBLIC_SETS[self.dataset].class_names)
+        if self.dataset == "generated":
+            return generated_class_names(10)
+        return folder_classes(self.path) if self.dataset == "folder" else self._listing.class_names
+
+    @cached_property
+    def form(self) -> ImageFormat:
+        """The format that all images get; what the options leave open is taken from the first image."""
+        height, width = self.image_size or self._native[:2]
+        mode = self.mode or self._native[2]
+        return ImageFormat(height, width, mode, self.resize if self.image_size else None, self.mode is not None)
+
+    @cached_property
+    def source(self) -> Source:
+        """The images, to be decoded."""
+        if self.dataset in PUBLIC_SETS:
+            native = PUBLIC_SETS[self.dataset].shape
+            return public_source(self.dataset, self.path, self.class_names, native, self.form)
+        if self.dataset == "generated":
+            return self.stand_in
+        return listed_source(self.path, self._listing, self.form, self.bad_rows)
+
+    @property
+    def stand_in(self) -> Source:
+        """Generated images of the same shape and with as many classes."""
+        return generated_source(len(self.class_names), self.form.shape)
+
+    @cached_property
+    def _listing(self) -> Listing:
+        if self.dataset == "folder":
+            listing = list_folder(self.path)
+        else:
+            listing = list_csv(self.path, self.file_column, self.label_column, self.split_column, self.bad_rows)
+        counts = torch.cat(list(listing.labels.values())).bincount(minlength=len(listing.class_names))
+        for note in label_notes(dict(zip(listing.class_names, counts.tolist(), strict=True))):
+            rank_zero_info(f"{self.path}: {note}")
+        return listing
+
+    @cached_property
+    def _native(self) -> tuple[int, int, Mode]:
+        """(height, width, mode) of the first readable image as it is."""
+        if self.dataset in PUBLIC_SETS:
+            channels, height, width = PUBLIC_SETS[self.dataset].shape
+            return height, width, "RGB" if channels == 3 else "L"
+        if self.dataset == "generated":
+            return 32, 32, "RGB"
+        errors = []
+        for file in self._training_files():
+            try:
+                return peek(file)
+            except UserError as error:  # decoding them all tells how many there are
+                errors.append(error)
+        raise errors[0]
+
+    def _training_files(self) -> Iterator[Path]:
+        """First one that is found without listing all."""
+        if self.dataset == "folder":
+            yield first_image(self.path, self.class_names)
+        yield from (self._listing.root / name for name in self._listing.files["train"])
+
+
+def check_same(trained: dict[str, Any], here: dict[str, Any]) -> None:
+    """Refuse data that a checkpoint can't be right about.
+
+    Args:
+        trained: What `ImageData.state_dict` returned when the checkpoint was made.
+        here: What it returns now.
+
+    Raises:
+        UserError: The classes or the shape differ.
+    """
+    if trained["class_names"] != here["class_names"]:
+        old, new = (
+            f"{len(names)} classes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+            for names in (trained["class_names"], here["class_names"])
+        )
+        raise UserError(f"data: the checkpoint was trained on {old}, the data have {new}; use data of the same classes")
+    if trained["image_shape"] != here["image_shape"]:
+        channels, height, width = trained["image_shape"]
+        raise UserError(
+            f"data: the checkpoint was trained on images of {channels} x {height} x {width}, the data have "
+            f"{' x '.join(map(str, here['image_shape']))}; add --data.image_size '[{height}, {width}]' "
+            f"--data.mode {trained['mode']}"
+        )

@@ -1,0 +1,144 @@
+"""Predicting: the images to look at, and the CSV file that tells what they show."""
+
+import glob
+import os
+import re
+from pathlib import Path
+
+import torch
+from lightning.pytorch.utilities import rank_zero_info
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from litlab.data.bad_rows import BadRows, Policy, settle
+from litlab.data.images.decode import SUFFIXES, ImageFormat, decode_blocks, peek
+from litlab.data.images.folder import check_files, image_files
+from litlab.data.table import check_finite, class_columns, write_table
+from litlab.errors import UserError
+
+
+def find_images(source: str) -> list[Path]:
+    """Find the images to predict.
+
+    Args:
+        source: A folder (searched at any depth), an image file, or a pattern such as ``photos/*.jpg``.
+
+    Returns:
+        Their paths, sorted.
+
+    Raises:
+        UserError: There are none, or some can't be read.
+    """
+    path = Path(os.path.expanduser(source))
+    kinds = ", ".join(SUFFIXES)
+    if os.path.isdir(path):
+        images = [path / name for name in image_files(path)]
+        problem = f"no images in it ({kinds})"
+    elif os.path.lexists(path):
+        images = [path]
+        problem = ""
+    else:
+        images = _matching(path)
+        problem = f"no such file or folder, and no pattern that fits any image ({kinds})"
+    if not images:
+        raise UserError(f"--input {source}: {problem}")
+    check_files(images)
+    if os.path.isfile(path) and path.suffix.lower() not in SUFFIXES:
+        try:
+            peek(path)
+        except UserError:
+            raise UserError(f"--input {source}: not an image; give one, a folder of images or a pattern") from None
+    return sorted(images)
+
+
+def _matching(pattern: Path) -> list[Path]:
+    """The images that a pattern fits; ``**`` does not follow links, which may lead round in circles."""
+    parts = [part if part == "**" else re.sub(r"\*+", "*", part) for part in pattern.parts]
+    start = next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    if start == len(parts):
+        return []
+    folder = Path(*parts[:start])
+    found = (file for file in folder.glob(os.path.join(*parts[start:])) if file.suffix.lower() in SUFFIXES)
+    shown = (file for file in found if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+    return [file for file in shown if not file.is_dir()]
+
+
+class ImageFiles(Dataset[dict[str, Tensor]]):
+    """Image files that are decoded when their batch is asked for.
+
+    Args:
+        files: The files.
+        form: The format that they get.
+        source: What `predict_input` says.
+    """
+
+    def __init__(self, files: list[Path], form: ImageFormat, source: str) -> None:
+        self.files = files
+        self.form = form
+        self.source = source
+
+    def __len__(self) -> int:
+        """Number of files."""
+        return len(self.files)
+
+    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
+        """Decode a batch.
+
+        Args:
+            index: Numbers of the files, int64 of shape (batch,).
+
+        Returns:
+            image: uint8 (batch, channel, height, width).
+
+        Raises:
+            UserError: A file is unreadable.
+        """
+        bad = BadRows(Path(self.source), unit="image")
+        blocks = list(decode_blocks([self.files[i] for i in index.tolist()], self.form, bad))
+        if bad:
+            readable(self.files, self.form, self.source, "error")  # names all of them
+        return {"image": torch.cat([torch.from_numpy(block) for block in blocks])}
+
+
+def readable(files: list[Path], form: ImageFormat, source: str, bad_rows: Policy) -> list[Path]:
+    """Find out which images can be read, by decoding all.
+
+    Args:
+        files: The images.
+        form: The format that they get.
+        source: What `predict_input` says.
+        bad_rows: Whether damaged images are an error or left out.
+
+    Raises:
+        UserError: There are some that may not be left out, or no others.
+    """
+    bad = BadRows(Path(source), bad_rows, "image")
+    count = sum(len(block) for block in decode_blocks(files, form, bad))
+    (note,) = settle((bad, count))
+    if note:
+        rank_zero_info(note)
+    return [file for file in files if str(file) not in bad]
+
+
+def write_csv(path: Path, files: list[Path], class_names: list[str], probabilities: Tensor) -> None:
+    """Write predictions: file, prediction, its probability, and the probability of each class (see `class_columns`).
+
+    Args:
+        path: The CSV file; it is replaced in one step.
+        files: The images.
+        class_names: The name of each class.
+        probabilities: (file, class).
+
+    Raises:
+        UserError: A probability is not finite, or the file can't be written.
+        ValueError: There are more or fewer probabilities than files or classes.
+    """
+    if probabilities.shape != (len(files), len(class_names)):
+        raise ValueError(
+            f"probabilities of shape {tuple(probabilities.shape)} for {len(files)} files and {len(class_names)} classes"
+        )
+    check_finite(probabilities, files)
+    best, number = probabilities.float().max(dim=1)
+    rows = zip(files, best.tolist(), number.tolist(), probabilities.tolist(), strict=True)
+    header = class_columns(["file", "prediction", "probability"], class_names)
+    write_table(path, header, ([f, class_names[n], f"{p:.6f}", *(f"{v:.6f}" for v in row)] for f, p, n, row in rows))

@@ -1,0 +1,129 @@
+"""Batches of samples of about the same length: little padding, in an order that is random all the same."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from litlab.data.sampler import EpochSampler
+
+_GROWTH = 1.06  # of the grid that lengths are rounded up to: the most that padding costs inside one step of the grid
+
+
+class LengthBatches(EpochSampler):
+    """Batches of about the same length, for samples that are padded to the longest of a batch.
+
+    - Training: lengths are rounded up to a grid that grows by 6 %. The samples are sorted by that, at random within a
+      step of the grid, and cut into batches, which come in random order. Consecutive batches of the sorted order are
+      the shares of the processes in one training step: none waits for another's longer texts. All processes have the
+      same number of batches, the same in every epoch. What does not divide evenly is left out, at random.
+    - Evaluation: from the longest to the shortest sample, every one exactly once over all processes. All processes
+      have the same number of batches, and none is empty. (The last but one can pass one sample on for that.)
+
+    Args:
+        lengths: Length of each sample, int64 of shape (samples,), as the model gets it.
+        batch_size: Samples per batch and process.
+        tokens_per_batch: Instead of `batch_size`: padded tokens per batch and process, at most, except where a single
+            sample is longer.
+        **options: As of `EpochSampler`.
+    """
+
+    def __init__(
+        self, lengths: np.ndarray, batch_size: int, tokens_per_batch: int | None = None, **options: Any
+    ) -> None:
+        super().__init__(len(lengths), **options)
+        self.lengths = lengths
+        self.bounds = _round_up(lengths) if self.train else lengths
+        self.batch_size = batch_size
+        self.tokens_per_batch = tokens_per_batch
+        self._starts = self._training_starts() if self.train else self._evaluation_starts()
+
+    def __len__(self) -> int:
+        """Number of batches of this process, the same on all of them."""
+        return len(self._starts) // self.world_size if self.train else len(self._starts)
+
+    def batches(self) -> Iterator[Tensor]:
+        """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
+        yield from self._training() if self.train else self._evaluation()
+
+    @property
+    def order(self) -> Tensor:
+        """All samples of this process in the order in which they come, int64 of shape (samples,)."""
+        return torch.cat(list(self.batches()))
+
+    def padding(self) -> float:
+        """Padded tokens per real token over the batches of this epoch and process; 1 is none at all."""
+        batches = [self.lengths[batch.numpy()] for batch in self.batches()]
+        return sum(len(some) * int(some.max()) for some in batches) / sum(int(some.sum()) for some in batches)
+
+    def _training(self) -> Iterator[Tensor]:
+        generator = np.random.default_rng(self.epoch_seed)
+        order = generator.permutation(len(self.lengths))
+        if self.tokens_per_batch is None:  # batches of equal size: the odd samples stay out
+            order = order[: self._starts[-1] + self._per_rank]
+        order = order[np.argsort(-self.bounds[order], kind="stable")]
+        ends = np.append(self._starts[1:], len(order))
+        used = np.arange(len(self._starts))
+        if spare := len(used) % self.world_size:  # batches that not every process could get one of
+            used = np.sort(generator.permutation(used)[spare:])
+        steps = used.reshape(-1, self.world_size)
+        for batch in generator.permutation(steps)[:, self.rank]:
+            yield torch.from_numpy(order[self._starts[batch] : ends[batch]])
+
+    def _evaluation(self) -> Iterator[Tensor]:
+        share = torch.from_numpy(_descending(self.lengths)[self.rank :: self.world_size].copy())
+        yield from share.tensor_split(self._starts[1:].tolist())
+
+    @property
+    def _per_rank(self) -> int:
+        return min(self.batch_size, len(self.lengths) // self.world_size)
+
+    def _training_starts(self) -> np.ndarray:
+        """Where each batch of all processes begins in the sorted order."""
+        size = len(self.lengths)
+        if self.tokens_per_batch is None:
+            count = max(1, size // (self._per_rank * self.world_size)) * self.world_size
+            return np.arange(count) * self._per_rank
+        starts = self._cut(self.bounds[_descending(self.bounds)])
+        while len(starts) < self.world_size:  # halve the largest batches until there is one for each process
+            sizes = np.diff([*starts, size])
+            widest = int(sizes.argmax())
+            starts = np.insert(starts, widest + 1, starts[widest] + sizes[widest] // 2)
+        return starts
+
+    def _evaluation_starts(self) -> np.ndarray:
+        """Where each batch begins in the share of a process, cut such that it suits the longest share, the first."""
+        share = self.lengths[_descending(self.lengths)][:: self.world_size]
+        starts = self._cut(share)
+        # The shares of later processes can be one shorter: their last batch must not be empty then.
+        if len(self.lengths) % self.world_size and len(starts) > 1 and starts[-1] == len(share) - 1:
+            starts[-1] -= 1
+            starts = np.unique(starts)
+        return starts
+
+    def _cut(self, lengths: np.ndarray) -> np.ndarray:
+        """Where to begin batches of samples that are sorted from long to short."""
+        if self.tokens_per_batch is None:
+            return np.arange(0, len(lengths), self.batch_size)
+        starts, start = [], 0
+        while start < len(lengths):
+            starts.append(start)
+            start += max(1, self.tokens_per_batch // int(lengths[start]))
+        return np.array(starts)
+
+
+def _descending(lengths: np.ndarray) -> np.ndarray:
+    """Numbers of the samples from long to short."""
+    return np.argsort(-lengths, kind="stable")
+
+
+def _round_up(lengths: np.ndarray) -> np.ndarray:
+    """Round lengths up to the grid, though never above the longest."""
+    longest = int(lengths.max())
+    grid = [1]
+    while grid[-1] < longest:
+        grid.append(max(grid[-1] + 1, int(grid[-1] * _GROWTH)))
+    steps = np.array(grid)
+    return np.minimum(steps[np.searchsorted(steps, lengths)], longest)

@@ -1,0 +1,83 @@
+"""The paths that users name: what can't be one, or is no file or folder, is refused before it is opened."""
+
+import errno
+import os
+import stat
+import unicodedata
+from pathlib import Path
+
+from litlab.errors import UserError
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder; give a file"),
+    (stat.S_ISFIFO, "a pipe; save what comes out of it to a file and give that"),
+    (stat.S_ISSOCK, "a socket; give a file"),
+    (stat.S_ISCHR, "a device; give a file"),
+    (stat.S_ISBLK, "a device; give a file"),
+)
+
+
+def user_path(text: str, setting: str) -> Path:
+    """Take over a path as the user has written it.
+
+    Args:
+        text: The path; ``~`` stands for the home directory.
+        setting: Where it comes from, such as ``data.path``.
+
+    Raises:
+        UserError: No file could have such a name, or it would not survive being written down.
+    """
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
+        raise UserError(f"{setting}: the name {text!a} holds characters that are no text; rename the file")
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError as error:
+        raise UserError(f"{setting}: {text}: there is no such home directory; write the whole path") from error
+    try:
+        path.stat()
+    except OSError as error:  # the others depend on what it is used for
+        if error.errno == errno.ENAMETOOLONG:
+            raise UserError(f"{setting}: {text} can't be used ({error.strerror})") from error
+    return path
+
+
+def check_folder(path: Path, name: str) -> None:
+    """Make sure that the path of a public data set is a folder, or can become one.
+
+    Args:
+        path: The path.
+        name: The data set.
+
+    Raises:
+        UserError: It, or what it should lie in, is something else.
+    """
+    for place in (path, *path.parents):
+        if os.path.lexists(place):
+            if not os.path.isdir(place):
+                raise UserError(
+                    f"data.path: {place} is not a folder; name the one that {name} is in, or is to be put in"
+                )
+            return
+
+
+def check_file(path: Path, setting: str) -> None:
+    """Make sure that a path is a regular file, which opening a pipe or device would never tell.
+
+    Args:
+        path: The path.
+        setting: Where it comes from, such as ``data.path``.
+
+    Raises:
+        UserError: It is something else, or not there.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if path.is_symlink():
+            raise UserError(f"{setting}: {path} is a link to {os.readlink(path)}, which is not there") from error
+        raise UserError(f"{setting}: there is no file {path}") from error
+    except OSError as error:
+        raise UserError(f"{setting}: {path} can't be read ({error.strerror})") from error
+    for is_kind, what in _KINDS:
+        if is_kind(mode):
+            raise UserError(f"{setting}: {path} is {what}")

@@ -1,0 +1,145 @@
+"""Which samples make up which batch: the order of an epoch, shared out over the processes of a run."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import SequentialSampler
+
+from litlab.errors import UserError
+
+
+class EpochSampler(SequentialSampler, ABC):
+    """Yields one index tensor per batch, for a dataset that gathers a whole batch at once.
+
+    Pass it as ``sampler=`` with ``batch_size=None``, and ``use_distributed_sampler=False`` to the trainer. The order
+    depends on nothing but (seed, epoch), never on a global random state: a resumed run repeats it.
+
+    Args:
+        size: Number of samples.
+        train: True for the training order, False for evaluation.
+        seed: Seed of the order.
+        rank: Number of this process.
+        world_size: Number of processes.
+        repeat: Whether every epoch has the order of the first, as for overfitting some batches on purpose.
+        name: What the samples are, for the error message.
+
+    Raises:
+        UserError: There are fewer samples than processes.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        train: bool,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        repeat: bool = False,
+        name: str = "data",
+    ) -> None:
+        if size < world_size:
+            raise UserError(
+                f"{name}: {size} samples can't be shared by {world_size} processes; use fewer (--trainer.devices)"
+            )
+        # Lightning's `overfit_batches` replaces every other class of sampler by one that yields single numbers.
+        super().__init__(range(size))
+        self.size = size
+        self.train = train
+        self.seed = seed
+        self.rank = rank
+        self.world_size = world_size
+        self.repeat = repeat
+        self._epoch = torch.tensor(0)
+        self._resumed = 0, 0  # epoch, and how many of its batches are left out
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order. Lightning calls this at the start of every epoch.
+
+        Args:
+            epoch: Number of the epoch, from 0.
+        """
+        if epoch != self._resumed[0]:
+            self._resumed = epoch, 0
+        self._epoch.fill_(0 if self.repeat else epoch)
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch whose order is yielded."""
+        return int(self._epoch)
+
+    def share_epoch(self) -> None:
+        """Let copies of this sampler in other processes follow its epoch: data sets that draw ask for it."""
+        self._epoch.share_memory_()
+
+    def go_on_from(self, epoch: int, batch: int) -> None:
+        """Begin in the middle: leave out the batches of an epoch that an interrupted run has had.
+
+        Args:
+            epoch: Number of the epoch.
+            batch: Number of the first batch to yield, from 0.
+        """
+        self._resumed = epoch, batch
+        self.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Yield int64 tensors of shape (batch,)."""
+        # Nothing is forgotten here: Lightning and loaders with workers make iterators that nobody asks for a batch.
+        return islice(self.batches(), self._resumed[1], None)
+
+    @property
+    def epoch_seed(self) -> int:
+        """One integer per (seed, epoch); a sum would make epoch 1 of seed 0 the same as epoch 0 of seed 1."""
+        return (self.seed * 1_000_003 + self.epoch) % 2**63
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of batches of this process in a whole epoch, the same on all processes."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[Tensor]:
+        """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
+
+
+class EpochBatches(EpochSampler):
+    """Batches of one size, in random order for training.
+
+    - Training: a new permutation each epoch. Batch ``b`` of all processes together is one slice of it, so the global
+      batches do not depend on how many processes share them. The incomplete last batch is dropped, except where it
+      is the only one.
+    - Evaluation: the natural order. Every sample comes exactly once over all processes, without padding. All
+      processes have the same number of batches, of sizes that differ by one at most, and none is empty. (A batch can
+      then exceed ``batch_size`` by one, where the shares can't be cut otherwise.)
+
+    Args:
+        size: Number of samples.
+        batch_size: Samples per batch and process.
+        **options: As of `EpochSampler`.
+    """
+
+    def __init__(self, size: int, batch_size: int, **options: Any) -> None:
+        super().__init__(size, **options)
+        self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        """Number of batches of this process, the same on all of them."""
+        if self.train:
+            return max(1, self.size // (self.batch_size * self.world_size))
+        smallest, largest = self.size // self.world_size, -(-self.size // self.world_size)
+        return min(smallest, -(-largest // self.batch_size))
+
+    def batches(self) -> Iterator[Tensor]:
+        """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
+        if not self.train:
+            share = torch.arange(self.size).tensor_split(self.world_size)[self.rank]
+            yield from share.tensor_split(len(self))
+            return
+        order = torch.randperm(self.size, generator=torch.Generator().manual_seed(self.epoch_seed))
+        per_rank = min(self.batch_size, self.size // self.world_size)
+        for batch in range(len(self)):
+            start = (batch * self.world_size + self.rank) * per_rank
+            yield order[start : start + per_rank]

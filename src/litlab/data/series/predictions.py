@@ -1,0 +1,88 @@
+"""Predicting: the last rows of a new file, and the CSV file with what follows them."""
+
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from lightning.pytorch.utilities import rank_zero_info
+from torch import Tensor
+
+from litlab.data.bad_rows import Policy
+from litlab.data.series.covariates import calendar_features
+from litlab.data.series.reading import read_table
+from litlab.data.series.step import Step
+from litlab.data.series.timeline import regular
+from litlab.data.series.windows import Windows
+from litlab.data.table import check_finite, forecast_columns, write_table
+from litlab.errors import UserError
+
+
+def read_last_window(
+    path: Path, state: dict[str, Any], gaps: Literal["error", "interpolate"], bad_rows: Policy
+) -> tuple[Windows, np.ndarray]:
+    """Read the rows that a forecast is made from.
+
+    Args:
+        path: A CSV file with the columns of the training; others are ignored.
+        state: What `SeriesData.state_dict` returned when the checkpoint was made.
+        gaps: Whether what is missing is an error or interpolated.
+        bad_rows: Whether rows that can't be used are errors or left out.
+
+    Returns:
+        The last window, without a future, and the times that follow it, datetime64[s] of shape (horizon,).
+
+    Raises:
+        UserError: The file is missing, wrong, too short, or not like that of the training.
+    """
+    past, horizon = state["past"], state["horizon"]
+    options = {"trained": True, "setting": "--input", "bad_rows": bad_rows}
+    table = read_table(path, state["time_column"], state["targets"], **options)
+    series = regular(table, gaps, Step(**state["step"]))
+    if series.utc != state["utc"]:
+        has, lack = ("have", "had none") if series.utc else ("have no", "had some")
+        raise UserError(f"{path}: its times {has} UTC offsets, those of the training {lack}; write them alike")
+    if series.filled:
+        rank_zero_info(f"{path}: {series.filled}")
+    rows = len(series.times)
+    if rows < past:
+        raise UserError(f"{path}: {rows} rows, the checkpoint forecasts from {past}; give at least so many")
+    future = series.step.after(series.times[-1], horizon)
+    calendar = calendar_features(np.concatenate([series.times, future]), state["covariates"])
+    last = range(rows - past, rows - past + 1)
+    return Windows(series.scaled(state["mean"], state["scale"]), calendar, last, past, horizon, known=False), future
+
+
+def write_forecast(path: Path, state: dict[str, Any], times: np.ndarray, forecast: Tensor) -> None:
+    """Write a row per time: the time, and for each column its forecast, lower and upper bound, in the user's units.
+
+    The columns are named by `forecast_columns`; bounds are empty where there are none. Times are written as dates where
+    the step is days and all are midnights, and with +00:00 in UTC.
+
+    Args:
+        path: The CSV file; it is replaced in one step.
+        state: What `SeriesData.state_dict` returns.
+        times: datetime64[s] of shape (horizon,).
+        forecast: Forecast, lower and upper bound, scaled, (horizon, column, 3); bounds are NaN where there are none.
+
+    Raises:
+        UserError: A forecast is not finite, or the file can't be written.
+    """
+    mean, scale, utc, names = (state[key] for key in ("mean", "scale", "utc", "targets"))
+    units = forecast.cpu().double().numpy() * np.array(scale)[:, None] + np.array(mean)[:, None]
+    daily = state["step"]["seconds"] % 86_400 == 0  # months are 0 seconds
+    dates = daily and not utc and bool((times == times.astype("datetime64[D]")).all())
+    texts = [str(time)[:10] if dates else str(time).replace("T", " ") + "+00:00" * utc for time in times]
+    known = units[:, :, : 1 if np.isnan(units[:, :, 1:]).all() else 3]
+    check_finite(torch.from_numpy(known), texts)
+    rows = units.reshape(len(times), -1).tolist()
+    write_table(
+        path,
+        forecast_columns(state["time_column"], names),
+        ([text, *map(_number, row)] for text, row in zip(texts, rows, strict=True)),
+    )
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.7g}"

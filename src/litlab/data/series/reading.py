@@ -1,0 +1,194 @@
+"""A CSV file as times and numbers; what can't be read is named by row and column."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+from lightning.pytorch.utilities import rank_zero_info
+
+from litlab.data.bad_rows import BadRows, Policy, settle
+from litlab.data.labels import shortened
+from litlab.data.series.numbers import are_formatted, no_number, read_numbers
+from litlab.data.text_file import read_records, read_text_file
+from litlab.errors import UserError
+
+_TIME = "write it like 2024-01-31 13:00:00"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns asked for, as they are in the file.
+
+    Args:
+        path: The file.
+        rows: Number of each row in the file, for messages.
+        times: datetime64[s] of shape (row,).
+        utc: Whether the times had UTC offsets; they are UTC then.
+        names: Names of the columns.
+        values: float64 of shape (row, column), NaN where a value is missing.
+        bad: The rows that are left out; `settle` says whether they may be.
+    """
+
+    path: Path
+    rows: list[int]
+    times: np.ndarray
+    utc: bool
+    names: list[str]
+    values: np.ndarray
+    bad: BadRows
+
+    def good(self) -> "Table":
+        """The same without the rows that were found to be bad meanwhile."""
+        kept = [place for place, row in enumerate(self.rows) if row not in self.bad]
+        rows = [self.rows[place] for place in kept]
+        return replace(self, rows=rows, times=self.times[kept], values=self.values[kept])
+
+
+def read_table(
+    path: Path,
+    time_column: str,
+    columns: list[str] | None,
+    *,
+    trained: bool = False,
+    setting: str = "data.path",
+    bad_rows: Policy = "error",
+) -> Table:
+    """Read a CSV file: UTF-8, separated by commas, with a header; may be gzipped.
+
+    Args:
+        path: The file.
+        time_column: Column of the times, in any form of `datetime.fromisoformat`, such as 2024-01-31 or
+            2024-01-31 13:00:00 or 2024-01-31T13:00+01:00.
+        columns: The columns to read; None: all that have a name and mostly numbers.
+        trained: Whether a checkpoint needs these columns, rather than the settings.
+        setting: Where the file's name comes from, for messages.
+        bad_rows: Whether rows that can't be read, or without a time or number, are errors or left out.
+
+    Raises:
+        UserError: The file is missing or unreadable, or a column is missing or holds no numbers. Bad rows are only
+            noted, see `bad_rows.settle`.
+    """
+    bad = BadRows(path, bad_rows)
+    records = read_records(path, read_text_file(path, setting), bad)
+    header = [name.strip() for name in next(records, (0, []))[1]]
+    if not header:
+        raise UserError(f"{path}: the file is empty; give a header and one row per time")
+    for column in [time_column, *(columns or [])]:
+        if header.count(column) != 1:
+            option = "time_column" if column == time_column else "targets"
+            raise _wrong_column(path, header, column, option, trained)
+    lines = list(records)
+    if not lines:
+        settle((bad, 0))
+        raise UserError(f"{path}: no rows below a header; give one row per time")
+    rows, cells = [number for number, _ in lines], list(zip(*(fields for _, fields in lines), strict=True))
+    times, utc = _read_times(time_column, rows, cells[header.index(time_column)], bad)
+    names, values, left_out = [], [], []
+    for column in columns if columns is not None else [name for name in dict.fromkeys(header) if name != time_column]:
+        texts = cells[header.index(column)]
+        numbers, wrong = read_numbers(texts)
+        words = len(wrong) > np.isfinite(numbers).sum()
+        formatted = words and are_formatted([texts[place] for place in wrong])
+        if columns is None and not formatted and (not column or np.isfinite(numbers).sum() <= len(wrong)):
+            # words, or empty, or the unnamed row numbers that some programs write
+            if wrong and column:
+                left_out.append(f"{column} ({shortened(texts[wrong[0]])} in row {rows[wrong[0]]})")
+            continue
+        if header.count(column) != 1:
+            raise _wrong_column(path, header, column, "targets", trained)
+        if words:
+            others = f" (and {len(wrong) - 1:,} more rows)" if len(wrong) > 1 else ""
+            remedy = "name other columns in data.targets" if columns is None else "leave it out of data.targets"
+            raise UserError(
+                f"{path}, row {rows[wrong[0]]}{others}: {no_number(column, texts[wrong[0]])}; correct the column, or "
+                f"{remedy}"
+            )
+        for place in wrong:
+            bad.add(rows[place], no_number(column, texts[place]))
+        names.append(column)
+        values.append(numbers)
+    if not names:
+        raise UserError(f"{path}: there is no column of numbers beside {time_column!r}; add one")
+    if left_out:
+        rank_zero_info(f"{path}: not among the targets, as they hold no numbers: {', '.join(left_out)}")
+    return Table(path, rows, times, utc, names, np.stack(values, axis=1), bad).good()
+
+
+def _wrong_column(path: Path, header: list[str], column: str, option: str, trained: bool) -> UserError:
+    remedy = "the checkpoint needs it" if trained else f"name the right one in data.{option}"
+    if column in header:
+        return UserError(f"{path}: there are {header.count(column)} columns {column!r}; rename all but one")
+    if len(header) == 1 and set(header[0]) & set(";\t|"):
+        return UserError(
+            f"{path}: there is no column {column!r}, only {shortened(header[0])}; separate the values by commas, and "
+            f"decimals by points"
+        )
+    return UserError(f"{path}: there is no column {column!r}{nearest_name(column, header)}; {remedy}")
+
+
+def nearest_name(name: str, names: Sequence[str]) -> str:
+    """What an error message adds to a name that is not there: the nearest one, or all.
+
+    Args:
+        name: The name.
+        names: Those that are there.
+    """
+    by_lower = {other.lower(): other for other in names}
+    nearest = [by_lower[other] for other in get_close_matches(name.lower(), by_lower, n=1)]
+    some = ", ".join(map(shortened, names[:8])) + (", ..." if len(names) > 8 else "")
+    return f" (did you mean {nearest[0]!r}?)" if nearest else f", only {some}"
+
+
+def parse_time(text: str) -> tuple[datetime, bool]:
+    """Read a time in any form of ISO 8601 that `datetime.fromisoformat` knows.
+
+    Args:
+        text: Such as 2024-01-31, 2024-01-31 13:00:00 or 2024-01-31T13:00+01:00.
+
+    Returns:
+        The time, in UTC where it had an offset, and whether it had one.
+
+    Raises:
+        ValueError: It is no such time, or finer than a second.
+        OverflowError: It is before the year 1 in UTC.
+    """
+    text = text.strip()
+    if text.isdigit() and len(text) != 8:  # seconds since 1970 can pass for a time of the year 1704
+        raise ValueError("a number")
+    time = datetime.fromisoformat(text)
+    if time.microsecond:
+        raise ValueError("times finer than a second are not supported")
+    return (time, False) if time.tzinfo is None else (time.astimezone(UTC).replace(tzinfo=None), True)
+
+
+def _read_times(column: str, rows: list[int], texts: tuple[str, ...], bad: BadRows) -> tuple[np.ndarray, bool]:
+    """The times, and whether they are UTC; NaT where there is none."""
+    times = np.full(len(texts), np.datetime64("NaT", "s"))
+    aware: list[bool | None] = [None] * len(texts)
+    for place, text in enumerate(texts):
+        try:
+            time, aware[place] = parse_time(text)
+            times[place] = time
+        except (ValueError, OverflowError) as error:
+            bad.add(rows[place], f"column {shortened(column)} is {shortened(text)}, no time{_why_no_time(text, error)}")
+    utc = aware.count(True) > aware.count(False) or (aware.count(True) == aware.count(False) and aware[0] is True)
+    for place, has in enumerate(aware):
+        if has is not None and has != utc:
+            has_one, others = ("a", "most rows have none") if has else ("no", "most rows have one")
+            bad.add(
+                rows[place],
+                f"column {shortened(column)} is {shortened(texts[place])}, with {has_one} UTC offset: {others}",
+            )
+    return times, utc
+
+
+def _why_no_time(text: str, error: Exception) -> str:
+    if "finer" in str(error):
+        return f" ({error})"
+    day_month = re.fullmatch(r"(\d{1,2})[/.-](\d{1,2})[/.-]\d{2,4}\b.*", text.strip())
+    unclear = day_month and int(day_month[1]) <= 12 and int(day_month[2]) <= 12
+    return f", as day and month could be either way round: {_TIME}" if unclear else f": {_TIME}"

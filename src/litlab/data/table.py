@@ -1,0 +1,115 @@
+"""Prediction files: CSV with distinct column names, written in one step or not at all."""
+
+import csv
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from litlab.errors import UserError
+
+
+def class_columns(columns: Sequence[str], class_names: Sequence[str]) -> list[str]:
+    """Name the columns of a classifier's predictions.
+
+    The probability of a class has the name of the class. If one of them has the name of another column, all of them
+    begin with ``class_``.
+
+    Args:
+        columns: Names of the columns before; none of them begins with ``class_``.
+        class_names: The classes.
+    """
+    taken = {column.casefold() for column in columns}
+    prefix = "class_" if any(name.casefold() in taken for name in class_names) else ""
+    return [*columns, *(prefix + name for name in class_names)]
+
+
+def forecast_columns(time_column: str, targets: Sequence[str]) -> list[str]:
+    """Name the columns of a forecast: the time, and for each target its forecast, lower and upper bound.
+
+    Bounds end in ``_lower`` and ``_upper``, with more underscores where a target has such a name itself.
+
+    Args:
+        time_column: Column of the times.
+        targets: Columns that are forecast.
+    """
+    ends = ["_lower", "_upper"]
+    while {name + end for name in targets for end in ends} & {time_column, *targets}:
+        ends = [f"_{end}" for end in ends]
+    return [time_column, *(name + end for name in targets for end in ["", *ends])]
+
+
+def is_predictions(path: Path) -> bool:
+    """Tell a file of predictions by its columns.
+
+    Args:
+        path: Any file.
+
+    Returns:
+        Whether it can have been written by ``predict``; also True for an empty file, in which nothing is lost.
+    """
+    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as stream:
+        try:
+            columns = set(next(csv.reader(stream), []))
+        except csv.Error:
+            return False
+    bounds = {column for column in columns if column.endswith("_lower") and f"{column[:-5]}upper" in columns}
+    return not columns or {"prediction", "probability"} <= columns or bool(bounds)
+
+
+def check_finite(outputs: Tensor, names: Sequence[object]) -> None:
+    """Refuse predictions that are no numbers.
+
+    Args:
+        outputs: What the model has put out, of shape (prediction, ...).
+        names: What each of them was made for.
+
+    Raises:
+        UserError: One is NaN or infinite.
+    """
+    wrong = (~torch.isfinite(outputs)).flatten(1).any(dim=1).nonzero().flatten().tolist()
+    if wrong:
+        others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise UserError(
+            f"predict: the model's output for {names[wrong[0]]}{others} is NaN or infinite, so no file is written: "
+            f"try trainer.precision 32-true or another checkpoint."
+        )
+
+
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file of predictions.
+
+    Args:
+        path: The file; one that is there is replaced, in one step.
+        header: Names of the columns.
+        rows: Their values. File names that are not UTF-8 are written as the bytes that they are on the disk.
+
+    Raises:
+        UserError: The file can't be written.
+    """
+    staging = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".output-", dir=path.parent)
+        staging = Path(name)
+        with open(handle, "w", newline="", encoding="utf-8", errors="surrogateescape") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(header)
+            writer.writerows(rows)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if path.exists():
+            shutil.copymode(path, staging)
+        else:
+            os.umask(mask := os.umask(0))  # there is no other way to read it
+            staging.chmod(0o666 & ~mask)  # temporary files are private
+        os.replace(staging, path)
+    except OSError as error:
+        raise UserError(f"{path}: the predictions can't be written ({error.strerror})") from error
+    finally:
+        if staging is not None:
+            staging.unlink(missing_ok=True)

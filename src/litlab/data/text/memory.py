@@ -1,0 +1,84 @@
+"""Token ids of all texts in one array, from which whole batches are taken by their indices."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from litlab.data.length_batches import LengthBatches
+
+
+class StoredTexts(Dataset[Any]):
+    """Texts of one split; indexed by a tensor, it returns a padded batch.
+
+    Args:
+        ids: Ids of all texts one after the other, int32 of shape (tokens,).
+        offsets: Where each text starts, int64 of shape (texts + 1,); the last entry is the number of tokens.
+        labels: int64 of shape (texts,); None for texts to predict.
+        evidence: Evidence of each token, float16 of shape (tokens, features), where there is some.
+        max_tokens: Longest piece of a text that comes into a batch; None: texts come whole.
+    """
+
+    def __init__(
+        self,
+        ids: np.ndarray,
+        offsets: np.ndarray,
+        labels: np.ndarray | None = None,
+        evidence: np.ndarray | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        self.ids = torch.from_numpy(ids)
+        self.starts = offsets[:-1]
+        self.full_lengths = np.diff(offsets)
+        self.lengths = self.full_lengths if max_tokens is None else np.minimum(self.full_lengths, max_tokens)
+        self.labels = None if labels is None else torch.from_numpy(labels)
+        self.evidence = None if evidence is None else torch.from_numpy(evidence)
+        self.crops: LengthBatches | None = None
+
+    def crop_at_random(self, sampler: LengthBatches) -> None:
+        """Cut texts that are too long somewhere, not always at the end: anew in every epoch of a sampler.
+
+        Args:
+            sampler: Its seed and epoch decide where.
+        """
+        self.crops = sampler
+
+    def __len__(self) -> int:
+        """Number of texts."""
+        return len(self.lengths)
+
+    def __getitem__(self, index: Tensor) -> Any:
+        """Take a batch.
+
+        Args:
+            index: Numbers of the texts, int64 of shape (batch,).
+
+        Returns:
+            ``ids``, int64 of shape (batch, time), 0 where a text has ended, and ``evidence`` where there is some,
+            float32 of shape (batch, time, features), in a dict; with labels, that dict and int64 (batch,).
+        """
+        rows = index.numpy()
+        starts, lengths = self.starts[rows], self.lengths[rows]
+        if self.crops is not None:
+            spare = self.full_lengths[rows] - lengths + 1
+            starts = starts + (_uniform(self.crops.seed, self.crops.epoch, rows) * spare).astype(np.int64)
+        place = np.arange(lengths.max())
+        inside = torch.from_numpy(place < lengths[:, None])
+        source = torch.from_numpy(starts[:, None] + place).clamp_(max=len(self.ids) - 1)
+        inputs = {"ids": self.ids[source].long().masked_fill_(~inside, 0)}
+        if self.evidence is not None:
+            inputs["evidence"] = self.evidence[source].float().masked_fill_(~inside[..., None], 0)
+        return inputs if self.labels is None else (inputs, self.labels[index])
+
+
+def _uniform(seed: int, epoch: int, rows: np.ndarray) -> np.ndarray:
+    """Numbers in [0, 1) that depend on (seed, epoch, row) only, whatever batch a row is in."""
+    value = rows.astype(np.uint64) + np.uint64((seed * 1_000_003 + epoch) % 2**32 << 32)
+    # The finaliser of SplitMix64 (Steele et al. 2014, doi 10.1145/2660193.2660195), twice.
+    for _ in range(2):
+        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        value ^= value >> np.uint64(31)
+    return (value >> np.uint64(11)).astype(np.float64) / 2**53

@@ -1,0 +1,101 @@
+"""Predicting: the texts to read, and the CSV file that tells their classes."""
+
+from pathlib import Path
+
+import torch
+from lightning.pytorch.utilities import rank_zero_info
+from torch import Tensor
+
+from litlab.data.bad_rows import Policy, settle
+from litlab.data.paths import user_path
+from litlab.data.table import check_finite, class_columns, write_table
+from litlab.data.text.reading import Rows, read_lines, read_rows
+from litlab.errors import UserError
+
+_SHOWN = 80  # characters of a text in the file of predictions
+
+
+def read_input(
+    source: str, columns: list[str] | None, text_columns: list[str], label_column: str, bad_rows: Policy = "error"
+) -> Rows:
+    """Read the texts to predict.
+
+    Args:
+        source: A CSV file, or a .txt file with one text per line; both may be gzipped.
+        columns: Names of the CSV file's columns where it has no row of names; the label column may be missing.
+        text_columns: Columns that make up the text.
+        label_column: Column of the labels, which are not read.
+        bad_rows: Whether rows without a text are an error or left out.
+
+    Raises:
+        UserError: The file can't be read, or there are bad rows which may not be left out.
+    """
+    path = user_path(source, "--input")
+    kind = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if kind not in (".csv", ".txt"):
+        raise UserError(f"--input {source}: expected is a .csv file, or a .txt file with one text per line")
+    if kind == ".txt":
+        rows = read_lines(path, "--input", bad_rows)
+    else:
+        options = {"labelled": False, "setting": "--input", "bad_rows": bad_rows}
+        rows = read_rows(path, columns, text_columns, label_column, **options)
+    (note,) = settle((rows.bad, len(rows.texts)))
+    if note:
+        rank_zero_info(note)
+    return rows
+
+
+def write_csv(path: Path, rows: Rows, class_names: list[str], probabilities: Tensor) -> None:
+    """Write predictions: row in the input, start of the text, prediction, its probability, and that of each class.
+
+    The columns of the classes are named by `class_columns`.
+
+    Args:
+        path: The CSV file; it is replaced in one step.
+        rows: The texts.
+        class_names: The name of each class.
+        probabilities: (text, class), in the order of the texts.
+
+    Raises:
+        UserError: A probability is not finite, or the file can't be written.
+        ValueError: There are more or fewer probabilities than texts or classes.
+    """
+    if probabilities.shape != (len(rows.texts), len(class_names)):
+        raise ValueError(
+            f"probabilities of shape {tuple(probabilities.shape)} for {len(rows.texts)} texts and "
+            f"{len(class_names)} classes"
+        )
+    check_finite(probabilities, [f"row {number}" for number in rows.numbers])
+    best, number = probabilities.float().max(dim=1)
+    table = zip(rows.numbers, rows.texts, best.tolist(), number.tolist(), probabilities.tolist(), strict=True)
+    write_table(
+        path,
+        class_columns(["row", "text", "prediction", "probability"], class_names),
+        ([r, shorten(t), class_names[n], f"{p:.6f}", *(f"{v:.6f}" for v in each)] for r, t, p, n, each in table),
+    )
+
+
+def shorten(text: str) -> str:
+    """The start of a text, on one line.
+
+    Args:
+        text: The text.
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else line[: _SHOWN - 3] + "..."
+
+
+def in_input_order(outputs: list[Tensor], order: Tensor) -> Tensor:
+    """Put the outputs of batches, which are sorted by length, back into the order of the input.
+
+    Args:
+        outputs: Outputs of the batches, each of shape (batch, class).
+        order: Number of the text that each output belongs to, int64 of shape (texts,).
+
+    Returns:
+        Shape (texts, class).
+    """
+    joined = torch.cat([output.cpu() for output in outputs])
+    result = torch.empty_like(joined)
+    result[order] = joined
+    return result

@@ -1,0 +1,157 @@
+"""Where texts come from: the user's CSV files, a public data set, or the generator."""
+
+import filecmp
+import hashlib
+from collections import Counter
+from math import inf, isnan
+from pathlib import Path
+
+import torch
+
+from litlab.data.bad_rows import Policy, settle
+from litlab.data.labels import label_notes, shortened
+from litlab.data.text import public
+from litlab.data.text.corpus import Corpus, Source
+from litlab.data.text.generated import generated_class_names, generated_texts
+from litlab.data.text.reading import Rows, read_rows
+from litlab.data.text_file import check_file
+from litlab.errors import UserError
+
+_GENERATED = {"train": 4_000, "test": 1_000}
+
+
+def csv_source(
+    path: Path,
+    test_path: Path | None,
+    columns: list[str] | None,
+    text_columns: list[str],
+    label_column: str,
+    bad_rows: Policy = "error",
+) -> Source:
+    """Describe the user's own texts.
+
+    Args:
+        path: CSV file to train on.
+        test_path: CSV file to test on, if there is one.
+        columns: Names of the columns where the files have no row of names.
+        text_columns: Columns that make up the text.
+        label_column: Column of the labels.
+        bad_rows: Whether rows that can't be used are an error or left out.
+
+    Raises:
+        UserError: A file is not there, or both are the same.
+    """
+    files = {"train": (path, "data.path")} | ({"test": (test_path, "data.test_path")} if test_path else {})
+    marks: list[object] = [columns, text_columns, label_column] + [bad_rows] * (bad_rows != "error")
+    for file, setting in files.values():
+        check_file(file, setting)
+        status = file.stat()
+        marks += [str(file.resolve()), status.st_size, status.st_mtime_ns]
+    if test_path:
+        _check_different(path, test_path)
+
+    def read() -> Corpus:
+        rows = {
+            split: read_rows(file, columns, text_columns, label_column, setting=setting, bad_rows=bad_rows)
+            for split, (file, setting) in files.items()
+        }
+        rows["train"].leave_out(_alone(path, rows["train"], label_column))
+        number = {name: i for i, name in enumerate(_in_order(set(rows["train"].labels)))}
+        if test_path and number:
+            rows["test"].leave_out(_unknown(rows["test"], set(number), path))
+        lines = settle(*((own.bad, len(own.texts)) for own in rows.values()))
+        if len(number) < 2:
+            only = shortened(rows["train"].labels[0])
+            raise UserError(f"{path}: column {label_column} has only the class {only}; 2 are needed")
+        notes = {split: [line] * bool(line) for split, line in zip(rows, lines, strict=True)}
+        notes["train"] += [
+            f"data.label_column: {note}" for note in label_notes(sum((own.written for own in rows.values()), Counter()))
+        ]
+        return Corpus(
+            list(number),
+            {split: own.texts for split, own in rows.items()},
+            {split: torch.tensor([number[label] for label in own.labels]) for split, own in rows.items()},
+            {split: len(own.bad) for split, own in rows.items()},
+            notes,
+        )
+
+    stem = path.name.removesuffix(".gz").removesuffix(".csv")[:60]  # part of a file name
+    return Source(stem, hashlib.sha256(repr(marks).encode()).hexdigest(), test_path is not None, None, read)
+
+
+def public_source(name: str, root: Path) -> Source:
+    """Describe a public data set. Its contents are known by checksum, so the cache is good without the files.
+
+    Args:
+        name: Key of `PUBLIC_SETS`.
+        root: Folder of the files.
+    """
+    known = public.PUBLIC_SETS[name]
+    digest = " ".join(file.digest for file in known.files)
+    return Source(name, digest, True, list(known.class_names), lambda: public.read(name, root))
+
+
+def generated_source(num_classes: int) -> Source:
+    """Describe generated texts.
+
+    Args:
+        num_classes: 2 or 4.
+    """
+    class_names = generated_class_names(num_classes)
+
+    def read() -> Corpus:
+        made = {
+            split: generated_texts(count, num_classes, seed) for seed, (split, count) in enumerate(_GENERATED.items())
+        }
+        texts = {split: texts for split, (texts, _) in made.items()}
+        return Corpus(class_names, texts, {split: torch.tensor(labels) for split, (_, labels) in made.items()})
+
+    return Source("generated-texts", f"{num_classes} {_GENERATED}", True, class_names, read)
+
+
+def _check_different(path: Path, test_path: Path) -> None:
+    """Refuse to test on the file that is trained on, or on a copy of it."""
+    try:
+        same = path.samefile(test_path)
+        copy = same or (path.stat().st_size == test_path.stat().st_size and filecmp.cmp(path, test_path, shallow=False))
+    except OSError:
+        return  # reading them tells what is wrong
+    if copy:
+        what = "the same file as" if same else "a copy of"
+        raise UserError(
+            f"data.test_path: {test_path} is {what} data.path ({path}), so that the test would be on the training "
+            f"texts; give another file, or leave it out to set data.test_fraction aside"
+        )
+
+
+def _alone(path: Path, rows: Rows, label_column: str) -> dict[int, str]:
+    """The rows that are the only ones of their class, by their numbers."""
+    counts = Counter(rows.labels)
+    if len(counts) > 2 and max(counts.values()) == 1:
+        raise UserError(
+            f"{path}: column {label_column} has another value in each of {len(counts):,} rows, so that it can't be the "
+            f"class; name the right one with --data.label_column"
+        )
+    return {
+        number: f"the only one of class {shortened(label)}, which can't be split into training and evaluation"
+        for number, label in zip(rows.numbers, rows.labels, strict=True)
+        if counts[label] == 1 and len(counts) > 1
+    }
+
+
+def _unknown(rows: Rows, known: set[str], path: Path) -> dict[int, str]:
+    """The rows of classes that are not known, by their numbers."""
+    return {
+        number: f"class {shortened(label)} is not in {path}"
+        for number, label in zip(rows.numbers, rows.labels, strict=True)
+        if label not in known
+    }
+
+
+def _in_order(labels: set[str]) -> list[str]:
+    """Sorted; as numbers if all are, so that class 10 comes after class 9."""
+    try:
+        numbers = {label: float(label) for label in labels}
+    except ValueError:
+        return sorted(labels)
+    return sorted(labels, key=lambda label: (inf if isnan(numbers[label]) else numbers[label], label))

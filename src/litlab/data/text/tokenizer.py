@@ -1,0 +1,103 @@
+"""From texts to token ids, by the `tokenizers` library."""
+
+import json
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from litlab.util.progress import SlowProgress
+
+if TYPE_CHECKING:
+    pass
+
+Kind = Literal["word", "bpe"]
+
+PADDING, UNKNOWN = 0, 1
+SMALLEST = {"word": 3, "bpe": 300}  # vocabularies; BPE starts from 256 bytes and the two above
+_MIN_COUNT = 2
+_WORDS = r"\w+(?:'\w+)*|[^\w\s]"  # "don't" is one word; every punctuation mark is a token
+_SPECIAL = ["[PAD]", "[UNK]"]
+_CHUNK = 1000  # texts between two steps of the progress bar
+
+
+def train_tokenizer(texts: list[str], kind: Kind, vocab_size: int) -> str:
+    """Train a tokenizer; both kinds take texts in lower case and ``<br />`` for a space.
+
+    Args:
+        texts: The training texts.
+        kind: `word`: words and punctuation marks that come at least twice; others are unknown. `bpe`: byte-level
+            byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909), which knows no unknown words.
+        vocab_size: Most entries of the vocabulary, padding (id 0) and unknown (id 1) included.
+
+    Returns:
+        The tokenizer as JSON, which `Tokenizer.from_str` reads.
+    """
+    _parallel()
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    if kind == "word":
+        tokenizer = Tokenizer(models.WordLevel(unk_token=_SPECIAL[UNKNOWN]))
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_WORDS), "removed", invert=True)
+        trainer = trainers.WordLevelTrainer(
+            vocab_size=vocab_size, min_frequency=_MIN_COUNT, special_tokens=_SPECIAL, show_progress=False
+        )
+    else:
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            min_frequency=_MIN_COUNT,
+            special_tokens=_SPECIAL,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Replace(Regex(r"<br\s*/?>"), " "), normalizers.NFC(), normalizers.Lowercase()]
+    )
+
+    def watched() -> Iterator[list[str]]:
+        with SlowProgress(len(texts), "learning the vocabulary (texts)") as progress:
+            for start in range(0, len(texts), _CHUNK):
+                some = texts[start : start + _CHUNK]
+                yield some
+                progress.advance(len(some))
+
+    tokenizer.train_from_iterator(watched(), trainer)
+    # A text that spells "[PAD]" must not become padding: the library finds "added" tokens in texts, others not.
+    plain = json.loads(tokenizer.to_str())
+    plain["added_tokens"] = []
+    return json.dumps(plain, ensure_ascii=False)
+
+
+def encode(tokenizer: str, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Encode texts, each to at least one token.
+
+    Args:
+        tokenizer: What `train_tokenizer` returned.
+        texts: The texts.
+
+    Returns:
+        Ids of all texts one after the other, int32 of shape (tokens,), and where each starts, int64 of shape
+        (texts + 1,); the last entry is the number of tokens.
+    """
+    _parallel()
+    from tokenizers import Tokenizer
+
+    encoder: Tokenizer = Tokenizer.from_str(tokenizer)
+    ids: list[np.ndarray] = [np.empty(0, np.int32)]
+    lengths: list[int] = []
+    with SlowProgress(len(texts), "tokenising texts") as progress:
+        for start in range(0, len(texts), _CHUNK):
+            chunk = encoder.encode_batch_fast(texts[start : start + _CHUNK], add_special_tokens=False)
+            tokens = [encoding.ids or [UNKNOWN] for encoding in chunk]  # such as a text of nothing but <br />
+            lengths += [len(some) for some in tokens]
+            ids.append(np.fromiter((number for some in tokens for number in some), np.int32, sum(lengths[start:])))
+            progress.advance(len(chunk))
+    return np.concatenate(ids), np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+
+
+def _parallel() -> None:
+    """Let the library use all cores: it would warn at every later fork else. A loader's workers don't use it."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")

@@ -1,0 +1,119 @@
+"""The user's text and CSV files: one that is not readable text is refused in one line before anything is read from it.
+
+Rows are counted as a spreadsheet counts them: from 1, the row of column names included, a quoted text of several lines
+as one.
+"""
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from litlab.data.bad_rows import BadRows
+from litlab.data.paths import check_file
+from litlab.errors import UserError
+
+_GZIP = b"\x1f\x8b"
+_AS_UTF8 = "save it as UTF-8 (in spreadsheets: CSV UTF-8)"
+_OTHER_KINDS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"%PDF", b"\x89PNG")  # zip and xlsx, xls, ...
+_ODD = re.compile("[\0\udc80-\udcff]")  # surrogates stand for bytes that are not UTF-8
+
+
+def read_text_file(path: Path, setting: str) -> str:
+    """Read a UTF-8 file whole; one that is gzipped is unpacked.
+
+    Args:
+        path: The file.
+        setting: Where its name comes from, such as ``data.path``.
+
+    Returns:
+        Its contents, without a byte-order mark. A byte that is not UTF-8 is a surrogate character, see `odd_bytes`.
+
+    Raises:
+        UserError: It is not there, damaged, or no text.
+    """
+    check_file(path, setting)
+    try:
+        data = path.read_bytes()
+        if data.startswith(_GZIP):
+            data = gzip.decompress(data)
+        elif path.suffix.lower() == ".gz":
+            raise UserError(f"{path}: the name ends in .gz, but this is no gzip file; rename it, or compress it again")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}: the gzip file is damaged ({error}); fetch or compress it again") from error
+    except OSError as error:
+        raise UserError(f"{setting}: {path} can't be read ({error.strerror})") from error
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise UserError(f"{path}: this is UTF-16, not UTF-8; {_AS_UTF8}")
+    start = data[:4096]
+    if data.startswith(_OTHER_KINDS) or start.count(b"\0") * 20 > len(start):
+        raise UserError(f"{path}: this is no text file, perhaps a spreadsheet or an archive; save it as CSV UTF-8")
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+
+
+def odd_bytes(text: str) -> str:
+    """What is wrong with a text that holds bytes which are not UTF-8, or zeros; empty where nothing is.
+
+    Args:
+        text: A part of what `read_text_file` returned.
+    """
+    found = _ODD.search(text)
+    if not found:
+        return ""
+    return "a zero byte: the file is damaged" if found[0] == "\0" else f"not UTF-8, byte {ord(found[0]) - 0xDC00:#04x}"
+
+
+def read_records(path: Path, content: str, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
+    """Split a CSV file into rows; blank ones are left out.
+
+    Args:
+        path: The file.
+        content: What `read_text_file` returned.
+        bad: Gets the rows that can't be split, or into more or fewer fields than the first one.
+
+    Yields:
+        The number of a row and its fields; first that of the first row.
+
+    Raises:
+        UserError: The first row is bad, or a double quote is never closed.
+    """
+    reader = csv.reader(io.StringIO(content, newline=""), strict=True)
+    odd = bool(odd_bytes(content))
+    number, width = 0, 0
+    limit = csv.field_size_limit(2**31 - 1)  # an opened quote would end there with a message that nobody understands
+    try:
+        while True:
+            before, number = reader.line_num, number + 1
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                remedy = "quotes inside a quoted text are written twice"
+                if "unexpected end" in str(error):  # nobody knows where the row ends
+                    raise UserError(
+                        f"{path}, row {number}: broken quoting (a double quote is opened and never closed); {remedy}"
+                    ) from error
+                fields, problem = [], f"broken quoting, {error}: {remedy}"
+            else:
+                problem = odd_bytes("".join(fields)) if odd else ""
+                problem = f"{problem}: {_AS_UTF8}" if "UTF-8" in problem else problem
+            if not problem and fields and width and len(fields) != width:
+                lines = reader.line_num - before
+                over = f" on {lines:,} lines" if lines > 1 else ""
+                problem = (
+                    f"{len(fields)} field{'s' * (len(fields) != 1)}{over} instead of {width}: put texts with commas or "
+                    "line breaks into double quotes"
+                )
+            if problem and not width:
+                raise UserError(f"{path}, row {number}: {problem}")
+            if problem:
+                bad.add(number, problem)
+            elif fields:
+                width = len(fields)
+                yield number, fields
+    finally:
+        csv.field_size_limit(limit)

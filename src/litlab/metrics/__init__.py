@@ -1,0 +1,1 @@
+"""metrics: say here what it is for."""

@@ -1,0 +1,1 @@
+"""nn: say here what it is for."""

@@ -1,0 +1,82 @@
+"""Fits a ready-made image network to other images and other classes."""
+
+import torch
+from torch import Tensor, nn
+
+from litlab.errors import UserError, one_line
+
+
+def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+    """Adapts the first convolution to the images' channels and the last layer to the classes, where they do not fit.
+
+    A network that takes the images and returns the right number of logits comes back as it is. Pre-trained weights
+    stay: a first convolution for other channels gets their mean over the channels, scaled so that a grey image gives
+    the response that it gave before.
+
+    Args:
+        network: Takes images of shape (batch, channel, height, width).
+        image_shape: Channels, height and width.
+        num_classes: Number of logits.
+
+    Returns:
+        The same network, changed in place.
+
+    Raises:
+        UserError: If the network can't take such images, or does not return logits of shape (batch, num_classes).
+    """
+    outcome = _try(network, image_shape)
+    layers = [(name, m) for name, m in network.named_modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    if isinstance(outcome, Exception) and layers:
+        name, first = layers[0]
+        if isinstance(first, nn.Conv2d) and first.in_channels != image_shape[0] and first.groups == 1:
+            network.set_submodule(name, _with_channels(first, image_shape[0]))
+            outcome = _try(network, image_shape)
+    kind, shape = type(network).__name__, " x ".join(map(str, image_shape))
+    if isinstance(outcome, Exception):
+        reason = one_line(outcome).rstrip(".")
+        raise UserError(
+            f"model.network: {kind} can't take images of {shape} ({reason}): "
+            "set data.image_size or data.mode to what the network expects, or choose another network."
+        ) from outcome
+    if isinstance(outcome, Tensor) and outcome.shape != (2, num_classes) and layers:
+        name, last = layers[-1]
+        if isinstance(last, nn.Linear):
+            network.set_submodule(name, nn.Linear(last.in_features, num_classes, bias=last.bias is not None))
+        else:  # SqueezeNet ends in a 1 x 1 convolution
+            network.set_submodule(name, nn.Conv2d(last.in_channels, num_classes, kernel_size=1))
+        outcome = _try(network, image_shape)
+    if not isinstance(outcome, Tensor) or outcome.shape != (2, num_classes):
+        found = tuple(outcome.shape) if isinstance(outcome, Tensor) else type(outcome).__name__
+        raise UserError(
+            f"model.network: {kind} returns {found} for 2 images, not logits of shape (2, {num_classes}): "
+            "switch its auxiliary outputs off, or choose a network that classifies."
+        )
+    return network
+
+
+def _with_channels(old: nn.Conv2d, channels: int) -> nn.Conv2d:
+    settings = {"stride": old.stride, "padding": old.padding, "dilation": old.dilation, "bias": old.bias is not None}
+    new = nn.Conv2d(channels, old.out_channels, old.kernel_size, **settings)  # pyright: ignore[reportArgumentType]
+    with torch.no_grad():
+        mean = old.weight.mean(dim=1, keepdim=True) * (old.in_channels / channels)
+        new.weight.copy_(mean.expand_as(new.weight))
+        if new.bias is not None and old.bias is not None:
+            new.bias.copy_(old.bias)
+    return new
+
+
+def _try(network: nn.Module, image_shape: tuple[int, int, int]) -> object:
+    """What the network returns for two black images in training, or the exception that says why it can't take them."""
+    states = {name: buffer.clone() for name, buffer in network.named_buffers()}
+    device = next((p.device for p in network.parameters()), torch.device("cpu"))
+    training = network.training
+    try:
+        with torch.no_grad():
+            network.eval()(torch.zeros(2, *image_shape, device=device))  # sizes that fit no layer fail here
+            return network.train()(torch.zeros(2, *image_shape, device=device))  # auxiliary outputs show here
+    except (RuntimeError, ValueError, AssertionError, TypeError) as error:
+        return error
+    finally:
+        network.train(training)
+        for name, buffer in network.named_buffers():
+            buffer.copy_(states[name])  # batch norms count what they see in training

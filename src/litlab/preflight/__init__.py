@@ -1,0 +1,1 @@
+"""preflight: say here what it is for."""

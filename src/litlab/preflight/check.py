@@ -1,0 +1,183 @@
+"""``fit --check``: is this run going to work, and what will it cost?"""
+
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from rich.markup import escape
+from rich.table import Table
+
+from litlab.errors import UserError
+from litlab.preflight.cost import checkpoint_bytes, length
+from litlab.preflight.out_of_memory import GIB, out_of_memory_advice
+from litlab.preflight.probe import Enough, Probe
+from litlab.util.commands import some, terminal
+
+FAR_OFF = 2.0  # the loss at the start over that of a guess
+
+
+def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDataModule) -> None:
+    """Makes a few steps of a fit and prints what they tell of the whole. Writes nothing but caches of the data.
+
+    The steps go through a Trainer with the settings of the run, without its callbacks and loggers, on one device.
+
+    Args:
+        trainer: The run's. It is asked for its settings only.
+        model: Its weights are not the same afterwards.
+        datamodule: The data.
+
+    Raises:
+        UserError: If the run would not work.
+    """
+    probe = Probe()
+    with _silence():
+        check = _trainer(trainer, probe)
+    try:
+        check.fit(model, datamodule=datamodule)
+        if not probe.training_batch:
+            raise UserError(
+                "there is nothing to train: the data has no training batch, or trainer.max_epochs, max_steps or "
+                "limit_train_batches is 0."
+            )
+    except Enough:
+        pass
+    except (MemoryError, RuntimeError) as error:
+        advice = out_of_memory_advice(error, check)
+        if advice is None:
+            raise
+        raise UserError(advice) from error
+    finally:
+        if probe.training_batch:
+            _print([*_found(check, probe, model, datamodule), *_costs(trainer, check, probe, model, datamodule)])
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keeps Lightning from saying again what the run's Trainer has said about the machine."""
+    log = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+def _trainer(run: Trainer, probe: Probe) -> Trainer:
+    """A Trainer like the run's, for one process, that keeps nothing."""
+    device = run.strategy.root_device
+    return Trainer(
+        accelerator=device.type,
+        devices=[device.index or 0] if device.type == "cuda" else 1,
+        precision=run.precision,  # pyright: ignore[reportArgumentType]
+        max_epochs=run.max_epochs,
+        max_steps=run.max_steps,
+        limit_train_batches=run.limit_train_batches,
+        limit_val_batches=run.limit_val_batches,
+        accumulate_grad_batches=run.accumulate_grad_batches,
+        gradient_clip_val=run.gradient_clip_val,
+        gradient_clip_algorithm=run.gradient_clip_algorithm,
+        num_sanity_val_steps=0,
+        callbacks=[probe],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+    )
+
+
+def _print(facts: list[tuple[str, str]]) -> None:
+    table = Table(title="Preflight", title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, fact in facts:
+        style = {"warning": "yellow", "DATA": "bold red"}.get(name)
+        table.add_row(name, escape(fact), style=style)
+    terminal().print(table)
+
+
+def _found(
+    check: Trainer, probe: Probe, model: LightningModule, data: LightningDataModule
+) -> Iterator[tuple[str, str]]:
+    """What the first steps have shown; not all of it where they have failed."""
+    yield "config", "valid"
+    name = "DATA" if getattr(data, "generated", False) else "data"
+    yield name, getattr(data, "description", None) or type(data).__name__
+    yield "training batch", f"{probe.training_batch}; the first after {probe.first_batch_after:.1f} s"
+    yield "device", f"{check.strategy.root_device}, {check.precision}"
+    if probe.loss is not None:
+        guess = "" if probe.expected_loss is None else f" (a guess: {probe.expected_loss:.4g})"
+        yield "loss at start", f"{probe.loss:.4g}{guess}"
+        # Below it is no fault: a network may begin with a baseline, or with trained weights.
+        if probe.expected_loss is not None and probe.loss > FAR_OFF * probe.expected_loss:
+            yield (
+                "warning",
+                f"the loss starts {probe.loss / probe.expected_loss:.1f} times as high as that of a guess: look at the "
+                "scale of the inputs and of the network's last layer.",
+            )
+    if probe.parameters[0]:
+        name = type(model).__name__
+        yield "model", f"{name}: {probe.parameters[0]:,} parameters, {probe.parameters[1]:,} of them trained"
+    if probe.no_gradient:
+        yield (
+            "warning",
+            f"the gradient of {some(probe.no_gradient)} is zero in the first steps: it may be a dead unit, or a layer "
+            "behind one that starts at zero.",
+        )
+
+
+def _costs(
+    run: Trainer, check: Trainer, probe: Probe, model: LightningModule, data: LightningDataModule
+) -> Iterator[tuple[str, str]]:
+    """What the run will cost, once steps have been timed."""
+    if not probe.memory_gib or probe.step_seconds is None:
+        return
+    processes = run.num_devices * run.num_nodes
+    whole = length(run, check.num_training_batches, probe.validation_batches > 0)
+    validation = probe.validation_seconds / processes
+    mean = (
+        f"mean of {probe.timed_steps}" if probe.timed_steps else "of the first ones: the epoch has too few to warm up"
+    )
+    yield "step", f"{_duration(probe.step_seconds)} ({mean})"
+    if probe.validation_batches:
+        yield "validation", f"{_duration(validation)}; batch: {probe.validation_batch}"
+    else:
+        yield "validation", "none"
+    yield "run", str(whole)
+    seconds = whole.steps * probe.step_seconds + (whole.validations * validation if validation else 0.0)
+    if math.isfinite(seconds):
+        yield "time", f"about {_duration(seconds)}, if it does not stop early"
+    yield "memory", f"{probe.memory_gib:.2f} GiB{_of_total(check.strategy.root_device)}"
+    if run.checkpoint_callback is not None:
+        yield "checkpoint", f"{checkpoint_bytes(run, check, model, data) / 2**20:.1f} MiB each"
+    if missing := list(_not_included(run, processes)):
+        yield "not included", "; ".join(missing)
+
+
+def _not_included(run: Trainer, processes: int) -> Iterator[str]:
+    if any(type(callback).__name__ == "Compile" for callback in run.callbacks):  # pyright: ignore[reportAttributeAccessIssue]
+        yield "torch.compile: its time, and what it gains"
+    if processes > 1:
+        yield f"what {processes} processes tell each other: one was tried, with its share of the batches"
+    if not hasattr(run, "val_check_interval"):
+        yield "validations by the clock (trainer.val_check_interval)"
+
+
+def _duration(seconds: float) -> str:
+    if math.isinf(seconds):
+        return "unknown"
+    if seconds < 0.9995:  # which is not to read 1e+03 ms
+        return f"{1000 * seconds:.3g} ms"
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.1f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+def _of_total(device: torch.device) -> str:
+    if device.type != "cuda":
+        return ""
+    return f" of {torch.cuda.get_device_properties(device).total_memory / GIB:.2f}"

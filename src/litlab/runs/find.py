@@ -1,0 +1,149 @@
+"""Finding runs: all of them, or the one that the user names."""
+
+import os
+import sys
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+from litlab.errors import UserError
+from litlab.runs.folder import ROOT, RunFolder, read_json
+
+OWNER = ".run"  # in a folder of checkpoints outside of runs: the folder of the run that they belong to
+
+
+def all_runs(root: Path = ROOT) -> list[RunFolder]:
+    """All runs below a folder, the newest first."""
+    return newest_first(_walk(root, set()))
+
+
+def runs_of(folder: Path) -> list[RunFolder]:
+    """The runs that lie directly in the folder of an experiment, the newest first."""
+    return newest_first(run for child in _children(folder) if (run := RunFolder(child)).is_run())
+
+
+def newest_first(runs: Iterator[RunFolder]) -> list[RunFolder]:
+    """Sorts runs by the time they were last started."""
+    return sorted(runs, key=lambda run: (run.when(), _natural(run)), reverse=True)
+
+
+def find_run(text: str, root: Path = ROOT) -> RunFolder:
+    """Finds a run by what the user typed.
+
+    Args:
+        text: ``last`` (the newest run), ``best`` (of the newest run's experiment, the run with the best value of the
+            metric that it monitors), a run folder, a checkpoint in it, or an experiment, which stands for its newest
+            run. Folders may be given as they are or from ``lightning_logs`` on: ``cifar``, ``cifar/version_3``.
+        root: Where the runs are.
+
+    Raises:
+        UserError: If there is no such run, or the folder holds several experiments; names the nearest.
+    """
+    if text in ("last", "best"):
+        runs = all_runs(root)
+        if not runs:
+            raise UserError(f"{text}: there are no runs in {root} yet.")
+        return runs[0] if text == "last" else _best(runs)
+    for path in (Path(text), root / text):
+        if os.path.isfile(path):  # which is no error for names that no file can have
+            owner = owner_of(path)
+            if owner is None:
+                raise UserError(f"{text} lies in no run folder: give a checkpoint of a run, or the run itself.")
+            return owner
+        if not text or not os.path.isdir(path):
+            continue
+        if RunFolder(path).is_run():
+            return RunFolder(path)
+        if path.resolve() == root.resolve() or path.resolve() in root.resolve().parents:
+            raise UserError(f"there is no run '{text}': {_experiments(root)}")
+        if runs := runs_of(path):
+            return runs[0]
+        if runs := all_runs(path):
+            names = sorted({str(run.path.parent) for run in runs})
+            if len(names) == 1:
+                return runs[0]
+            raise UserError(f"{text} holds several experiments, not one: give one of {', '.join(names)}.")
+    raise UserError(f"there is no run '{text}': {_hint(text, root)}")
+
+
+def owner_of(path: Path) -> RunFolder | None:
+    """The run that a file lies in, or that a folder of checkpoints around it belongs to; None where there is none."""
+    noted = noted_owner(path.absolute().parent)
+    if noted is not None and RunFolder(noted).is_run():
+        return RunFolder(noted)
+    return run_around(path)
+
+
+def run_around(path: Path) -> RunFolder | None:
+    """The run that a file lies in; None for one that lies in none."""
+    return next((RunFolder(folder) for folder in path.absolute().parents if RunFolder(folder).is_run()), None)
+
+
+def noted_owner(folder: Path) -> Path | None:
+    """The run that a folder of checkpoints was made for (``checkpoint.dirpath``); None where nothing is noted."""
+    try:
+        return Path((folder / OWNER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _best(runs: list[RunFolder]) -> RunFolder:
+    """Of runs, the newest first: the best one of the newest one's experiment."""
+    found = {}
+    for run in (run for run in runs if run.path.parent == runs[0].path.parent):
+        try:
+            best = read_json(run.metrics).get("best") or {}
+        except UserError as error:  # the others can still be compared
+            print(f"warning: {error}", file=sys.stderr)
+            continue
+        if best.get("value") is not None:
+            found[run] = best
+    if not found:
+        raise UserError(f"best: no run of {runs[0].path.parent} has monitored a metric yet.")
+    monitored = next((best["monitor"], best["mode"]) for best in found.values())
+    values = {run: best["value"] for run, best in found.items() if (best["monitor"], best["mode"]) == monitored}
+    return (max if monitored[1] == "max" else min)(values, key=values.__getitem__)
+
+
+def _hint(text: str, root: Path) -> str:
+    runs = [run.path.relative_to(root).as_posix() for run in all_runs(root)]
+    names = list(dict.fromkeys(run.rpartition("/")[0] for run in runs))
+    wanted = text.strip("/").removeprefix(f"{root.as_posix()}/")
+    if nearest := get_close_matches(wanted, ["last", *names, *runs] if runs else [], n=3):
+        return f"did you mean {' or '.join(repr(name) for name in nearest)}?"
+    return _experiments(root)
+
+
+def _experiments(root: Path) -> str:
+    names = {run.path.relative_to(root).parent.as_posix() for run in all_runs(root)}
+    if not names:
+        return f"there are no runs in {root} yet."
+    return f"the experiments in {root} are {', '.join(sorted(names))}; `python -m project runs` lists the runs."
+
+
+def _walk(folder: Path, seen: set[Path]) -> Iterator[RunFolder]:
+    """The runs below a folder; a link that leads back up is not followed again."""
+    real = folder.resolve()
+    if real in seen:
+        return
+    seen.add(real)
+    for child in _children(folder):
+        if RunFolder(child).is_run():
+            yield RunFolder(child)
+        else:
+            yield from _walk(child, seen)
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(child for child in folder.iterdir() if child.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:  # one folder that can't be read must not hide the other runs
+        print(f"warning: {folder} can't be read: {error.strerror}.", file=sys.stderr)
+        return []
+
+
+def _natural(run: RunFolder) -> tuple[str, int]:
+    number = run.path.name.removeprefix("version_")
+    return str(run.path.parent), int(number) if number.isdecimal() else -1

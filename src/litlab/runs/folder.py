@@ -1,0 +1,246 @@
+"""The folder of a run: which files are in it, reading and writing them."""
+
+import itertools
+import json
+import math
+import os
+import socket
+import sys
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from litlab.errors import UserError, one_line
+from litlab.runs.lock import is_first_process
+from litlab.runs.shapes import misshapen
+
+ROOT = Path("lightning_logs")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """``lightning_logs/<experiment>/version_N/``: everything about one run.
+
+    Args:
+        path: The folder. It need not be there yet.
+    """
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """What the run is called in tables: ``cifar/version_3``."""
+        parts = self.path.absolute().parts
+        if ROOT.name in parts[:-2]:  # an experiment may have folders in its name
+            return "/".join(parts[len(parts) - parts[::-1].index(ROOT.name) :])
+        return "/".join(parts[-2:])
+
+    @property
+    def config(self) -> Path:
+        """The resolved config."""
+        return self.path / "config.yaml"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def status(self) -> Path:
+        """Whether the run goes on, ended, and why."""
+        return self.path / "status.json"
+
+    @property
+    def metrics(self) -> Path:
+        """What the run came to."""
+        return self.path / "metrics.json"
+
+    @property
+    def provenance(self) -> Path:
+        """What the run was made from: command, commit, versions, hardware, data."""
+        return self.path / "provenance.json"
+
+    def is_run(self) -> bool:
+        """Whether there is a run in the folder: a run that failed before it had its data leaves none."""
+        return os.path.isfile(self.config) or os.path.isfile(self.status) or os.path.isdir(self.checkpoints)
+
+    def state(self) -> dict[str, Any]:
+        """What ``status.json`` says, checked against the process that wrote it.
+
+        Returns:
+            The file's content, {} where there is none. ``status`` is ``killed`` for a run that never wrote its end
+            though its process is gone, and ``running?`` for one on another host, where nobody can tell. For one that
+            was killed after its training, ``reason`` says that its test is missing.
+
+        Raises:
+            UserError: If the file is damaged.
+        """
+        state = read_json(self.status)
+        if state.get("status") == "running":
+            if state.get("host") != socket.gethostname():
+                state["status"] = "running?"
+            elif not _is_alive(state):
+                state["status"] = "killed"
+                if state.get("test") == "pending":
+                    state["reason"] = "after the fit, before its test was done: `fit --resume` tests it"
+        return state
+
+    def lacks(self, test_wanted: bool) -> bool:
+        """Whether a resumed fit has anything left to do here beside training: its metrics, or its test.
+
+        Args:
+            test_wanted: Whether a fit ends with a test.
+
+        Raises:
+            UserError: If a file of the run can't be read.
+        """
+        state, metrics = read_or_set_aside(self.status), read_or_set_aside(self.metrics)
+        tested = state.get("test") in ("done", "none") or (metrics.get("test") and state.get("test") is None)
+        return not metrics or (test_wanted and not tested)
+
+    def when(self) -> datetime:
+        """When the run was last started, in local time; for a run that didn't note it, when its folder was made."""
+        try:
+            return datetime.fromisoformat(read_json(self.status)["started"]).astimezone()
+        except (UserError, KeyError, TypeError, ValueError, OverflowError):  # the ledger reports a damaged file
+            for path in (self.config, self.path):
+                if os.path.exists(path):
+                    return datetime.fromtimestamp(path.stat().st_mtime).astimezone()
+            return datetime.now().astimezone()  # it was deleted just now
+
+
+class Damaged(UserError):
+    """A file of a run is not what the run wrote.
+
+    Args:
+        path: The file.
+        problem: What is wrong with it.
+    """
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path} is damaged ({problem}): delete it, or restore it.")
+        self.problem = problem
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a file of a run.
+
+    Returns:
+        Its content, or {} if there is no such file: runs of old have none. Known entries are of their kind, or null.
+
+    Raises:
+        UserError: If it can't be read or holds something else, as one line that names it.
+    """
+    if path.exists() and not path.is_file():
+        raise Damaged(path, "it is no file")
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UserError(f"{path} can't be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:  # of JSON or of UTF-8
+        raise Damaged(path, one_line(error)) from error
+    if not isinstance(content, dict):
+        raise Damaged(path, "it holds no JSON object")
+    if problem := misshapen(path.name, content):
+        raise Damaged(path, problem)
+    return content
+
+
+def read_or_set_aside(path: Path) -> dict[str, Any]:
+    """Reads a file of a run that goes on: a damaged one is no reason not to, it is renamed, with a warning.
+
+    Returns:
+        As `read_json`; {} for a damaged one.
+
+    Raises:
+        UserError: If it can't be read.
+    """
+    try:
+        return read_json(path)
+    except Damaged as error:
+        set_aside(path, error.problem)
+        return {}
+
+
+def set_aside(path: Path, problem: str) -> None:
+    """Renames a damaged file, with a warning; only the first of several processes does."""
+    if not is_first_process():
+        return
+    names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in itertools.count())
+    aside = next(name for name in names if not os.path.lexists(name))
+    try:
+        path.rename(aside)
+    except OSError as error:
+        raise UserError(f"{path} is damaged ({problem}) and can't be renamed: {error.strerror}.") from error
+    print(f"warning: {path} is damaged ({problem}): renamed to {aside.name}, the run goes on.", file=sys.stderr)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Writes a file of a run as a whole: whoever reads it sees the old content or the new.
+
+    Args:
+        path: The file; its folder is made if need be.
+        content: What to write. Numbers that are not finite become null, as JSON has no word for them.
+
+    Raises:
+        UserError: If it can't be written, as with a full disk; the old content stays.
+    """
+    write_text(path, json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file as a whole.
+
+    Raises:
+        UserError: If it can't be written, as with a full disk; the old content stays.
+    """
+    write_bytes(path, text.encode(errors="surrogateescape"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a file as a whole: a temporary file beside it, on the disk, then renamed.
+
+    Raises:
+        UserError: If it can't be written, as with a full disk; the old content stays.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"{path} can't be written: {error.strerror}.") from error
+    finally:
+        if temporary.is_file():
+            temporary.unlink()
+
+
+def _is_alive(state: dict[str, Any]) -> bool:
+    """Whether the process that wrote the status is still there, and not a later one that got its number."""
+    import psutil  # not every reader has a running run
+
+    try:
+        process = psutil.Process(state["pid"])
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        born = datetime.fromtimestamp(process.create_time()).astimezone()
+        started = datetime.fromisoformat(state["started"])
+    except psutil.AccessDenied:  # it is there, but another user's
+        return True
+    except (psutil.NoSuchProcess, KeyError, TypeError, ValueError, OverflowError):
+        return False
+    return born < started.astimezone() + timedelta(minutes=1)  # clocks are set now and then
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

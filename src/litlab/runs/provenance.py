@@ -1,0 +1,128 @@
+"""What a run was made from: command, code, versions, hardware, seed and data."""
+
+import os
+import platform
+import re
+import socket
+import sys
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from litlab.runs.git import WorkTree, work_tree
+from litlab.runs.masking import mask, mask_command
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Trainer
+
+
+def provenance(trainer: "Trainer", diff_name: str = "uncommitted.diff") -> tuple[dict[str, Any], str]:
+    """Describes where a run comes from, without secrets.
+
+    Args:
+        trainer: The trainer of the run, its data set up.
+        diff_name: What the file of the uncommitted changes will be called.
+
+    Returns:
+        What to write down, and the uncommitted changes, empty if there are none.
+    """
+    code = work_tree()
+    seed = os.environ.get("PL_GLOBAL_SEED")  # where Lightning's seed_everything leaves it
+    data = getattr(trainer, "datamodule", None)
+    described = {
+        "started": now(),
+        "command": command(),
+        "directory": str(Path.cwd()),
+        **describe_code(code, diff_name),
+        "versions": versions(),
+        "hardware": hardware(trainer),
+        "seed": int(seed) if seed is not None else None,
+        "data": {
+            "class": type(data).__name__ if data is not None else None,
+            "description": _text(getattr(data, "description", None)),
+            "fingerprint": _text(getattr(data, "fingerprint", None)),
+            "generated": bool(getattr(data, "generated", False)),
+        },
+    }
+    return mask(described), code.diff
+
+
+def describe_code(code: WorkTree, diff_name: str) -> dict[str, Any]:
+    """The entries of the provenance that tell the code: commit, whether it was changed, and where the changes are."""
+    described: dict[str, Any] = {"commit": code.commit, "dirty": code.dirty}
+    if code.problem:
+        described["why_no_commit"] = code.problem
+    if code.dirty:
+        described["uncommitted"] = {"file": diff_name, "sha256": code.digest, "complete": code.complete}
+    if code.untracked:
+        described["untracked"] = list(code.untracked[:100])
+    return described
+
+
+def command() -> list[str]:
+    """The command line as it can be typed again, secrets masked."""
+    program, *arguments = sys.argv
+    is_project = Path(program).name in ("__main__.py", "project")
+    start = ["python", "-m", "project"] if is_project else ["python", program]
+    return [*start, *mask_command(arguments)]
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, of this project and of all packages that it declares to need."""
+    found = {"python": platform.python_version()}
+    try:
+        declared = metadata.requires("project") or []
+        found["project"] = metadata.version("project")
+    except metadata.PackageNotFoundError:  # run from the sources without being installed
+        declared = ["torch", "lightning", "jsonargparse", "numpy"]
+    for requirement in declared:
+        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+        if "extra ==" not in requirement:
+            try:
+                found[name] = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                continue  # declared for another platform
+    return found
+
+
+def hardware(trainer: "Trainer") -> dict[str, Any]:
+    """The machine, and how much of it the run takes."""
+    import psutil
+    import torch
+
+    device = trainer.strategy.root_device
+    found: dict[str, Any] = {
+        "host": socket.gethostname(),
+        "platform": platform.platform(),
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "device": device.type,
+        "ranks": trainer.world_size,
+        "nodes": trainer.num_nodes,
+        "strategy": type(trainer.strategy).__name__,
+        "precision": str(trainer.precision),
+    }
+    if device.type == "cuda":
+        found["device_name"] = torch.cuda.get_device_name(device)
+        found["cuda"] = torch.version.cuda
+    return found
+
+
+def now() -> str:
+    """The time, with its offset to UTC, to the second."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # not Linux
+        return platform.processor() or platform.machine()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.machine())

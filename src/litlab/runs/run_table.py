@@ -1,0 +1,208 @@
+"""``python -m project runs``: the table of runs."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from litlab.errors import UserError
+from litlab.metrics import direction as metric
+from litlab.runs.find import all_runs
+from litlab.runs.folder import ROOT, RunFolder, read_json
+from litlab.util.commands import Options, answer, count, decimals, terminal
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+STATUSES = ("running", "finished", "failed", "interrupted", "killed", "unknown")
+COLOURS = {"finished": "green", "failed": "red", "killed": "red", "interrupted": "yellow", "running": "cyan"}
+DESCRIPTION = """\
+List the runs below lightning_logs, the newest first: how each ended, its best validation metric and
+the test metric that belongs to it, minutes, GiB of memory at the peak, when it was started, and the
+commit of its code (with * where the code had uncommitted changes).
+
+  python -m project runs                          all runs
+  python -m project runs cifar --sort test/acc    those of one experiment, the best first
+  python -m project runs --status failed          with the reason of each
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the verb ``runs``.
+
+    Args:
+        arguments: What follows the verb on the command line.
+
+    Returns:
+        The exit code: 0, or 2 after one line on what is wrong.
+    """
+    return answer(_runs, arguments)
+
+
+def _runs(arguments: list[str]) -> int:
+    options = Options("runs", DESCRIPTION)
+    options.add_argument("experiment", nargs="*", metavar="EXPERIMENT", help="only runs of these experiments")
+    options.add_argument("--status", choices=STATUSES, help="only runs that ended so, or still run")
+    options.add_argument("--sort", metavar="METRIC", help="best first by a metric, such as val/acc or test/loss")
+    options.add_argument("--limit", metavar="N", type=count, help="only the first N of them")
+    options.add_argument("--json", action="store_true", help="print a JSON list of all that is known")
+    options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
+    chosen = options.parse_args(arguments)
+
+    folders = all_runs(chosen.root)
+    if chosen.experiment:
+        folders = list(_of_experiments(folders, chosen.experiment, chosen.root))
+    rows = [describe(folder, chosen.root) for folder in folders]
+    if chosen.status:
+        rows = [row for row in rows if row["status"].rstrip("?") == chosen.status]
+    if chosen.sort and rows:
+        rows = _sorted(rows, chosen.sort)
+    rows = rows[: chosen.limit]
+
+    if chosen.json:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+    elif not rows:
+        some = "such " if folders or chosen.experiment else ""
+        print(f"There are no {some}runs in {chosen.root}{'' if some else ' yet'}.")
+    else:
+        from litlab.util.tables import Fitted
+
+        terminal().print(Fitted(table(rows, chosen.sort)), *remarks(rows), sep="\n")
+    return 0
+
+
+def describe(folder: RunFolder, root: Path = ROOT) -> dict[str, Any]:
+    """All that is known of a run.
+
+    Args:
+        folder: The run. Of the files that it lacks, as runs of old do, the entries are null; those that are damaged
+            are told under ``problems``.
+        root: Where the runs are.
+    """
+    problems: list[str] = []
+
+    def read(file: Path) -> dict[str, Any]:
+        try:
+            return folder.state() if file == folder.status else read_json(file)
+        except UserError as error:
+            problems.append(str(error))
+            return {}
+
+    state, metrics, made = read(folder.status), read(folder.metrics), read(folder.provenance)
+    run = folder.path.relative_to(root).as_posix() if folder.path.is_relative_to(root) else folder.name
+    return {
+        "run": run,
+        "path": str(folder.path),
+        "experiment": run.rpartition("/")[0],
+        "status": state.get("status", "unknown"),
+        "reason": state.get("reason"),
+        "started": folder.when().isoformat(timespec="seconds"),
+        "ended": state.get("ended"),
+        "seconds": metrics.get("seconds", state.get("seconds")),
+        **{name: metrics.get(name) for name in ("best", "val", "test", "epochs", "steps", "peak_memory_gib")},
+        "generated_data": metrics.get("generated_data", (made.get("data") or {}).get("generated")),
+        "commit": made.get("commit"),
+        "dirty": made.get("dirty"),
+        "command": made.get("command"),
+        "problems": problems,
+    }
+
+
+def table(rows: list[dict[str, Any]], sort: str | None = None) -> "Table":
+    """The table that people see, one row a run.
+
+    Args:
+        rows: As `describe` tells them.
+        sort: A metric to show although no column has it.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    now = datetime.now().astimezone()
+    columns: dict[str, list[str | Text]] = {
+        "run": [Text(row["run"]) for row in rows],
+        "status": [Text(row["status"], style=COLOURS.get(row["status"].rstrip("?"), "")) for row in rows],
+        "best": [_metric(row, _best(row)) for row in rows],
+        "test": [_metric(row, metric.of_test(row)) for row in rows],
+    }
+    if sort and any(sort not in ((_best(row) or [""])[0], (metric.of_test(row) or [""])[0]) for row in rows):
+        columns[sort] = [decimals(metric.values(row).get(sort)) for row in rows]
+    columns |= {
+        "min": [_minutes(row["seconds"]) for row in rows],
+        "GiB": ["-" if row["peak_memory_gib"] is None else f"{row['peak_memory_gib']:.1f}" for row in rows],
+        "when": [when(datetime.fromisoformat(row["started"]), now) for row in rows],
+        "commit": [f"{(row['commit'] or '-')[:7]}{'*' if row['dirty'] else ''}" for row in rows],
+    }
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        shown.add_column(name, justify="right" if name in ("min", "GiB", sort) else "left")
+    for cells in zip(*columns.values(), strict=True):
+        shown.add_row(*cells)
+    return shown
+
+
+def remarks(rows: list[dict[str, Any]]) -> Iterator[Any]:
+    """What the table has no room for: why runs failed, whose data was generated, which files are damaged."""
+    from rich.text import Text
+
+    for row in rows:
+        if row["reason"]:
+            yield Text(f"{row['run']} {row['status']}: {row['reason']}", style="dim")
+    if any(row["generated_data"] for row in rows):
+        yield Text("~ on generated data: says nothing about the real data.", style="dim")
+    for row in rows:
+        yield from (Text(f"warning: {problem}", style="yellow") for problem in row["problems"])
+
+
+def when(started: datetime, now: datetime) -> str:
+    """How long ago, for today's runs; the day and time for earlier ones, without what is the same as now."""
+    seconds = (now - started).total_seconds()
+    if 0 <= seconds < 60:
+        return "just now"
+    if 0 <= seconds < 3600:
+        return f"{seconds // 60:.0f} min ago"
+    if 0 <= seconds < 12 * 3600:
+        return f"{seconds // 3600:.0f} h ago"
+    return started.strftime("%d %b %H:%M" if started.year == now.year else "%Y-%m-%d")
+
+
+def _of_experiments(folders: list[RunFolder], wanted: list[str], root: Path) -> Iterator[RunFolder]:
+    names = {folder: folder.path.relative_to(root).parent.as_posix() for folder in folders}
+    wanted = [name.strip("/").removeprefix(f"{root.as_posix()}/") for name in wanted]
+    for name in wanted:
+        if not any(_lies_in(experiment, name) for experiment in names.values()):
+            known = sorted(set(names.values()))
+            nearest = get_close_matches(name, known, n=1)
+            hint = f"did you mean '{nearest[0]}'?" if nearest else f"there are {', '.join(known) or 'none yet'}."
+            raise UserError(f"runs: {root} has no experiment '{name}': {hint}")
+    return (folder for folder, experiment in names.items() if any(_lies_in(experiment, name) for name in wanted))
+
+
+def _lies_in(experiment: str, name: str) -> bool:
+    return experiment == name or experiment.startswith(f"{name}/")
+
+
+def _sorted(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    known = {known for row in rows for known in metric.values(row)}
+    if name not in known:
+        nearest = get_close_matches(name, known, n=1)
+        hint = f"did you mean '{nearest[0]}'?" if nearest else f"there are {', '.join(sorted(known)) or 'none'}."
+        raise UserError(f"runs: --sort: no run has a metric '{name}': {hint}")
+    best_first = metric.direction(name, rows) or 1
+    values = {row["run"]: metric.values(row)[name] for row in rows if name in metric.values(row)}
+    having = sorted((row for row in rows if row["run"] in values), key=lambda row: -best_first * values[row["run"]])
+    return having + [row for row in rows if row["run"] not in values]
+
+
+def _best(row: dict[str, Any]) -> tuple[str, float | None] | None:
+    return (row["best"]["monitor"], row["best"].get("value")) if row["best"] else None
+
+
+def _metric(row: dict[str, Any], found: tuple[str, float | None] | None) -> str:
+    return f"{found[0]} {'~' if row['generated_data'] else ''}{decimals(found[1])}" if found else "-"
+
+
+def _minutes(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds / 60:.{1 if seconds >= 60 else 2}f}"

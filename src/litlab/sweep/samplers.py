@@ -1,0 +1,64 @@
+"""Samplers and pruners by the names that sweep files give them."""
+
+import inspect
+import warnings
+from typing import Any
+
+from optuna.exceptions import ExperimentalWarning
+from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
+from optuna.samplers import BaseSampler, CmaEsSampler, NSGAIISampler, RandomSampler, TPESampler
+
+from litlab.errors import UserError
+from litlab.util.nearest import nearest
+from litlab.sweep.spec import SweepSpec
+
+SAMPLERS = {"tpe": TPESampler, "random": RandomSampler, "cmaes": CmaEsSampler, "nsga2": NSGAIISampler}
+PRUNERS = {"median": MedianPruner, "hyperband": HyperbandPruner, "none": NopPruner}
+
+
+def make_sampler(spec: SweepSpec, trial: int = 0) -> BaseSampler:
+    """The sampler of a sweep.
+
+    Args:
+        spec: The sweep.
+        trial: Number of the trial that it is for; it is added to the seed, if the sweep has one.
+
+    Raises:
+        UserError: If it has no such arguments.
+    """
+    name, arguments = spec.sampler["name"], {key: value for key, value in spec.sampler.items() if key != "name"}
+    if "seed" in arguments:
+        arguments["seed"] += trial
+    if name == "grid":
+        return RandomSampler()  # it is not asked: the points are queued
+    if name == "tpe":
+        # Trials that run elsewhere are known to be tried; a multivariate one needs all entries in all trials.
+        arguments = {"constant_liar": True, **arguments}
+    return _build(SAMPLERS[name], arguments, f"{spec.file}: sampler")
+
+
+def make_pruner(spec: SweepSpec) -> BasePruner:
+    """The pruner of a sweep.
+
+    Raises:
+        UserError: If it has no such arguments.
+    """
+    name, arguments = spec.pruner["name"], {key: value for key, value in spec.pruner.items() if key != "name"}
+    return _build(PRUNERS[name], arguments, f"{spec.file}: pruner")
+
+
+def _build(cls: type, arguments: dict[str, Any], place: str) -> Any:
+    known = inspect.signature(cls).parameters
+    for name, value in arguments.items():
+        if name not in known:
+            raise UserError(f"{place}: {cls.__name__} has no '{name}'{nearest(name, tuple(known))}")
+        default = known[name].default
+        is_number = isinstance(value, (int, float)) and isinstance(value, bool) == isinstance(default, bool)
+        if isinstance(default, (int, float)) and not is_number:
+            raise UserError(f"{place}.{name}: must be like its default {str(default).lower()}, not '{value}'.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            return cls(**arguments)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{place}: {error}.") from error

@@ -1,0 +1,197 @@
+"""``python -m project sweep``: search the settings of an experiment; ``status`` and ``report`` tell how it stands."""
+
+import dataclasses
+import signal
+import sys
+import time
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from litlab.errors import UserError
+from litlab.util.nearest import nearest
+from litlab.runs.folder import ROOT, write_text
+from litlab.util.commands import Options, answer, count
+from litlab.sweep.spec import SweepSpec, read_spec
+from litlab.util.yaml_files import read_mapping
+
+if TYPE_CHECKING:
+    from litlab.sweep.worker_pool import Crew
+    from litlab.sweep.study import SweepStudy
+
+COPY = "sweep.yaml"  # of the sweep file, in the sweep's folder
+DESCRIPTION = """\
+Search the settings of an experiment, as a sweep file says; docs/sweeps.md has all of it. Trials are
+runs like any other, in lightning_logs/sweeps/NAME/. Ctrl-C stops in order, and the same command goes on.
+Further arguments of every fit stand after `--`.
+
+  python -m project sweep --config configs/sweeps/cifar.yaml --workers 2
+  python -m project sweep --config configs/sweeps/cifar.yaml --trials 40      16 more than the file's 24
+  python -m project sweep --config configs/sweeps/cifar.yaml -- --data.dataset folder --data.path DIR
+  python -m project sweep status cifar        how it stands (or --config FILE)
+  python -m project sweep report cifar        pictures and one page, in lightning_logs/sweeps/cifar/report/
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the verb ``sweep``.
+
+    Args:
+        arguments: What follows the verb on the command line.
+
+    Returns:
+        The exit code: 0; 2 after one line on what is wrong; 143 or 130 if it was stopped.
+    """
+    views = {"status": _status, "report": _report}
+    if arguments and arguments[0] in views:
+        return answer(views[arguments[0]], arguments[1:])
+    return answer(_sweep, arguments)
+
+
+def _sweep(arguments: list[str]) -> int:
+    ours, fits = arguments, []
+    if "--" in arguments:
+        at = arguments.index("--")
+        ours, fits = arguments[:at], arguments[at + 1 :]
+    options = Options("sweep", DESCRIPTION)
+    options.add_argument("--config", metavar="FILE", type=Path, required=True, help="the sweep file")
+    options.add_argument("--workers", metavar="N", type=count, help="trials at a time (one for each GPU, else 1)")
+    options.add_argument("--trials", metavar="N", type=count, help="number of trials, in place of the file's")
+    options.add_argument("--hours", metavar="H", type=_hours, help="how long trials are started")
+    chosen = options.parse_args(ours)
+    spec = read_spec(chosen.config, chosen.trials, chosen.hours, fits)
+
+    from litlab.sweep.worker_pool import Crew, devices
+    from litlab.sweep.samplers import make_pruner, make_sampler
+    from litlab.sweep.study import check_essence, find_study, size
+
+    make_sampler(spec)  # checks the arguments
+    make_pruner(spec)
+    spec = dataclasses.replace(spec, trials=size(spec))
+    study = find_study(spec)
+    if study is not None:
+        check_essence(study)
+        if study.is_finished():
+            print(f"The sweep {spec.name} is finished: {spec.folder}. A larger --trials adds to it.")
+            return 0
+    until = time.time() + 3600 * spec.hours if spec.hours is not None else None
+    return _run(spec, Crew(spec, chosen.workers or max(1, len(devices())), until))
+
+
+def _run(spec: SweepSpec, crew: "Crew") -> int:
+    """Runs the workers to the end and shows how the sweep goes."""
+    from litlab.sweep.display import Display
+    from litlab.sweep.space import with_blocks
+    from litlab.sweep.storage import storage_errors
+    from litlab.sweep.study import ENDED, begin_study
+
+    heard: list[int] = []
+
+    def hear(signum: int, _: Any) -> None:
+        heard.append(signum)
+        crew.stop() if len(heard) == 1 else crew.kill()
+
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signum != signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(signum, hear)
+    crew.start()
+    try:
+        while (blocks := crew.checked(seconds=0.5)) is None:
+            pass
+        with storage_errors():
+            study = begin_study(spec)  # known by what the file says, not by what the check has added
+            write_text(spec.folder / COPY, _copy(spec))
+            spec = dataclasses.replace(spec, space=with_blocks(spec.space, blocks))
+            crew.begin(blocks)
+            with Display(spec, study, crew.until) as display:
+                while crew.look_after():
+                    display.update()
+                    time.sleep(0.5)
+            if len(heard) < 2:
+                _finish(spec, study)
+            if reason := study.user_attrs.get(ENDED):
+                raise UserError(reason)
+    finally:
+        crew.stop()
+    if heard:
+        print(f"{signal.Signals(heard[0]).name}: stopped; the same command goes on.", file=sys.stderr)
+        return 128 + heard[0]
+    return crew.failed
+
+
+def _finish(spec: SweepSpec, study: "SweepStudy") -> None:
+    """Writes the report and ``best.yaml``, as far as there is something to tell."""
+    from litlab.sweep.best import command, write_best
+    from litlab.sweep.report import write_report
+
+    files = write_best(spec, study.get_trials(deepcopy=False))
+    if not files:
+        return
+    print(f"Report: {write_report(spec, study)}")
+    for file in files:
+        print(f"Best: {command(spec, file)}")
+
+
+def _status(arguments: list[str]) -> int:
+    from litlab.util.commands import terminal
+    from litlab.sweep.display import table
+
+    spec, study = _existing("status", arguments)
+    terminal().print(table(spec, study))
+    return 0
+
+
+def _report(arguments: list[str]) -> int:
+    from litlab.sweep.report import write_report
+
+    print(write_report(*_existing("report", arguments)))
+    return 0
+
+
+def _existing(view: str, arguments: list[str]) -> tuple[SweepSpec, "SweepStudy"]:
+    """The sweep that a user means, with its study."""
+    options = Options(f"sweep {view}", DESCRIPTION)
+    options.add_argument("sweep", nargs="?", metavar="SWEEP", help="name of the sweep, or its folder")
+    options.add_argument("--config", metavar="FILE", type=Path, help="the sweep file instead")
+    chosen = options.parse_args(arguments)
+    if (chosen.sweep is None) == (chosen.config is None):
+        raise UserError(f"sweep {view}: give the name of a sweep, or --config FILE.")
+    file = chosen.config or _copy_of(chosen.sweep)
+    spec = read_spec(file)
+
+    from litlab.sweep.study import find_study, size
+
+    spec = dataclasses.replace(spec, trials=size(spec))
+    study = find_study(spec)
+    if study is None:
+        raise UserError(f"sweep {view}: {spec.name} was not begun yet: python -m project sweep --config {file}")
+    return spec, study
+
+
+def _copy_of(sweep: str) -> Path:
+    """The copy of a sweep file in the folder of the sweep."""
+    for folder in (ROOT / "sweeps" / sweep, Path(sweep)):
+        if (folder / COPY).is_file():
+            return folder / COPY
+    known = tuple(path.parent.name for path in sorted((ROOT / "sweeps").glob(f"*/{COPY}")))
+    hint = nearest(sweep, known, f": there are {', '.join(known)}." if known else ": there are none yet.")
+    raise UserError(f"there is no sweep '{sweep}'{hint}")
+
+
+def _copy(spec: SweepSpec) -> str:
+    """The sweep file as one that can be read from the sweep's folder."""
+    content = read_mapping(spec.file)
+    own = {"name": spec.name, "base": [str(path.resolve()) for path in spec.base], "trials": spec.trials}
+    return yaml.safe_dump({**content, **own}, sort_keys=False)
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = 0.0
+    if not 0 < hours < float("inf"):
+        raise ArgumentTypeError(f"'{text}' is no number of hours above 0")
+    return hours

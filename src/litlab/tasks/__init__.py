@@ -1,0 +1,1 @@
+"""tasks: say here what it is for."""

@@ -1,0 +1,150 @@
+"""What all models do alike: settings in the checkpoint, optimizer and schedule, loss of the last steps."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.cli import OptimizerCallable
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from litlab.errors import UserError
+from litlab.optim import Schedule
+from litlab.optim.recipe import plain_recipe
+from litlab.util.refusals import refusals
+
+
+class ExperimentModule(LightningModule):
+    """A LightningModule that keeps its settings and builds its optimizer and its schedule from them.
+
+    While ``lr`` is None, the optimizer has its own learning rates. Lightning's ``LearningRateFinder`` and ``Tuner`` set
+    ``lr`` to what they found; then all groups of parameters have it, as in the search that found it.
+
+    Args:
+        optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
+        schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
+    """
+
+    data_facts: tuple[str, ...] = ()  # settings that must be alike in model and data
+    lr: float | None = None
+
+    def __init__(self, optimizer: OptimizerCallable | None = None, schedule: Schedule | None = None) -> None:
+        super().__init__()
+        # Called here, it finds the arguments of the whole chain of subclasses that called this one.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Attribute 'network' is an instance of")
+            self.save_hyperparameters()
+        # The command line hands over plain descriptions; what Python code passes as objects can't go into a checkpoint
+        # that is loaded with weights_only=True.
+        objects = [name for name, value in self.hparams.items() if callable(value) or is_dataclass(value)]
+        self.save_hyperparameters(ignore=objects)
+        # Not as the command line hands them over: that can't be copied, which averages of the weights and pruning do.
+        self.optimizer = plain_recipe(optimizer) or torch.optim.AdamW
+        self.schedule = plain_recipe(schedule)
+
+    def check_data(self) -> None:
+        """Compares model and data: a checkpoint's model, or a setting, may meet other data than it is made for.
+
+        Raises:
+            UserError: If they differ in one of `data_facts`.
+        """
+        data = getattr(self.trainer, "datamodule", None)
+        for name in self.data_facts:
+            mine, theirs = getattr(self, name, self.hparams.get(name)), getattr(data, name, None)
+            if mine is not None and theirs is not None and mine != theirs:
+                raise UserError(f"model.{name} is {mine}, the data has {theirs}: leave it out, or set both alike.")
+
+    def on_fit_start(self) -> None:
+        """Compares model and data."""
+        self.check_data()
+
+    def on_validation_start(self) -> None:
+        """Compares model and data."""
+        self.check_data()
+
+    def on_test_start(self) -> None:
+        """Compares model and data."""
+        self.check_data()
+
+    def on_predict_start(self) -> None:
+        """Compares model and data."""
+        self.check_data()
+
+    def new_optimizer(self) -> Optimizer:
+        """The optimizer over the parameters that are trained, without any state.
+
+        Raises:
+            UserError: If it does not take its settings.
+        """
+        with refusals("model.optimizer"):
+            optimizer = self.optimizer([p for p in self.parameters() if p.requires_grad])
+        if self.lr is not None:
+            for group in optimizer.param_groups:
+                group["lr"] = self.lr
+        return optimizer
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer over the parameters that are trained, and the schedule over the length of the run."""
+        optimizer = self.new_optimizer()
+        if self.schedule is None:
+            return optimizer
+        steps = self.trainer.estimated_stepping_batches
+        if self.trainer.ckpt_path is not None:
+            # Counting the steps has loaded the training data, before it is known where a resumed run goes on.
+            self.trainer.fit_loop._combined_loader = None
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs),
+        }
+
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        """Steps the schedule, every ``frequency`` optimizer steps of the run."""
+        schedule = self.schedule
+        if schedule is None or schedule.interval == "epoch" or isinstance(scheduler, ReduceLROnPlateau):
+            super().lr_scheduler_step(scheduler, metric)  # Lightning has counted
+        elif self.global_step % schedule.frequency == 0:
+            super().lr_scheduler_step(scheduler, metric)
+
+    def expected_loss(self, batch: Any) -> float | None:
+        """The training loss of a guess that knows nothing of the inputs: what an untrained network starts with, about.
+
+        Args:
+            batch: A training batch, as `training_step` gets it.
+
+        Returns:
+            The loss; None where there is no theory of it.
+        """
+        return None
+
+    def log_recent_loss(self, recent: Callable[[], Tensor]) -> None:
+        """Logs ``train/loss_step`` in a training step, every ``trainer.log_every_n_steps``.
+
+        Args:
+            recent: Called at these steps only: the mean loss of the last steps, shape ().
+        """
+        every = self.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
+        if every and self.trainer.fit_loop.epoch_loop.batch_progress.total.ready % every == 0:
+            # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by 25 µs.
+            value = recent().item()
+            for logger in self.loggers:
+                logger.log_metrics({"train/loss_step": value}, step=self.global_step)
+
+    def sum_over_ranks(self, sums: Tensor) -> Tensor:
+        """The sum of all processes' tensors, of any shape."""
+        return self.trainer.strategy.reduce(sums, reduce_op="sum")  # pyright: ignore[reportReturnType]
+
+    def epoch_sums(self) -> list[Tensor]:
+        """What this process has summed up of the training epoch so far, for its means; kept in checkpoints."""
+        return []
+
+    def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
+        """Starts the sums of the training epoch that a resumed run goes on with.
+
+        Args:
+            parts: What `epoch_sums` returned, to be added up: in this process, as a rule. Where the number of processes
+                has changed, the first one gets that of all, the others nothing.
+        """

@@ -1,0 +1,177 @@
+"""A classifier of anything that one network turns into logits."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from lightning.pytorch.cli import OptimizerCallable
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchmetrics import MetricCollection
+from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+
+from litlab.errors import UserError
+from litlab.tasks.base import ExperimentModule
+from litlab.metrics.stage_metrics import StageMetrics
+from litlab.nn.adapt import adapt_network
+from litlab.optim import Schedule
+
+
+class Classifier(ExperimentModule):
+    """Trains any network with cross-entropy.
+
+    A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel, height, width), or a dict
+    of tensors, which the network gets as keyword arguments; and integer labels of shape (batch,). The network returns
+    logits of shape (batch, classes).
+
+    Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at most 50). Once
+    per epoch, exact over all samples and ranks: ``loss``, ``acc`` and ``f1`` (macro), for train, val and test.
+
+    Args:
+        network: The network, for example torchvision.models.resnet18 or project.networks.VGG. With images, its first
+            convolution is adapted to their channels and its last layer to the number of classes.
+        num_classes: Number of classes. Taken from the data when left out.
+        image_shape: Channels, height and width of an image. Taken from the data when left out; stays out where the
+            inputs are no images.
+        label_smoothing: Share of the target that is spread evenly over all classes (Szegedy et al. 2016,
+            arXiv:1512.00567), from 0 to below 1.
+        optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
+        schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
+
+    Raises:
+        UserError: If a value is out of range, or the network can't take the images.
+    """
+
+    data_facts = ("num_classes",)
+
+    def __init__(
+        self,
+        network: nn.Module,
+        num_classes: int | None = None,
+        image_shape: tuple[int, int, int] | None = None,
+        label_smoothing: float = 0.0,
+        optimizer: OptimizerCallable | None = None,
+        schedule: Schedule | None = None,
+    ) -> None:
+        super().__init__(optimizer, schedule)
+        if num_classes is None or num_classes < 2:
+            raise UserError(f"model.num_classes is {num_classes}: a classifier needs data with 2 classes or more.")
+        if not 0 <= label_smoothing < 1:
+            raise UserError(f"model.label_smoothing is {label_smoothing}: it must be at least 0 and below 1.")
+        self.network = network if image_shape is None else adapt_network(network, image_shape, num_classes)
+        self.label_smoothing = label_smoothing
+        metrics = MetricCollection(
+            {  # cross-entropy has refused labels out of range before they get here
+                "acc": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
+                "f1": MulticlassF1Score(num_classes, average="macro", validate_args=False),
+            }
+        )
+        self.train_metrics = StageMetrics(metrics, "train")
+        self.val_metrics = StageMetrics(metrics, "val")
+        self.test_metrics = StageMetrics(metrics, "test")
+
+    @property
+    def backbone(self) -> nn.ModuleList:
+        """The network without its last linear layer or convolution: what Lightning's ``BackboneFinetuning`` freezes."""
+        layers: list[nn.Module] = [part for part in self.network.modules() if isinstance(part, nn.Linear | nn.Conv2d)]
+        return nn.ModuleList(_without(self.network, layers[-1]) if layers else self.network.children())
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Logits of shape (batch, classes)."""
+        return self.network(**inputs) if isinstance(inputs, dict) else self.network(inputs)
+
+    def training_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> Tensor:
+        """Mean loss of the batch, shape ()."""
+        loss, _ = self._step(batch, self.train_metrics)
+        self.log_recent_loss(self.train_metrics.loss.flush)
+        return loss
+
+    def validation_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> None:
+        """Counts the batch into the validation metrics."""
+        self._step(batch, self.val_metrics)
+
+    def test_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> dict[str, Tensor]:
+        """Counts the batch into the test metrics; callbacks that plot get its logits."""
+        loss, logits = self._step(batch, self.test_metrics)
+        return {"loss": loss, "logits": logits}
+
+    def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """Class probabilities, shape (batch, classes), of a batch of inputs without labels."""
+        return self(self._cast(batch)).float().softmax(dim=1)
+
+    def on_train_epoch_start(self) -> None:
+        """Starts counting."""
+        self.train_metrics.reset(self.device)
+
+    def on_train_epoch_end(self) -> None:
+        """Logs the epoch's means."""
+        self._log_epoch(self.train_metrics)
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs the epoch's means."""
+        self._log_epoch(self.val_metrics)
+
+    def on_test_epoch_end(self) -> None:
+        """Logs the means over the test split."""
+        self._log_epoch(self.test_metrics)
+
+    def epoch_sums(self) -> list[Tensor]:
+        """The sums of loss and metrics."""
+        return self.train_metrics.sums()
+
+    def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
+        """Goes on from them."""
+        self.train_metrics.reset(self.device)
+        for part in parts:
+            self.train_metrics.add_sums(part)
+
+    def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
+        """The loss of equal probabilities for all classes, ln(classes), with label smoothing as well.
+
+        Raises:
+            UserError: If a label of the batch is no class.
+        """
+        classes, low, high = self.hparams["num_classes"], int(batch[1].min()), int(batch[1].max())
+        if low < 0 or high >= classes:
+            raise UserError(
+                f"the labels of a training batch go from {low} to {high}: with model.num_classes {classes} they must "
+                f"be from 0 to {classes - 1}."
+            )
+        return math.log(classes)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Lets a pre-trained network be rebuilt without a download: the checkpoint holds what became of its weights."""
+        hparams = checkpoint.get("hyper_parameters", {})
+        network = hparams.get("network")
+        if isinstance(network, dict) and network.get("init_args", {}).get("weights") is not None:
+            bare = {**network, "init_args": {**network["init_args"], "weights": None}}
+            checkpoint["hyper_parameters"] = {**hparams, "network": bare}
+
+    def _cast(self, inputs: Any) -> Any:
+        """Brings floating-point inputs to the weights' type, for 16-true and 64-true precision."""
+        if isinstance(inputs, dict):
+            return {name: self._cast(value) for name, value in inputs.items()}
+        return inputs.to(self.dtype) if inputs.is_floating_point() else inputs
+
+    def _step(self, batch: tuple[Any, Tensor], metrics: StageMetrics) -> tuple[Tensor, Tensor]:
+        inputs, labels = batch
+        logits = self(self._cast(inputs))
+        # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
+        smoothing = self.label_smoothing if metrics.stage == "train" else 0.0
+        loss = F.cross_entropy(logits, labels, label_smoothing=smoothing)
+        metrics.add(loss, logits, labels)
+        return loss, logits
+
+    def _log_epoch(self, metrics: StageMetrics) -> None:
+        # The values are the same on every rank already; sync_dist only tells Lightning so.
+        self.log_dict(metrics.compute(self.sum_over_ranks), sync_dist=True)
+        metrics.reset(self.device)
+
+
+def _without(module: nn.Module, head: nn.Module) -> Iterator[nn.Module]:
+    """The largest parts of a module that do not contain the head."""
+    for child in module.children():
+        if not any(part is head for part in child.modules()):
+            yield child
+        elif child is not head:
+            yield from _without(child, head)

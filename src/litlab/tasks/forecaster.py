@@ -1,0 +1,234 @@
+"""A forecaster of series with any network that turns a window of the past into the future."""
+
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch.cli import OptimizerCallable
+from lightning.pytorch.utilities import rank_zero_info
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+from litlab.errors import UserError
+from litlab.tasks.base import ExperimentModule
+from litlab.metrics.conformal import Conformal
+from litlab.metrics.forecast_metrics import ForecastMetrics
+from litlab.metrics.mean_loss import MeanLoss
+from litlab.optim import Schedule
+
+LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}
+
+
+class Forecaster(ExperimentModule):
+    """Trains any forecasting network, for one value or for quantiles, and calibrates its intervals on validation.
+
+    A batch is a dict: ``past`` (batch, past, channel) and ``future`` (batch, horizon, channel), both scaled, and
+    ``calendar`` (batch, past + horizon, feature) where there are covariates. The network takes past and calendar (or
+    None) and returns (batch, horizon, channel, outputs): one output, or one for each quantile. In training it may
+    return several such forecasts along a first dimension, which are then trained each by itself.
+
+    Intervals are split-conformal (see ``Conformal``), calibrated at the end of each validation on all of its windows,
+    and kept in the checkpoint.
+
+    Logged, in scaled units: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at
+    most 50). Once per epoch, exact over all windows and ranks: ``loss`` for train, val and test, ``mse`` and ``mae``
+    for val and test, and for test ``mase`` (mean absolute error over that of the seasonal naive forecast within the
+    training rows, Hyndman & Koehler 2006), ``coverage`` and ``width`` of the intervals. After a test, ``test_metrics``
+    has all but the first and ``mase`` for each horizon step and for each channel, until the next test starts.
+
+    Args:
+        network: The network, for example project.networks.SegmentRNN.
+        horizon: Rows to forecast. Taken from the data when left out.
+        num_targets: Channels of the series. Taken from the data when left out.
+        loss: What a forecast of one value is trained by.
+        quantiles: Quantiles to forecast, ascending and with 0.5, such as [0.05, 0.5, 0.95]: then the pinball loss
+            (Koenker & Bassett 1978) takes the place of `loss`, the median is the forecast and the outermost quantiles
+            are the interval before its calibration. Left out, the network forecasts one value.
+        coverage: Share of the truth that the intervals are to cover.
+        optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
+        schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
+
+    Raises:
+        UserError: If a value is out of range, or model and data don't fit together.
+    """
+
+    data_facts = ("past", "horizon", "num_targets", "num_covariates")
+
+    def __init__(
+        self,
+        network: nn.Module,
+        horizon: int | None = None,
+        num_targets: int | None = None,
+        loss: Literal["mse", "mae", "huber"] = "mse",
+        quantiles: list[float] | None = None,
+        coverage: float = 0.9,
+        optimizer: OptimizerCallable | None = None,
+        schedule: Schedule | None = None,
+    ) -> None:
+        super().__init__(optimizer, schedule)
+        if horizon is None or num_targets is None:
+            raise UserError("model.horizon and model.num_targets are not set, and the data does not tell them.")
+        if not 0 < coverage < 1:
+            raise UserError(f"model.coverage is {coverage}: it must be between 0 and 1.")
+        if quantiles is not None:
+            ascending = all(low < high for low, high in zip([0.0, *quantiles], [*quantiles, 1.0], strict=True))
+            if not ascending or 0.5 not in quantiles:
+                raise UserError(
+                    f"model.quantiles is {quantiles}: they must be ascending, between 0 and 1, and contain 0.5."
+                )
+        self.network = network
+        self.horizon = horizon
+        self.num_targets = num_targets
+        self.loss = LOSSES[loss]
+        self.quantiles = quantiles
+        self.coverage = coverage
+        self.conformal = Conformal(coverage, (horizon, num_targets))
+        self.losses = {stage: MeanLoss() for stage in ("train", "val", "test")}
+        self.val_metrics = ForecastMetrics((horizon, num_targets))
+        self.test_metrics = ForecastMetrics((horizon, num_targets))
+
+    def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:
+        """Forecast of shape (batch, horizon, channel, outputs) from a past of shape (batch, past, channel)."""
+        return self.network(past, calendar)
+
+    def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        """Mean loss of the batch, shape ()."""
+        loss = self._loss(self._outputs(batch), batch["future"].float())
+        self.losses["train"].add(loss, len(batch["past"]))
+        self.log_recent_loss(self.losses["train"].flush)
+        return loss
+
+    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        """Counts the batch into the validation metrics and the calibration."""
+        future = batch["future"].float()
+        outputs = self._outputs(batch)
+        forecast, lower, upper = self._forecast(outputs)
+        self.losses["val"].add(self._loss(outputs, future), len(future))
+        self.val_metrics.add(forecast, future)
+        self.conformal.add(lower, upper, future)
+
+    def test_step(self, batch: dict[str, Tensor], batch_idx: int) -> dict[str, Tensor]:
+        """Counts the batch into the test metrics; callbacks get loss, forecast, lower and upper, in scaled units."""
+        future = batch["future"].float()
+        outputs = self._outputs(batch)
+        forecast, lower, upper = self._forecast(outputs)
+        lower, upper = self.conformal.interval(lower, upper)
+        loss = self._loss(outputs, future)
+        self.losses["test"].add(loss, len(future))
+        self.test_metrics.add(forecast, future, None if self.conformal.radius is None else (lower, upper))
+        return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}
+
+    def predict_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        """Scaled forecast, lower and upper end of its interval, shape (batch, horizon, channel, 3)."""
+        forecast, lower, upper = self._forecast(self._outputs(batch))
+        return torch.stack([forecast, *self.conformal.interval(lower, upper)], dim=-1)
+
+    def on_test_start(self) -> None:
+        """Compares model and data, and says so where there will be no intervals."""
+        self.check_data()
+        self._note_missing_intervals()
+
+    def on_predict_start(self) -> None:
+        """Compares model and data, and says so where there will be no intervals."""
+        self.check_data()
+        self._note_missing_intervals()
+
+    def on_train_epoch_start(self) -> None:
+        """Starts counting."""
+        self.losses["train"].reset(self.device)
+
+    def on_train_epoch_end(self) -> None:
+        """Logs the epoch's mean loss."""
+        self.log_dict(self._mean_loss("train"), sync_dist=True)
+
+    def on_validation_epoch_start(self) -> None:
+        """Starts counting and calibrating."""
+        self.losses["val"].reset(self.device)
+        self.val_metrics.reset(self.device)
+        self.conformal.reset(self.device)
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs the means and calibrates the intervals."""
+        self.val_metrics.reduce(self.sum_over_ranks)
+        if not self.trainer.sanity_checking:
+            self.conformal.calibrate(self._gather_from_ranks)
+        means = {f"val/{name}": mean.mean() for name, mean in self.val_metrics.means().items()}
+        # The values are the same on every rank already; sync_dist only tells Lightning so.
+        self.log_dict({**self._mean_loss("val"), **means}, sync_dist=True)
+
+    def on_test_epoch_start(self) -> None:
+        """Starts counting."""
+        self.losses["test"].reset(self.device)
+        self.test_metrics.reset(self.device)
+
+    def on_test_epoch_end(self) -> None:
+        """Logs the means over the test split."""
+        self.test_metrics.reduce(self.sum_over_ranks)
+        means = {f"test/{name}": mean.mean() for name, mean in self.test_metrics.means().items()}
+        naive_error = getattr(getattr(self.trainer, "datamodule", None), "naive_error", None)
+        if naive_error is not None:
+            errors = self.test_metrics.per_target()["mae"]
+            means["test/mase"] = (errors / naive_error.to(errors)).mean()
+        self.log_dict({**self._mean_loss("test"), **means}, sync_dist=True)
+
+    def epoch_sums(self) -> list[Tensor]:
+        """The mean loss's sums."""
+        return self.losses["train"].sums()
+
+    def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
+        """Goes on from them."""
+        self.losses["train"].reset(self.device)
+        for part in parts:
+            self.losses["train"].add_sums(part)
+
+    def expected_loss(self, batch: dict[str, Tensor]) -> float:
+        """The loss of forecasting the mean of the training rows everywhere, which is 0 in scaled units."""
+        future = batch["future"].float()
+        return self._loss(future.new_zeros(*future.shape, len(self.quantiles or [1])), future).item()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the calibration. It is of the weights that were validated: with EMA of the average, as in the file."""
+        if self.conformal.radius is not None:
+            checkpoint["conformal"] = {"coverage": self.coverage, "radius": self.conformal.radius}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Takes the calibration over, unless it is for another coverage."""
+        saved = checkpoint.get("conformal", {})
+        self.conformal.radius = saved["radius"] if saved.get("coverage") == self.coverage else None
+
+    def _outputs(self, batch: dict[str, Tensor]) -> Tensor:
+        past, calendar = batch["past"].to(self.dtype), batch.get("calendar")  # 16-true precision
+        outputs = self(past, None if calendar is None else calendar.to(self.dtype))
+        expected = (len(past), self.horizon, self.num_targets, len(self.quantiles or [1]))
+        if outputs.shape[-4:] != expected:
+            raise UserError(
+                f"model.network returns {tuple(outputs.shape)}, not (batch, horizon, channel, outputs) = {expected}: "
+                "set its sizes to those of the data and model.quantiles."
+            )
+        # In training quantiles may cross; what is evaluated and served is in order (Chernozhukov et al. 2010).
+        return outputs.float() if self.training else outputs.float().sort(dim=-1).values
+
+    def _loss(self, outputs: Tensor, future: Tensor) -> Tensor:
+        if self.quantiles is None:
+            return self.loss(outputs.squeeze(-1), future.expand(outputs.shape[:-1]))
+        error = future.unsqueeze(-1) - outputs
+        quantiles = torch.tensor(self.quantiles).to(error.device, non_blocking=True)
+        return torch.maximum(quantiles * error, (quantiles - 1) * error).mean()
+
+    def _forecast(self, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Forecast and the ends of the interval that is not calibrated yet, each (batch, horizon, channel)."""
+        middle = 0 if self.quantiles is None else self.quantiles.index(0.5)
+        return outputs[..., middle], outputs[..., 0], outputs[..., -1]
+
+    def _mean_loss(self, stage: str) -> dict[str, Tensor]:
+        return {f"{stage}/loss": self.losses[stage].compute(self.sum_over_ranks)}
+
+    def _gather_from_ranks(self, scores: Tensor) -> Tensor:
+        return torch.cat(gather_all_tensors(scores)) if self.trainer.world_size > 1 else scores
+
+    def _note_missing_intervals(self) -> None:
+        if self.conformal.radius is None:
+            rank_zero_info(
+                "The forecasts have no intervals: these weights were not calibrated for model.coverage "
+                f"{self.coverage} by a validation of {self.conformal.windows_needed} windows or more."
+            )

@@ -1,0 +1,1 @@
+"""util: say here what it is for."""

@@ -1,0 +1,79 @@
+"""What the light verbs have in common: options read by argparse, errors as one line, a table for people."""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NoReturn
+
+from litlab.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Options(argparse.ArgumentParser):
+    """An argument parser whose errors are a `UserError`: one line that names the nearest valid option."""
+
+    def __init__(self, verb: str, description: str) -> None:
+        super().__init__(
+            prog=f"python -m project {verb}",
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def parse_args(self, arguments: list[str]) -> argparse.Namespace:  # type: ignore[override]
+        """Parses the arguments.
+
+        Raises:
+            UserError: If they are wrong.
+        """
+        options, unknown = self.parse_known_args(arguments)
+        if unknown:
+            nearest = get_close_matches(unknown[0].partition("=")[0], self._option_string_actions, n=1)
+            hint = f"did you mean '{nearest[0]}'?" if nearest else f"see {self.prog} --help."
+            self.error(f"there is no option '{unknown[0]}': {hint}")
+        return options
+
+    def error(self, message: str) -> NoReturn:
+        """Raises the `UserError`."""
+        raise UserError(f"{self.prog.rpartition(' ')[2]}: {message}")
+
+
+def answer(verb: Callable[[list[str]], int], arguments: list[str]) -> int:
+    """Runs a verb.
+
+    Returns:
+        Its exit code, or 2 after the one line of a `UserError`.
+    """
+    try:
+        return verb(arguments)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1, as an option's type."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number above 0")
+    return int(text)
+
+
+def decimals(value: float | None) -> str:
+    """A number as tables show it; a dash for none."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def terminal() -> "Console":
+    """Where tables are printed: as wide as the terminal, and wide enough for all columns in a file or a pipe."""
+    from rich.console import Console
+
+    return Console(width=shutil.get_terminal_size((160, 24)).columns, highlight=False)
+
+
+def some(names: list[str]) -> str:
+    """The first few of many names."""
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

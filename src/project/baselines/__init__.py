@@ -1,1 +1,0 @@
-"""Simple methods that a network has to beat."""

@@ -1,5 +1,0 @@
-"""Texts: public sets and CSV files; tokenizer, cache, batches of equal lengths, n-gram evidence, predictions."""
-
-from project.data.text.datamodule import TextData
-
-__all__ = ["TextData"]
