@@ -20,9 +20,9 @@ from common import save, summary
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from torch import nn
 
-from litlab.cli.project_cli import ProjectCLI
-from litlab.checkpointing.exact_resume import ExactResume
 from litlab.callbacks.nan_guard import NonFiniteGuard
+from litlab.checkpointing.exact_resume import ExactResume
+from litlab.cli.project_cli import ProjectCLI
 from litlab.runs.recorder import RunRecord
 from litlab.runs.signals import StopSignals
 
@@ -112,7 +112,7 @@ def ours(survives: bool) -> float:
 
     with tempfile.TemporaryDirectory() as folder:
         sys.argv = [
-            "project", "fit", "--model=project.models.Classifier", "--model.network=__main__.Tiny",
+            "project", "fit", "--model=litlab.tasks.Classifier", "--model.network=__main__.Tiny",
             "--data=__main__.VectorData",
             "--model.optimizer=torch.optim.SGD", "--model.optimizer.lr=0.01", "--trainer.max_epochs=2",
             "--trainer.accelerator=cpu", f"--trainer.default_root_dir={folder}", "--test_after_fit=false",

@@ -19,12 +19,13 @@ import yaml
 from jsonargparse._common import parsing_settings
 from PIL import Image
 
-from litlab.cli.command import main
-
-from .processes import Python, ranks
+from litlab.cli.command import run_command
+from litlab.util.team import use_package
+from tests.processes import Python, ranks
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
+use_package("project")
 SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # of processes that use `tests`
 
 
@@ -108,9 +109,9 @@ def short(request) -> Callable[[Path], list[str]]:
     def flags(config: Path) -> list[str]:
         settings = yaml.safe_load(config.read_text())
         name = settings["data"]["class_path"].rpartition(".")[-1]
-        if not (Path(__file__).parent / f"short/{name}.py").is_file():
+        if not (Path(__file__).parent / f"project/short/{name}.py").is_file():
             return [*limits, *brief]
-        own = import_module(f"tests.short.{name}").settings(request.getfixturevalue)
+        own = import_module(f"tests.project.short.{name}").settings(request.getfixturevalue)
         members = settings["model"].get("init_args", {}).get("members", [])
         longest = max((member["past"] for member in members), default=0)
         window = [f"--data.past={longest}", "--trainer.limit_train_batches=1.0"] if longest else []
@@ -140,7 +141,7 @@ def command(patch: pytest.MonkeyPatch, *arguments: object) -> int:
             if type(handler) is logging.StreamHandler:  # bound to what stderr was when Lightning was imported
                 patch.setattr(handler, "stream", sys.stderr)
     try:
-        return main()
+        return run_command("project")
     except SystemExit as exit_:
         return int(exit_.code or 0)
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # A sweep on SLURM: every task of the array is one more worker of the same sweep, with a GPU of its own.
-#   PROJECT_SWEEP_STORAGE=postgresql://user:password@host/sweeps sbatch configs/sweeps/slurm.sh configs/sweeps/cifar.yaml
+#   LITLAB_SWEEP_STORAGE=postgresql://user:password@host/sweeps sbatch configs/sweeps/slurm.sh configs/sweeps/cifar.yaml
 # Tasks on several machines need a PostgreSQL or MySQL that all reach, and a folder lightning_logs that all see.
 # A task that is preempted or comes to its time limit queues its trial; another one, or the same requeued, takes it up.
 #SBATCH --job-name=sweep

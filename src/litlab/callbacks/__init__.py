@@ -4,13 +4,10 @@ from litlab.callbacks.baselines import Baselines
 from litlab.callbacks.compile import Compile
 from litlab.callbacks.confusion_matrix import ConfusionMatrix
 from litlab.callbacks.ema import EMA
-from project.callbacks.forecast_plots import ForecastPlots
-from project.callbacks.image_plots import ImagePlots
 from litlab.callbacks.model_summary import ModelSummary
 from litlab.callbacks.profile import StepProfiler
 from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.summary import RunSummary
-from project.callbacks.text_samples import TextSamples
 from litlab.callbacks.vram import VRAM
 
 __all__ = [
@@ -19,11 +16,8 @@ __all__ = [
     "Baselines",
     "Compile",
     "ConfusionMatrix",
-    "ForecastPlots",
-    "ImagePlots",
     "ModelSummary",
     "ProgressBar",
     "RunSummary",
     "StepProfiler",
-    "TextSamples",
 ]

@@ -14,7 +14,6 @@ from lightning.pytorch.utilities import CombinedLoader, rank_zero_info
 from torch import Generator
 from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
-from litlab.errors import UserError
 from litlab.checkpointing.io import path_in
 from litlab.checkpointing.optimizer_changes import group_names, match_names
 from litlab.checkpointing.resumed_schedule import (
@@ -25,6 +24,7 @@ from litlab.checkpointing.resumed_schedule import (
     run_length,
     step_plateaus,
 )
+from litlab.errors import UserError
 
 # In the checkpoint:
 KEY = "exact_resume"  # a list with what each process has

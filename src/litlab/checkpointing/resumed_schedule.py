@@ -9,8 +9,8 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, PolynomialLR, ReduceLROnPlateau
 
 from litlab.errors import UserError, one_line
-from litlab.tasks.base import ExperimentModule
 from litlab.optim import Schedule, WarmupDecay
+from litlab.tasks.base import ExperimentModule
 
 PROGRESS = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch", "_last_lr")  # of ReduceLROnPlateau
 

@@ -1,1 +1,5 @@
-"""cli: say here what it is for."""
+"""The command line: ``main`` runs the commands of a team's package."""
+
+from litlab.cli.command import main
+
+__all__ = ["main"]

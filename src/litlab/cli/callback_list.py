@@ -24,15 +24,15 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.callbacks import EMA, Compile, ProgressBar, RunSummary
+from litlab.checkpointing.exact_resume import ExactResume
+from litlab.cli.trainer import further_callbacks
 from litlab.errors import UserError
-from litlab.tasks.base import ExperimentModule
 from litlab.optim import Schedule
 from litlab.runs.durable_logs import DurableLogs
-from litlab.checkpointing.exact_resume import ExactResume
 from litlab.runs.recorder import RunRecord
 from litlab.runs.signals import StopSignals
 from litlab.runs.tuned import Tuned, Unfrozen
-from litlab.cli.trainer import further_callbacks
+from litlab.tasks.base import ExperimentModule
 
 BASES = (Callback, Checkpoint, BaseFinetuning, BasePredictionWriter, LightningProgressBar)
 FINDERS = (BatchSizeFinder, LearningRateFinder)

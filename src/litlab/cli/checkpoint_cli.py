@@ -12,13 +12,17 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.cli.bounds import check_values
+from litlab.checkpointing.callback import check_name
 from litlab.checkpointing.load import load_checkpoint
-from litlab.errors import UserError
+from litlab.cli.bounds import check_values
 from litlab.cli.parser import ProjectParser
 from litlab.cli.processes import check_processes
+from litlab.cli.trainer import check_folders
+from litlab.cli.trust import trust_of
+from litlab.errors import UserError
 from litlab.runs import claim
 from litlab.runs.automatic import chosen
+from litlab.runs.compare import read_config
 from litlab.runs.config_diff import (
     Changes,
     Finished,
@@ -28,14 +32,10 @@ from litlab.runs.config_diff import (
     describe,
     is_complete,
 )
-from litlab.checkpointing.callback import check_name
-from litlab.runs.compare import read_config
-from litlab.runs.resume_plan import Continuation, continuation
 from litlab.runs.cut_short import complete_write
 from litlab.runs.folder import RunFolder, read_or_set_aside
 from litlab.runs.lock import is_first_process
-from litlab.cli.trainer import check_folders
-from litlab.cli.trust import trust_of
+from litlab.runs.resume_plan import Continuation, continuation
 
 
 class CheckpointCLI(LightningCLI):

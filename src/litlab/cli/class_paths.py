@@ -12,9 +12,10 @@ from jsonargparse import ArgumentParser
 from jsonargparse._common import ImportDenied
 from jsonargparse._util import import_object  # nothing public imports what is allowed, and only that
 
+from litlab.cli.trust import denied
 from litlab.errors import UserError, one_line
 from litlab.util.nearest import nearest
-from litlab.cli.trust import denied
+from litlab.util.team import is_own
 
 
 def find_class(path: str, base: type) -> Any:
@@ -57,7 +58,7 @@ def find_class(path: str, base: type) -> Any:
 
 def is_general(base: type) -> bool:
     """Whether a class stands for its subclasses, such as Callback, and is never meant itself."""
-    return inspect.isabstract(base) or (bool(subclasses(base) - {base}) and not base.__module__.startswith("project."))
+    return inspect.isabstract(base) or (bool(subclasses(base) - {base}) and not is_own(base.__module__))
 
 
 @functools.cache
@@ -134,4 +135,4 @@ def _path(cls: type) -> str:
 
 def _nearest_class(name: str, base: type) -> str:
     known = (cls.__name__ for cls in subclasses(base) if not cls.__name__.startswith("_"))
-    return nearest(name, known, "." if base.__module__.startswith("project.") else ": give the full path of one.")
+    return nearest(name, known, "." if is_own(base.__module__) else ": give the full path of one.")

@@ -1,12 +1,14 @@
-"""``python -m project``: the verbs.
+"""``python -m PACKAGE``: the verbs.
 
 Nothing heavy is imported here, so that ``--help`` and a mistyped verb are answered at once.
 """
 
 import os
 import sys
+from typing import NoReturn
 
 from litlab.cli.streams import survive_lost_readers
+from litlab.util.team import command, use_package
 
 VERBS = {
     "fit": "train, then test the best checkpoint",
@@ -19,45 +21,67 @@ VERBS = {
     "sweep": "search the settings of an experiment",
 }
 LIGHT = {  # modules that need no torch
-    "runs": "runs.ledger",
+    "runs": "runs.run_table",
     "compare": "runs.compare",
     "reproduce": "runs.reproduce",
-    "sweep": "sweeps.sweep",
+    "sweep": "sweep.sweep",
 }
 
 USAGE = """\
-usage: python -m project VERB [--config FILE ...] [--key value ...]
+usage: {command} VERB [--config FILE ...] [--key value ...]
 
 {verbs}
 
 One experiment is one YAML file; overlays and flags stack on it, the later one wins:
-  python -m project fit --config configs/cifar.yaml
-  python -m project fit --config configs/cifar.yaml --config configs/with/bf16.yaml --trainer.max_epochs 3
-  python -m project fit --config configs/cifar.yaml --check      will it work, and what will it cost?
+  {command} fit --config configs/cifar.yaml
+  {command} fit --config configs/cifar.yaml --config configs/with/bf16.yaml --trainer.max_epochs 3
+  {command} fit --config configs/cifar.yaml --check      will it work, and what will it cost?
 
 A run is named by its folder, its experiment (the newest run), last, best, or a checkpoint; it knows its own config:
-  python -m project fit --resume last
-  python -m project test --run cifar
-  python -m project predict --run cifar/version_3 --input photos/ --output predictions.csv
-  python -m project runs cifar
+  {command} fit --resume last
+  {command} test --run cifar
+  {command} predict --run cifar/version_3 --input photos/ --output predictions.csv
+  {command} runs cifar
 
 More help:
-  python -m project VERB --help                  every key that the verb understands
-  python -m project VERB --model.help CifarCNN   the settings of one class (also --data.help, --checkpoint.help ...)
-  python -m project VERB ... --print_config      the whole config that would be run
+  {command} VERB --help                  every key that the verb understands
+  {command} VERB --model.help CifarCNN   the settings of one class (also --data.help, --checkpoint.help ...)
+  {command} VERB ... --print_config      the whole config that would be run
 """
 
 
-def main() -> int:
-    """Answers ``--help``, or hands over to the verb.
+def main(package: str) -> NoReturn:
+    """Run ``sys.argv`` as a command of a team's package, and exit.
+
+    Args:
+        package: Its import name, whose models, data and configs the command works with.
+
+    Raises:
+        SystemExit: In any case, with 0 for success and 2 for bad input. (Lightning itself exits with 1 on a second
+            signal.)
+    """
+    try:
+        code = run_command(package)
+    finally:
+        sys.stdout.flush()  # a full disk is to be noticed while an exit code can still tell
+    sys.exit(code)
+
+
+def run_command(package: str) -> int:
+    """Answer ``--help``, or hand over to the verb.
+
+    Args:
+        package: Import name of the team's package.
 
     Returns:
-        The exit code: 0 for success, 2 for bad input. (Lightning itself exits with 1 on a second signal.)
+        The exit code.
     """
+    use_package(package)
     survive_lost_readers(sys.argv[1:])
     verb = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if verb in ("-h", "--help", "help"):
-        print(USAGE.format(verbs="\n".join(f"  {name:9} {what}" for name, what in VERBS.items())), end="")
+        verbs = "\n".join(f"  {name:9} {what}" for name, what in VERBS.items())
+        print(USAGE.format(command=" ".join(command()), verbs=verbs), end="")
         return 0
     if verb not in VERBS:
         from difflib import get_close_matches
@@ -81,18 +105,10 @@ def main() -> int:
     if verb in LIGHT:
         from importlib import import_module
 
-        return import_module(f"project.{LIGHT[verb]}").main(sys.argv[2:])
+        return import_module(f"litlab.{LIGHT[verb]}").main(sys.argv[2:])
 
     if "LOCAL_RANK" in os.environ:  # else the death of the first rank is told by a page of C++ frames
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from litlab.cli.start import run
 
     return run()
-
-
-if __name__ == "__main__":
-    try:
-        code = main()
-    finally:
-        sys.stdout.flush()  # a full disk is to be noticed while an exit code can still tell
-    sys.exit(code)

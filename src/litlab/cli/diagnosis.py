@@ -16,9 +16,9 @@ from jsonargparse import ArgumentParser
 from yaml.constructor import SafeConstructor
 
 from litlab.cli.class_paths import find_class, is_general, made_by, options, parameters, takes_null, types_of
+from litlab.cli.wrong_values import a_class, accepts, kind, shown, wrong
 from litlab.errors import UserError
 from litlab.util.nearest import nearest
-from litlab.cli.wrong_values import a_class, accepts, kind, shown, wrong
 from litlab.util.yaml_files import check, place, read_text
 
 SPEC = ("class_path", "init_args", "dict_kwargs")

@@ -17,9 +17,9 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.cli.class_paths import types_of
 from litlab.cli.diagnosis import Diagnosis
-from litlab.errors import UserError
 from litlab.cli.nulls import not_set
 from litlab.cli.trust import denied
+from litlab.errors import UserError
 from litlab.util.yaml_files import check, flat, nodes, read_text
 
 _load = jsonargparse.get_loader("yaml")

@@ -11,26 +11,16 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.cli.callback_list import callback_list, release_averages
 from litlab.callbacks import EMA, VRAM, Compile, RunSummary
+from litlab.callbacks.nan_guard import NonFiniteGuard
+from litlab.checkpointing.callback import RunCheckpoint
+from litlab.checkpointing.optimizer_changes import OptimizerChanges
+from litlab.checkpointing.warm_start import initialise
+from litlab.cli.callback_list import callback_list, release_averages
 from litlab.cli.checkpoint_cli import CheckpointCLI, can, tells
-from litlab.errors import UserError
 from litlab.cli.memory import WithinMemory
-from litlab.optim.recipe import plain_recipe
 from litlab.cli.output import check_prediction
 from litlab.cli.parser import ProjectParser
-from litlab.util.refusals import named_classes, refusals
-from litlab.runs.config_diff import check_weights, other_results
-from litlab.checkpointing.callback import RunCheckpoint
-from litlab.runs.config import RunConfig, log_results
-from litlab.callbacks.nan_guard import NonFiniteGuard
-from litlab.checkpointing.warm_start import initialise
-from litlab.checkpointing.optimizer_changes import OptimizerChanges
-from litlab.preflight.out_of_memory import out_of_memory_advice
-from litlab.preflight.check import preflight
-from litlab.runs.saved import checkpoint_of
-from litlab.runs.trial_report import TrialReport
-from litlab.sweep.trial_launcher import ADDRESS
 from litlab.cli.trainer import (
     SomethingTrained,
     check_profiler,
@@ -41,6 +31,16 @@ from litlab.cli.trainer import (
     plugins,
     untestable,
 )
+from litlab.errors import UserError
+from litlab.optim.recipe import plain_recipe
+from litlab.preflight.check import preflight
+from litlab.preflight.out_of_memory import out_of_memory_advice
+from litlab.runs.config import RunConfig, log_results
+from litlab.runs.config_diff import check_weights, other_results
+from litlab.runs.saved import checkpoint_of
+from litlab.runs.trial_report import ADDRESS, TrialReport
+from litlab.util.refusals import named_classes, refusals
+from litlab.util.team import command
 
 SECTIONS = ("checkpoint", "early_stopping", "ema", "guard", "compile", "vram")
 
@@ -61,7 +61,7 @@ class ProjectCLI(CheckpointCLI):
             subclass_mode_model=True,
             subclass_mode_data=True,
             parser_class=ProjectParser,
-            parser_kwargs={verb: {"prog": f"python -m project {verb}"} for verb in self.subcommands()},
+            parser_kwargs={verb: {"prog": " ".join(command(verb))} for verb in self.subcommands()},
             save_config_callback=RunConfig,
             save_config_kwargs={"overwrite": True},
             seed_everything_default=0,

@@ -9,16 +9,19 @@ import warnings
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.cli.project_cli import ProjectCLI
-from litlab.errors import user_message
 from litlab.runs.config_diff import Finished
+from litlab.util.refusals import user_message
+from litlab.util.team import package
 
 
 def register_classes() -> None:
-    """Imports every module of models, data, callbacks and optim, so that YAML finds their classes by short name."""
-    for room in ("models", "data", "callbacks", "networks", "optim"):
-        package = importlib.import_module(f"project.{room}")
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{package.__name__}.{module.name}")
+    """Import the team's package and the public classes of litlab, so that YAML finds them by short name."""
+    for public in ("callbacks", "data", "optim", "tasks"):
+        importlib.import_module(f"litlab.{public}")
+    team = importlib.import_module(package())
+    for module in pkgutil.walk_packages(team.__path__, f"{team.__name__}."):
+        if not module.name.endswith(".__main__"):
+            importlib.import_module(module.name)
 
 
 def quiet() -> None:

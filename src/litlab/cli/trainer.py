@@ -12,17 +12,17 @@ from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from litlab.callbacks import ModelSummary
-from litlab.data.module import ExperimentData
+from litlab.checkpointing.callback import RunCheckpoint
+from litlab.checkpointing.exact_resume import first_step_logged_again
+from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.cli.environment import LONGEST_NAME, check_folder
+from litlab.data.module import ExperimentData
 from litlab.errors import UserError
 from litlab.runs import claim
 from litlab.runs.automatic import root_of
-from litlab.checkpointing.callback import RunCheckpoint
-from litlab.checkpointing.io import AtomicCheckpointIO
-from litlab.runs.resume_plan import Continuation
 from litlab.runs.durable_logs import go_on_with_csv_files
-from litlab.checkpointing.exact_resume import first_step_logged_again
 from litlab.runs.lock import is_first_process
+from litlab.runs.resume_plan import Continuation
 
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
 STEP_HOOKS = (

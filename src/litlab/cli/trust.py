@@ -25,17 +25,17 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from litlab.errors import UserError
 from litlab.cli.named_modules import NEVER, is_of_a_run, modules_named, values_of
+from litlab.errors import UserError
+from litlab.util.team import package
 
-OWN = __name__.partition(".")[0]  # the package of the experiments
-TRUSTED = (OWN, "torch", "torchvision", "lightning", "torchmetrics")
+LIBRARIES = ("litlab", "torch", "torchvision", "lightning", "torchmetrics")
 # Parts of these that load or run code by their arguments, and that no experiment needs.
 RISKY = (
     "torch.hub", "torch.load", "torch.serialization", "torch.package", "torch.jit", "torch.fx", "torch.classes",
     "torch.ops", "torch.utils.cpp_extension", "torch.utils.model_zoo", "torch.distributed.rpc", "torch.distributed.nn",
     "torch.distributed.run", "torch.distributed.launcher", "torch.multiprocessing", "torch.testing", "torch.export",
-    "torchvision.datasets", "lightning.pytorch.serve", "lightning.app", f"{OWN}.sweeps",
+    "torchvision.datasets", "lightning.pytorch.serve", "lightning.app", "litlab.sweep",
 )  # fmt: skip
 # What a config describes: a function that it names must return one of these, by its annotation.
 BUILT = (
@@ -46,13 +46,18 @@ BUILT = (
 FUNCTIONS = ("torch.nn.functional", "torch._C._nn", "lightning.pytorch.callbacks.finetuning")
 
 
+def trusted() -> tuple[str, ...]:
+    """The packages whose classes the config of a run or checkpoint may name."""
+    return (package(), *LIBRARIES)
+
+
 @dataclass(frozen=True)
 class Trust:
     """What the configs of a command may name.
 
     Args:
         anything: Whether all of them are the user's own.
-        modules: Beside `TRUSTED`, the modules or packages whose classes may be named if not.
+        modules: Beside the team's package and `LIBRARIES`, the modules or packages whose classes may be named if not.
 
     Raises:
         UserError: If one is no name of a module, or part of Python itself.
@@ -77,7 +82,7 @@ class Trust:
         """
         set_parsing_settings(import_path_denylist=list(RISKY), instantiate_subclass_spec_in_any=False)
         if not self.anything:
-            set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=[*TRUSTED, *self.modules])
+            set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=[*trusted(), *self.modules])
 
     def check(self, config: Any) -> None:
         """Holds all classes and functions that a parsed config names against what their places take.
@@ -94,7 +99,7 @@ class Trust:
         for key, value, wanted in _named(config, "", None):
             target = _found(key, value) if isinstance(value, str) else value
             name = value if isinstance(value, str) else f"{target.__module__}.{target.__qualname__}"
-            known = self.anything or _root(target.__module__) in (OWN, *map(_root, self.modules))
+            known = self.anything or _root(target.__module__) in (package(), "litlab", *map(_root, self.modules))
             if isinstance(target, type):
                 if not known and not issubclass(target, BUILT):
                     raise UserError(f"{key}: {name} is not a class that the config of a run or checkpoint may name.")
@@ -128,7 +133,7 @@ def denied(path: str, everything: bool) -> str:
     if everything and _root(path) not in NEVER:
         return (
             f"'{path}' is named by the config of a run or checkpoint, which may name only classes of "
-            f"{', '.join(TRUSTED)}. If you trust it, add --allow_modules {_root(path)}."
+            f"{', '.join(trusted())}. If you trust it, add --allow_modules {_root(path)}."
         )
     return f"'{path}' can't be named in a config: it could run commands, load code or change files."
 

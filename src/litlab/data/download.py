@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from litlab.util.progress import SlowProgress
 from litlab.errors import UserError
+from litlab.util.progress import SlowProgress
 
 
 class Unavailable(Exception):

@@ -1,7 +1,6 @@
-"""Schedules, and optimizers that torch lacks."""
+"""Learning rate schedules."""
 
-from project.optim.muon_sgd import MuonSGD
 from litlab.optim.schedule import Schedule
 from litlab.optim.warmup_decay import WarmupDecay
 
-__all__ = ["MuonSGD", "Schedule", "WarmupDecay"]
+__all__ = ["Schedule", "WarmupDecay"]

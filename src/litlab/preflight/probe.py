@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litlab.errors import UserError
-from litlab.util.batches import describe, not_finite
 from litlab.preflight.cost import optimizer_steps
 from litlab.runs.recorder import peak_gib
+from litlab.util.batches import describe, not_finite
 from litlab.util.commands import some
 
 WARM_UP = 2  # optimizer steps that are looked at, not timed

@@ -10,13 +10,14 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.errors import UserError
 from litlab.runs import claim, lock
 from litlab.runs.config_diff import OF_THE_COMMAND
-from litlab.runs.resume_plan import Continuation, resumption
 from litlab.runs.find import newest_first, runs_of
 from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.runs.masking import mask_command
+from litlab.runs.resume_plan import Continuation, resumption
 from litlab.runs.saved import checkpoint_in, saved_config, temporary_config
+from litlab.util import team
 
-CHOSEN = "PROJECT_RUN"  # tells the ranks that Lightning starts what the first one has found: a run, or "" for none
+CHOSEN = "LITLAB_RUN"  # tells the ranks that Lightning starts what the first one has found: a run, or "" for none
 
 
 def chosen(plan: Continuation, config: dict[str, Any]) -> Continuation:
@@ -84,7 +85,7 @@ def _is_of_this_job(run: RunFolder, arguments: list[str]) -> bool:
         status, made = read_json(run.status), read_json(run.provenance)
     except UserError:  # the damaged file of another run
         return False
-    command = mask_command(["python", "-m", "project", *arguments])
+    command = mask_command(team.command(*arguments))
     return status.get("slurm_job_id") == os.environ.get("SLURM_JOB_ID") and made.get("command") == command
 
 

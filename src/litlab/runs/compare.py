@@ -1,4 +1,4 @@
-"""``python -m project compare``: what differs between runs, and which was better."""
+"""``python -m PACKAGE compare``: what differs between runs, and which was better."""
 
 import json
 from collections import Counter
@@ -19,8 +19,8 @@ DESCRIPTION = """\
 Set runs side by side: the settings that differ, the metrics with the better value in bold, and what
 else differs of what they were made from (commit, versions, hardware, data).
 
-  python -m project compare cifar/version_3 cifar/version_4
-  python -m project compare cifar cifar_vgg             the newest run of each experiment
+  %(prog)s cifar/version_3 cifar/version_4
+  %(prog)s cifar cifar_vgg             the newest run of each experiment
 """
 NOT_THERE = object()
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from lightning.pytorch.utilities import rank_zero_info
 
+from litlab.checkpointing.io import path_in, write_whole
 from litlab.checkpointing.load import damage
 from litlab.errors import UserError
-from litlab.checkpointing.io import path_in, write_whole
 from litlab.runs.resume_plan import Continuation
 from litlab.runs.saved import callback_states
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT, RunFolder, read_json
+from litlab.util.team import command
 
 OWNER = ".run"  # in a folder of checkpoints outside of runs: the folder of the run that they belong to
 
@@ -118,7 +119,7 @@ def _experiments(root: Path) -> str:
     names = {run.path.relative_to(root).parent.as_posix() for run in all_runs(root)}
     if not names:
         return f"there are no runs in {root} yet."
-    return f"the experiments in {root} are {', '.join(sorted(names))}; `python -m project runs` lists the runs."
+    return f"the experiments in {root} are {', '.join(sorted(names))}; `{' '.join(command())} runs` lists the runs."
 
 
 def _walk(folder: Path, seen: set[Path]) -> Iterator[RunFolder]:

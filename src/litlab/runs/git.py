@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litlab.runs.masking import mask_diff
+from litlab.util.team import package_folder
 
 SOURCES = (".py", ".yaml", ".yml", ".toml")  # untracked files that belong to the code: their content is kept
 MOST_BYTES = 4_000_000  # of a diff
@@ -46,9 +47,9 @@ def work_tree(package: Path | None = None) -> WorkTree:
     """Looks at the repository that the running code comes from.
 
     Args:
-        package: A folder of the code. Left out, this package's own: where the command was typed says nothing about it.
+        package: A folder of the code. Left out, the team's package: where the command was typed says nothing about it.
     """
-    package = (package or Path(__file__).parents[1]).resolve()
+    package = (package or package_folder()).resolve()
     try:
         root = Path(git("rev-parse", "--show-toplevel", at=package).strip())
         if not git("ls-files", "--", ".", at=package):

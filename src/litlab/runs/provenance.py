@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from litlab.runs.git import WorkTree, work_tree
 from litlab.runs.masking import mask, mask_command
+from litlab.util import team
 
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
@@ -63,8 +64,8 @@ def describe_code(code: WorkTree, diff_name: str) -> dict[str, Any]:
 def command() -> list[str]:
     """The command line as it can be typed again, secrets masked."""
     program, *arguments = sys.argv
-    is_project = Path(program).name in ("__main__.py", "project")
-    start = ["python", "-m", "project"] if is_project else ["python", program]
+    is_project = Path(program).name in ("__main__.py", team.package())
+    start = team.command() if is_project else ["python", program]
     return [*start, *mask_command(arguments)]
 
 
@@ -72,8 +73,9 @@ def versions() -> dict[str, str]:
     """Versions of Python, of this project and of all packages that it declares to need."""
     found = {"python": platform.python_version()}
     try:
-        declared = metadata.requires("project") or []
-        found["project"] = metadata.version("project")
+        name = _distribution()
+        declared = metadata.requires(name) or []
+        found[name] = metadata.version(name)
     except metadata.PackageNotFoundError:  # run from the sources without being installed
         declared = ["torch", "lightning", "jsonargparse", "numpy"]
     for requirement in declared:
@@ -84,6 +86,12 @@ def versions() -> dict[str, str]:
             except metadata.PackageNotFoundError:
                 continue  # declared for another platform
     return found
+
+
+def _distribution() -> str:
+    """The installed distribution that the team's package is part of, or else the one that litlab is part of."""
+    known = metadata.packages_distributions()
+    return next((known[name][0] for name in (team.package(), "litlab") if name in known), team.package())
 
 
 def hardware(trainer: "Trainer") -> dict[str, Any]:

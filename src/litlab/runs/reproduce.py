@@ -1,4 +1,4 @@
-"""``python -m project reproduce``: a run once more, from the same code and settings."""
+"""``python -m PACKAGE reproduce``: a run once more, from the same code and settings."""
 
 import os
 import shlex
@@ -12,6 +12,7 @@ from litlab.runs.find import find_run
 from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.runs.git import GitError, WorkTree, git, work_tree
 from litlab.runs.provenance import versions
+from litlab.util import team
 from litlab.util.commands import Options, answer
 
 PLACES = ("path", "file", "folder", "root", "dir")  # settings of the data that tell where it lies: `path`, `data_dir`
@@ -20,8 +21,8 @@ Run a run again: with its settings (its config.yaml), on the commit and uncommit
 was made from, into a new run folder. Where the code, the data or a file is not there, one line says so
 and what to do; other versions of packages are listed and tried. --print shows the commands instead.
 
-  python -m project reproduce cifar/version_3
-  python -m project reproduce lightning_logs/cifar --print
+  %(prog)s cifar/version_3
+  %(prog)s lightning_logs/cifar --print
 """
 
 
@@ -74,15 +75,16 @@ def fit_command(run: RunFolder, made: dict[str, Any]) -> list[str]:
     """What Python is to run: the recorded command with the run's resolved config for all that it set.
 
     Raises:
-        UserError: If the run has no config, or wasn't made by ``python -m project fit``.
+        UserError: If the run has no config, or wasn't made by ``fit``.
     """
     command = made.get("command") or []
-    if command[:4] != ["python", "-m", "project", "fit"]:
-        raise UserError(f"{run.name} was not made by `python -m project fit` but by `{shlex.join(command)}`.")
+    ours = team.command("fit")
+    if command[:4] != ours:
+        raise UserError(f"{run.name} was not made by `{shlex.join(ours)}` but by `{shlex.join(command)}`.")
     if not run.config.is_file():
         raise UserError(f"{run.name} has no {run.config.name}: its settings are not known.")
     path = run.config.relative_to(Path.cwd()) if run.config.is_relative_to(Path.cwd()) else run.config
-    return ["-m", "project", "fit", "--config", str(path)]
+    return [*ours[1:], "--config", str(path)]
 
 
 def steps_to_code(run: RunFolder, made: dict[str, Any], code: WorkTree) -> list[str]:

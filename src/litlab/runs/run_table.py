@@ -1,4 +1,4 @@
-"""``python -m project runs``: the table of runs."""
+"""``python -m PACKAGE runs``: the table of runs."""
 
 import json
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ List the runs below lightning_logs, the newest first: how each ended, its best v
 the test metric that belongs to it, minutes, GiB of memory at the peak, when it was started, and the
 commit of its code (with * where the code had uncommitted changes).
 
-  python -m project runs                          all runs
-  python -m project runs cifar --sort test/acc    those of one experiment, the best first
-  python -m project runs --status failed          with the reason of each
+  %(prog)s                          all runs
+  %(prog)s cifar --sort test/acc    those of one experiment, the best first
+  %(prog)s --status failed          with the reason of each
 """
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 
+from litlab.checkpointing.io import newest_intact, path_in
 from litlab.checkpointing.load import load_checkpoint
 from litlab.errors import UserError
-from litlab.checkpointing.io import newest_intact, path_in
 from litlab.runs.compare import read_config
 from litlab.runs.find import find_run, noted_owner
 from litlab.runs.folder import RunFolder, set_aside, write_text

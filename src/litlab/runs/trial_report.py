@@ -10,8 +10,8 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.runs.signals import Interrupted
-from litlab.sweep.trial_launcher import ADDRESS
 
+ADDRESS = "LITLAB_TRIAL"  # environment variable of a fit: the Unix socket of its worker
 SECONDS_BETWEEN_SIGNS = 10.0
 
 

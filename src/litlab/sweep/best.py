@@ -7,11 +7,12 @@ from optuna.trial import FrozenTrial
 
 from litlab.runs.folder import write_text
 from litlab.runs.masking import mask_command
-from litlab.util.commands import decimals
 from litlab.sweep.results import best, spread
 from litlab.sweep.space import overlay
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.trial import flags
+from litlab.util import team
+from litlab.util.commands import decimals
 
 
 def write_best(spec: SweepSpec, trials: list[FrozenTrial]) -> list[Path]:
@@ -37,7 +38,7 @@ def write_best(spec: SweepSpec, trials: list[FrozenTrial]) -> list[Path]:
 def command(spec: SweepSpec, file: Path) -> str:
     """The command that takes the overlay."""
     configs = " ".join(f"--config {path}" for path in [*spec.base, file])
-    return f"python -m project fit {configs}"
+    return f"{' '.join(team.command('fit'))} {configs}"
 
 
 def _heading(spec: SweepSpec, trial: FrozenTrial, file: Path) -> str:

@@ -13,6 +13,7 @@ from litlab.errors import UserError
 from litlab.sweep.space import Choice, corner_points, overlay
 from litlab.sweep.spec import SweepSpec, read_spec
 from litlab.sweep.trial import flags
+from litlab.util.team import package, use_package
 
 if TYPE_CHECKING:
     from litlab.sweep.trial_launcher import Forks
@@ -36,7 +37,7 @@ def checked_space(spec: SweepSpec, forks: "Forks") -> Blocks:
     """
     answer = forks.directory / "check.json"
     log = forks.directory / "check.log"
-    arguments = [str(spec.file), str(answer), *spec.arguments]
+    arguments = [package(), str(spec.file), str(answer), *spec.arguments]
     status = 1
     for message in forks.run("litlab.sweep.check", arguments, log, 600):
         status = message.get("exit", status)
@@ -48,14 +49,16 @@ def checked_space(spec: SweepSpec, forks: "Forks") -> Blocks:
     return found["blocks"]
 
 
-def main(file: str, answer: str, *arguments: str) -> None:
+def main(team: str, file: str, answer: str, *arguments: str) -> None:
     """Checks a sweep file, and writes what it finds as JSON: ``error``, or ``blocks``.
 
     Args:
+        team: Name of the team's package.
         file: The sweep file.
         answer: File for the result.
         arguments: Further arguments of every fit.
     """
+    use_package(team)
     spec = read_spec(Path(file), arguments=list(arguments))
     try:
         found: dict[str, Any] = {"blocks": _check(spec)}
@@ -118,7 +121,7 @@ class _Parser:
         """
         try:
             if self._cli is None:
-                sys.argv = ["project", "fit", *arguments]
+                sys.argv = [package(), "fit", *arguments]
                 self._cli = self._class()
             self._cli.parser.arguments = ["fit", *arguments]  # where its messages look for the flag
             return self._cli.parser.parse_args(["fit", *arguments]).fit

@@ -8,11 +8,11 @@ from optuna.trial import FrozenTrial, TrialState
 from rich.console import RenderableType
 from rich.live import Live
 
-from litlab.util.commands import decimals, terminal
 from litlab.sweep.results import best, settings
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.study import SweepStudy, counted
 from litlab.sweep.table import progress_table
+from litlab.util.commands import decimals, terminal
 
 SECONDS_BETWEEN_LOOKS = 2.0
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from optuna.trial import FrozenTrial, TrialState
 
-from litlab.util.commands import decimals
 from litlab.sweep.results import best, in_state, number, parameters, ranked, run_folders, spread
 from litlab.sweep.study import counted, size
+from litlab.util.commands import decimals
 
 if TYPE_CHECKING:
     from litlab.sweep.spec import SweepSpec

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from litlab.errors import UserError
-from litlab.util.nearest import nearest
 from litlab.sweep.space import Choice, Entry, Range, Scalar, Space
+from litlab.util.nearest import nearest
 
 OURS = ("seed_everything", "experiment", "test_after_fit", "ckpt_path", "resume", "config")  # set for each trial
 

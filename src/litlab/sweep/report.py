@@ -11,8 +11,8 @@ from litlab.errors import UserError
 from litlab.runs.folder import write_bytes
 from litlab.sweep.figures import draw_curves, draw_history, draw_pareto
 from litlab.sweep.importance import importances
-from litlab.sweep.results import completed
 from litlab.sweep.page import report_page
+from litlab.sweep.results import completed
 from litlab.sweep.setting_figures import draw_importances, draw_parallel, draw_slices
 
 if TYPE_CHECKING:

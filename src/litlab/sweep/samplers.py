@@ -9,8 +9,8 @@ from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
 from optuna.samplers import BaseSampler, CmaEsSampler, NSGAIISampler, RandomSampler, TPESampler
 
 from litlab.errors import UserError
-from litlab.util.nearest import nearest
 from litlab.sweep.spec import SweepSpec
+from litlab.util.nearest import nearest
 
 SAMPLERS = {"tpe": TPESampler, "random": RandomSampler, "cmaes": CmaEsSampler, "nsga2": NSGAIISampler}
 PRUNERS = {"median": MedianPruner, "hyperband": HyperbandPruner, "none": NopPruner}

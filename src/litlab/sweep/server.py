@@ -1,7 +1,7 @@
 """A process that has imported everything a fit needs, and forks one fit after another.
 
 Start-up costs a fit several seconds, most of them imports. The server pays them once; each fit is still a process of
-its own, with its own memory and its own end. It runs as ``python -m litlab.sweep.server DESCRIPTOR``.
+its own, with its own memory and its own end. It runs as ``python -m litlab.sweep.server PACKAGE DESCRIPTOR``.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ SECONDS_BETWEEN_LOOKS = 0.1
 PR_SET_PDEATHSIG = 1
 
 
-def main(descriptor: int) -> None:
+def main(package: str, descriptor: int) -> None:
     """Serves until the other end of the socket is closed.
 
     Requests and answers are lines of JSON. ``{"module", "arguments", "log", "environment"}`` runs a module as
@@ -29,12 +29,16 @@ def main(descriptor: int) -> None:
     signal that killed it.
 
     Args:
+        package: Name of the team's package.
         descriptor: Of a connected socket.
     """
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)  # its end is the worker's business
     worker = socket.socket(fileno=descriptor)
     from litlab.cli.start import quiet, register_classes
+    from litlab.util.team import use_package
+
+    use_package(package)
 
     quiet()
     register_classes()
@@ -104,4 +108,4 @@ def _send(worker: socket.socket, **message: object) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(sys.argv[1], int(sys.argv[2]))

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from optuna.trial import FrozenTrial, TrialState
 
-from litlab.util.commands import decimals
 from litlab.sweep.results import best, completed, in_state, last_value, parameters, ranked
 from litlab.sweep.scales import BEST, DPI, PRUNED, Setting, Values, label, legend
 from litlab.sweep.study import counted
+from litlab.util.commands import decimals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

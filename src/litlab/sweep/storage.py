@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 from litlab.errors import UserError, one_line
 from litlab.runs.masking import mask_text
 
-VARIABLE = "PROJECT_SWEEP_STORAGE"
+VARIABLE = "LITLAB_SWEEP_STORAGE"
 HEARTBEAT_SECONDS = 30
 GRACE_SECONDS = 90
 LOCK_SECONDS = 600  # nobody holds the lock for more than a few
@@ -64,7 +64,7 @@ def open_storage(folder: Path, create: bool = True) -> Storage | None:
     """Opens the storage of a sweep.
 
     Args:
-        folder: The sweep's folder, where SQLite's file is; ``PROJECT_SWEEP_STORAGE`` names another storage.
+        folder: The sweep's folder, where SQLite's file is; ``LITLAB_SWEEP_STORAGE`` names another storage.
         create: Whether to make the file if it is not there.
 
     Returns:
@@ -100,7 +100,7 @@ def open_storage(folder: Path, create: bool = True) -> Storage | None:
                 )
         except (ImportError, sqlalchemy.exc.NoSuchModuleError) as error:
             raise UserError(
-                f"{VARIABLE}: the driver for {scheme} is not installed: pip install 'project[postgresql]', or your own."
+                f"{VARIABLE}: the driver for {scheme} is not installed: pip install psycopg[binary], or your own."
             ) from error
         except sqlalchemy.exc.ArgumentError as error:
             raise UserError(f"{VARIABLE} is no address of a database, such as postgresql://host/name.") from error

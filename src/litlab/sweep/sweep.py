@@ -1,4 +1,4 @@
-"""``python -m project sweep``: search the settings of an experiment; ``status`` and ``report`` tell how it stands."""
+"""``python -m PACKAGE sweep``: search the settings of an experiment; ``status`` and ``report`` tell how it stands."""
 
 import dataclasses
 import signal
@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from litlab.errors import UserError
-from litlab.util.nearest import nearest
 from litlab.runs.folder import ROOT, write_text
-from litlab.util.commands import Options, answer, count
 from litlab.sweep.spec import SweepSpec, read_spec
+from litlab.util.commands import Options, answer, count
+from litlab.util.nearest import nearest
+from litlab.util.team import command
 from litlab.util.yaml_files import read_mapping
 
 if TYPE_CHECKING:
-    from litlab.sweep.worker_pool import Crew
     from litlab.sweep.study import SweepStudy
+    from litlab.sweep.worker_pool import Crew
 
 COPY = "sweep.yaml"  # of the sweep file, in the sweep's folder
 DESCRIPTION = """\
@@ -27,11 +28,11 @@ Search the settings of an experiment, as a sweep file says; docs/sweeps.md has a
 runs like any other, in lightning_logs/sweeps/NAME/. Ctrl-C stops in order, and the same command goes on.
 Further arguments of every fit stand after `--`.
 
-  python -m project sweep --config configs/sweeps/cifar.yaml --workers 2
-  python -m project sweep --config configs/sweeps/cifar.yaml --trials 40      16 more than the file's 24
-  python -m project sweep --config configs/sweeps/cifar.yaml -- --data.dataset folder --data.path DIR
-  python -m project sweep status cifar        how it stands (or --config FILE)
-  python -m project sweep report cifar        pictures and one page, in lightning_logs/sweeps/cifar/report/
+  %(prog)s --config configs/sweeps/cifar.yaml --workers 2
+  %(prog)s --config configs/sweeps/cifar.yaml --trials 40      16 more than the file's 24
+  %(prog)s --config configs/sweeps/cifar.yaml -- --data.dataset folder --data.path DIR
+  %(prog)s status cifar        how it stands (or --config FILE)
+  %(prog)s report cifar        pictures and one page, in lightning_logs/sweeps/cifar/report/
 """
 
 
@@ -63,9 +64,9 @@ def _sweep(arguments: list[str]) -> int:
     chosen = options.parse_args(ours)
     spec = read_spec(chosen.config, chosen.trials, chosen.hours, fits)
 
-    from litlab.sweep.worker_pool import Crew, devices
     from litlab.sweep.samplers import make_pruner, make_sampler
     from litlab.sweep.study import check_essence, find_study, size
+    from litlab.sweep.worker_pool import Crew, devices
 
     make_sampler(spec)  # checks the arguments
     make_pruner(spec)
@@ -135,8 +136,8 @@ def _finish(spec: SweepSpec, study: "SweepStudy") -> None:
 
 
 def _status(arguments: list[str]) -> int:
-    from litlab.util.commands import terminal
     from litlab.sweep.display import table
+    from litlab.util.commands import terminal
 
     spec, study = _existing("status", arguments)
     terminal().print(table(spec, study))
@@ -166,7 +167,7 @@ def _existing(view: str, arguments: list[str]) -> tuple[SweepSpec, "SweepStudy"]
     spec = dataclasses.replace(spec, trials=size(spec))
     study = find_study(spec)
     if study is None:
-        raise UserError(f"sweep {view}: {spec.name} was not begun yet: python -m project sweep --config {file}")
+        raise UserError(f"sweep {view}: {spec.name} was not begun yet: {' '.join(command())} sweep --config {file}")
     return spec, study
 
 

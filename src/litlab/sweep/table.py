@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from litlab.util.commands import decimals
 from litlab.sweep.results import best, in_state, last_value, ranked, run_folders, settings, spread, validations
 from litlab.sweep.study import counted, size
+from litlab.util.commands import decimals
 from litlab.util.tables import Fitted
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ import yaml
 from optuna.exceptions import TrialPruned, UpdateFinishedTrialError
 
 from litlab.cli.named_modules import modules_named
-from litlab.util.nearest import nearest
 from litlab.runs.folder import RunFolder, write_text
-from litlab.sweep.trial_launcher import Forks
 from litlab.sweep.space import overlay, suggest
 from litlab.sweep.spec import SweepSpec
+from litlab.sweep.trial_launcher import Forks
+from litlab.util.nearest import nearest
+from litlab.util.team import package
 
 TAIL = 20  # lines of a log that are kept of a failed trial
 SECONDS_TO_SAVE = 60.0  # for a fit that outlives its worker
@@ -123,7 +124,7 @@ class TrialRunner:
     def _run_fit(self, trial: optuna.Trial, arguments: list[str], log: Path, seed: int) -> bool:
         """Runs a fit to its end and keeps what it reports; False for a run to resume that has no checkpoint yet."""
         problem, status = "", None
-        with contextlib.closing(self._forks.run("project", arguments, log, 60 * self._spec.stall_minutes)) as messages:
+        with contextlib.closing(self._forks.run(package(), arguments, log, 60 * self._spec.stall_minutes)) as messages:
             for message in messages:
                 if "run" in message:
                     trial.set_user_attr("runs", [*trial.user_attrs.get("runs", [])[:seed], message["run"]])

@@ -15,7 +15,9 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-ADDRESS = "PROJECT_TRIAL"  # environment variable of a fit: the Unix socket of its worker
+from litlab.runs.trial_report import ADDRESS
+from litlab.util.team import package
+
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_TO_SAVE = 60.0  # for a fit that is told to stop
 LOST = 70  # exit code of a worker whose fork server was killed
@@ -43,7 +45,7 @@ class Forks:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "litlab.sweep.server", str(theirs.fileno())],
+                [sys.executable, "-m", "litlab.sweep.server", package(), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},  # CUDA can't be forked
                 stdin=subprocess.DEVNULL,

@@ -15,12 +15,13 @@ from optuna.trial import FrozenTrial, TrialState
 
 from litlab.errors import UserError
 from litlab.sweep.check import checked_space
-from litlab.sweep.trial_launcher import LOST, Forks, ServerLost
 from litlab.sweep.space import with_blocks
 from litlab.sweep.spec import read_spec
 from litlab.sweep.storage import open_storage, storage_errors
 from litlab.sweep.study import ENDED, NothingLeft, SweepStudy, counted, size
 from litlab.sweep.trial import TrialFailed, TrialRunner, TrialTaken
+from litlab.sweep.trial_launcher import LOST, Forks, ServerLost
+from litlab.util.team import use_package
 
 STOPPED = 143
 FAILURES = 3  # without any success: then the sweep ends
@@ -38,12 +39,13 @@ def main(job: dict[str, Any]) -> int:
     these blocks.
 
     Args:
-        job: ``file``, ``trials`` and ``arguments`` as for `read_spec`; ``until``, a time from which on no trial is
-            started; ``check``, whether to check the values first.
+        job: ``package``, the team's; ``file``, ``trials`` and ``arguments`` as for `read_spec`; ``until``, a time from
+            which on no trial is started; ``check``, whether to check the values first.
 
     Returns:
         The exit code: 0, 2 after a line on what is wrong, 143 if it was stopped, 70 if its fork server was killed.
     """
+    use_package(job["package"])
     heard: list[int] = []
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda number, _: heard.append(number))

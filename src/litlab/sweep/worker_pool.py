@@ -11,8 +11,9 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from litlab.sweep.trial_launcher import LOST
 from litlab.sweep.spec import SweepSpec
+from litlab.sweep.trial_launcher import LOST
+from litlab.util.team import package
 
 REPLACEMENTS = 10  # of killed workers, for one command
 
@@ -103,6 +104,7 @@ class Crew:
 
     def _start(self, number: int, check: bool) -> None:
         job = {
+            "package": package(),
             "file": str(self.spec.file),
             "trials": self.spec.trials,
             "arguments": self.spec.arguments,

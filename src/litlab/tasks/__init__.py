@@ -1,1 +1,7 @@
-"""tasks: say here what it is for."""
+"""Tasks as LightningModules: losses, metrics and optimizers around any network."""
+
+from litlab.tasks.base import ExperimentModule
+from litlab.tasks.classifier import Classifier
+from litlab.tasks.forecaster import Forecaster
+
+__all__ = ["Classifier", "ExperimentModule", "Forecaster"]

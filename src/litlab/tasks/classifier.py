@@ -11,10 +11,10 @@ from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from litlab.errors import UserError
-from litlab.tasks.base import ExperimentModule
 from litlab.metrics.stage_metrics import StageMetrics
 from litlab.nn.adapt import adapt_network
 from litlab.optim import Schedule
+from litlab.tasks.base import ExperimentModule
 
 
 class Classifier(ExperimentModule):

@@ -10,11 +10,11 @@ from torch.nn import functional as F
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from litlab.errors import UserError
-from litlab.tasks.base import ExperimentModule
 from litlab.metrics.conformal import Conformal
 from litlab.metrics.forecast_metrics import ForecastMetrics
 from litlab.metrics.mean_loss import MeanLoss
 from litlab.optim import Schedule
+from litlab.tasks.base import ExperimentModule
 
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}
 

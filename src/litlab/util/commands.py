@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
 from litlab.errors import UserError
+from litlab.util.team import command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +19,7 @@ class Options(argparse.ArgumentParser):
 
     def __init__(self, verb: str, description: str) -> None:
         super().__init__(
-            prog=f"python -m project {verb}",
+            prog=" ".join(command(verb)),
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,

@@ -11,6 +11,7 @@ import sysconfig
 import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -21,8 +22,9 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.profilers import Profiler
 
 from litlab.errors import UserError, one_line
+from litlab.util.team import is_own, package_folder
 
-PACKAGE = str(Path(__file__).parent)
+OURS = Path(__file__).parents[1]  # litlab
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")} | {"<frozen"})
 # What torch's C++ raises for a size or a type, from the line that calls it: in a constructor it is about the settings.
 ABOUT_VALUES = (
@@ -32,9 +34,42 @@ NOT_BUGS = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOTDIR, errno.EISDIR,
     errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ENXIO,
 )  # fmt: skip
-CALLERS = ([f"{PACKAGE}/cli.py"], [f"{PACKAGE}/runs/preflight.py"])  # what calls the Trainer
+CALLERS = ([f"{OURS}/cli/project_cli.py"], [f"{OURS}/preflight/check.py"])  # what calls the Trainer
 PARSER = r"/(jsonargparse/|lightning/pytorch/cli\.py)"
 PART_OF_TRAINER = {Callback: "trainer.callbacks", Logger: "trainer.logger", Profiler: "trainer.profiler"}
+
+
+def user_message(error: BaseException) -> str | None:
+    """The one line to print for an exception that the user can put right.
+
+    Args:
+        error: What reached the command line.
+
+    Returns:
+        The line, or None for a bug, which keeps its traceback.
+    """
+    if isinstance(error, UserError):
+        return str(error)
+
+    cause: BaseException | None = error.__cause__
+    while cause is not None:  # jsonargparse wraps what a constructor raises
+        if isinstance(cause, (UserError, MisconfigurationException)):
+            return one_line(cause)
+        cause = cause.__cause__
+    text = " ".join(str(error).split())
+    if found := re.search(
+        r"Early stopping conditioned on metric `([^`]+)` which is not available.*following: (.*)", text
+    ):
+        return _unknown_metric("early_stopping", found[1], re.findall(r"`([^`]+)`", found[2]))
+    if found := re.search(r"ModelCheckpoint\(monitor='([^']+)'\)` could not find .*metrics: \[(.*)\]", text):
+        return _unknown_metric("checkpoint", found[1], re.findall(r"'([^']+)'", found[2]))
+    if found := re.search(r"ReduceLROnPlateau conditioned on metric (\S+) which is not available.*are: \[(.*)\]", text):
+        return _unknown_metric("model.schedule", found[1], re.findall(r"'([^']+)'", found[2]))
+    if isinstance(error, MisconfigurationException):  # Lightning's word for settings that don't go together
+        return f"trainer: {one_line(error)}"
+    if isinstance(error, OSError) and (line := file_error(error)):
+        return line
+    return refused_in_training(error)
 
 
 @contextmanager
@@ -107,7 +142,7 @@ def refused_in_training(error: BaseException) -> str | None:
     for number, (code, variables) in enumerate(frames):
         owner = variables.get("self")
         key = next((key for base, key in PART_OF_TRAINER.items() if isinstance(owner, base)), None)
-        if key is None or type(owner).__module__.startswith("project."):
+        if key is None or is_own(type(owner).__module__):
             continue
         below = [code for code, _ in frames[number:]]
         if all(_in_library(code) and "/lightning/pytorch/loops/" not in code.co_filename for code in below):
@@ -216,4 +251,17 @@ def _frames(error: BaseException) -> Iterator[tuple[CodeType, dict[str, Any]]]:
 
 
 def _in_library(code: CodeType) -> bool:
-    return code.co_filename.startswith(LIBRARIES) and not code.co_filename.startswith(PACKAGE)
+    return code.co_filename.startswith(LIBRARIES) and not code.co_filename.startswith(
+        (str(OURS), str(package_folder()))
+    )
+
+
+def _unknown_metric(section: str, name: str, logged: list[str]) -> str:
+    if name.startswith("val/") and not any(metric.startswith("val/") for metric in logged):
+        return (
+            f"{section}.monitor: '{name}' is not logged, as nothing was validated: set data.val_fraction above 0 "
+            f"(for series the second share of data.split; and trainer.limit_val_batches), or {section}: null."
+        )
+    nearest = get_close_matches(name, logged, n=1)
+    hint = f"did you mean '{nearest[0]}'?" if nearest else f"logged are {', '.join(sorted(logged))}."
+    return f"{section}.monitor: no metric '{name}' is logged: {hint}"

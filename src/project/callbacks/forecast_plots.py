@@ -10,11 +10,11 @@ from torch import Tensor
 from litlab.callbacks._facts import SeriesFacts, facts
 from litlab.callbacks._figures import publish
 from litlab.callbacks._folder import run_folder
-from project.callbacks._forecast_errors import ForecastErrors
-from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
 from litlab.callbacks._samples import from_test_step, gather_rows, spread
 from litlab.callbacks._tables import publish_table
 from litlab.errors import UserError
+from project.callbacks._forecast_errors import ForecastErrors
+from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
 
 
 class ForecastPlots(Callback):

@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litlab.errors import UserError
+from litlab.optim import Schedule
 from litlab.tasks.classifier import Classifier
 from project.networks.whitened_cnn import WhitenedCNN
-from litlab.optim import Schedule
 
 
 class CifarCNN(Classifier):

@@ -7,11 +7,11 @@ from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 
 from litlab.errors import UserError
+from litlab.nn.sizes import DEEPEST
+from litlab.optim import Schedule
 from litlab.tasks.forecaster import Forecaster
 from project.networks.segment_rnn import SegmentRNN
-from litlab.nn.sizes import DEEPEST
 from project.networks.window_forecast import FixedMap, ForecastAverage, WindowForecast
-from litlab.optim import Schedule
 
 
 class LSTMForecaster(Forecaster):

@@ -7,10 +7,10 @@ from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor
 
 from litlab.errors import UserError
-from litlab.tasks.classifier import Classifier
 from litlab.nn.sizes import DEEPEST
-from project.networks.text_transformer import PADDING, TextTransformer
 from litlab.optim import Schedule
+from litlab.tasks.classifier import Classifier
+from project.networks.text_transformer import PADDING, TextTransformer
 
 
 class TransformerClassifier(Classifier):

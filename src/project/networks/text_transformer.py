@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from litlab.errors import UserError
-from project.networks.attention import EncoderBlock
 from litlab.nn.sizes import check_sizes
+from project.networks.attention import EncoderBlock
 from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions
 
 PADDING, UNKNOWN = 0, 1  # ids of what is no word

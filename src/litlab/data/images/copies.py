@@ -11,8 +11,8 @@ from pathlib import Path
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.images.listing import SPLITS, Listing
-from litlab.util.progress import SlowProgress
 from litlab.errors import UserError
+from litlab.util.progress import SlowProgress
 
 _END = 4096  # bytes: compressed files of one size that are not the same differ there
 

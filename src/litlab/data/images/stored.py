@@ -20,8 +20,8 @@ from litlab.data.images.generated import generated_class_names, generated_images
 from litlab.data.images.listing import Listing
 from litlab.data.images.memory import moments
 from litlab.data.images.public import read
-from litlab.util.progress import SlowProgress
 from litlab.errors import UserError
+from litlab.util.progress import SlowProgress
 
 _VERSION = 1  # raise it when the arrays of the same source would come out different
 _GENERATED = {"train": 10_000, "test": 2_000}

@@ -3,8 +3,8 @@
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.data.text.ngram_model import ngram_model
 from litlab.data.cache import is_whole, new_cache, open_array
+from litlab.data.text.ngram_model import ngram_model
 from litlab.data.text.stored import Stored
 
 

@@ -15,8 +15,8 @@ from litlab.data.paths import user_path
 from litlab.data.text.baselines import baseline_results
 from litlab.data.text.catalog import Catalog, check_same
 from litlab.data.text.corpus import Corpus, Source
-from litlab.data.text.ngram_cache import evidence_folder, load_counts, store_evidence
 from litlab.data.text.memory import StoredTexts
+from litlab.data.text.ngram_cache import evidence_folder, load_counts, store_evidence
 from litlab.data.text.opening import open_input, open_split
 from litlab.data.text.predictions import in_input_order, read_input, write_csv
 from litlab.data.text.reading import Rows

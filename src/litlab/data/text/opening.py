@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from litlab.data.text.memory import StoredTexts
 from litlab.data.text.ngram_cache import load_evidence
 from litlab.data.text.ngram_features import NgramCounts
-from litlab.data.text.memory import StoredTexts
 from litlab.data.text.stored import Stored
 from litlab.data.text.tokenizer import encode
 from litlab.errors import UserError

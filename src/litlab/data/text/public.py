@@ -8,9 +8,9 @@ import torch
 
 from litlab.data.bad_rows import settle
 from litlab.data.download import PublicFile, obtain_file
-from litlab.util.progress import SlowProgress
 from litlab.data.text.corpus import Corpus
 from litlab.data.text.reading import read_rows
+from litlab.util.progress import SlowProgress
 
 _AG_NEWS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
 _IMDB_FILES = 100_022  # members of the archive

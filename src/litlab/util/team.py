@@ -1,0 +1,53 @@
+"""The team's package: whose experiments this process runs.
+
+`litlab.cli.main` says it once, before anything else; whatever needs the name, as the class registry or a command that
+is to be repeated, asks here.
+"""
+
+import importlib.util
+from pathlib import Path
+
+_package = ""
+
+
+def use_package(name: str) -> None:
+    """Say which package holds the experiments.
+
+    Args:
+        name: Its import name, such as ``project``.
+    """
+    global _package
+    _package = name
+
+
+def package() -> str:
+    """Return the import name of the team's package.
+
+    Raises:
+        RuntimeError: If nobody has said which it is.
+    """
+    if not _package:
+        raise RuntimeError("call litlab.util.team.use_package first, as litlab.cli.main does")
+    return _package
+
+
+def package_folder() -> Path:
+    """Return the folder of the team's package."""
+    found = importlib.util.find_spec(package())
+    if found is None or not found.submodule_search_locations:
+        raise RuntimeError(f"{package()} is not a package")
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+def command(*arguments: str) -> list[str]:
+    """Return a command of the team's package: ``python -m project`` and arguments."""
+    return ["python", "-m", package(), *arguments]
+
+
+def is_own(module: str) -> bool:
+    """Return whether a module belongs to the team's package or to litlab.
+
+    Args:
+        module: Its dotted name.
+    """
+    return module.partition(".")[0] in (package(), "litlab")

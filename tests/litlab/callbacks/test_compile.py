@@ -1,0 +1,236 @@
+import pytest
+import torch
+from lightning.pytorch.loggers import CSVLogger
+from torch import nn
+from torchmetrics import Accuracy
+
+from litlab.callbacks import Compile
+from litlab.errors import UserError
+from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.processes import Python
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def spy():
+    """A backend that keeps the graphs it is given."""
+    graphs = []
+
+    def spy(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.register_backend(spy, name="spy")
+    yield graphs
+    torch._dynamo.backends.registry._BACKENDS.pop("spy")
+    torch._dynamo.backends.registry._COMPILER_FNS.pop("spy")
+
+
+def set_up(model, compile, tmp_path):
+    compile.setup(make_trainer(tmp_path), model, "fit")
+
+
+def test_compiled_run_keeps_keys_and_result(tmp_path, spy):
+    results = {}
+    for mode in (None, "default"):
+        torch.manual_seed(0)
+        model = Tiny()
+        trainer = make_trainer(tmp_path, callbacks=[Compile(mode, backend="spy", dynamic=False)])
+        trainer.fit(model, TinyData())
+        assert bool(spy) == (mode is not None)
+        results[mode] = model.state_dict()
+    assert list(results["default"]) == list(Tiny().state_dict())
+    for name, value in results[None].items():
+        torch.testing.assert_close(results["default"][name], value)
+
+
+def test_test_after_fit_compiles_nothing_twice(tmp_path, spy):
+    compile = Compile("default", backend="spy", dynamic=True)
+    trainer = make_trainer(tmp_path, callbacks=[compile], limit_test_batches=1)
+    model = Tiny()
+    trainer.fit(model, TinyData(8))
+    call = model.network._compiled_call_impl
+    trainer.test(model, TinyData(8), verbose=False)
+    assert model.network._compiled_call_impl is call
+
+
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+def test_compiles_in_every_stage(tmp_path, spy, stage):
+    class Predicting(Tiny):
+        def predict_step(self, batch, batch_idx):
+            return self.network(batch[0])
+
+    trainer = make_trainer(tmp_path, callbacks=[Compile("default", backend="spy")])
+    data = TinyData().train_dataloader()
+    getattr(trainer, stage)(Predicting(), data)
+    assert spy
+
+
+def is_compiled(module):
+    return module._compiled_call_impl is not None
+
+
+def test_null_mode_compiles_nothing(tmp_path):
+    model = Tiny()
+    set_up(model, Compile(), tmp_path)
+    assert not any(is_compiled(module) for module in model.modules())
+
+
+def test_default_is_the_network_alone(tmp_path):
+    model = Tiny()
+    model.other = nn.Linear(2, 2)
+    set_up(model, Compile("default", backend="eager"), tmp_path)
+    assert is_compiled(model.network)
+    assert not is_compiled(model.other)
+    assert not is_compiled(model)
+
+
+def test_without_network_children_with_parameters(tmp_path):
+    model = Tiny()
+    del model.network
+    model.encoder = nn.Linear(2, 2)
+    model.blocks = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+    model.loss = nn.CrossEntropyLoss()
+    model.accuracy = Accuracy(task="binary")
+    model.accuracy.inception = nn.Linear(2, 2)
+    set_up(model, Compile("default", backend="eager"), tmp_path)
+    compiled = {name for name, module in model.named_modules() if is_compiled(module)}
+    assert compiled == {"encoder", "blocks.0", "blocks.1"}
+
+
+def test_named_children(tmp_path):
+    model = Tiny(network=nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2))))
+    set_up(model, Compile("default", backend="eager", children=["network.1.0"]), tmp_path)
+    assert {name for name, module in model.named_modules() if is_compiled(module)} == {"network.1.0"}
+
+
+def test_unknown_child_names_the_nearest(tmp_path):
+    with pytest.raises(UserError, match=r"compile\.children: Tiny has no module 'netwrok'; did you mean 'network'\?"):
+        set_up(Tiny(), Compile("default", children=["netwrok"]), tmp_path)
+
+
+def test_unknown_backend_names_the_valid(tmp_path):
+    with pytest.raises(UserError, match=r"compile\.backend: 'inducto' is unknown.*inductor"):
+        set_up(Tiny(), Compile("default", backend="inducto"), tmp_path)
+
+
+def test_unknown_mode_names_the_valid():
+    with pytest.raises(UserError, match=r"compile\.mode: 'fast' is unknown.*reduce-overhead"):
+        Compile("fast")
+
+
+def test_modes_belong_to_inductor():
+    with pytest.raises(UserError, match=r"compile\.mode: max-autotune needs compile\.backend"):
+        Compile("max-autotune", backend="eager")
+
+
+def test_options_reach_the_compiler(tmp_path, monkeypatch):
+    given = {}
+    monkeypatch.setattr(torch, "compile", lambda call, **options: given.update(options))
+    monkeypatch.setattr("litlab.callbacks.compile._check_backend", lambda *args: None)
+    set_up(Tiny(), Compile("reduce-overhead", dynamic=False, fullgraph=True), tmp_path)
+    assert given == {"mode": "reduce-overhead", "dynamic": False, "fullgraph": True, "backend": "inductor"}
+
+
+@pytest.mark.parametrize(("mode", "marks"), [("reduce-overhead", 2 + 2 + 2), ("default", 0), (None, 0)])
+def test_cuda_graphs_are_told_of_each_step(tmp_path, monkeypatch, mode, marks):
+    calls = []
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: calls.append(1))
+    monkeypatch.setattr(Compile, "setup", lambda *args, **options: None)
+    trainer = make_trainer(tmp_path, callbacks=[Compile(mode)], num_sanity_val_steps=0)
+    trainer.fit(Tiny(), TinyData(8))
+    trainer.test(Tiny(), TinyData(8), verbose=False)
+    assert len(calls) == marks
+
+
+def test_no_compiler_is_one_line(tmp_path):
+    """In a process of its own: inductor remembers the compilers it found, and caches what they made."""
+    program = (
+        "import torch, torch._inductor.config\n"
+        "torch._inductor.config.cpp.cxx = (None, '/no/such/compiler')\n"
+        "from litlab.callbacks.compile import _check_backend\n"
+        "from litlab.errors import UserError\n"
+        "try:\n"
+        "    _check_backend('inductor', torch.device('cpu'))\n"
+        "except UserError as error:\n"
+        "    print(error)\n"
+    )
+    script = tmp_path / "compile.py"
+    script.write_text(program)
+    environment = {"TORCHINDUCTOR_CACHE_DIR": tmp_path}
+    printed, errors = Python(script, cwd=tmp_path, environment=environment).communicate()
+    assert len(printed.splitlines()) == 1, errors
+    assert "no working compiler for cpu" in printed
+    assert "--compile.mode null" in printed
+
+
+def test_inductor_trains(tmp_path):
+    try:
+        set_up(Tiny(), Compile("default"), tmp_path)
+    except UserError as error:
+        pytest.skip(str(error))
+    torch.manual_seed(0)
+    model = Tiny(network=nn.Sequential(nn.Flatten(), nn.Linear(192, 4)))
+    before = model.network[1].weight.detach().clone()
+    recorded = Compile("default", dynamic=True, graph_breaks=True)
+    make_trainer(tmp_path, callbacks=[recorded], limit_val_batches=0).fit(model, TinyData(8))
+    assert not torch.equal(model.network[1].weight, before)
+    assert recorded._recorder.counts()[0] == 1
+
+
+class Breaking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(192, 4)
+
+    def forward(self, x):
+        x = self.linear(x.flatten(1))
+        torch._dynamo.graph_break()  # the broken line
+        return x * 2
+
+
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # dynamo's own, which it hides from all but pytest
+@pytest.mark.parametrize(("network", "breaks"), [(Breaking(), 1), (nn.Sequential(nn.Flatten(), nn.Linear(192, 4)), 0)])
+def test_graph_break_report(tmp_path, network, breaks):
+    compile = Compile("default", backend="eager", dynamic=True, graph_breaks=True)
+    trainer = make_trainer(tmp_path, logger=CSVLogger(tmp_path), callbacks=[compile], limit_val_batches=0)
+    trainer.fit(Tiny(network=network), TinyData(8))
+    text = next(tmp_path.rglob("graph_breaks.txt")).read_text()
+    assert f"{breaks + 1} graph(s), {breaks} break(s), 0 recompilation(s)" in text
+    assert ("# the broken line" in text and __file__ in text) == bool(breaks)
+
+
+def test_graph_break_report_without_a_graph(tmp_path):
+    """A frame that the compiler gives up never reaches the backend, and is reported all the same."""
+
+    class GivenUp(Breaking):
+        def forward(self, x):
+            for _ in range(2):
+                try:
+                    torch._dynamo.graph_break()
+                finally:
+                    y = self.linear(x.flatten(1))
+            return y
+
+    compile = Compile("default", backend="eager", graph_breaks=True)
+    trainer = make_trainer(tmp_path, logger=CSVLogger(tmp_path), callbacks=[compile], limit_val_batches=0)
+    trainer.fit(Tiny(network=GivenUp()), TinyData(8))
+    text = next(tmp_path.rglob("graph_breaks.txt")).read_text()
+    assert "forward is not compiled at all" in text
+
+
+def test_graph_break_report_counts_recompilations(tmp_path):
+    compile = Compile("default", backend="eager", dynamic=False, graph_breaks=True)
+    trainer = make_trainer(tmp_path, logger=CSVLogger(tmp_path), callbacks=[compile], limit_val_batches=0)
+    trainer.fit(Tiny(network=nn.Sequential(nn.Flatten(), nn.Linear(192, 4))), TinyData(10))  # batches of 4, 4, 2
+    text = next(tmp_path.rglob("graph_breaks.txt")).read_text()
+    assert "2 graph(s), 0 break(s), 1 recompilation(s)" in text
+    assert "size mismatch" in text

@@ -1,0 +1,125 @@
+"""What callbacks sum or compare over ranks, in one run of two processes."""
+
+import json
+import sys
+
+import pytest
+import torch
+
+from tests.conftest import ROOT
+from tests.litlab.callbacks.tiny import TinyData
+from tests.processes import Python, ranks
+
+PROGRAM = """
+import json, sys, warnings
+warnings.filterwarnings("error", ".*(memory|time)/.*sync_dist.*")  # of VRAM, not of the tiny model
+sys.path.insert(0, sys.argv[1])
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from litlab.callbacks import EMA, VRAM, Compile, ConfusionMatrix, ProgressBar, RunSummary
+from project.callbacks import ImagePlots
+
+folder = sys.argv[2]
+torch.manual_seed(0)
+vram, matrix, summary, checkpoint = VRAM(), ConfusionMatrix(), RunSummary(), ModelCheckpoint(folder)
+compile = Compile("default", backend="eager", graph_breaks=True)
+trainer = make_trainer(
+    folder, devices=2, strategy="ddp", logger=CSVLogger(folder), enable_checkpointing=True, enable_progress_bar=True,
+    callbacks=[compile, vram, EMA(0.5), matrix, ImagePlots(4), summary, ProgressBar(), checkpoint],
+)
+model, data = Tiny(), TinyData(samples=16)
+trainer.fit(model, data)
+trainer.test(model, data, ckpt_path=checkpoint.best_model_path, weights_only=True, verbose=False)
+summary.print_summary(trainer)
+result = {
+    "samples": vram.samples_per_second[0] * vram.epoch_seconds[0],
+    "seconds": vram.epoch_seconds,
+    "peak": vram.peak_gib,
+    "counts": matrix.counts.tolist(),
+    "weights": model.network[4].bias.tolist(),
+}
+with open(f"{folder}/rank{trainer.global_rank}.json", "w") as file:
+    json.dump(result, file)
+"""
+
+
+TEST_ONLY = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from lightning.pytorch.loggers import CSVLogger
+from tests.litlab.callbacks.test_text_samples import Reader, Texts
+from tests.litlab.callbacks.tiny import TinyForecaster, TinySeries, make_trainer
+from litlab.callbacks import Baselines
+from project.callbacks import ForecastPlots, TextSamples
+
+folder, devices = sys.argv[2], int(sys.argv[3])
+
+
+class Shared(Texts):
+    def setup(self, stage):
+        self.order = self.order.tensor_split(self.trainer.world_size)[self.trainer.global_rank]
+
+    def baselines(self):
+        print("baselines on", self.trainer.global_rank)
+        return {"none": {"test/acc": 0.5}}
+
+
+strategy = {"devices": devices, "strategy": "ddp" if devices > 1 else "auto", "use_distributed_sampler": False}
+trainer = make_trainer(
+    folder, logger=CSVLogger(folder, name="", version="text"), callbacks=[TextSamples(5), Baselines()], **strategy
+)
+trainer.test(Reader(), Shared(), verbose=False)
+trainer = make_trainer(
+    folder, logger=CSVLogger(folder, name="", version="series"), callbacks=[ForecastPlots(3)], **strategy
+)
+trainer.test(TinyForecaster(), TinySeries(21), verbose=False)
+"""
+
+
+def run(folder, program, *arguments) -> str:
+    """Runs a program with two ranks; returns what the first one printed."""
+    script = folder / "run.py"
+    script.write_text(program)
+    processes = [
+        Python(script, ROOT, folder, *arguments, cwd=folder, environment=of_rank, merge=True) for of_rank in ranks(2)
+    ]
+    printed = [process.communicate(120)[0] for process in processes]
+    assert [process.wait() for process in processes] == [0, 0], printed
+    return printed[0]
+
+
+def test_two_processes(tmp_path):
+    printed = run(tmp_path, PROGRAM)
+    first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1))
+    assert first == second
+    assert round(first["samples"]) == 16
+    assert torch.tensor(first["counts"]).sum(1).tolist() == TinyData(16).dataset.tensors[1].bincount().tolist()
+    assert printed.count("epoch 1/1") == 1
+    assert printed.count("Run summary") == 1
+    assert len(list(tmp_path.rglob("graph_breaks.txt"))) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have many workers")
+def test_two_processes_write_the_test_tables_of_one(tmp_path, monkeypatch, capsys):
+    """An odd number of windows: the processes have unlike shares."""
+    for devices in ("1", "2"):
+        folder = tmp_path / devices
+        folder.mkdir()
+        if devices == "1":  # here: another process would take seconds to start
+            monkeypatch.setattr(sys, "argv", ["run.py", str(ROOT), str(folder), devices])
+            monkeypatch.setattr(sys, "path", list(sys.path))
+            exec(TEST_ONLY, {"__name__": "run"})
+            out = capsys.readouterr().out
+        else:
+            out = run(folder, TEST_ONLY, devices)
+        assert out.count("baselines on 0") == 1
+        assert "baselines on 1" not in out
+        assert out.count("Test: the model beside its baselines") == 1
+    for name in ("text/test_texts.csv", "series/forecast_metrics.csv", "series/backtest.csv"):
+        one, two = ((tmp_path / devices / name).read_text() for devices in ("1", "2"))
+        assert one == two
+        assert one.count("\n") > 1
+    assert (tmp_path / "2/series/forecasts.png").is_file()

@@ -1,0 +1,101 @@
+"""A tiny fit in this process that draws from all generators, and stops at a chosen place; not a test itself."""
+
+import random
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from litlab.checkpointing.exact_resume import ExactResume
+from litlab.data.module import ExperimentData
+from litlab.data.sampler import EpochBatches
+from litlab.tasks import Classifier
+
+BATCHES = 5  # of an epoch; with an accumulation of two the last one is a step of its own
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Data(ExperimentData):
+    seed, num_workers = 0, 0
+
+    def __init__(self, batch_size: int = 4) -> None:
+        super().__init__()
+        self.batch_size = batch_size
+        inputs = torch.randn(20, 6, generator=torch.Generator().manual_seed(0))
+        self.dataset = TensorDataset(inputs, torch.arange(20) % 3)
+
+    def train_dataloader(self):
+        return self.loader(self.dataset, EpochBatches(20, self.batch_size, **self.sampler_options("train", "rows")))
+
+    def val_dataloader(self):
+        return self.loader(self.dataset, EpochBatches(20, 10, **self.sampler_options("val", "rows")))
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        inputs, labels = batch
+        if self.trainer.training:
+            inputs = inputs + torch.randn_like(inputs) + random.gauss() + np.random.normal()
+        return inputs, labels
+
+
+class Draws(Classifier):
+    """Draws from every generator, in and between its steps, and stops at a place."""
+
+    def __init__(self, stop=None, schedule=None) -> None:
+        network = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.4), nn.Linear(8, 3))
+        super().__init__(network, num_classes=3, optimizer=partial(torch.optim.Adam, lr=0.05), schedule=schedule)
+        self.stop = stop
+        self.drawn, self.rates, self.ended = {}, {}, []
+
+    def _at(self, *place) -> None:
+        if self.stop == place:
+            raise Interrupted
+
+    def on_train_batch_start(self, batch, batch_idx):
+        self._at("batch", self.current_epoch, batch_idx)
+        self.drawn[self.current_epoch, batch_idx] = torch.rand(()).item()
+        self.rates[self.current_epoch, batch_idx] = self.optimizers().param_groups[0]["lr"]
+
+    def on_validation_batch_start(self, batch, batch_idx):
+        if not self.trainer.sanity_checking:
+            self._at("validation", self.current_epoch, batch_idx)
+            self.drawn["val", self.current_epoch, batch_idx] = random.random(), np.random.rand(), torch.rand(()).item()
+
+    def on_train_epoch_end(self):
+        self._at("end", self.current_epoch)
+        self.ended.append((self.current_epoch, self.trainer.fit_loop.epoch_loop._batches_that_stepped))  # as in logs
+        super().on_train_epoch_end()
+
+
+def trainer(folder: Path, *callbacks: Callback, **settings) -> Trainer:
+    return Trainer(
+        default_root_dir=folder, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False,
+        use_distributed_sampler=False, callbacks=[ExactResume(), *callbacks],
+        **{"max_epochs": 2, "accumulate_grad_batches": 2, "logger": False, **settings},
+    )  # fmt: skip
+
+
+def saving(folder: Path, **options) -> ModelCheckpoint:
+    return ModelCheckpoint(folder, save_last=True, enable_version_counter=False, **options)
+
+
+EACH_STEP = {"every_n_train_steps": 1}
+
+
+def fit(folder: Path, stop=None, resume=False, options=EACH_STEP, module=Draws, data=Data, callbacks=(), **settings):
+    """A fit, which ends by itself or with `Interrupted`; the model and its Trainer."""
+    seed_everything(5, verbose=False)
+    model = module(stop)
+    fitting = trainer(folder, saving(folder, **options), *callbacks, **settings)
+    with nullcontext() if stop is None else pytest.raises(Interrupted):
+        fitting.fit(model, data(), ckpt_path=folder / "last.ckpt" if resume else None, weights_only=True)
+    return model, fitting

@@ -1,0 +1,234 @@
+"""ExactResume by itself, in this process; whole commands, signals, workers and ranks are in test_resume_matrix.py."""
+
+import random
+import shutil
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+from torch import nn
+
+from litlab.checkpointing.exact_resume import KEY, first_step_logged_again
+from litlab.errors import UserError
+from litlab.tasks import Classifier
+from tests.litlab.checkpointing.in_process import BATCHES, EACH_STEP, Data, Draws, Interrupted, fit, saving, trainer
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:Checkpoint directory"
+)
+
+
+def means(fitting: Trainer) -> dict[str, float]:
+    return {name: value.item() for name, value in fitting.callback_metrics.items()}
+
+
+PLACES = [
+    *(("batch", 1, batch) for batch in range(BATCHES)),
+    ("validation", 1, 0), ("validation", 1, 1), ("end", 1), ("batch", 0, 3),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _seed(monkeypatch):
+    monkeypatch.setenv("PL_GLOBAL_SEED", "")  # seed_everything sets it for all tests that follow
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PL_GLOBAL_SEED", "")
+        return {
+            name: fit(tmp_path_factory.mktemp(name), **settings)
+            for name, settings in {
+                "plain": {},
+                "none": {"limit_val_batches": 0},
+                "often": {"val_check_interval": 3},
+            }.items()
+        }
+
+
+def check(expected: tuple[Draws, Trainer], parts: list[Draws], fitting: Trainer) -> None:
+    """That the parts of an interrupted run together are the expected one."""
+    whole, fitted = expected
+    drawn = {}
+    for part in parts:
+        drawn |= part.drawn
+    assert drawn == whole.drawn
+    assert parts[-1].drawn.keys() != whole.drawn.keys(), "it went on, it did not begin again"
+    assert {end for part in parts for end in part.ended} == set(whole.ended)
+    assert means(fitting) == means(fitted)
+    for name, weight in whole.state_dict().items():
+        assert torch.equal(weight, parts[-1].state_dict()[name]), name
+
+
+@pytest.mark.parametrize("stop", PLACES, ids=str)
+def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(tmp_path, whole, stop):
+    before, _ = fit(tmp_path, stop)
+    resumed, fitting = fit(tmp_path, resume=True)
+    check(whole["plain"], [before, resumed], fitting)
+
+
+def test_gradients_go_on_between_the_batches_of_an_accumulation(tmp_path, whole):
+    """ModelCheckpoint saves there when it has not saved the step itself, as after a first resumption."""
+    first, _ = fit(tmp_path, ("batch", 1, 2))
+    second, _ = fit(tmp_path, ("batch", 1, 3), resume=True)
+    checkpoint = torch.load(tmp_path / "last.ckpt", weights_only=True)
+    assert checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] == 3
+    assert all(gradient.any() for gradient in checkpoint[KEY][0]["gradients"].values())
+    third, fitting = fit(tmp_path, resume=True)
+    check(whole["plain"], [first, second, third], fitting)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "stop"),
+    [
+        ("none", {"limit_val_batches": 0}, ("end", 0)),
+        ("none", {"limit_val_batches": 0}, ("batch", 1, 0)),
+        ("often", {"val_check_interval": 3}, ("validation", 1, 0)),
+        ("often", {"val_check_interval": 3}, ("batch", 1, 3)),
+    ],
+    ids=str,
+)
+def test_what_follows_a_batch_is_not_left_out(tmp_path, whole, kind, settings, stop):
+    """The end of an epoch without validation; a validation in the middle, and of an accumulation at that."""
+    before, _ = fit(tmp_path, stop, **settings)
+    resumed, fitting = fit(tmp_path, resume=True, **settings)
+    check(whole[kind], [before, resumed], fitting)
+
+
+def test_steps_and_validations_draw_by_their_place_alone(tmp_path, whole):
+    class Disturbs(Callback):
+        def on_train_batch_end(self, *arguments):
+            torch.rand(7), random.random(), np.random.rand()
+
+        on_validation_end = on_train_batch_end
+
+    model = Draws()
+    seed_everything(5, verbose=False)
+    trainer(tmp_path, Disturbs(), enable_checkpointing=False).fit(model, Data())
+    assert model.drawn == whole["plain"][0].drawn
+    assert len(set(model.drawn.values())) == len(model.drawn) == 2 * BATCHES + 4
+    other = Draws()
+    seed_everything(6, verbose=False)
+    trainer(tmp_path, enable_checkpointing=False).fit(other, Data())
+    assert not set(model.drawn.values()) & set(other.drawn.values())
+
+
+def test_another_number_of_processes(tmp_path, whole):
+    """Within an epoch it is refused, from its end the sums of all are added up."""
+    expected = means(whole["plain"][1])
+
+    def as_if_of_two(path: Path, sums) -> None:
+        checkpoint = torch.load(path, weights_only=True)
+        assert len(checkpoint[KEY]) == 1
+        checkpoint[KEY].append({**checkpoint[KEY][0], "sums": sums})
+        torch.save(checkpoint, path)
+
+    fit(tmp_path, ("batch", 1, 3))
+    as_if_of_two(tmp_path / "last.ckpt", [])
+    with pytest.raises(UserError, match=r"^trainer.devices: .* within an epoch, which 2 processes had shared; 1 can't"):
+        fit(tmp_path, resume=True)
+    fit(tmp_path, ("end", 1))
+    others = Classifier(nn.Linear(6, 3), num_classes=3)
+    others.train_metrics.add(torch.tensor(7.0), torch.eye(3), torch.arange(3))
+    as_if_of_two(tmp_path / "last.ckpt", others.epoch_sums())
+    _, fitting = fit(tmp_path, resume=True)
+    samples = 4 * BATCHES
+    both = (expected["train/loss"] * samples + 7.0 * 3) / (samples + 3)
+    assert means(fitting)["train/loss"] == pytest.approx(both)
+    assert means(fitting)["train/acc"] == pytest.approx((expected["train/acc"] * samples + 3) / (samples + 3))
+
+
+def test_early_stopping_ends_a_run_once(tmp_path):
+    """The process is killed after the last epoch, before the test say: there is nothing to go on with."""
+    model = Draws()
+    stopping = EarlyStopping("val/acc", mode="max", patience=1, stopping_threshold=None, min_delta=1.0)
+    fitting = trainer(tmp_path, stopping, saving(tmp_path), max_epochs=9)
+    fitting.fit(model, Data())
+    assert fitting.current_epoch == 2
+    again = trainer(
+        tmp_path, EarlyStopping("val/acc", mode="max", patience=1, min_delta=1.0), saving(tmp_path), max_epochs=9
+    )
+    again.fit(Draws(), Data(), ckpt_path=tmp_path / "last.ckpt", weights_only=True)
+    assert again.current_epoch == 2
+    assert again.global_step == fitting.global_step
+
+
+def test_a_new_patience_holds(tmp_path):
+    def fit_with(patience: int, **where):
+        stopping = EarlyStopping("val/acc", mode="max", patience=patience, min_delta=1.0)
+        fitting = trainer(tmp_path, stopping, saving(tmp_path), max_epochs=9)
+        fitting.fit(Draws(), Data(), weights_only=True, **where)
+        return fitting.current_epoch
+
+    assert fit_with(1) == 2
+    assert fit_with(3, ckpt_path=tmp_path / "last.ckpt") == 4
+
+
+def test_the_best_checkpoint_is_known_in_a_folder_that_was_moved(tmp_path):
+    first, second, other = (tmp_path / name for name in ("first", "second", "other"))
+    fit(first, ("batch", 1, 0), options={"monitor": "val/loss"})
+    shutil.move(first, second)
+    best = next(second.glob("epoch=0*.ckpt"))
+
+    def resumed(folder: Path) -> ModelCheckpoint:
+        keeps = saving(folder, monitor="val/loss")
+        trainer(folder, keeps, max_epochs=1).fit(Draws(), Data(), ckpt_path=second / "last.ckpt", weights_only=True)
+        return keeps
+
+    with pytest.warns(UserWarning, match="dirpath has changed"):  # another run: its files are none of this one's
+        assert resumed(other).best_k_models == {}
+    keeps = resumed(second)
+    assert keeps.best_model_path == str(best)
+    assert list(keeps.best_k_models) == [str(best)]
+
+
+def test_logs_are_repeated_from_the_step_that_is_made_again(tmp_path):
+    """Between the batches of an accumulation the step's number stands for what was logged before, too."""
+    for resume, stop, step in ((False, ("batch", 1, 2), 4), (True, ("batch", 1, 3), 5)):
+        fit(tmp_path, stop, resume)
+        checkpoint = torch.load(tmp_path / "last.ckpt", weights_only=True)
+        assert checkpoint["global_step"] == 4
+        assert first_step_logged_again(checkpoint) == step
+
+
+def test_loggers_are_flushed_before_each_checkpoint(tmp_path):
+    class Flushed(CSVLogger):
+        at: ClassVar[list[int]] = []
+
+        def save(self):
+            self.at.append(fitting.global_step)
+            super().save()
+
+    fitting = trainer(tmp_path, saving(tmp_path, **EACH_STEP), logger=Flushed(tmp_path), max_epochs=1)
+    fitting.fit(Draws(), Data())
+    assert {1, 2, 3} <= set(Flushed.at)
+
+
+def test_any_module_goes_on(tmp_path):
+    class Plain(LightningModule):
+        def __init__(self, stop):
+            super().__init__()
+            self.layer, self.stop = nn.Linear(6, 3), stop
+
+        def training_step(self, batch, batch_idx):
+            if ("batch", self.current_epoch, batch_idx) == self.stop:
+                raise Interrupted
+            return nn.functional.dropout(self.layer(batch[0]), 0.5).square().mean()
+
+        def validation_step(self, batch, batch_idx):
+            pass
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    expected, _ = fit(tmp_path / "whole", module=Plain)
+    fit(tmp_path, ("batch", 1, 2), module=Plain)
+    resumed, _ = fit(tmp_path, resume=True, module=Plain)
+    assert torch.equal(resumed.layer.weight, expected.layer.weight)

@@ -1,0 +1,193 @@
+"""Schedules, averages and early stopping of a run that is interrupted and resumed, in this process.
+
+pytest -k schedule_matrix                a representative part
+pytest -k schedule_matrix -m matrix      all of it, with a table at the end: 3 minutes
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import EarlyStopping
+from torch.optim import lr_scheduler
+
+from litlab.callbacks import EMA
+from litlab.optim import Schedule, WarmupDecay
+from tests.litlab.checkpointing.in_process import Draws, fit
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers",
+    "ignore:.*logging interval",
+    "ignore:Checkpoint directory",
+    "ignore:A `OneCycleLR`",
+)
+EPOCHS = 4
+WORSE = {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"}  # than 10 below the best: always
+SCHEDULERS: dict[str, Any] = {
+    "step": partial(lr_scheduler.StepLR, step_size=2, gamma=0.7),
+    "multi-step": partial(lr_scheduler.MultiStepLR, milestones=[1, 3, 5], gamma=0.7),
+    "exponential": partial(lr_scheduler.ExponentialLR, gamma=0.9),
+    "cosine": lr_scheduler.CosineAnnealingLR,
+    "one-cycle": partial(lr_scheduler.OneCycleLR, max_lr=0.1),
+    "plateau": partial(lr_scheduler.ReduceLROnPlateau, **WORSE),
+    "plateau-train": partial(lr_scheduler.ReduceLROnPlateau, **WORSE),
+    "restarts": partial(lr_scheduler.CosineAnnealingWarmRestarts, T_0=2),
+    "warm-up": partial(WarmupDecay, warmup=0.3, decay="cosine"),
+}
+MONITORS = {"plateau": "val/loss", "plateau-train": "train/loss"}
+PLACES = {
+    "inside": ("batch", 1, 3),
+    "first": ("batch", 2, 0),
+    "validation": ("validation", 1, 1),
+    "end": ("end", 1),
+}
+# How checkpoints are written, and the further settings that this needs.
+SAVING: dict[str, dict[str, Any]] = {
+    "validation": {"monitor": "val/loss", "save_on_train_epoch_end": False},
+    "step": {"every_n_train_steps": 1},
+    "epoch": {"monitor": "val/loss"},
+}
+EXTRAS: dict[str, dict[str, Any]] = {
+    "": {},
+    "none": {"accumulate_grad_batches": 1},
+    "often": {"val_check_interval": 2},
+    "rare": {"check_val_every_n_epoch": 2},
+    "ema": {"callbacks": lambda: [EMA(0.9)]},
+    "stopping": {"callbacks": lambda: [EarlyStopping("val/loss", patience=2, min_delta=10.0)]},
+    "stopping-train": {"callbacks": lambda: [EarlyStopping("train/loss", patience=2, min_delta=10.0)]},
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One interruption: of which schedule, where, resumed from a checkpoint that was written when."""
+
+    schedule: str
+    interval: str = "epoch"
+    frequency: int = 1
+    place: str = "end"
+    saving: str = "validation"
+    extra: str = ""
+
+    def __str__(self) -> str:
+        return "-".join(map(str, vars(self).values()))
+
+
+class Steps(Draws):
+    """Logs the loss of each step, for a schedule that looks at it after each."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.log("step/loss", loss)
+        return loss
+
+
+def run_of(cell: Cell, folder, stop=None, resume=False):
+    monitor = MONITORS.get(cell.schedule)
+    if monitor and cell.interval == "step":
+        monitor = "step/loss"
+    chosen = Schedule(SCHEDULERS[cell.schedule], cell.interval, cell.frequency, monitor)  # pyright: ignore[reportArgumentType]
+    module = partial(Steps if monitor == "step/loss" else Draws, schedule=chosen)
+    settings = dict(EXTRAS[cell.extra])
+    callbacks = settings.pop("callbacks", list)()
+    return fit(
+        folder, stop, resume, options=SAVING[cell.saving], module=module, callbacks=callbacks,
+        **{"max_epochs": EPOCHS, "num_sanity_val_steps": 0, **settings},
+    )  # fmt: skip
+
+
+def states(model, fitting) -> dict[str, Any]:
+    """What has to be the same: weights, averages, optimizer, schedule, metrics, epochs, steps."""
+    optimizer, config = fitting.optimizers[0], fitting.lr_scheduler_configs[0]
+    return {
+        **{f"weights/{name}": value for name, value in model.state_dict().items()},
+        **{f"optimizer/{n}/{key}": v for n, part in optimizer.state_dict()["state"].items() for key, v in part.items()},
+        "groups": optimizer.state_dict()["param_groups"],
+        "schedule": {key: value for key, value in config.scheduler.state_dict().items() if not callable(value)},
+        "metrics": {name: value.item() for name, value in fitting.callback_metrics.items()},
+        "progress": (fitting.current_epoch, fitting.global_step),
+    }
+
+
+@pytest.fixture(scope="module")
+def differences(tmp_path_factory):
+    """Interrupts and resumes a run; what is not as in one that never stopped."""
+    torch.set_num_threads(1)
+    whole = {}
+
+    def compare(cell: Cell) -> list[str]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PL_GLOBAL_SEED", "")  # seed_everything sets it for all tests that follow
+            key = cell.schedule, cell.interval, cell.frequency, cell.saving, cell.extra
+            if key not in whole:
+                model, fitting = run_of(cell, tmp_path_factory.mktemp("whole"))
+                whole[key] = states(model, fitting), model.rates
+            folder = tmp_path_factory.mktemp("run")
+            before, _ = run_of(cell, folder, PLACES[cell.place])
+            after, fitting = run_of(cell, folder, resume=True)
+        (expected, rates), found = whole[key], states(after, fitting)
+        names = [name for name in expected.keys() | found.keys() if not same(expected.get(name), found.get(name))]
+        assert after.rates.keys() != rates.keys(), "it went on, it did not begin again"
+        return sorted(names + ["rates"] * (before.rates | after.rates != rates))
+
+    return compare
+
+
+def same(one: Any, other: Any) -> bool:
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+ALL = [
+    Cell(schedule, interval, frequency, place, when)
+    for schedule, interval, frequency, place, when in product(SCHEDULERS, ("step", "epoch"), (1, 2), PLACES, SAVING)
+] + [
+    Cell(schedule, "epoch", 2 if extra == "rare" else 1, place, when, extra)
+    for schedule, place, when, extra in product(("plateau", "plateau-train", "warm-up"), PLACES, SAVING, EXTRAS)
+    if extra
+]
+
+
+def impossible(cell: Cell) -> bool:
+    """Where there is no checkpoint yet."""
+    return cell.place in ("inside", "validation") and cell.saving != "step" and cell.extra == "rare"
+
+
+REPRESENTATIVE = [
+    Cell("plateau"),
+    Cell("plateau", place="first", saving="epoch"),
+    Cell("plateau", place="inside", saving="step"),
+    Cell("plateau-train", frequency=2, place="end", saving="epoch"),
+    Cell("plateau", "step", 2, "inside", "step"),
+    Cell("plateau-train", place="first", saving="epoch", extra="stopping-train"),
+    Cell("one-cycle", "step", 2, "validation", "step"),
+    Cell("restarts", place="first", extra="ema"),
+    Cell("cosine", "step", 1, "end", extra="stopping"),
+]
+
+
+@pytest.mark.parametrize("cell", REPRESENTATIVE, ids=str)
+def test_a_resumed_schedule_is_exact(cell, differences):
+    assert differences(cell) == []
+
+
+@pytest.fixture(scope="module")
+def table(request):
+    """Rows that are printed when all tests are through: how many cells of a schedule are exact."""
+    counts: dict[tuple[str, ...], list[bool]] = {}
+    yield counts
+    with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
+        print(f"\n{'schedule':14} {'interval':8} {'frequency':9} {'with':15} {'places x checkpoints':20}  exact")
+        for (schedule, interval, frequency, extra), results in counts.items():
+            print(f"{schedule:14} {interval:8} {frequency:9} {extra or '-':15} {len(results):20}  {sum(results):5}")
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("cell", [cell for cell in ALL if not impossible(cell)], ids=str)
+def test_matrix(cell, differences, table):
+    results = table.setdefault((cell.schedule, cell.interval, str(cell.frequency), cell.extra), [])
+    results.append(False)
+    assert differences(cell) == []
+    results[-1] = True

@@ -1,0 +1,307 @@
+"""The command line: help, errors, data facts, what wins over what."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+import yaml
+
+from litlab.cli.start import register_classes
+from tests.conftest import CONFIGS
+from tests.litlab.fuzz.harness import run_input
+
+GOOD = """\
+model:
+  class_path: CifarCNN
+  init_args:
+    width: 16
+    optimizer: {class_path: torch.optim.SGD, init_args: {lr: 0.1}}
+data:
+  class_path: ImageData
+  init_args: {dataset: generated}
+"""
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['project', '--help']\n"
+        "from litlab.cli.command import main; assert main() == 0\n"
+        "heavy = {'torch', 'lightning', 'jsonargparse', 'numpy', 'rich'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for verb in ("fit", "validate", "test", "predict"):
+        assert f"\n  {verb} " in done.stdout
+
+
+def test_mistyped_verb_is_told_the_nearest(run):
+    done = run("fitt")
+    assert (done.code, done.err) == (2, "error: there is no verb 'fitt': did you mean 'fit'?\n")
+
+
+@pytest.mark.parametrize("verb", ["fit", "validate", "test", "predict"])
+def test_verb_help_explains_the_sections(run, verb):
+    done = run(verb, "--help")
+    assert done.code == 0
+    for key in ("--checkpoint", "--early_stopping", "--compile", "--vram", "--experiment", "--data", "--model"):
+        assert key in done.out
+    assert ("--input" in done.out) == (verb == "predict")
+    assert "weights_only" not in done.out
+
+
+def test_class_help_is_the_docstring(run):
+    done = run("fit", "--model.help", "CifarCNN")
+    assert done.code == 0
+    assert "Channels of the second block" in " ".join(done.out.split())
+
+
+# (change of the good config, further flags, what the one line must say after the file's name)
+TYPOS = {
+    "section": (
+        "traner: {max_epochs: 3}\n",
+        [],
+        ":9: there is no key 'traner': did you mean 'trainer'?",
+    ),
+    "trainer key": (
+        "trainer: {max_epoch: 3}\n",
+        [],
+        ":9: there is no key 'trainer.max_epoch': did you mean 'trainer.m",
+    ),
+    "trainer value": ("trainer: {max_epochs: three}\n", [], ":9: 'trainer.max_epochs' must be int, not 'three'."),
+    "callback": (
+        "trainer: {callbacks: [{class_path: RichProgresBar}]}\n",
+        [],
+        ":9: there is no class 'RichProgresBar'",
+    ),
+    "stopping": ("early_stopping: {monitr: a}\n", [], ":9: EarlyStopping has no 'monitr': did you mean 'monitor'?"),
+    "missing": ("early_stopping: {mode: max}\n", [], ":9: EarlyStopping needs 'monitor'."),
+    "compile": ("compile: {mod: max}\n", [], ":9: Compile has no 'mod': did you mean 'mode'?"),
+    "checkpoint": (
+        "checkpoint: {monitor: a, modus: b}\n",
+        [],
+        ":9: RunCheckpoint has no 'modus': did you mean 'mode'?",
+    ),
+    "syntax": ("trainer: {max_epochs: 3\n", [], ":9: not valid YAML: it ends too early"),
+    "model key": (("width", "widht"), [], ":4: CifarCNN has no 'widht': did you mean 'width'?"),
+    "model class": (("CifarCNN", "CifarCN"), [], ":2: there is no class 'CifarCN': did you mean 'CifarCNN'?"),
+    "data class": (("ImageData", "ImagData"), [], ":7: there is no class 'ImagData': did you mean 'ImageData'?"),
+    "data value": (("generated", "cifar"), [], ":8: 'data.dataset' must be one of 'cifar10', 'cifar100', "),
+    "optimizer": (("optim.SGD", "optim.SDG"), [], ":5: torch.optim has no 'SDG': did you mean 'SGD'?"),
+    "optimizer key": (("lr:", "lrr:"), [], ":5: SGD has no 'lrr': did you mean 'lr'?"),
+    "optimizer value": (("0.1", "fast"), [], ":5: 'model.optimizer.lr' must be float, not 'fast'."),
+    "flag": (
+        "",
+        ["--trainer.max_epoch", "3"],
+        "--trainer.max_epoch: there is no key 'trainer.max_epoch': did you mean",
+    ),
+    "flag value": (
+        "",
+        ["--trainer.max_epochs", "x"],
+        "--trainer.max_epochs: 'trainer.max_epochs' must be int, not 'x'.",
+    ),
+    "model flag": (
+        "",
+        ["--model.label_smothing=1"],
+        "--model.label_smothing: CifarCNN has no 'label_smothing': did you",
+    ),
+    "scheduler": (
+        "",
+        ["--model.schedule.scheduler", "CosineAnealingLR"],
+        "there is no class 'CosineAnealingLR': did you",
+    ),
+    "interval": (
+        "",
+        ["--model.schedule.scheduler=OneCycleLR", "--model.schedule.interval=steps"],
+        "'model.schedule.interval' must be one of 'step', 'epoch', not 'steps': did you mean 'step'?",
+    ),
+    "forgotten flag": (
+        "",
+        ["configs/with/clip.yaml"],
+        "a config needs --config: write --config configs/with/clip.yaml.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TYPOS)
+def test_typos_get_one_line_that_says_where_and_what(tmp_path, case):
+    change, flags, says = TYPOS[case]
+    text = GOOD.replace(*change) if isinstance(change, tuple) else GOOD + change
+    assert text != GOOD or flags
+    config = tmp_path / "mine.yaml"
+    config.write_text(text)
+    register_classes()
+    ending = run_input(["fit", "--config", str(config), *flags], tmp_path)
+    assert ending.kind == "line", ending
+    assert (f"{config}{says}" if says.startswith(":") else says) in ending.text
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine.yaml"]  # nothing half-written
+
+
+# What only shows when things are built: (flags, what the one line says)
+REFUSED = {
+    "no config": ([], "data and model missing: give --config FILE"),
+    "config file": (["--config", "configs/cifr.yaml"], "error: configs/cifr.yaml: no such file"),
+    "checkpoint": (["GOOD", "--ckpt_path", "nope.ckpt"], "--ckpt_path nope.ckpt: no such file."),
+    "remote": (["GOOD", "--ckpt_path", "https://example.org/a.ckpt"], "remote checkpoints are not loaded"),
+    "not a checkpoint": (["GOOD", "--ckpt_path", "mine.yaml"], "--ckpt_path mine.yaml is damaged or no checkpoint"),
+    "learning rate": (["GOOD", "--model.optimizer.lr=-1"], "model.optimizer.lr is -1.0: it must be above 0."),
+    "width": (["GOOD", "--model.width=0"], "model.width is 0: it must be 4 or more."),
+    "smoothing": (
+        ["GOOD", "--model.label_smoothing=1"],
+        "model.label_smoothing is 1.0: it must be at least 0 and below",
+    ),
+    "strategy": (["GOOD", "--trainer.strategy=dpp"], "trainer: You selected an invalid strategy name"),
+    "precision": (["GOOD", "--trainer.precision=17"], "'trainer.precision' must be"),
+    "monitor": (
+        ["GOOD", "--early_stopping", '{"monitor": "val/accuracy"}'],
+        "early_stopping.monitor: no metric 'val/accuracy' is logged: did you mean 'val/acc'?",
+    ),
+    "plateau": (
+        ["GOOD", "--model.schedule.scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau"],
+        "model.schedule.monitor is not set",
+    ),
+    "scheduler argument": (
+        ["GOOD", "--model.schedule.scheduler=StepLR"],
+        "model.schedule.scheduler: 'step_size' is req",
+    ),
+    "no validation": (
+        ["GOOD", "--trainer.limit_val_batches=0", "--early_stopping", '{"monitor": "val/acc"}'],
+        "early_stopping.monitor: 'val/acc' is not logged, as nothing was validated",
+    ),
+    "outside": (["GOOD", "--experiment=../x"], "experiment: '../x' is no name of a folder in lightning_logs"),
+    "module": (["GOOD", "--model=nomodule.Mine"], "--model: 'nomodule.Mine': there is no module 'nomodule'."),
+    "network": (
+        ["GOOD", "--model=Classifier", "--model.network=VGG"],
+        "there are several classes 'VGG': give the path, project.networks.VGG or torchvision.models.VGG.",
+    ),
+    "checkpoint mode": (["GOOD", '--checkpoint={"monitor": "val/acc", "mode": "up"}'], "mode"),
+    "endless": (
+        [
+            "GOOD",
+            "--model.schedule.scheduler=CosineAnnealingLR",
+            "--trainer.max_epochs=-1",
+            "--trainer.limit_train_batches=1",
+        ],
+        "T_max can't be taken from a run without an end",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals_are_one_line(run, tmp_path, images, case):
+    flags, says = REFUSED[case]
+    (tmp_path / "mine.yaml").write_text(GOOD)
+    good = [
+        "--config",
+        "mine.yaml",
+        "--trainer.max_epochs=1",
+        "--trainer.log_every_n_steps=1",
+        "--data.dataset=folder",
+        f"--data.path={images}",
+        "--trainer.accelerator=cpu",
+    ]
+    done = run("fit", *[part for flag in flags for part in (good if flag == "GOOD" else [flag])])
+    assert done.code == 2
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, done.err
+    assert says in errors[0]
+    assert "Traceback" not in done.err
+
+
+def test_a_config_elsewhere_is_named_rightly(run, tmp_path, monkeypatch):
+    """jsonargparse reads a config from inside its folder: relative paths of the others must not break."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/good.yaml").write_text(GOOD)
+    (tmp_path / "there.yaml").write_text("trainer: {callbacks: [{class_path: EMAA}]}\n")
+    monkeypatch.chdir(tmp_path / "here")
+    done = run("fit", "--config", "good.yaml", "--config", "../there.yaml")
+    assert done.err == "error: ../there.yaml:1: there is no class 'EMAA': did you mean 'EMA'?\n"
+
+
+def test_flags_alone_are_enough(run):
+    data = ["--data=SeriesData", "--data.dataset=generated"]
+    done = run(
+        "fit", "--model=LSTMForecaster", *data, "--trainer.max_epochs=1", "--trainer.limit_train_batches=2", "--check"
+    )
+    assert done.code == 0, done.err
+
+
+def test_a_bug_keeps_its_traceback(cifar, monkeypatch):
+    from project.models import CifarCNN
+
+    def broken(*_):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(CifarCNN, "configure_optimizers", broken)
+    with pytest.raises(ZeroDivisionError):
+        cifar("fit")
+
+
+def test_sections_can_be_turned_off(cifar, tmp_path):
+    done = cifar(
+        "fit", "--checkpoint=null", "--early_stopping=null", "--vram=null", "--compile=null", "--test_after_fit=false"
+    )
+    assert done.code == 0
+    folder = tmp_path / "lightning_logs/cifar/version_0"
+    assert not list(folder.rglob("*.ckpt"))
+    assert "test/acc" not in done.out
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert [config[name] for name in ("checkpoint", "early_stopping", "compile", "vram")] == [None] * 4
+
+
+def test_without_a_test_split_fit_ends_well(run, images, tmp_path):
+    shutil.copytree(images / "train", tmp_path / "mine/train")
+    (tmp_path / "mine.yaml").write_text(GOOD)
+    flags = ["--data.dataset=folder", "--data.path=mine", "--trainer.max_epochs=1", "--trainer.log_every_n_steps=1"]
+    done = run("fit", "--config", "mine.yaml", *flags, "--trainer.accelerator=cpu")
+    assert done.code == 0, done.err
+    assert "There is no test split: not tested." in done.err
+
+
+def test_facts_of_the_data_reach_the_model_and_its_checkpoint(cifar, tmp_path):
+    assert cifar("fit").code == 0
+    folder = tmp_path / "lightning_logs/cifar/version_0"
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config["model"]["init_args"]["num_classes"] == 10
+    assert config["model"]["init_args"]["image_shape"] == [3, 32, 32]
+    saved = torch.load(folder / "checkpoints/last.ckpt", weights_only=True)["hyper_parameters"]
+    assert saved["num_classes"] == 10
+
+
+def test_explicit_settings_win_over_the_checkpoint(cifar, run, images, tmp_path):
+    assert cifar("fit", "--model.label_smoothing=0.1").code == 0
+    last = tmp_path / "lightning_logs/cifar/version_0/checkpoints/last.ckpt"
+    config = yaml.safe_load((CONFIGS / "cifar.yaml").read_text())
+    config["model"] = {"class_path": "CifarCNN"}  # says nothing of the model but its class
+    (tmp_path / "bare.yaml").write_text(yaml.safe_dump(config))
+    data = ["--data.dataset=folder", f"--data.path={images}", "--data.batch_size=40", "--trainer.accelerator=cpu"]
+    data.append("--trainer.log_every_n_steps=1")
+    further = ["--ckpt_path", last, "--trainer.max_epochs=3", "--model.label_smoothing=0.3"]
+    done = run("fit", "--config", "bare.yaml", *data, *further)
+    assert done.code == 0, done.err
+    model = yaml.safe_load((tmp_path / "lightning_logs/cifar/version_1/config.yaml").read_text())["model"]["init_args"]
+    assert model["width"] == 16  # the checkpoint's
+    assert model["optimizer"]["class_path"] == "project.optim.MuonSGD"  # the checkpoint's
+    assert model["label_smoothing"] == 0.3  # the flag's
+    assert "model.label_smoothing: 0.3 (the checkpoint has 0.1)" in done.out + done.err
+    assert "epoch 3/3" in done.out
+    assert "epoch 2/3" not in done.out
+    before = torch.load(last, weights_only=True)["state_dict"]
+    after = torch.load(tmp_path / "lightning_logs/cifar/version_1/checkpoints/last.ckpt", weights_only=True)[
+        "state_dict"
+    ]
+    assert not torch.equal(before["network.head.weight"], after["network.head.weight"])  # the schedule goes on
+
+
+def test_a_checkpoint_of_another_class_is_refused(cifar, run, images, tmp_path):
+    assert cifar("fit", "--trainer.max_epochs=1").code == 0
+    last = tmp_path / "lightning_logs/cifar/version_0/checkpoints/last.ckpt"
+    done = cifar("test", "--model=Classifier", "--model.network=torchvision.models.resnet18", "--ckpt_path", last)
+    assert done.code == 2
+    assert "holds a project.models.CifarCNN" in done.err
+    done = cifar("test", "--model.width=32", "--ckpt_path", last)
+    assert done.code == 2
+    assert "weights don't fit the model as it is described here (model.width: 16 -> 32)" in done.err
+    assert "Traceback" not in done.err

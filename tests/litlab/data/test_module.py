@@ -1,0 +1,128 @@
+"""A run that is resumed in the middle of an epoch gets the batches that are left."""
+
+import os
+from functools import partial
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from litlab.data import ImageData, SeriesData, TextData
+from litlab.data.sampler import EpochBatches
+from litlab.errors import UserError
+from litlab.optim import Schedule, WarmupDecay
+from project.models import TransformerClassifier
+
+
+class Interrupted(Exception):
+    pass
+
+
+def _fit(folder, texts, stop=None, resume=None, scheduled=True, loader=None, **settings):
+    """Returns the first token ids of each training batch, by epoch and batch."""
+    data = TextData(
+        "csv", path=str(texts), batch_size=16, max_tokens=20, long_texts="crop", cache_dir=str(folder / "cache"),
+        **(loader or {}),
+    )  # fmt: skip
+    schedule = Schedule(WarmupDecay, interval="step") if scheduled else None
+    model = TransformerClassifier(
+        8, heads=2, vocab_size=data.vocab_size, max_tokens=20, num_classes=4, schedule=schedule,
+        optimizer=partial(torch.optim.SGD, lr=0.1),
+    )  # fmt: skip
+    seen, step = {}, model.training_step
+
+    def watched(batch, batch_idx):
+        if (model.current_epoch, batch_idx) == stop:
+            raise Interrupted
+        seen[model.current_epoch, batch_idx] = batch[0]["ids"].tolist()
+        return step(batch, batch_idx)
+
+    model.training_step = watched
+    checkpoint = ModelCheckpoint(folder, save_last=True, every_n_train_steps=1, enable_version_counter=False)
+    trainer = Trainer(
+        max_epochs=3, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+        use_distributed_sampler=False, callbacks=[checkpoint], num_sanity_val_steps=0, **settings,
+    )  # fmt: skip
+    if stop is None:
+        trainer.fit(model, data, ckpt_path=resume, weights_only=True)
+    else:
+        with pytest.raises(Interrupted):
+            trainer.fit(model, data)
+    return seen
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint directory", "ignore:.*resuming from a checkpoint that ended before")
+@pytest.mark.parametrize("scheduled", [True, False])
+@pytest.mark.parametrize("stop", [(1, 0), (1, 3), (1, 7), (2, 0)])
+def test_resumed_batches(tmp_path, texts, stop, scheduled):
+    whole = _fit(tmp_path / "whole", texts, scheduled=scheduled)
+    assert max(whole) == (2, 7)
+    before = _fit(tmp_path / "parts", texts, stop, scheduled=scheduled)
+    after = _fit(tmp_path / "parts", texts, resume=tmp_path / "parts/last.ckpt", scheduled=scheduled)
+    assert min(after) == stop
+    assert {**before, **after} == whole
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+@pytest.mark.parametrize(
+    ("stop", "loader"),
+    [
+        ((1, 3), {"num_workers": 2}),
+        ((2, 0), {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 3}),
+    ],
+)
+def test_resumed_batches_of_workers(tmp_path, texts, stop, loader):
+    """Their copies of the texts are cut where those of the training process are, and prefetching loses no batch."""
+    whole = _fit(tmp_path / "whole", texts)
+    before = _fit(tmp_path / "parts", texts, stop, loader=loader)
+    after = _fit(tmp_path / "parts", texts, resume=tmp_path / "parts/last.ckpt", loader=loader)
+    assert {**before, **after} == whole
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+def test_a_limited_epoch_is_complete(tmp_path, texts):
+    whole = _fit(tmp_path / "whole", texts, limit_train_batches=4)
+    before = _fit(tmp_path / "parts", texts, (1, 0), limit_train_batches=4)
+    after = _fit(tmp_path / "parts", texts, resume=tmp_path / "parts/last.ckpt", limit_train_batches=4)
+    assert max(before) == (0, 3)
+    assert {**before, **after} == whole
+
+
+def test_workers_cannot_read_from_an_accelerator(texts):
+    data = TextData("csv", path=str(texts), num_workers=2)
+    with pytest.raises(UserError, match=r"data\.num_workers is 2, but the data lie on the accelerator"):
+        data.loader([], EpochBatches(4, 2, train=True), in_host_memory=False)
+
+
+@pytest.mark.parametrize("kind", [ImageData, TextData, SeriesData])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_workers": -1}, r"data\.num_workers: -1"),
+        ({"num_workers": 2, "prefetch_factor": 0}, r"data\.prefetch_factor: 0"),
+        ({"prefetch_factor": 2}, r"data\.prefetch_factor: there are no workers; set data\.num_workers"),
+        ({"persistent_workers": True}, r"data\.persistent_workers: there are no workers"),
+    ],
+)
+def test_settings_of_loaders_that_make_no_sense(kind, settings, message):
+    with pytest.raises(UserError, match=message):
+        kind("generated", **settings)
+
+
+def test_settings_reach_the_loader():
+    data = TextData("generated", num_workers=2, persistent_workers=True, prefetch_factor=5)
+    loader = data.loader([], EpochBatches(4, 2, train=True))
+    assert (loader.num_workers, loader.persistent_workers, loader.prefetch_factor) == (2, True, 5)
+    assert not loader.pin_memory  # there is no GPU
+    with pytest.raises(UserError, match=r"data\.pin_memory: the batches are used by the CPU"):
+        TextData("generated", pin_memory=True).loader([], EpochBatches(4, 2, train=True))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("gone"), lambda path: path.symlink_to(path)])
+@pytest.mark.parametrize("data", [ImageData("generated"), TextData("generated"), SeriesData("generated")])
+def test_a_pipe_is_no_input_to_predict(tmp_path, data, make):
+    make(tmp_path / "new.csv")
+    data.predict_input = str(tmp_path / "new.csv")
+    with pytest.raises(UserError, match=r"^--input .*new\.csv: a broken link, a pipe or a device; name a file$"):
+        data.check_prediction(True, "a file")

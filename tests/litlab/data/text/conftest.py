@@ -1,0 +1,69 @@
+"""Small CSV files of texts."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from litlab.data import TextData
+from tests.litlab.data.conftest import Recorder
+
+WORDS = [f"w{number}" for number in range(30)]
+
+
+def write_csv(path: Path, rows: list[list[str]], encoding: str = "utf-8") -> Path:
+    with path.open("w", newline="", encoding=encoding) as stream:
+        csv.writer(stream).writerows(rows)
+    return path
+
+
+def make_rows(count: int, seed: int = 0, longest: int = 20) -> list[list[str]]:
+    """Rows of (text, label): good and bad reviews in turn, of 2 to `longest` words; each starts with its number."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(count):
+        label = "good" if number % 2 else "bad"
+        words = rng.choice(WORDS, rng.integers(0, longest - 1)).tolist()
+        rows.append([" ".join([f"number{seed}x{number}", label, *words]), label])
+    return rows
+
+
+@pytest.fixture
+def reviews(tmp_path: Path) -> Path:
+    """reviews.csv with 100 rows and a row of names, test.csv with 20."""
+    write_csv(tmp_path / "reviews.csv", [["text", "label"], *make_rows(100)])
+    write_csv(tmp_path / "test.csv", [["text", "label"], *make_rows(20, seed=1)])
+    return tmp_path / "reviews.csv"
+
+
+@pytest.fixture
+def make_data(tmp_path: Path) -> Callable[..., TextData]:
+    def make(**options) -> TextData:
+        return TextData(**{"cache_dir": str(tmp_path / "cache"), "batch_size": 8, **options})
+
+    return make
+
+
+@pytest.fixture
+def csv_data(make_data, reviews) -> Callable[..., TextData]:
+    def make(**options) -> TextData:
+        return make_data(**{"dataset": "csv", "path": str(reviews), **options})
+
+    return make
+
+
+class TextRecorder(Recorder):
+    """Keeps the batches; its predictions tell texts apart by their length."""
+
+    def predict_step(self, batch, index):
+        self._keep("predict", batch)
+        share = (batch["ids"] != 0).sum(1) / 100  # tells the texts apart
+        return torch.stack((share, 1 - share), dim=1)
+
+    def ids(self, stage: str, epoch: int = 0) -> list[list[int]]:
+        """The texts in the order in which they came, without padding."""
+        batches = [batch[0] if isinstance(batch, list | tuple) else batch for batch in self.seen[stage, epoch]]
+        return [[i for i in row if i] for batch in batches for row in batch["ids"].tolist()]

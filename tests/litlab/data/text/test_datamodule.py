@@ -1,0 +1,526 @@
+"""TextData as a whole: through a trainer, as a run uses it."""
+
+import csv
+import gzip
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from litlab.data import TextData
+from litlab.data.text import datamodule
+from litlab.errors import UserError
+from tests.litlab.data.conftest import a_rank
+from tests.litlab.data.text.conftest import TextRecorder, make_rows, write_csv
+
+
+def decode(data, ids):
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(data.state_dict()["tokenizer"])
+    return [tokenizer.id_to_token(i) for i in ids]
+
+
+def test_facts_are_known_before_anything_is_tokenised(make_data, csv_data):
+    data = csv_data(evidence=2, vocab_size=50, max_tokens=7)
+    assert data.class_names == ["bad", "good"]
+    assert (data.num_classes, data.vocab_size, data.max_tokens, data.evidence_size) == (2, 50, 7, 4)
+    assert data.has_val
+    assert data.has_test
+    assert not data.generated
+    assert not data.cache_dir.exists()
+    news = make_data()
+    assert news.class_names == ["World", "Sports", "Business", "Sci/Tech"]
+    assert (news.vocab_size, news.max_tokens, news.evidence_size) == (20_000, 256, 0)
+    assert make_data(dataset="imdb").class_names == ["negative", "positive"]
+    assert make_data(dataset="generated").num_classes == 4
+    assert not csv_data(val_fraction=0.0).has_val
+    assert not csv_data(test_fraction=0.0).has_test
+
+
+def test_csv_through_a_run(csv_data, make_trainer, reviews):
+    data, model = csv_data(), TextRecorder()
+    trainer = make_trainer(max_epochs=2)
+    trainer.fit(model, data)
+    assert data.description == (
+        f"csv {reviews}: 80 train / 10 val / 10 test texts of up to 256 tokens, 2 classes, at most 20,000 words"
+    )
+    batches = model.seen["train", 0]
+    assert [len(labels) for _, labels in batches] == [8] * 10
+    for inputs, labels in batches:
+        assert set(inputs) == {"ids"}
+        assert inputs["ids"].dtype == labels.dtype == torch.int64
+        assert inputs["ids"].shape[0] == len(labels)
+        padding = inputs["ids"] == 0
+        assert not padding.all(0).any()  # the longest text has none
+        assert (padding.int().diff(dim=1) >= 0).all()  # padding comes last
+    assert model.ids("train", 0) != model.ids("train", 1)
+    assert sorted(model.ids("train", 0)) == sorted(model.ids("train", 1))
+    for stage in ("val", "sanity", "train"):
+        for inputs, labels in model.seen[stage, 0]:
+            words = [decode(data, [i for i in row if i]) for row in inputs["ids"].tolist()]
+            assert ["good" in row for row in words] == (labels == 1).tolist()
+    trainer.test(model, data, verbose=False)
+    assert torch.bincount(torch.cat([labels for _, labels in model.seen["test", 2]])).tolist() == [5, 5]
+
+
+def test_batches_of_evaluation_know_their_texts(csv_data, make_trainer):
+    data, model = csv_data(batch_size=3), TextRecorder()
+    trainer = make_trainer()
+    trainer.fit(model, data)
+    trainer.test(model, data, verbose=False)
+    for split, epoch in (("val", 0), ("test", 1)):
+        numbers = []
+        for number, (inputs, _) in enumerate(model.seen[split, epoch]):
+            index = data.sample_index(split, number).tolist()
+            for i, ids in zip(index, inputs["ids"].tolist(), strict=True):
+                words = decode(data, [token for token in ids if token])
+                assert words[1:] == data.text(split, i).split()[1:]  # the first is unknown
+            numbers += index
+        assert sorted(numbers) == list(range(10))
+        assert numbers != sorted(numbers)
+
+
+def test_every_text_is_in_one_split_whatever_the_seed(csv_data):
+    splits = []
+    for seed in (0, 1):
+        data = csv_data(seed=seed)
+        data.prepare_data()
+        data.setup()
+        sizes = {"train": 80, "val": 10, "test": 10}
+        splits.append({split: [data.text(split, i) for i in range(size)] for split, size in sizes.items()})
+        assert len({text for texts in splits[-1].values() for text in texts}) == 100
+    assert splits[0] == splits[1]
+    orders = [list(csv_data_loader(csv_data(seed=seed))) for seed in (0, 1)]
+    assert [batch.tolist() for batch in orders[0]] != [batch.tolist() for batch in orders[1]]
+
+
+def csv_data_loader(data):
+    data.prepare_data()
+    data.setup("fit")
+    return data.train_dataloader().sampler
+
+
+def test_the_tokenizer_learns_from_training_texts_alone(csv_data, reviews):
+    write_csv(reviews, [["text", "label"], *([f"own{i} own{i} all once{i}", str(i % 2)] for i in range(50))])
+    data = csv_data()
+    data.prepare_data()
+    data.setup()
+    from tokenizers import Tokenizer
+
+    known = Tokenizer.from_str(data.state_dict()["tokenizer"]).get_vocab()
+    assert data.sizes["train"] == 40
+    assert set(known) == {"[PAD]", "[UNK]", "all"} | {data.text("train", i).split()[0] for i in range(40)}
+
+
+def test_a_test_file_is_used_as_it_is(csv_data, reviews):
+    data = csv_data(test_path=str(reviews.parent / "test.csv"), test_fraction=0.5)
+    data.prepare_data()
+    data.setup()
+    assert data.sizes == {"train": 90, "val": 10, "test": 20}
+    assert [data.text("test", i) for i in range(20)] == [text for text, _ in make_rows(20, seed=1)]
+
+
+def test_long_texts_are_cut_counted_and_reported_once(csv_data, make_trainer, caplog):
+    data, model = csv_data(max_tokens=6), TextRecorder()
+    with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"):
+        trainer = make_trainer(max_epochs=2)
+        trainer.fit(model, data)
+        trainer.fit(model, data)
+    whole = csv_data(max_tokens=1000)
+    whole.setup("fit")
+    texts = {tuple(row) for batch, _ in whole.train_dataloader() for row in batch["ids"].tolist()}
+    count = sum(np.count_nonzero(row) > 6 for row in texts)
+    said = [message for message in caplog.messages if "longer than" in message]
+    assert said[1] == f"{count} of 80 training texts are longer than data.max_tokens (6) and are cut"
+    assert [message.split()[3] for message in said] == ["validation", "training"]
+    assert max(len(text) for text in model.ids("train")) == 6
+    assert max(len(text) for text in model.ids("val")) == 6
+
+
+def test_crops_are_random_in_training_and_whole_in_evaluation(csv_data, make_trainer, caplog):
+    runs = []
+    for _ in range(2):
+        data, model = csv_data(max_tokens=6, long_texts="crop", batch_size=80), TextRecorder()
+        with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"):
+            make_trainer(max_epochs=8).fit(model, data)
+        runs.append(model)
+    assert not any("cut" in message for message in caplog.messages)
+    assert max(map(len, runs[0].ids("val"))) > 6
+    assert all(runs[0].ids("train", epoch) == runs[1].ids("train", epoch) for epoch in range(8))
+    whole = csv_data()
+    whole.setup("fit")
+    sampler = data.train_dataloader().sampler
+    stored = whole._texts("train")
+    starts = set()
+    for epoch in range(8):
+        sampler.set_epoch(epoch)
+        for index, piece in zip(sampler.order.tolist(), runs[0].ids("train", epoch), strict=True):
+            text = stored[torch.tensor([index])][0]["ids"][0].tolist()
+            assert len(piece) == min(6, len(text))
+            found = [i for i in range(len(text) - len(piece) + 1) if text[i : i + len(piece)] == piece]
+            assert found  # a piece of this very text
+            if len(text) == 10 and len(found) == 1:
+                starts.add(found[0])
+    assert starts == {0, 1, 2, 3, 4}
+
+
+def test_a_crop_depends_on_seed_epoch_and_text_only(csv_data):
+    """Not on the batch that the text is in."""
+    data = csv_data(max_tokens=4, long_texts="crop")
+    data.prepare_data()
+    data.setup("fit")
+    loader = data.train_dataloader()
+    texts, index = loader.dataset, torch.arange(80)
+
+    def pieces(rows):
+        return texts[rows][0]["ids"].tolist()
+
+    first = pieces(index)
+    assert [row for part in index.split(1) for row in pieces(part)] == [[i for i in row if i] for row in first]
+    loader.sampler.set_epoch(1)
+    assert pieces(index) != first
+    loader.sampler.set_epoch(0)
+    assert pieces(index) == first
+    texts.crops.seed = 1
+    assert pieces(index) != first
+
+
+def test_a_run_repeats_exactly_and_leaves_the_global_generator_alone(csv_data, make_trainer):
+    runs = []
+    for noise in (1, 2):
+        data, model = csv_data(seed=5, tokens_per_batch=64, evidence=2), TextRecorder()
+        torch.manual_seed(noise)
+        make_trainer(max_epochs=3).fit(model, data)
+        runs.append(([model.ids("train", epoch) for epoch in range(3)], torch.rand(1)))
+        for inputs, _ in model.seen["train", 0]:
+            assert inputs["ids"].numel() <= 64
+    assert runs[0][0] == runs[1][0]
+    torch.manual_seed(2)
+    assert torch.rand(1) == runs[1][1]
+
+
+def test_overfitting_repeats_the_same_batches(csv_data, make_trainer):
+    data, model = csv_data(val_fraction=0.0), TextRecorder()
+    trainer = make_trainer(max_epochs=3, overfit_batches=2, limit_val_batches=0)
+    trainer.fit(model, data)
+    assert model.ids("train", 0) == model.ids("train", 1) == model.ids("train", 2)
+    assert len(model.ids("train", 0)) == 16
+
+
+def test_evidence_comes_along(csv_data, make_trainer):
+    data, model = csv_data(evidence=2, max_tokens=8), TextRecorder()
+    make_trainer().fit(model, data)
+    for stage in ("train", "val"):
+        for inputs, labels in model.seen[stage, 0]:
+            evidence = inputs["evidence"]
+            assert evidence.shape == (*inputs["ids"].shape, data.evidence_size)
+            assert evidence.dtype == torch.float32
+            assert (evidence[inputs["ids"] == 0] == 0).all()
+            # The second token is "good" or "bad", which tells the class; unigrams of both classes come first.
+            assert evidence[:, 1, :2].argmax(1).equal(labels)
+            assert (evidence[:, 1, :2].amax(1) > 1).all()
+
+
+def test_without_validation_or_test(csv_data, make_trainer):
+    data, model = csv_data(val_fraction=0.0, test_fraction=0.0), TextRecorder()
+    make_trainer().fit(model, data)
+    assert {stage for stage, _ in model.seen} == {"train"}
+    assert data.sizes == {"train": 100}
+    assert data.baselines() == {}
+    for verb, split in (("validate", "val"), ("test", "test")):
+        with pytest.raises(UserError, match=rf"^data\.{split}_fraction is 0: .* has no {split} texts; set it above 0$"):
+            getattr(make_trainer(), verb)(model, data)
+
+
+def test_a_second_start_reads_no_csv_and_tokenises_nothing(csv_data, make_trainer, monkeypatch):
+    def expected(data):
+        data.prepare_data()
+        data.setup("fit")
+        return [(x["ids"].tolist(), x["evidence"].tolist(), y.tolist()) for x, y in data.train_dataloader()]
+
+    first = expected(csv_data(evidence=2))
+
+    def refuse(*_, **__):
+        raise AssertionError("read again")
+
+    for name in ("sources.read_rows", "stored.train_tokenizer", "stored.encode", "counted.count_ngrams"):
+        monkeypatch.setattr(f"litlab.data.text.{name}", refuse)
+    data = csv_data(evidence=2)
+    assert data.class_names == ["bad", "good"]
+    assert expected(data) == first
+
+
+def test_the_csv_is_read_once(csv_data, monkeypatch):
+    from litlab.data.text import sources
+
+    calls = []
+    read_rows = sources.read_rows
+    monkeypatch.setattr(sources, "read_rows", lambda *a, **k: calls.append(a) or read_rows(*a, **k))
+    data = csv_data()
+    assert data.num_classes == 2
+    data.prepare_data()
+    data.setup()
+    assert data.num_classes == 2
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tokenizer": "bpe", "vocab_size": 300},
+        {"vocab_size": 10},
+        {"val_fraction": 0.2},
+        {"test_fraction": 0.2},
+        {"text_columns": ["text", "text2"]},
+        {"label_column": "text2"},
+    ],
+)
+def test_other_settings_make_another_cache(csv_data, reviews, change):
+    csv_data().prepare_data()
+    write_csv(reviews, [["text", "label", "text2"], *([*row, row[1]] for row in make_rows(100))])
+    csv_data().prepare_data()  # the file has changed
+    csv_data(**change).prepare_data()
+    folders = [path.name for path in (reviews.parent / "cache").iterdir() if path.is_dir()]
+    assert len(folders) == 3
+    assert all(name.startswith("reviews-") for name in folders)
+
+
+def test_runs_that_begin_at_once_tokenise_and_count_once(csv_data, monkeypatch):
+    """As the first trials of a sweep with several workers do."""
+    done = []
+
+    def slowly(name):
+        inner = getattr(datamodule, name)
+
+        def watched(*arguments):
+            done.append(name)
+            time.sleep(0.2)
+            inner(*arguments)
+
+        monkeypatch.setattr(datamodule, name, watched)
+
+    slowly("store")
+    slowly("store_evidence")
+
+    def begin(_: int) -> None:
+        data = csv_data(evidence=1)
+        data.prepare_data()
+        data.setup("fit")
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(begin, range(3)))
+    assert sorted(done) == ["store", "store_evidence"]
+
+
+def test_damaged_caches_are_made_anew(csv_data, caplog):
+    data = csv_data(evidence=1)
+    data.prepare_data()
+    before = {path: path.read_bytes() for folder in data.cache_dir.iterdir() for path in folder.glob("*.npy")}
+    for path in before:
+        if path.name in ("train_ids.npy", "hashes1.npy"):
+            path.write_bytes(before[path][:-1] + b"x")
+    with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"):
+        csv_data(evidence=1).prepare_data()
+    assert sum("the cache is damaged" in message for message in caplog.messages) == 2
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_several_text_columns_numbers_as_labels_no_names_gzip(make_data, tmp_path):
+    rows = [[str(number % 11 + 1), f"title{number}", "", f"body{number} same"] for number in range(44)]
+    with gzip.open(tmp_path / "news.csv.gz", "wt", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows(rows)
+    data = make_data(
+        dataset="csv",
+        path=str(tmp_path / "news.csv.gz"),
+        columns=["class", "title", "empty", "body"],
+        text_columns=["title", "empty", "body"],
+        label_column="class",
+        test_fraction=0.0,
+        val_fraction=0.0,
+    )
+    assert data.class_names == [str(number) for number in range(1, 12)]
+    data.prepare_data()
+    data.setup()
+    assert data.text("train", 12) == "title12  body12 same"
+    order = data.train_dataloader().sampler.order
+    labels = torch.cat([labels for _, labels in data.train_dataloader()])
+    assert labels.equal(order % 11)
+
+
+def test_checkpoint_carries_what_raw_texts_need(csv_data, make_data, make_trainer, tmp_path):
+    data, model = csv_data(evidence=2, max_tokens=8, vocab_size=60), TextRecorder()
+    trainer = make_trainer()
+    trainer.fit(model, data)
+    trainer.save_checkpoint(tmp_path / "model.ckpt")
+    state = torch.load(tmp_path / "model.ckpt", weights_only=True)["TextData"]
+    assert state["class_names"] == ["bad", "good"]
+    assert (state["max_tokens"], state["vocab_size"], state["evidence"], state["generated"]) == (8, 60, 2, False)
+    again = TextData.load_from_checkpoint(tmp_path / "model.ckpt", weights_only=True)
+    assert dict(again.hparams) == dict(data.hparams)
+    assert again.state_dict()["tokenizer"] == data.state_dict()["tokenizer"]
+    trainer.test(model, data, verbose=False)
+
+    # Elsewhere, with neither the training texts nor their settings at hand: the texts of the test split, in order.
+    texts = [data.text("test", i) for i in range(10)]
+    (tmp_path / "in.txt").write_text("\n".join(texts), encoding="utf-8")
+    other = make_data(dataset="csv", path=str(tmp_path / "gone.csv"), batch_size=3, cache_dir=str(tmp_path / "none"))
+    other.predict_input = str(tmp_path / "in.txt")
+    outputs = make_trainer().predict(model, other, ckpt_path=tmp_path / "model.ckpt", weights_only=True)
+    assert (other.num_classes, other.max_tokens, other.vocab_size, other.evidence_size) == (2, 8, 60, 4)
+    tested, predicted = model.seen["test", 1], model.seen["predict", 0]
+    rows = {
+        tuple(i for i in ids if i): evidence
+        for inputs, _ in tested
+        for ids, evidence in zip(inputs["ids"].tolist(), inputs["evidence"], strict=True)
+    }
+    assert len(rows) == 10
+    for inputs in predicted:
+        for ids, evidence in zip(inputs["ids"].tolist(), inputs["evidence"], strict=True):
+            real = [i for i in ids if i]
+            assert evidence[: len(real)].equal(rows[tuple(real)][: len(real)])
+
+    other.write_predictions(outputs, str(tmp_path / "out.csv"))
+    with (tmp_path / "out.csv").open(newline="") as stream:
+        header, *lines = csv.reader(stream)
+    assert header == ["row", "text", "prediction", "probability", "bad", "good"]
+    assert [line[0] for line in lines] == [str(i + 1) for i in range(10)]
+    for line, text in zip(lines, texts, strict=True):
+        share = min(8, len(text.split())) / 100
+        assert line[1] == (text if len(text) <= 80 else text[:77] + "...")
+        assert line[2:] == ["good", f"{1 - share:.6f}", f"{share:.6f}", f"{1 - share:.6f}"]
+
+
+def test_other_texts_are_read_with_the_checkpoints_tokenizer(csv_data, make_trainer, tmp_path):
+    data, model = csv_data(evidence=1), TextRecorder()
+    trainer = make_trainer()
+    trainer.fit(model, data)
+    trainer.save_checkpoint(tmp_path / "model.ckpt")
+    write_csv(tmp_path / "new.csv", [["text", "label"], *([f"new {t}", y] for t, y in make_rows(60, seed=2))])
+    new = csv_data(path=str(tmp_path / "new.csv"), evidence=1, test_fraction=0.5)
+    make_trainer().test(model, new, ckpt_path=tmp_path / "model.ckpt", weights_only=True, verbose=False)
+    inputs, labels = model.seen["test", model.current_epoch][0]
+    for ids, evidence, label in zip(inputs["ids"].tolist(), inputs["evidence"], labels.tolist(), strict=True):
+        assert decode(data, ids[:3]) == ["[UNK]", "[UNK]", ("bad", "good")[label]]
+        assert evidence[2].argmax() == label
+    with pytest.raises(UserError, match="the checkpoint was trained with n-gram evidence from other texts or settings"):
+        make_trainer(max_epochs=2).fit(model, new, ckpt_path=tmp_path / "model.ckpt", weights_only=True)
+
+
+def test_settings_of_the_checkpoint_win_and_are_told(csv_data, make_trainer, tmp_path, caplog):
+    data, model = csv_data(max_tokens=8), TextRecorder()
+    trainer = make_trainer()
+    trainer.fit(model, data)
+    trainer.save_checkpoint(tmp_path / "model.ckpt")
+    with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"):
+        make_trainer().test(
+            model, csv_data(max_tokens=5), ckpt_path=tmp_path / "model.ckpt", weights_only=True, verbose=False
+        )
+    assert "data.max_tokens: 8, as the checkpoint was trained (here it is 5)" in caplog.messages
+    assert max(map(len, model.ids("test", model.current_epoch))) == 8
+
+
+def test_a_checkpoint_of_other_classes_is_refused(csv_data):
+    data = csv_data()
+    data.prepare_data()
+    data.setup("test")
+    state = {**data.state_dict(), "class_names": ["a", "b", "c", "d"]}
+    expected = (
+        "data: the checkpoint was trained on 4 classes (a, b, c, ...), the data have 2 classes (bad, good); "
+        "use data of the same classes"
+    )
+    with pytest.raises(UserError) as error:
+        data.load_state_dict(state)
+    assert str(error.value) == expected
+    data = csv_data()
+    data.load_state_dict(state)
+    with pytest.raises(UserError) as error:
+        data.setup("test")
+    assert str(error.value) == expected
+
+
+def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_path):
+    data = make_data(dataset="generated")
+    with pytest.raises(UserError, match=r"nothing to predict; name a \.csv or \.txt file with --input$"):
+        make_trainer().predict(TextRecorder(), data)
+    data.predict_input = str(tmp_path)
+    with pytest.raises(UserError, match=r"^predict: no checkpoint"):
+        make_trainer().predict(TextRecorder(), data)
+
+
+def test_generated_texts_through_a_run(make_data, make_trainer, monkeypatch):
+    monkeypatch.setattr("litlab.data.text.sources._GENERATED", {"train": 40, "test": 12})
+    data, model = make_data(dataset="generated"), TextRecorder()
+    trainer = make_trainer()
+    trainer.fit(model, data)
+    trainer.test(model, data, verbose=False)
+    assert data.generated
+    assert data.state_dict()["generated"]
+    assert data.description.startswith("GENERATED texts: 36 train / 4 val / 12 test texts of up to")
+    assert len(model.ids("test", 1)) == 12
+
+
+def test_two_processes_share_the_work(csv_data, make_trainer):
+    seen = {split: [] for split in ("train", "val", "test")}
+    for rank in range(2):
+        data = csv_data(batch_size=4)
+        data.prepare_data()
+        strategy = make_trainer().strategy
+        strategy.broadcast = lambda value: value
+        data.trainer = a_rank(rank, strategy)
+        data.setup()
+        for split, orders in seen.items():
+            orders.append(getattr(data, f"{split}_dataloader")().sampler.order)
+    assert torch.cat(seen["test"]).sort().values.tolist() == list(range(10))
+    assert torch.cat(seen["val"]).sort().values.tolist() == list(range(10))
+    assert torch.cat(seen["train"]).sort().values.tolist() == list(range(80))
+
+
+def test_baselines_are_computed_once(csv_data, monkeypatch):
+    data = csv_data()
+    data.prepare_data()
+    data.setup()
+    results = data.baselines()
+    assert results["n-gram model"] == {"test/acc": 1.0, "test/f1": 1.0}
+    assert results["most frequent class"] == {"test/acc": 0.5, "test/f1": pytest.approx(1 / 3)}
+    monkeypatch.setattr("litlab.data.text.baselines.ngram_model", None)
+    assert csv_data().baselines() == results
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dataset": "csv"}, "data.path: null is not valid; dataset csv needs your file"),
+        ({"test_path": "a.csv"}, "data.test_path: a.csv is not valid; it goes with dataset csv"),
+        ({"text_columns": []}, "data.text_columns: [] is not valid; name at least one"),
+        (
+            {"text_columns": ["a", "a"]},
+            "data.text_columns: ['a', 'a'] is not valid; name each column once",
+        ),
+        (
+            {"text_columns": ["a", "label"]},  # it would tell the answer
+            "data.text_columns: ['a', 'label'] is not valid; label is data.label_column",
+        ),
+        ({"vocab_size": 2}, "data.vocab_size: 2 is not valid; word needs at least 3"),
+        (
+            {"tokenizer": "bpe", "vocab_size": 299},
+            "data.vocab_size: 299 is not valid; bpe needs at least 300",
+        ),
+        ({"max_tokens": 0}, "data.max_tokens: 0 is not valid; it must be at least 1"),
+        ({"evidence": -1}, "data.evidence: -1 is not valid; it must be from 0 to 5"),
+        ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be at least 1"),
+        ({"tokens_per_batch": 0}, "data.tokens_per_batch: 0 is not valid; it must be at least 1"),
+        ({"val_fraction": 1.0}, "data.val_fraction: 1.0 is not valid; it must be at least 0 and below 1"),
+        (
+            {"dataset": "csv", "path": "a.csv", "val_fraction": 0.5, "test_fraction": 0.5},
+            "data.val_fraction: 0.5 is not valid; with data.test_fraction it must be below 1",
+        ),
+    ],
+)
+def test_impossible_values(make_data, options, message):
+    with pytest.raises(UserError) as error:
+        make_data(**options)
+    assert str(error.value) == message

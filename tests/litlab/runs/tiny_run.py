@@ -1,0 +1,166 @@
+"""A tiny training run as a process of its own, told what to do by a list of plans in JSON; not a test itself."""
+
+import json
+import os
+import signal
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+from torch import nn
+
+from litlab.callbacks import EMA
+from litlab.callbacks.nan_guard import NonFiniteGuard
+from litlab.checkpointing.io import AtomicCheckpointIO
+from litlab.errors import UserError
+from litlab.runs.recorder import RunRecord
+from litlab.runs.signals import StopSignals
+
+
+class Model(LightningModule):
+    """Every batch is the same, so that the weights say how many steps were made."""
+
+    def __init__(self, plan: dict) -> None:
+        super().__init__()
+        self.plan = plan
+        self.network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+
+    def training_step(self, batch, batch_idx):
+        time.sleep(self.plan.get("seconds", 0.0))
+        act("step", self, batch_idx)
+        loss = self.network(batch[0]).square().mean()
+        spoil = self.plan.get("nan")
+        if spoil and self.global_step == spoil["step"] and self.global_rank == spoil["rank"]:
+            loss = loss + float("nan")  # its gradient stays finite
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        act("sanity" if self.trainer.sanity_checking else "validation", self, batch_idx)
+        time.sleep(self.plan.get("seconds", 0.0))
+        self.log("val/loss", self.network(batch[0]).square().mean(), sync_dist=True)
+
+    def on_validation_epoch_end(self):
+        if not self.trainer.sanity_checking:
+            say(f"validated {self.global_step}")
+
+    def test_step(self, batch, batch_idx):
+        act("test", self, batch_idx)
+        time.sleep(self.plan.get("seconds", 0.0))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+
+    def train_dataloader(self):
+        return Batches(6)
+
+    def val_dataloader(self):
+        return Batches(3)
+
+    test_dataloader = val_dataloader
+
+
+class Batches:
+    """The same batch so many times; where a resumed epoch goes on does not matter."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self):
+        generator = torch.Generator().manual_seed(1)
+        batch = [torch.randn(5, 4, generator=generator)]
+        for _ in range(self.count):
+            yield batch
+
+    def state_dict(self):  # Lightning warns of mid-epoch checkpoints with loaders that can't resume
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def say(text: str) -> None:
+    if rank() == 0:
+        print(text, flush=True)
+
+
+def rank() -> int:
+    return int(os.environ.get("LOCAL_RANK", 0))
+
+
+def act(where: str, model: Model, batch_idx: int) -> None:
+    """Sends signals to this process at a planned moment."""
+    plan = model.plan.get("signal")
+    if not plan or where != plan["in"] or rank() != plan.get("rank", 0) or hasattr(model, "sent"):
+        return
+    if model.global_step == plan["step"] and batch_idx == plan.get("batch", batch_idx):
+        model.sent = True
+        for name in plan["names"]:
+            os.kill(os.getpid(), getattr(signal, name))
+            time.sleep(0.05)
+
+
+class Report(Callback):
+    """Prints how the run ended."""
+
+    def on_fit_end(self, trainer, pl_module):
+        say(f"done {trainer.global_step} {[parameter.tolist() for parameter in pl_module.parameters()]}")
+
+    def on_exception(self, trainer, pl_module, exception):
+        finite = all(parameter.isfinite().all() for parameter in pl_module.parameters())
+        print(
+            f"rank {trainer.global_rank}: {type(exception).__name__} after {trainer.global_step} steps, "
+            f"weights {'finite' if finite else 'not finite'}",
+            flush=True,
+        )
+
+
+def run(plan: dict) -> int:
+    """One fit or test; returns the exit code of the process that it would be."""
+    seed_everything(0, verbose=False)
+    folder = Path(plan["folder"])
+    callbacks = [StopSignals(), NonFiniteGuard(**plan.get("guard", {})), Report()]
+    if plan.get("keep", True):
+        monitor = {"monitor": "val/loss"} if plan.get("validated", True) else {}
+        callbacks.append(
+            ModelCheckpoint(folder / "checkpoints", save_last=True, enable_version_counter=False, **monitor)
+        )
+    if plan.get("record"):
+        callbacks.append(RunRecord())
+    if plan.get("ema"):
+        callbacks.append(EMA(0.9))
+    settings = dict(plan.get("trainer", {}))
+    plugins = settings.pop("plugins", [])
+    trainer = Trainer(
+        accelerator="cpu", logger=CSVLogger(folder, "", "") if plan.get("record") else False, callbacks=callbacks,
+        enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=plan.get("keep", True),
+        default_root_dir=folder, log_every_n_steps=1,
+        **{"max_epochs": 3, **settings}, plugins=[AtomicCheckpointIO(), *plugins],
+    )  # fmt: skip
+    try:
+        if plan.get("verb") == "test":
+            trainer.test(Model(plan))
+        else:
+            trainer.fit(Model(plan), ckpt_path=plan.get("resume"), weights_only=True)
+    except UserError as error:
+        print(f"rank {rank()}: error: {error}", flush=True)
+        return 2
+    except SystemExit as exit_:
+        return exit_.code
+    return 0
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    for plan in json.loads(sys.argv[1]):
+        code = run(plan)
+        say(f"exit {code}")
+    sys.exit(code)

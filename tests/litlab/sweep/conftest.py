@@ -1,0 +1,171 @@
+"""Sweeps of tiny fits, as the command and as processes that can be killed."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import optuna
+import psutil
+import pytest
+import yaml
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.pool import NullPool
+
+from litlab.sweep.spec import SweepSpec
+from tests.conftest import CONFIGS, SEARCH_PATH, Outcome
+from tests.litlab.sweep import studies
+from tests.processes import Python
+
+SPACE = {
+    "model.width": {"low": 8, "high": 32, "step": 8},
+    "model.optimizer.lr": {"low": 1e-3, "high": 0.1, "log": True},
+}
+SECONDS = 240
+
+
+@dataclass
+class Sweep:
+    """A sweep file in an empty folder, and what is done with it."""
+
+    folder: Path
+    content: dict[str, Any]
+    environment: dict[str, object] = field(default_factory=dict)
+    started: list[Python] = field(default_factory=list)
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "tiny.yaml"
+
+    @property
+    def kept(self) -> Path:
+        return self.folder / "lightning_logs" / "sweeps" / "tiny"
+
+    def write(self, **content: Any) -> Path:
+        self.content |= content
+        self.file.write_text(yaml.safe_dump(self.content, sort_keys=False))
+        return self.file
+
+    def start(self, *arguments: object) -> Python:
+        """Starts the command."""
+        environment = {"PYTHONPATH": SEARCH_PATH, **self.environment}
+        process = Python(
+            "-m", "project", "sweep", "--config", self.file, *arguments, cwd=self.folder, environment=environment
+        )
+        self.started.append(process)
+        return process
+
+    def end(self, process: Python) -> Outcome:
+        """Waits for a command."""
+        out, err = process.communicate(timeout=SECONDS)
+        return Outcome(process.returncode, out, err)
+
+    def run(self, *arguments: object) -> Outcome:
+        return self.end(self.start(*arguments))
+
+    def trials(self, storage: str | None = None) -> list[FrozenTrial]:
+        """The trials; none before there is a study."""
+        storage = storage or f"sqlite:///{self.kept / 'study.db'}"
+        if storage.startswith("sqlite") and not (self.kept / "study.db").is_file():
+            return []
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        try:  # as long as there are no tables, it must not make them: the commands do
+            reading = RDBStorage(
+                storage, {"poolclass": NullPool}, skip_compatibility_check=True, skip_table_creation=True
+            )
+            return optuna.load_study(study_name="tiny", storage=reading).trials
+        except (KeyError, optuna.exceptions.StorageInternalError):
+            return []
+
+    def until_running(self, validations: int = 1) -> FrozenTrial:
+        """Waits until a trial runs that has come to some validations."""
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            for trial in self.trials():
+                if trial.state == TrialState.RUNNING and len(trial.intermediate_values) >= validations:
+                    return trial
+            time.sleep(0.1)
+        raise TimeoutError("no trial runs")
+
+
+@pytest.fixture
+def sweep(tmp_path, series) -> Iterator[Sweep]:
+    """A sweep of fits of a second or two, with something to kill in each epoch."""
+    settings = {
+        "data.dataset": "csv",
+        "data.path": str(series),
+        "data.targets": ["load"],
+        "data.past": 48,
+        "data.batch_size": 64,
+        "data.split": [0.6, 0.2, 0.2],
+        "trainer.max_epochs": 4,
+        "trainer.limit_train_batches": 2,
+        "trainer.accelerator": "cpu",
+        "trainer.callbacks": [{"class_path": "tests.litlab.sweep.trouble.Slow"}],
+        "vram": None,
+    }
+    content = {
+        "base": str(CONFIGS / "forecast_small.yaml"),
+        "settings": settings,
+        "metric": "val/mse",
+        "direction": "minimize",
+        "trials": 3,
+        "sampler": {"name": "tpe", "seed": 0},
+        "pruner": "none",
+        "space": SPACE,
+    }
+    made = Sweep(tmp_path, content)
+    made.write()
+    yield made
+    for process in made.started:
+        kill_tree(process.pid)
+        process.communicate()
+
+
+@pytest.fixture(scope="package")
+def forty(tmp_path_factory) -> tuple[SweepSpec, list[FrozenTrial]]:
+    """A sweep with forty trials, to draw."""
+    drawn = studies.spec(tmp_path_factory.mktemp("sweep"))
+    return drawn, studies.study(drawn, 40).trials
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    """A process with all that it has started, those that went to a session of their own too."""
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def kill_tree(pid: int) -> None:
+    """kill -9 of a process and all that it has started."""
+    for process in tree(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def find(pid: int, module: str) -> list[psutil.Process]:
+    """The processes of a command that run a module."""
+    return [process for process in tree(pid) if f"litlab.sweep.{module}" in process.cmdline()]
+
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(run, sweep) -> Refused:
+    """The one line with which a sweep file is refused, and nothing is left behind."""
+
+    def refuse(*arguments: object, **content: Any) -> str:
+        outcome = run("sweep", "--config", sweep.write(**content).name, *arguments)
+        assert outcome.code == 2, outcome
+        assert outcome.out == ""
+        assert outcome.err.count("\n") == 1
+        assert not sweep.kept.exists()
+        return outcome.err.removeprefix("error: ").removesuffix("\n")
+
+    return refuse

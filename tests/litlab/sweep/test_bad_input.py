@@ -1,0 +1,153 @@
+"""What is wrong with a sweep is one line that names file and key, before anything is written."""
+
+import json
+
+import pytest
+
+from litlab.errors import UserError
+from litlab.sweep import check
+from litlab.sweep.space import Choice, with_blocks
+from litlab.sweep.spec import read_spec
+from litlab.sweep.storage import open_storage
+from tests.conftest import CONFIGS
+
+RANGE = {"low": 1, "high": 4}
+WIDTH = {"model.width": RANGE}
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ({"trails": 3}, "tiny.yaml: trails: there is no such key: did you mean 'trials'?"),
+        ({"trials": None}, "tiny.yaml: trials: is missing: give a number of trials, hours, or both."),
+        ({"trials": 2.5}, "tiny.yaml: trials: must be a whole number of at least 1: 2.5."),
+        ({"base": "no.yaml"}, "tiny.yaml: base: no.yaml: no such file (paths are relative to the sweep file)."),
+        ({"metric": None}, "tiny.yaml: metric: is missing: name what fit logs, such as val/acc, or a list of several."),
+        ({"direction": "minimise"}, "tiny.yaml: direction: must be one of minimize, maximize, not 'minimise': "
+         "did you mean 'minimize'?"),
+        ({"direction": ["minimize"] * 2}, "tiny.yaml: direction: give one for each metric: 1, not 2."),
+        ({"sampler": "tep"}, "tiny.yaml: sampler: must be one of tpe, random, grid, cmaes, nsga2, not 'tep': "
+         "did you mean 'tpe'?"),
+        ({"sampler": {"name": "tpe", "sed": 1}}, "tiny.yaml: sampler: TPESampler has no 'sed': did you mean 'seed'?"),
+        ({"sampler": {"name": "tpe", "n_startup_trials": "x"}}, "tiny.yaml: sampler.n_startup_trials: must be like "
+         "its default 10, not 'x'."),
+        ({"pruner": {"name": "median", "n_warmup_steps": True}}, "tiny.yaml: pruner.n_warmup_steps: must be like "
+         "its default 0, not 'True'."),
+        ({"metric": ["a", "b"], "direction": ["minimize"] * 2, "pruner": "median"}, "tiny.yaml: pruner: median "
+         "compares one metric, not 2: set it to none."),
+        ({"space": {}}, "tiny.yaml: space: is missing: list YAML paths, each with a range or choices."),
+        ({"space": {"model.width": [1, 2]}}, "tiny.yaml: space.model.width: must be {low: ..., high: ...} or "
+         "{choices: [...]}."),
+        ({"space": {"model.width": {"low": 5, "high": 1}}}, "tiny.yaml: space.model.width: low 5 is above high 1."),
+        ({"space": {"model.width": {"low": 0, "high": 1, "log": True}}}, "tiny.yaml: space.model.width: log needs "
+         "a low above 0, not 0."),
+        ({"space": {"model.width": {"low": 1, "high": 2, "log": True, "step": 1}}}, "tiny.yaml: space.model.width: "
+         "log and step do not go together: keep one."),
+        ({"space": {"model.width": {"low": 1, "high": 4, "step": 2}}}, "tiny.yaml: space.model.width: high 4 is no "
+         "whole number of steps of 2 above low 1."),
+        ({"space": {"model.width": {"low": 1, "high": "x"}}}, "tiny.yaml: space.model.width.high: must be a number, "
+         "not 'x'."),
+        ({"space": {"model.dropout": {"low": 0.1, "high": 0.2}}, "sampler": "grid"}, "tiny.yaml: space.model.dropout: "
+         "a grid needs a step, or choices."),
+        ({"space": {"model.width": {**RANGE, "when": {"model.cell": "gru"}}}}, "tiny.yaml: space.model.width.when: "
+         "'model.cell' is no earlier entry."),
+        ({"space": {"model.cell": {"choices": ["lstm"]}, "model.width": {**RANGE, "when": {"model.cell": "gru"}}}},
+         "tiny.yaml: space.model.width.when: 'gru' is no choice of model.cell (lstm)."),
+        ({"space": {"seed_everything": RANGE}}, "tiny.yaml: space.seed_everything: is set by the sweep itself, for "
+         "each trial."),
+        ({"space": WIDTH, "settings": {"model.width": 8}}, "tiny.yaml: settings.model.width: is searched in space too: "
+         "keep one."),
+        ({"name": "a/b"}, "tiny.yaml: name: 'a/b' is no name of a folder."),
+    ],
+)  # fmt: skip
+def test_sweep_file(refused, content, line):
+    assert refused(**content) == line
+
+
+def test_file_that_is_none(run, tmp_path):
+    (tmp_path / "broken.yaml").write_text("a: [")
+    assert run("sweep", "--config", "nowhere.yaml").err == "error: nowhere.yaml: no such file.\n"
+    assert run("sweep", "--config", "broken.yaml").err.startswith("error: broken.yaml:1: not valid YAML: ")
+    assert run("sweep").err == "error: sweep: the following arguments are required: --config\n"
+    assert run("sweep", "--wokers", "2", "--config", "a").err.endswith("'--wokers': did you mean '--workers'?\n")
+
+
+def test_sweep_that_was_not_begun(run, sweep):
+    assert run("sweep", "status", "nothing").err == "error: there is no sweep 'nothing': there are none yet.\n"
+    line = "error: sweep status: tiny was not begun yet: python -m project sweep --config tiny.yaml\n"
+    assert run("sweep", "status", "--config", "tiny.yaml").err == line
+
+
+@pytest.fixture
+def found(sweep, monkeypatch):
+    """What the check finds, in this process: `error` or `blocks`."""
+
+    def check_here(*arguments: str, **content):
+        file = sweep.write(**content)
+        answer = sweep.folder / "answer.json"
+        monkeypatch.setattr("sys.argv", ["check"])
+        check.main(str(file), str(answer), *arguments)
+        return json.loads(answer.read_text())
+
+    return check_here
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ({"space": {"model.widht": RANGE}}, "space: model.widht: LSTMForecaster has no 'widht': did you mean 'width'?"),
+        ({"space": {"trainer.max_epoch": RANGE}}, "space: trainer.max_epoch: there is no key 'trainer.max_epoch': "
+         "did you mean 'trainer.max_epochs'?"),
+        ({"space": {"model.width": {"low": 1.0, "high": 2.5}}}, "space: model.width: 'model.width' must be int, not "),
+        ({"space": {"model.cell": {"choices": ["lstm", "grru"]}}}, "space: model.cell: 'model.cell' must be one of "
+         "'lstm', 'gru', not 'grru': did you mean 'gru'?"),
+        ({"settings": {"trainer.max_epoch": 1}}, "settings: trainer.max_epoch: there is no key 'trainer.max_epoch': "
+         "did you mean 'trainer.max_epochs'?"),
+    ],
+)  # fmt: skip
+def test_values_that_the_config_refuses(found, sweep, content, line):
+    assert found(**content)["error"].startswith(f"{sweep.file}: {line}")
+
+
+def test_block_keeps_nothing_of_another_class(found, sweep):
+    """The base's Adam has lr 0.005: an SGD that names no lr would be given it, in place of SGD's own default."""
+    blocks = {"sgd": {"class_path": "torch.optim.SGD"}, "adam": {"class_path": "torch.optim.Adam"}}
+    named = {"class_path": "torch.optim.SGD", "init_args": {"lr": 0.005}}
+    result = found(space={"model.optimizer": {"choices": {**blocks, "named": named}}})
+    assert result == {
+        "blocks": {"model.optimizer": [["sgd", {"class_path": "torch.optim.SGD", "init_args": {"lr": 0.001}}]]}
+    }
+    space = with_blocks(read_spec(sweep.file).space, result["blocks"])
+    entry = space["model.optimizer"]
+    assert isinstance(entry, Choice)
+    assert entry.setting("sgd")["init_args"] == {"lr": 0.001}
+    assert entry.setting("adam") == blocks["adam"]
+
+
+@pytest.mark.parametrize(
+    ("address", "line"),
+    [
+        ("postgresql://me:secret@127.0.0.1:9/nowhere", "the storage that LITLAB_SWEEP_STORAGE names can't be used: "),
+        ("nonsense", "LITLAB_SWEEP_STORAGE is no address of a database, such as postgresql://host/name."),
+        ("oracle://me:secret@host/name", "LITLAB_SWEEP_STORAGE: "),
+    ],
+)
+def test_storage_that_can_not_be_used(monkeypatch, tmp_path, address, line):
+    monkeypatch.setenv("LITLAB_SWEEP_STORAGE", address)
+    with pytest.raises(UserError) as error:
+        open_storage(tmp_path)
+    assert str(error.value).startswith(line)
+    assert "secret" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("file", sorted((CONFIGS / "sweeps").glob("*.yaml")), ids=lambda file: file.stem)
+def test_shipped_sweep_fits_its_config(tmp_path, monkeypatch, file):
+    """Every path and value, by the project's own parser."""
+    monkeypatch.setattr("sys.argv", ["check"])
+    check.main(str(file), str(tmp_path / "answer.json"))
+    assert "error" not in json.loads((tmp_path / "answer.json").read_text())
+
+
+def test_shipped_sweeps():
+    assert [file.stem for file in sorted((CONFIGS / "sweeps").glob("*.yaml"))] == ["cifar", "forecast", "text"]

@@ -1,0 +1,172 @@
+"""Whole sweeps of real fits, through the command line: killed, stopped, several at once."""
+
+import signal
+
+import psutil
+import pytest
+from optuna.trial import FrozenTrial, TrialState
+
+from litlab.runs.folder import RunFolder
+from tests.litlab.sweep.conftest import Sweep, find, kill_tree, tree
+
+
+def counted(trials: list[FrozenTrial]) -> list[FrozenTrial]:
+    """Trials without those that were taken up again; checks that these and their successors name each other."""
+    by_number = {trial.number: trial for trial in trials}
+    for trial in trials:
+        if "replaces" in trial.user_attrs:
+            earlier = by_number[trial.user_attrs["replaces"]]
+            assert earlier.user_attrs["replaced_by"] == trial.number
+            assert earlier.state == TrialState.FAIL
+            assert earlier.params.items() <= trial.params.items()
+    return [trial for trial in trials if "replaced_by" not in trial.user_attrs]
+
+
+def check_complete(sweep: Sweep, budget: int, storage: str | None = None) -> list[FrozenTrial]:
+    """None lost, doubled or left running: exactly the budget, each with its own runs, each run finished."""
+    trials = counted(sweep.trials(storage))
+    assert [trial.state for trial in trials] == [TrialState.COMPLETE] * budget
+    runs = [run for trial in trials for run in trial.user_attrs["runs"]]
+    assert len(set(runs)) == len(runs) == budget
+    for run in runs:
+        assert RunFolder(sweep.folder / run).state()["status"] == "finished"
+    assert len({trial.user_attrs["folder"] for trial in trials}) == budget
+    assert all(len(trial.intermediate_values) == 4 for trial in trials)
+    return trials
+
+
+def test_two_commands_and_a_killed_worker(sweep):
+    """On one SQLite file: together exactly the budget. The killed worker's fit goes on where it was."""
+    sweep.write(trials=4)
+    commands = [sweep.start(), sweep.start()]
+    running = sweep.until_running(validations=2)
+    [killed] = [
+        worker
+        for command in commands
+        for worker in find(command.pid, "worker")
+        if worker.pid == running.user_attrs["pid"]
+    ]
+    killed.kill()
+    outcomes = [sweep.end(command) for command in commands]
+    assert [outcome.code for outcome in outcomes] == [0, 0], outcomes
+    assert any("worker 0 was killed: another takes its place" in outcome.err for outcome in outcomes)
+    trials = check_complete(sweep, 4)
+    assert len({trial.user_attrs["pid"] for trial in trials}) > 1
+    [again] = [trial for trial in trials if trial.user_attrs.get("replaces") == running.number]
+    assert again.user_attrs["runs"] == running.user_attrs["runs"]
+    log = (sweep.kept / again.user_attrs["folder"] / "seed_0.log").read_text()
+    assert log.count("epoch 1/4") == 1
+
+
+def test_killed_sweep_goes_on(sweep):
+    """kill -9 of all its processes in mid-trial; the same command, with two workers; then nothing is left to do."""
+    sweep.write(trials=2, metric=["val/mse", "val/mae"], direction=["minimize", "minimize"])
+    command = sweep.start()
+    sweep.until_running(validations=2)
+    left = tree(command.pid)
+    kill_tree(command.pid)
+    psutil.wait_procs(left, timeout=30)
+    assert TrialState.RUNNING in [trial.state for trial in sweep.trials()]
+
+    outcome = sweep.run("--workers", 2)
+    assert outcome.code == 0, outcome
+    trials = check_complete(sweep, 2)
+    assert any("replaces" in trial.user_attrs for trial in trials)
+    assert (sweep.kept / "report" / "report.html").is_file()
+    assert "--config lightning_logs/sweeps/tiny/best_1.yaml" in outcome.out
+    assert all(len(trial.values) == 2 for trial in trials)
+
+    outcome = sweep.run()
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "The sweep tiny is finished" in outcome.out
+    assert len(sweep.trials()) == trials[-1].number + 1
+
+
+def test_stopped_sweep_goes_on(sweep):
+    """SIGTERM: the fit saves its state, its trial is queued; the same command with more trials takes it up.
+
+    One block of the space is of another class than the base's, which the check completes.
+    """
+    optimizers = {"sgd": {"class_path": "torch.optim.SGD"}, "adam": {"class_path": "torch.optim.Adam"}}
+    sweep.write(trials=1, space={"model.width": {"low": 8, "high": 64}, "model.optimizer": {"choices": optimizers}})
+    command = sweep.start()
+    running = sweep.until_running(validations=2)
+    command.send_signal(signal.SIGTERM)
+    outcome = sweep.end(command)
+    assert (outcome.code, outcome.err) == (143, "SIGTERM: stopped; the same command goes on.\n")
+    stopped, queued = sweep.trials()
+    assert (stopped.state, queued.state) == (TrialState.FAIL, TrialState.WAITING)
+    run = RunFolder(sweep.folder / running.user_attrs["runs"][0])
+    assert run.state()["status"] == "interrupted"
+
+    outcome = sweep.run("--trials", 2)
+    assert outcome.code == 0, outcome
+    first, second = check_complete(sweep, 2)
+    assert first.user_attrs["runs"] == running.user_attrs["runs"]
+    assert "deaths" not in first.user_attrs or first.user_attrs["deaths"] == 0
+    assert second.params != first.params
+
+
+def test_killed_command_takes_its_workers_with_it(sweep):
+    """kill -9 of the command alone: its workers notice, and queue what they run."""
+    command = sweep.start()
+    sweep.until_running()
+    others = tree(command.pid)[1:]
+    command.kill()
+    _, alive = psutil.wait_procs(others, timeout=60)
+    assert not alive
+    assert [trial.state for trial in sweep.trials()] == [TrialState.FAIL, TrialState.WAITING]
+
+
+def test_bad_ends(sweep):
+    """Crash, exception, memory, hang and NaN are outcomes of trials, with their reasons; the sweep goes on to its end.
+
+    What is worse than the first trial is pruned: it stops in order after the validation that says so.
+    """
+    trouble = {
+        kind: [{"class_path": "tests.litlab.sweep.trouble.Trouble", "init_args": {"kind": kind}}]
+        for kind in ("none", "killed", "raises", "memory", "hangs", "nan", "worse")
+    }
+    settings = {name: value for name, value in sweep.content["settings"].items() if name != "trainer.callbacks"}
+    sweep.write(
+        settings=settings,
+        space={"trainer.callbacks": {"choices": trouble}},
+        sampler="grid",
+        pruner={"name": "median", "n_startup_trials": 1},
+        trials=None,
+        stall_minutes=0.3,
+        seeds=2,
+        spread=2.0,
+    )
+    outcome = sweep.run()
+    assert outcome.code == 0, outcome
+    trials = {trial.params["trainer.callbacks"]: trial for trial in sweep.trials()}
+    assert list(trials) == list(trouble)
+    assert trials["none"].state == TrialState.COMPLETE
+    first, second = trials["none"].user_attrs["values_by_seed"]
+    assert first[0] != second[0]
+    means = [(a + b) / 2 + 2 * abs(a - b) / 2**0.5 for a, b in zip(first, second, strict=True)]
+    assert trials["none"].values == pytest.approx(means)
+    assert len(trials["none"].user_attrs["runs"]) == 2
+    reasons = {kind: trial.user_attrs.get("reason") for kind, trial in trials.items()}
+    assert reasons["killed"] == "killed by SIGKILL: perhaps the memory is used up"
+    assert reasons["raises"] == "exit code 1: RuntimeError: it broke"
+    assert reasons["memory"].startswith("out of memory (peak")
+    assert reasons["hangs"] == "no sign of life for 0.3 minutes: killed"
+    assert any("RuntimeError: it broke" in line for line in trials["raises"].user_attrs["tail"])
+    assert reasons["nan"] == "val/mse is nan in epoch 2"
+    assert (trials["worse"].state, len(trials["worse"].intermediate_values)) == (TrialState.PRUNED, 1)
+    [pruned] = trials["worse"].user_attrs["runs"]
+    assert RunFolder(sweep.folder / pruned).state()["status"] == "finished"
+    assert (sweep.folder / pruned / "checkpoints" / "last.ckpt").is_file()
+    assert "Trial 0 of the sweep tiny" in (sweep.kept / "best.yaml").read_text()
+
+
+def test_metric_that_is_never_logged(sweep):
+    """The first trial shows it: the sweep ends."""
+    sweep.write(metric="val/msee")
+    outcome = sweep.run()
+    line = f"error: {sweep.file}: metric: fit logs no 'val/msee': did you mean 'val/mse'?\n"
+    assert (outcome.code, outcome.err) == (2, line)
+    [trial] = sweep.trials()
+    assert trial.user_attrs["reason"] in line

@@ -1,0 +1,94 @@
+"""A team's plain LightningModule and LightningDataModule, which inherit nothing of this project."""
+
+import copy
+import json
+import math
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from tests.battery import ModuleBattery
+from tests.litlab.tasks.plain import Points
+
+CONFIG = Path(__file__).parent / "plain/plain.yaml"
+FIT = ("fit", "--config", CONFIG)
+TRUST = ("--allow_modules", "tests")  # a run may not name other classes than the project's
+FOLDER = Path("lightning_logs/plain/version_0")
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers", "ignore:You passed in a `val_dataloader` but have no"
+)
+
+
+class TestPoints(ModuleBattery):
+    config = CONFIG
+    loss_at_start = math.log(2)
+
+
+def _weights(folder: Path) -> dict[str, torch.Tensor]:
+    return torch.load(folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
+
+
+def test_all_verbs(run, tmp_path):
+    done = run(*FIT)
+    assert done.code == 0, done.err
+    assert "test_auroc" in done.out
+    for verb, kind in (("validate", "val"), ("test", "test")):
+        done = run(verb, "--run", "plain", *TRUST)
+        assert done.code == 0, done.err
+        assert f"{kind}_auroc" in done.out
+    done = run("predict", "--run", "plain", *TRUST)
+    assert done.code == 2
+    assert "predict: TestedPointsData has no write_predictions, and trainer.callbacks no BasePr" in done.err
+    writer = {"class_path": "tests.litlab.tasks.plain.Writer", "init_args": {"path": "points.csv"}}
+    done = run("predict", "--run", "plain", *TRUST, f"--trainer.callbacks=[{json.dumps(writer)}]")
+    assert done.code == 0, done.err
+    assert Path("points.csv").read_text().count("\n") == 32
+
+
+def test_resumed_after_an_epoch_it_has_the_numbers_of_a_run_that_never_stopped(run, tmp_path):
+    """Its loader shuffles with torch's generator."""
+    once = [*FIT, "--test_after_fit=false"]
+    assert run(*once, "--trainer.max_epochs=3", "--experiment=whole").code == 0
+    assert run(*once, "--trainer.max_epochs=2").code == 0
+    done = run("fit", "--resume", "plain", *TRUST, "--trainer.max_epochs=3")
+    assert done.code == 0, done.err
+    whole, resumed = _weights(Path("lightning_logs/whole/version_0")), _weights(FOLDER)
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "line"),
+    [
+        ("OnlyTrains", "TestedPointsData", "OnlyTrains has no test_step: not tested."),
+        ("Validates", "TestedPointsData", "Validates has no test_step: not tested."),
+        ("Points", "PointsData", "PointsData has no test_dataloader: not tested."),
+    ],
+)
+def test_what_it_lacks_is_left_out_in_one_line(run, tmp_path, model, data, line):
+    parts = ["--model", f"tests.litlab.tasks.plain.{model}", "--data", f"tests.litlab.tasks.plain.{data}"]
+    done = run(*FIT, *parts, "--checkpoint.monitor=null", "--trainer.max_epochs=1")
+    assert done.code == 0, done.err
+    assert line in done.err
+    assert "Run summary" in done.out
+    assert json.loads((FOLDER / "status.json").read_text())["status"] == "finished"
+
+
+def test_a_new_data_module_needs_no_edit_of_the_tests(run, short, tmp_path):
+    """Without a file in tests/short it runs as it is, for two batches of everything."""
+    done = run("fit", "--config", CONFIG, *short(CONFIG))
+    assert done.code == 0, done.err
+    assert yaml.safe_load((FOLDER / "config.yaml").read_text())["trainer"]["limit_val_batches"] == 2
+
+
+def test_what_the_command_line_builds_can_be_copied(monkeypatch, tmp_path):
+    """Its optimizer is kept by a module that knows nothing of this project."""
+    model, _, _ = TestPoints.build.__wrapped__(TestPoints(), monkeypatch, None, None, None)()
+    monkeypatch.chdir(tmp_path)
+    twin = copy.deepcopy(model)
+    assert isinstance(twin, Points)
+    assert isinstance(twin.make_optimizer, partial)
+    assert twin.configure_optimizers().param_groups[0]["lr"] == 0.01

@@ -1,0 +1,157 @@
+import csv
+
+import pytest
+import torch
+from lightning.pytorch import LightningDataModule
+from lightning.pytorch.loggers import TensorBoardLogger
+from torch.utils.data import DataLoader
+
+from litlab.callbacks._tables import markdown_table
+from litlab.errors import UserError
+from project.callbacks import TextSamples
+from tests.litlab.callbacks.tiny import Tiny, make_trainer
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:html5lib's sanitizer:DeprecationWarning"),  # TensorBoard's own
+]
+
+
+class Texts(LightningDataModule):
+    """40 texts in 2 classes, in batches of which the order is not that of the samples."""
+
+    class_names = ("ham", "spam")
+
+    def __init__(self, batch_size=7):
+        super().__init__()
+        generator = torch.Generator().manual_seed(1)
+        self.order = torch.randperm(40, generator=generator)
+        self.labels = torch.arange(40) % 2
+        self.evidence = torch.randn(40, generator=generator)  # the logit of spam
+        self.batch_size = batch_size
+
+    def test_dataloader(self):
+        samples = [({"ids": self.evidence[i : i + 1]}, self.labels[i]) for i in self.order.tolist()]
+        return DataLoader(samples, batch_size=self.batch_size)
+
+    def sample_index(self, split, batch_idx):
+        assert split == "test"
+        return self.order.split(self.batch_size)[batch_idx]
+
+    def text(self, split, index):
+        assert split == "test"
+        return f"text {index}\n| <b>*{'x' * 400}"
+
+
+class Reader(Tiny):
+    """Believes the evidence that is its input."""
+
+    def test_step(self, batch, batch_idx):
+        evidence = batch[0]["ids"]
+        return {"logits": torch.cat([torch.zeros_like(evidence), evidence], 1)}
+
+
+def run(folder, data, samples=4, model=None, logger=True):
+    logger = TensorBoardLogger(folder, name="", version="") if logger else False
+    callback = TextSamples(samples)
+    make_trainer(folder, logger=logger, callbacks=[callback]).test(model or Reader(), data, verbose=False)
+    return logger
+
+
+def rows(folder):
+    with (folder / "test_texts.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_the_most_confident_mistakes_and_some_that_are_right(tmp_path):
+    data = Texts()
+    run(tmp_path, data)
+    table = rows(tmp_path)
+    predicted = (data.evidence > 0).long()
+    probability = torch.sigmoid(data.evidence.abs())
+    wrong = predicted != data.labels
+    worst = torch.where(wrong, probability, 0).argsort(descending=True)[:4].tolist()
+    assert [int(row["number"]) for row in table[:4]] == worst
+    assert len(table) == 8
+    for row in table[4:]:
+        assert row["true"] == row["prediction"]
+    for row in table:
+        number = int(row["number"])
+        assert row["text"] == data.text("test", number)
+        assert row["true"] == data.class_names[data.labels[number]]
+        assert row["prediction"] == data.class_names[predicted[number]]
+        assert float(row["probability"]) == pytest.approx(probability[number].item(), abs=1e-5)
+    right = [int(row["number"]) for row in table[4:]]
+    assert right == sorted(right)
+    assert right[0] < 15  # from all over the test split
+    assert right[-1] >= 25
+
+
+def test_batches_do_not_matter(tmp_path):
+    for batch_size in (7, 40):
+        run(tmp_path / str(batch_size), Texts(batch_size))
+    assert rows(tmp_path / "7") == rows(tmp_path / "40")
+
+
+def test_markdown_in_tensorboard(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugin_util import markdown_to_safe_html
+
+    run(tmp_path, Texts()).finalize("success")
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    (event,) = events.Tensors("test/texts/text_summary")
+    html = markdown_to_safe_html(event.tensor_proto.string_val[0].decode())
+    assert html.count("<tr>") == 2 + 8
+    assert html.count("<td>") == 5 * 8
+    assert "| &lt;b&gt;*xxx" in html
+    assert "x" * 300 not in html  # cut
+    assert html.index("The most confident mistakes") < html.index("Classified right")
+
+
+def test_table_shows_texts_as_they_are():
+    from tensorboard.plugin_util import markdown_to_safe_html
+
+    text = r"a|b *c* _d_ `e` [f](g) \h &lt; <i>"
+    html = markdown_to_safe_html(markdown_table(["text", "number"], [(text, 0.87500001)]))
+    shown = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    assert f"<td>{shown}</td>" in html
+    assert "<td>0.875</td>" in html
+
+
+def test_no_mistakes(tmp_path):
+    class Knows(Tiny):
+        def test_step(self, batch, batch_idx):
+            return {"logits": torch.nn.functional.one_hot(batch[1], 2).float()}
+
+    run(tmp_path, Texts(), model=Knows())
+    assert len(rows(tmp_path)) == 4
+
+
+def test_starts_anew_and_leaves_nothing_without_a_run_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    callback = TextSamples(40)
+    for _ in range(2):
+        make_trainer(tmp_path, callbacks=[callback]).test(Reader(), Texts(), verbose=False)
+    assert len(callback._mistakes) + len(callback._right) == 40
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_missing_is_named(tmp_path):
+    class NoLogits(Reader):
+        def test_step(self, batch, batch_idx):
+            return {}
+
+    class NoNumbers(LightningDataModule):
+        test_dataloader = Texts.test_dataloader
+
+        def __init__(self):
+            super().__init__()
+            vars(self).update(vars(Texts()))
+
+    with pytest.raises(UserError, match=r"NoLogits\.test_step must return a dict with 'logits'"):
+        run(tmp_path, Texts(), model=NoLogits(), logger=False)
+    with pytest.raises(UserError, match=r"TextSamples: NoNumbers has no 'sample_index'; .*out of trainer\.callbacks"):
+        run(tmp_path, NoNumbers(), logger=False)
+    with pytest.raises(UserError, match=r"TextSamples\.samples: 0"):
+        TextSamples(0)

@@ -1,0 +1,251 @@
+"""The LSTM forecaster: its start from the ridge, and what it learns."""
+
+from functools import partial
+
+import pytest
+import torch
+from lightning.pytorch import LightningDataModule
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch.utils.data import DataLoader
+
+from litlab.callbacks import EMA
+from litlab.errors import UserError
+from project.models import LSTMForecaster
+from tests.battery import ModuleBattery
+from tests.litlab.tasks.tiny_series import TinySeries, everything, make_trainer
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
+SIZES = {"past": 12, "horizon": 6, "num_targets": 2}
+SEGMENTS = {
+    "width": 8, "segment": 4, "normalise": "last", "decoder": "parallel", "channel_independent": True, "dropout": 0.5,
+}  # fmt: skip
+SGD = partial(torch.optim.SGD, lr=0.1)
+
+
+class TestPlainForm(ModuleBattery):
+    config = "forecast_small.yaml"
+    settings = ("--data.batch_size=40", "--data.past=40", "--data.horizon=10", "--trainer.callbacks=[]")
+
+    def theory(self, batch):
+        return batch["future"].square().mean().item()  # nothing is forecast yet
+
+
+class TestSegments(ModuleBattery):
+    config = "forecast.yaml"
+    settings = (
+        "--data.dataset=generated", "--data.batch_size=10", "--data.past=48", "--data.horizon=24",
+        "--trainer.callbacks=[]", "--model.dropout=0",
+    )  # fmt: skip
+    tolerance = 0.01
+    overfit_steps = 90
+
+    def theory(self, batch):
+        return (batch["future"] - batch["past"][:, -1:]).abs().mean().item()  # the last value, until training starts
+
+
+def build(**settings) -> LSTMForecaster:
+    torch.manual_seed(0)
+    return LSTMForecaster(**{**SIZES, **SEGMENTS, **settings})
+
+
+def six_rows_ago(data, number):
+    """What `TinySeries.ridge` forecasts."""
+    return everything(data, number)["past"][:, 6:]
+
+
+@pytest.mark.parametrize("normalise", ["none", "last", "mean", "standard"])
+def test_training_starts_from_the_ridge(tmp_path, normalise):
+    data = TinySeries()
+    model = build(skip="ridge", normalise=normalise, optimizer=partial(torch.optim.SGD, lr=1e-9))
+    assert not model.network.skip.is_set
+    trainer = make_trainer(tmp_path)
+    trainer.fit(model, data)
+    assert data.ridge_calls == [12]
+    assert torch.equal(model.network.skip.weight, data.ridge(12))  # it was not trained
+    with torch.no_grad():
+        forecast = model.eval()(everything(data, 1)["past"]).squeeze(-1)
+    torch.testing.assert_close(forecast, six_rows_ago(data, 1), atol=0.03, rtol=0)
+    ridge_error = (six_rows_ago(data, 1) - everything(data, 1)["future"]).square().mean()
+    assert trainer.callback_metrics["val/mse"] < 1.2 * ridge_error
+
+
+def test_one_step_changes_every_parameter(tmp_path):
+    for skip in ("none", "linear", "ridge"):
+        model = build(skip=skip, quantiles=[0.1, 0.5, 0.9], optimizer=SGD)
+        model.on_train_start_ = model.on_train_start
+        before = {}
+
+        def remember(model=model, before=before):
+            model.on_train_start_()
+            before.update({name: value.detach().clone() for name, value in model.named_parameters()})
+
+        model.on_train_start = remember
+        make_trainer(tmp_path, max_steps=1, limit_val_batches=0).fit(model, TinySeries())
+        assert before
+        for name, value in model.named_parameters():
+            assert not torch.equal(value, before[name]), (skip, name)
+
+
+MEMBERS = [{}, {"past": 8, "skip": "none", "cell": "gru", "width": 6}, {"past": 7, "width": 0}]
+
+
+def test_members_forecast_their_mean(tmp_path):
+    data, model = TinySeries(), build(skip="ridge", members=MEMBERS, optimizer=SGD)
+    trainer = make_trainer(tmp_path)
+    trainer.fit(model, data)
+    assert data.ridge_calls == [12, 7]
+    past = everything(data, 1)["past"]
+    members = model.eval().network.members
+    with torch.no_grad():
+        forecasts = [member(past) for member in members]
+        torch.testing.assert_close(model(past), sum(forecasts) / 3)
+        assert not torch.allclose(forecasts[0], forecasts[1])
+        torch.testing.assert_close(forecasts[1], members[1](past[:, 4:]))
+        torch.testing.assert_close(forecasts[2].squeeze(-1), data.ridge(7) @ past[:, 5:])
+
+
+def test_members_are_trained_each_by_itself():
+    batch = {name: value[:5] for name, value in everything(TinySeries(), 0).items()}
+    average = build(dropout=0.0, members=[{}, {"past": 8}], quantiles=[0.1, 0.5, 0.9])
+    alone = build(dropout=0.0, quantiles=[0.1, 0.5, 0.9])
+    alone.network.load_state_dict(average.network.members[0].state_dict())
+    for model in (average, alone):
+        model.train()
+        model._loss(model._outputs(batch), batch["future"]).backward()
+    for mean, own in zip(average.network.members[0].parameters(), alone.network.parameters(), strict=True):
+        torch.testing.assert_close(2 * mean.grad, own.grad)  # half of the loss is its own
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "64-true"])
+def test_other_precisions(tmp_path, precision):
+    data, errors = TinySeries(covariates=2), []
+    for kind in ("32-true", precision):
+        model = build(skip="ridge", num_covariates=2, quantiles=[0.1, 0.5, 0.9], dropout=0.0, optimizer=SGD)
+        trainer = make_trainer(tmp_path, precision=kind)
+        trainer.fit(model, data)
+        trainer.test(model, data, verbose=False)
+        errors.append(trainer.callback_metrics["test/mae"].item())
+    assert errors[1] == pytest.approx(errors[0], rel=0.05)
+    predicted = torch.cat(trainer.predict(model, data))
+    assert predicted.dtype == torch.float32
+    assert predicted.isfinite().all()
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+def test_a_training_that_goes_on_keeps_its_skip(tmp_path):
+    def fit(epochs, resume=None, data=None):
+        model = build(skip="ridge", dropout=0.0, optimizer=SGD)
+        trainer = make_trainer(
+            tmp_path, max_epochs=epochs, enable_checkpointing=True,
+            callbacks=[EMA(0.5), ModelCheckpoint(tmp_path, filename=f"ridge{epochs}", enable_version_counter=False)],
+        )  # fmt: skip
+        trainer.fit(model, data or TinySeries(), ckpt_path=resume, weights_only=True)
+        return model
+
+    straight = fit(2).state_dict()
+    fit(1)
+    data = TinySeries()
+    resumed = fit(2, resume=tmp_path / "ridge1.ckpt", data=data).state_dict()
+    assert data.ridge_calls == []
+    assert straight["network.skip.is_set"]
+    assert all(torch.equal(value, resumed[name]) for name, value in straight.items())
+
+
+def test_a_second_fit_does_not_start_again(tmp_path):
+    data, model = TinySeries(), build(skip="ridge", optimizer=SGD)
+    for _ in range(2):
+        make_trainer(tmp_path).fit(model, data)
+    assert data.ridge_calls == [12]
+
+
+def test_the_checkpoint_rebuilds_it(tmp_path):
+    data, model = (
+        TinySeries(covariates=2),
+        build(skip="ridge", num_covariates=2, quantiles=[0.1, 0.5, 0.9], optimizer=SGD),
+    )
+    trainer = make_trainer(tmp_path, max_epochs=1)
+    trainer.fit(model, data)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    loaded = LSTMForecaster.load_from_checkpoint(tmp_path / "last.ckpt", weights_only=True)
+    assert "network" not in loaded.hparams
+    batch = everything(data, 2)
+    expected, found = (m.eval().predict_step(batch, 0) for m in (model, loaded))
+    assert expected.isfinite().all()
+    assert torch.equal(expected, found)
+    calendar = batch["calendar"] + 1
+    assert not torch.equal(loaded.predict_step({**batch, "calendar": calendar}, 0), expected)
+
+
+class Sine(LightningDataModule):
+    """One noisy sine."""
+
+    def __init__(self):
+        super().__init__()
+        rows = torch.arange(500.0)
+        noise = torch.randn(500, generator=torch.Generator().manual_seed(0))
+        self.windows = ((0.1 * rows).sin() + 0.1 * noise).unfold(0, 50, 1).unsqueeze(-1)
+
+    def batches(self, windows, size):
+        dataset = [{"past": window[:40], "future": window[40:]} for window in windows]
+        return DataLoader(dataset, size, shuffle=size == 20, generator=torch.Generator().manual_seed(0))
+
+    def train_dataloader(self):
+        return self.batches(self.windows[:300], 20)
+
+    def val_dataloader(self):
+        return self.batches(self.windows[350:], 200)
+
+    test_dataloader = val_dataloader
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_the_plain_form_learns_a_noisy_sine(tmp_path, cell):
+    torch.manual_seed(0)
+    model = LSTMForecaster(
+        cell, width=16, past=40, horizon=10, num_targets=1, optimizer=partial(torch.optim.Adam, lr=0.01)
+    )
+    trainer = make_trainer(tmp_path, max_epochs=5)
+    trainer.fit(model, Sine())
+    assert trainer.callback_metrics["val/mse"] < 0.04  # the noise alone is 0.01, the sine 0.5
+    trainer.test(model, Sine(), verbose=False)
+    assert trainer.callback_metrics["test/coverage"] == pytest.approx(92 / 101)  # tested on what it was calibrated on
+    assert "test/mase" not in trainer.callback_metrics  # this data has no naive_error
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"past": None}, "model.past, model.horizon and model.num_targets are not all set"),
+        ({"width": 1}, "model.width is 1"),
+        ({"layers": 0}, "model.layers is 0"),
+        ({"segment": 13}, "model.segment is 13: it must be from 1 to the 12 rows"),
+        ({"segment": 0}, "model.segment is 0"),
+        ({"width": 0}, "model.width is 0: it must be 2 or more, or 0 where there is a skip"),
+        ({"width": 0, "skip": "linear"}, "model.width is 0: a skip alone has nothing to train"),
+        ({"members": []}, "model.members: none of them has a width above 0"),
+        ({"members": [{"width": 0, "skip": "ridge"}]}, "model.members: none of them has a width above 0"),
+        ({"members": [{}, {"past": 13}]}, r"model.members\[1\].past is 13: it must be from 1 to the 12 rows"),
+        ({"members": [{"past": 3}]}, r"model.members\[0\].segment is 4: it must be from 1 to the 3 rows"),
+        ({"members": [{"horizon": 3}]}, r"model.members\[0\].horizon: a member has no such setting, only cell, width"),
+        (
+            {"members": [{"skip": "rigde"}]},
+            r"members\[0\].skip is 'rigde': it must be one of none, linear, ridge",
+        ),
+        ({"members": [{"width": "8"}]}, r"model.members\[0\].width is '8': it must be int"),
+        ({"dropout": 1.0}, "model.dropout is 1.0"),
+        ({"coverage": 0.0}, "model.coverage is 0.0"),
+    ],
+)
+def test_refusals(settings, says):
+    with pytest.raises(UserError, match=says):
+        build(**settings)
+
+
+def test_data_that_does_not_fit(tmp_path):
+    trainer = make_trainer(tmp_path)
+    with pytest.raises(UserError, match=r"^model.past is 10, the data has 12"):
+        trainer.fit(build(past=10), TinySeries())
+    with pytest.raises(UserError, match=r"^model.num_covariates is 0, the data has 2"):
+        trainer.fit(build(), TinySeries(covariates=2))
+    with pytest.raises(UserError, match=r"^model.skip is ridge, but Sine has no ridge\(\)"):
+        make_trainer(tmp_path, limit_val_batches=0).fit(build(past=40, horizon=10, num_targets=1, skip="ridge"), Sine())

@@ -1,0 +1,191 @@
+"""The text model: the battery, its settings, and how it reads texts that are too long."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from torch import nn
+from torch.utils.data import DataLoader
+
+from litlab.errors import UserError
+from litlab.optim import Schedule
+from project.models import TransformerClassifier
+from tests.battery import ModuleBattery
+
+
+class TestTransformerClassifier(ModuleBattery):
+    config = "text.yaml"
+    settings = (
+        "--data.dataset=csv",
+        "--data.path={texts}",
+        "--data.batch_size=16",
+        "--model.dim=32",
+        "--model.optimizer.init_args.lr=0.01",
+    )
+    loss_at_start = math.log(4)
+
+    def test_what_is_left_out_comes_from_the_data(self, build):
+        model, data, _ = build("--data.max_tokens=40", "--data.vocab_size=500", "--data.evidence=2")
+        asked = {name: getattr(data, name) for name in ("num_classes", "vocab_size", "max_tokens", "evidence_size")}
+        assert {name: model.hparams[name] for name in asked} == asked
+        assert model.network.embedding.num_embeddings == 500
+        assert model.network.positions.shape == (40, 32)
+        assert model.network.evidence[0].in_features == data.evidence_size > 0
+
+    @pytest.mark.parametrize(
+        ("name", "here", "there"), [("num_classes", 5, 4), ("vocab_size", 9, 500), ("max_tokens", 8, 40),
+                                    ("evidence_size", 3, 8)]
+    )  # fmt: skip
+    def test_data_of_another_size_is_refused_before_the_first_step(self, build, name, here, there):
+        facts = ("--data.max_tokens=40", "--data.vocab_size=500", "--data.evidence=2")
+        model, data, trainer = build(*facts, f"--model.{name}={here}")
+        with pytest.raises(UserError) as error:
+            trainer.fit(model, data)
+        assert str(error.value) == (f"model.{name} is {here}, the data has {there}: leave it out, or set both alike.")
+
+
+def _model(**settings) -> TransformerClassifier:
+    torch.manual_seed(0)
+    settings = {"dim": 16, "heads": 2, "feedforward": 24, "max_tokens": 8, "num_classes": 3, **settings}
+    model = TransformerClassifier(vocab_size=30, **settings)
+    nn.init.normal_(model.network.head.weight)  # logits of size 1, so that a difference shows
+    return model
+
+
+def _batch(lengths: list[int], evidence_size: int = 0) -> dict[str, torch.Tensor]:
+    padding = torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None]
+    inputs = {"ids": torch.randint(1, 30, padding.shape).masked_fill(padding, 0)}
+    if evidence_size:
+        inputs["evidence"] = torch.randn(*padding.shape, evidence_size).masked_fill(padding[:, :, None], 0.0)
+    return inputs
+
+
+@pytest.mark.parametrize("settings", [{}, {"evidence_size": 3, "stem": 3, "patch": 3, "positions": "learned"}])
+def test_long_texts_are_read_at_both_ends(settings):
+    model = _model(**settings).eval()
+    lengths = [19, 3, 8, 9, 13]
+    inputs = _batch(lengths, settings.get("evidence_size", 0))
+    logits = model(inputs)
+    for row, length in enumerate(lengths):
+        text = {name: value[row : row + 1, :length] for name, value in inputs.items()}
+        head = {name: value[:, :8] for name, value in text.items()}
+        tail = {name: value[:, -8:] for name, value in text.items()}
+        expected = (model.network(**head) + model.network(**tail)) / 2
+        torch.testing.assert_close(logits[row : row + 1], expected, rtol=0, atol=1e-5)
+        if length > 8:
+            assert not torch.allclose(model.network(**head), model.network(**tail), atol=1e-3)
+
+
+def test_texts_that_fit_are_read_once():
+    model = _model().eval()
+    calls = []
+    model.network.register_forward_hook(lambda *_: calls.append(1))
+    inputs = _batch([8, 2])
+    torch.testing.assert_close(model(inputs), model.network(**inputs))
+    assert len(calls) == 2  # one of them is this test's own
+
+
+def test_a_long_text_in_training_is_a_bug():
+    with pytest.raises(ValueError, match="texts of 9 tokens: the network takes 8 at most"):
+        _model()(_batch([9, 4]))
+
+
+def test_reading_both_ends_does_not_wait_for_the_device():
+    """On the meta device tensors have no values: whatever would fetch one, and stop a GPU for it, fails."""
+    model = _model(evidence_size=3).eval().to("meta")
+    assert model({name: value.to("meta") for name, value in _batch([19, 3], 3).items()}).shape == (2, 3)
+
+
+def test_the_default_is_a_plain_encoder():
+    network = _model().network
+    assert network.evidence is network.stem is network.patches is None
+    assert network.pooling.kinds == ("mean",)
+    assert len(network.blocks) == 1
+
+
+def test_every_setting_reaches_the_network():
+    optimizer, schedule = partial(torch.optim.SGD, lr=0.1), Schedule(torch.optim.lr_scheduler.ConstantLR)
+    model = _model(
+        dim=12, depth=2, heads=3, feedforward=20, positions="learned", norm="post", attention="written", stem=5,
+        patch=2, pooling=("max", "mean"), embedding_dropout=0.11, dropout=0.22, head_dropout=0.33, word_dropout=0.44,
+        evidence_width=7, evidence_size=6, label_smoothing=0.05, optimizer=optimizer,
+        schedule=schedule,
+    )  # fmt: skip
+    network = model.network
+    assert (model.label_smoothing, model.schedule) == (0.05, schedule)
+    assert (model.optimizer.func, model.optimizer.keywords) == (torch.optim.SGD, {"lr": 0.1})
+    assert [(block.attention.heads, block.attention.form, block.norm) for block in network.blocks] == [
+        (3, "written", "post")
+    ] * 2
+    assert [layer.out_features for layer in network.blocks[0].feedforward if isinstance(layer, nn.Linear)] == [20, 12]
+    assert network.positions.shape == (4, 12)
+    assert network.positions.requires_grad
+    assert network.stem.convolution.kernel_size == (5,)
+    assert network.patches.size == 2
+    assert network.pooling.kinds == ("max", "mean")
+    assert (network.embedding_dropout.p, network.head_dropout.p, network.word_dropout) == (0.11, 0.33, 0.44)
+    assert {block.dropout.p for block in network.blocks} == {0.22}
+    assert [layer.out_features for layer in network.evidence if isinstance(layer, nn.Linear)] == [7, 12]
+    assert network.evidence[0].in_features == 6
+    assert network.head.weight.shape == (3, 24)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"dim": 15}, "model.dim is 15: it must be divisible by model.heads, which is 2"),
+        ({"dim": 0}, "model.dim is 0"),
+        ({"heads": 0}, "model.heads is 0"),
+        ({"depth": -1}, "model.depth is -1"),
+        ({"feedforward": 0}, "model.feedforward is 0"),
+        ({"stem": 4}, "model.stem is 4: it must be 0 or an odd number"),
+        ({"stem": -1}, "model.stem is -1"),
+        ({"patch": 0}, "model.patch is 0: it must be 1 or more"),
+        ({"pooling": ()}, r"model.pooling is \[\]: give one or several of mean, max and attention"),
+        ({"pooling": ("mean", "mean")}, "model.pooling is"),
+        ({"pooling": ("median",)}, "model.pooling is"),
+        ({"embedding_dropout": 1.0}, "model.embedding_dropout is 1.0: it must be at least 0 and below 1"),
+        ({"dropout": -0.1}, "model.dropout is -0.1"),
+        ({"head_dropout": 1.5}, "model.head_dropout is 1.5"),
+        ({"word_dropout": 1.0}, "model.word_dropout is 1.0"),
+        ({"evidence_width": 0}, "model.evidence_width is 0"),
+        ({"evidence_size": -3}, "model.evidence_size is -3"),
+        ({"max_tokens": 0}, "model.max_tokens is 0"),
+        ({"max_tokens": None}, "model.vocab_size, model.max_tokens and model.num_classes are not all set"),
+        ({"num_classes": None}, "model.vocab_size, model.max_tokens and model.num_classes are not all set"),
+        ({"num_classes": 1}, "model.num_classes is 1"),
+        ({"label_smoothing": 1.0}, "model.label_smoothing is 1.0"),
+    ],
+)
+def test_refusals(settings, says):
+    with pytest.raises(UserError, match=says):
+        _model(**settings)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*logging interval")
+def test_trains_tests_and_comes_back_from_its_checkpoint(tmp_path):
+    """Two kinds of text, told apart by their words; validation texts are longer than max_tokens."""
+    generator = torch.Generator().manual_seed(0)
+
+    def texts(length: int) -> list:
+        labels = torch.arange(32) % 2
+        ids = 2 + 14 * labels[:, None] + torch.randint(0, 14, (32, length), generator=generator)
+        evidence = torch.randn(32, length, 2, generator=generator)
+        return [({"ids": a, "evidence": b}, c) for a, b, c in zip(ids, evidence, labels, strict=True)]
+
+    model = _model(num_classes=2, evidence_size=2, pooling=("mean", "attention"))
+    model.optimizer = lambda parameters: torch.optim.AdamW(parameters, lr=0.01)
+    trainer = Trainer(
+        max_epochs=10, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=tmp_path, gradient_clip_val=1.0,
+    )  # fmt: skip
+    long = DataLoader(texts(12), batch_size=16)
+    trainer.fit(model, DataLoader(texts(6), batch_size=8), long)
+    assert trainer.callback_metrics["val/acc"] == 1
+    trainer.save_checkpoint(tmp_path / "texts.ckpt")
+    again = TransformerClassifier.load_from_checkpoint(tmp_path / "texts.ckpt", weights_only=True)
+    inputs = next(iter(long))[0]
+    expected = model.eval()(inputs).softmax(dim=1)
+    torch.testing.assert_close(again.eval().predict_step(inputs, 0), expected)

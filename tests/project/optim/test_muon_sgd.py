@@ -1,0 +1,104 @@
+"""MuonSGD: orthogonal updates for filters, SGD for the rest."""
+
+import pytest
+import torch
+from torch import nn
+
+from litlab.util.device import has_fast_bfloat16
+from project.optim import MuonSGD, muon_sgd
+from project.optim.muon_sgd import orthogonalise
+
+
+@pytest.mark.parametrize("shape", [(16, 40), (40, 16), (24, 24)])
+def test_singular_values_come_near_one(shape):
+    torch.manual_seed(0)
+    values = torch.linalg.svdvals(orthogonalise(torch.randn(shape), iterations=5).float())
+    assert values.min() > 0.5
+    assert values.max() < 1.4
+
+
+def test_directions_are_kept():
+    torch.manual_seed(0)
+    matrix = torch.randn(8, 20)
+    u, _, v = torch.linalg.svd(matrix, full_matrices=False)
+    nearest = u @ v
+    found = orthogonalise(matrix, iterations=5).float()
+    assert torch.nn.functional.cosine_similarity(found.flatten(), nearest.flatten(), dim=0) > 0.97
+
+
+def _network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8 * 36, 4))
+
+
+def test_filters_move_by_the_learning_rate_whatever_the_gradient():
+    moved = []
+    for scale in (1.0, 1000.0):
+        network = _network()
+        with torch.no_grad():  # the norm that filters are kept at
+            network[0].weight.mul_(8**0.5 / network[0].weight.norm())
+        before = network[0].weight.detach().clone()
+        (network(torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(1))).square().sum() * scale).backward()
+        MuonSGD(network.parameters(), lr=0.1).step()
+        moved.append(network[0].weight.detach() - before)
+    torch.testing.assert_close(moved[0], moved[1], rtol=0.05, atol=5e-3)
+    # 8 singular values of about 1, times the learning rate
+    assert moved[0].norm() == pytest.approx(0.1 * 8**0.5, rel=0.3)
+
+
+def test_the_rest_is_torchs_nesterov_sgd():
+    ours, theirs = _network(), _network()
+    for network in (ours, theirs):
+        network[2].bias = None
+    mine = MuonSGD(ours.parameters(), matrix_lr=0.01, sgd_momentum=0.9, weight_decay=0.02)
+    reference = torch.optim.SGD([theirs[2].weight], lr=0.01, momentum=0.9, nesterov=True, weight_decay=0.02 / 0.01)
+    for _ in range(3):
+        for network in (ours, theirs):
+            network.zero_grad()
+            network[2](torch.full((1, 8 * 36), 0.1)).square().sum().backward()
+        mine.step()
+        reference.step()
+    torch.testing.assert_close(ours[2].weight, theirs[2].weight)
+
+
+def test_state_survives_saving():
+    network = _network()
+    optimizer = MuonSGD(network.parameters())
+    network(torch.randn(2, 3, 8, 8)).sum().backward()
+    optimizer.step()
+    other = MuonSGD(_network().parameters())
+    other.load_state_dict(optimizer.state_dict())
+    for mine, theirs in zip(
+        optimizer.state_dict()["state"].values(), other.state_dict()["state"].values(), strict=True
+    ):
+        assert torch.equal(mine["momentum"], theirs["momentum"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [({"lr": 0}, "lr is 0"), ({"momentum": 1.0}, "momentum is 1.0"), ({"weight_decay": -1}, "weight_decay -1")],
+)
+def test_refusals(settings, says):
+    with pytest.raises(ValueError, match=says):
+        MuonSGD(_network().parameters(), **settings)
+
+
+def test_without_convolutions_it_says_so():
+    with pytest.raises(ValueError, match="no convolution filters"):
+        MuonSGD(nn.Linear(2, 2).parameters())
+
+
+@pytest.mark.parametrize(("fast", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_it_computes_in_bfloat16_only_where_that_is_fast(monkeypatch, fast, dtype):
+    monkeypatch.setattr(muon_sgd, "has_fast_bfloat16", lambda device: fast)
+    assert orthogonalise(torch.eye(4, 6)).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("features", "fast"),
+    [({"avx512_bf16": True}, True), ({"bf16": True}, True), ({"avx2": True, "avx512_f": True}, False)],
+)
+def test_what_the_cpu_has(monkeypatch, features, fast):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features, raising=False)
+    assert has_fast_bfloat16.__wrapped__(torch.device("cpu")) is fast
+    assert has_fast_bfloat16.__wrapped__(torch.device("mps")) is False

@@ -1,0 +1,164 @@
+"""Every shipped config and every overlay runs; a new one is run by being there."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import torch._dynamo.utils
+import yaml
+
+from tests.conftest import CONFIGS, ROOT, shell
+
+EXPERIMENTS = sorted(CONFIGS.glob("*.yaml"))
+OVERLAYS = sorted((CONFIGS / "with").glob("*.yaml"))
+# What an overlay must be seen to have done, by the run folder and what was printed, after 20 steps.
+EFFECTS = {
+    "accumulate": lambda folder, done: _checkpoint(folder)["global_step"] == 20 / 4,
+    "amp16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,  # the CPU's form of it
+    "bf16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,
+    "clip": lambda folder, done: _config(folder)["trainer"]["gradient_clip_val"] == 1.0,  # clipping is Lightning's
+    "compile": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
+    "deterministic": lambda folder, done: torch.are_deterministic_algorithms_enabled(),
+    "ema": lambda folder, done: "current_model_state" in _checkpoint(folder),
+    "smoke": lambda folder, done: _checkpoint(folder)["global_step"] == 2,
+}
+# For each experiment a small model, and batches small enough for 20 steps of one epoch.
+SMALL = {
+    "cifar": ["--model.width=16", "--model.small_share=0", "--data.batch_size=8"],
+    "text": ["--model.dim=16", "--data.batch_size=6"],
+    "forecast": ["--model.width=16", "--data.batch_size=8"],
+}
+IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp", "profile"}  # each has its own test below
+
+
+def _config(folder: Path) -> dict:
+    return yaml.safe_load((folder / "config.yaml").read_text())
+
+
+def _checkpoint(folder: Path) -> dict:
+    return torch.load(folder / "checkpoints/last.ckpt", weights_only=True)
+
+
+def test_every_overlay_has_an_effect_that_is_checked():
+    assert {path.stem for path in OVERLAYS} == EFFECTS.keys() | IN_PROCESSES_OF_THEIR_OWN
+
+
+@pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
+def test_experiment(run, short, tmp_path, config):
+    experiment = yaml.safe_load(config.read_text())["experiment"]
+    assert experiment == config.stem
+    done = run("fit", "--config", config, *short(config))
+    assert done.code == 0, done.err
+    folder = tmp_path / f"lightning_logs/{experiment}/version_0"
+    assert (folder / "checkpoints/last.ckpt").is_file()
+    if monitor := _config(folder)["checkpoint"]["init_args"]["monitor"]:
+        assert monitor.replace("val/", "test/") in done.out
+
+
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
+@pytest.mark.filterwarnings("ignore:.*AMP with fp16 is not supported on CPU")  # it says what it does instead
+@pytest.mark.parametrize("overlay", [p for p in OVERLAYS if p.stem in EFFECTS], ids=lambda path: path.stem)
+@pytest.mark.parametrize("experiment", SMALL)
+def test_overlay(run, short, tmp_path, experiment, overlay):
+    if overlay.stem == "compile" and not _compiles():
+        pytest.skip("no C++ compiler here")
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch.use_deterministic_algorithms(False)
+    base = CONFIGS / f"{experiment}.yaml"
+    small = [*short(base), *SMALL[experiment], "--trainer.limit_train_batches=20"]
+    if overlay.stem == "compile" and experiment != "cifar":
+        small.append("--compile.backend=aot_eager")  # what inductor does with a graph is torch's; compiling takes long
+    done = run("fit", "--config", base, *small, "--config", overlay)
+    assert done.code == 0, done.err
+    folder = tmp_path / f"lightning_logs/{yaml.safe_load(overlay.read_text()).get('experiment', experiment)}/version_0"
+    assert EFFECTS[overlay.stem](folder, done), _config(folder)
+    torch.use_deterministic_algorithms(False)
+
+    def callbacks(config: dict) -> set[str]:
+        return {callback["class_path"].rsplit(".")[-1] for callback in config["trainer"]["callbacks"]}
+
+    before = callbacks(yaml.safe_load(base.read_text()))
+    assert before <= callbacks(_config(folder))  # an overlay adds, it does not take away
+
+
+def _compiles() -> bool:
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        return bool(get_cpp_compiler())
+    except InvalidCxxCompiler:
+        return False
+
+
+def test_overlays_stack(run, short, tmp_path):
+    stack = [
+        part
+        for name in ("bf16", "accumulate", "clip", "ema", "smoke")
+        for part in ("--config", CONFIGS / f"with/{name}.yaml")
+    ]
+    done = run("fit", "--config", CONFIGS / "cifar.yaml", *short(CONFIGS / "cifar.yaml"), "--model.width=16", *stack)
+    assert done.code == 0, done.err
+    trainer = _config(tmp_path / "lightning_logs/smoke/version_0")["trainer"]
+    assert (trainer["accumulate_grad_batches"], trainer["gradient_clip_val"]) == (4, 1.0)
+    assert len(trainer["callbacks"]) == 2
+    assert "current_model_state" in _checkpoint(tmp_path / "lightning_logs/smoke/version_0")  # EMA
+
+
+def test_ddp_overlay_trains_the_same_network_on_both_processes(short, tmp_path):
+    done = shell(
+        "fit", "--config", CONFIGS / "cifar.yaml", *short(CONFIGS / "cifar.yaml"), "--model.width=16",
+        "--config", CONFIGS / "with/ddp.yaml", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert [path.name for path in (tmp_path / "lightning_logs/cifar").iterdir()] == ["version_0"]
+    assert done.out.count("epoch 1/1") == 1
+    folder = tmp_path / "lightning_logs/cifar/version_0"
+    assert _checkpoint(folder)["global_step"] == 160 // (2 * 40)
+    assert _checkpoint(folder)["state_dict"]["network.whitened"]
+
+
+def test_profile_overlay_shows_training_steps(tmp_path):
+    """In a process of its own: torch's profiler ends Python when it is collected in the middle of another run."""
+    config, overlay = CONFIGS / "forecast_small.yaml", CONFIGS / "with/profile.yaml"
+    done = shell("fit", "--config", config, "--config", overlay, "--trainer.limit_val_batches=2", cwd=tmp_path)
+    assert done.code == 0, done.err
+    folder = tmp_path / "lightning_logs/forecast_small/version_0"
+    table = (folder / "fit-profile.txt").read_text()
+    assert table.startswith("3 training steps, after 5")
+    calls = {line.split()[0]: line.split()[-1] for line in table.splitlines() if line.strip()}
+    assert calls["run_training_batch"] == "3"
+    assert calls["[Strategy]SingleDeviceStrategy.backward"] == "3"
+    events = [event["name"] for event in json.loads((folder / "fit-profile.trace.json").read_text())["traceEvents"]]
+    assert events.count("run_training_batch") == 3
+    for text in (table, " ".join(events)):
+        assert "validation" not in text.lower()
+        assert "teardown" not in text.lower()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
+def test_fsdp_overlay_says_in_one_line_that_it_needs_a_gpu(run, short):
+    done = run(
+        "fit",
+        "--config",
+        CONFIGS / "cifar.yaml",
+        *short(CONFIGS / "cifar.yaml"),
+        "--config",
+        CONFIGS / "with/fsdp.yaml",
+    )
+    assert done.code == 2
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert "fsdp" in errors[0]
+    assert "GPU" in errors[0]
+
+
+@pytest.mark.parametrize("config", [*EXPERIMENTS, *OVERLAYS], ids=lambda path: path.stem)
+def test_first_lines_say_what_it_is_and_how_it_is_run(config):
+    lines = config.read_text().splitlines()
+    assert lines[0].startswith("# ")
+    assert any(f"--config {config.relative_to(ROOT)}" in line for line in lines[:3] if line.startswith("#"))
+    if config in OVERLAYS:
+        assert len(lines) <= 13

@@ -1,0 +1,243 @@
+"""The CIFAR experiment from the command line to the files that it leaves."""
+
+import csv
+import json
+import shutil
+
+import pytest
+import torch
+import torchvision
+from lightning.pytorch import LightningModule
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from litlab.runs.folder import read_json
+from project.models import CifarCNN
+from tests.conftest import CONFIGS, shell
+
+
+@pytest.fixture(scope="module")
+def fitted(images, tmp_path_factory):
+    """A run folder of two epochs on the tiny images, made by a process of its own, and what that printed."""
+    folder = tmp_path_factory.mktemp("fitted")
+    done = shell(
+        "fit", "--config", CONFIGS / "cifar.yaml", "--data.dataset", "folder", "--data.path", images,
+        "--data.batch_size", 40, "--model.width", 16, "--trainer.max_epochs", 2, "--trainer.accelerator", "cpu",
+        "--trainer.log_every_n_steps", 1, cwd=folder,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    return folder / "lightning_logs/cifar/version_0", done
+
+
+def test_fit_leaves_what_a_person_looks_for(fitted):
+    folder, done = fitted
+    assert (folder / "config.yaml").is_file()
+    assert (folder / "checkpoints/last.ckpt").is_file()
+    assert (folder / "confusion_matrix.png").is_file()
+    assert (folder / "test_images.png").is_file()
+    for part in (
+        "epoch 2/2",
+        "val/acc",
+        "test/acc",
+        "best val/acc",
+        "tensorboard --logdir lightning_logs/cifar/version_0",
+    ):
+        assert part in done.out, done.out
+
+
+def test_curves_are_logged(fitted):
+    folder, _ = fitted
+    events = EventAccumulator(str(folder), size_guidance={"images": 0})
+    events.Reload()
+    scalars = set(events.Tags()["scalars"])
+    expected = {"train/loss", "train/acc", "train/loss_step", "val/loss", "val/acc", "val/f1", "test/acc", "test/loss"}
+    assert expected <= scalars
+    assert {"memory/host_gib", "time/epoch_seconds", "time/samples_per_second"} <= scalars
+    assert any(name.startswith("lr-") for name in scalars)
+    assert len(events.Tags()["images"]) == 2
+    assert len(events.Scalars("train/loss_step")) == 2 * (160 // 40)
+    # Mean over the epoch: the steps' losses are of equal batches, so their mean is the epoch's.
+    steps = [event.value for event in events.Scalars("train/loss_step")]
+    assert events.Scalars("train/loss")[0].value == pytest.approx(sum(steps[:4]) / 4, rel=1e-4)
+
+
+def test_checkpoint_is_plain_and_rebuilds_its_class(fitted):
+    folder, _ = fitted
+    path = folder / "checkpoints/last.ckpt"
+    saved = torch.load(path, weights_only=True)
+    json.dumps(saved["hyper_parameters"])  # plain values only
+    model = LightningModule.load_from_checkpoint(path, weights_only=True)
+    assert type(model) is CifarCNN
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, saved["state_dict"][name])
+
+
+def test_test_repeats_the_result_of_fit(fitted, cifar):
+    folder, done = fitted
+    best = next(path for path in (folder / "checkpoints").glob("epoch=*.ckpt"))
+    again = cifar("test", "--ckpt_path", best)
+    assert again.code == 0, again.err
+
+    def metric(text: str) -> str:
+        return next(line.split("│")[2].strip() for line in text.splitlines() if "test/acc" in line)
+
+    assert metric(again.out) == metric(done.out)
+
+
+def test_validate_prints_its_metrics(fitted, cifar):
+    done = cifar("validate", "--ckpt_path", fitted[0] / "checkpoints/last.ckpt")
+    assert done.code == 0, done.err
+    assert "val/acc" in done.out
+
+
+def test_predict_writes_names_and_probabilities(fitted, cifar, images, tmp_path):
+    folder = tmp_path / "new"
+    folder.mkdir()
+    for label in range(3):
+        shutil.copy(images / f"test/class_{label}/0.png", folder / f"{label}.png")
+    last = fitted[0] / "checkpoints/last.ckpt"
+    done = cifar("predict", "--ckpt_path", last, "--input", folder, "--output", "out.csv")
+    assert done.code == 0, done.err
+    assert not (tmp_path / "lightning_logs").exists()  # predictions are a file, not a run
+    with (tmp_path / "out.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["file"].rsplit("/")[-1] for row in rows] == ["0.png", "1.png", "2.png"]
+    for row in rows:
+        probabilities = {name: float(value) for name, value in row.items() if name.startswith("class_")}
+        assert len(probabilities) == 10
+        assert sum(probabilities.values()) == pytest.approx(1, abs=1e-3)
+        assert max(probabilities, key=probabilities.get) == row["prediction"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ([], "predict: --input is not set"),
+        (["--input", "nowhere"], "nowhere"),
+        (["--input", "x.png"], "predict: give --run RUN"),
+        (["--input", ""], "input: it is empty"),
+        (["--input", "x.png", "--output", "CKPT"], "last.ckpt is the file that ckpt_path names: choose"),
+        (["--input", "x.png", "--trainer.limit_predict_batches", 1], "would leave files out"),
+    ],
+)
+def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
+    last = fitted[0] / "checkpoints/last.ckpt"
+    content = last.read_bytes()
+    checkpoint = [] if "--run" in says else ["--ckpt_path", last]
+    done = cifar("predict", *checkpoint, *[last if flag == "CKPT" else flag for flag in flags])
+    assert done.code == 2
+    assert says in next(line for line in done.err.splitlines() if line.startswith("error: "))
+    assert last.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (
+            ["--data=TextData"],
+            "cifar/version_0 was trained with litlab.data.ImageData, data.class_path is litlab.data.T",
+        ),
+        (
+            ["--config", CONFIGS / "text.yaml"],
+            "cifar/version_0 holds a project.models.CifarCNN, the config's model.class",
+        ),
+    ],
+)
+def test_another_experiment_is_refused_in_one_line(fitted, run, flags, says):
+    done = run("test", "--run", fitted[0], *flags)
+    assert done.code == 2
+    assert done.err.splitlines()[-1].startswith(f"error: {says}")
+    assert "Not as in" not in done.err
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "text"])
+def test_damaged_checkpoints_are_refused_in_one_line(fitted, cifar, tmp_path, damage):
+    content = bytearray((fitted[0] / "checkpoints/last.ckpt").read_bytes())
+    if damage == "flipped":
+        middle = len(content) // 2
+        content[middle : middle + 64] = bytes(255 - byte for byte in content[middle : middle + 64])
+    content = {"truncated": content[: len(content) // 2], "empty": b"", "text": b"no checkpoint"}.get(damage, content)
+    (tmp_path / "damaged.ckpt").write_bytes(content)
+    done = cifar("test", "--ckpt_path", "damaged.ckpt")
+    assert done.code == 2
+    assert "--ckpt_path damaged.ckpt is damaged" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_evaluating_needs_a_checkpoint(cifar):
+    for verb in ("test", "validate"):
+        done = cifar(verb)
+        assert done.code == 2
+        assert f"error: {verb}: give --run RUN, or --ckpt_path FILE" in done.err
+
+
+def test_two_processes_give_the_test_metrics_of_one(fitted, images, tmp_path):
+    """49 images: a padded split over two processes would count one of them twice."""
+    uneven = tmp_path / "images"
+    shutil.copytree(images, uneven)
+    (uneven / "test/class_3/0.png").unlink()
+    run = tmp_path / "lightning_logs/cifar/version_0"
+    shutil.copytree(fitted[0], run)
+    common = ["test", "--run", run, "--ckpt_path", "last", "--data.path", uneven, "--trainer.precision", "32-true"]
+    found = []
+    for further in ([], ["--config", CONFIGS / "with/ddp.yaml"]):
+        (run / "metrics.json").unlink()
+        done = shell(*common, "--data.batch_size", 20, *further, cwd=tmp_path, count=2 if further else 1)
+        assert done.code == 0, done.err
+        found.append(read_json(run / "metrics.json")["test"])
+    alone, shared = found
+    assert shared == pytest.approx(alone, rel=1e-5)
+    assert alone["test/acc"] * 49 == pytest.approx(round(alone["test/acc"] * 49), abs=1e-4)
+
+
+def test_checkpoints_are_the_same_with_and_without_compile(cifar, tmp_path):
+    compiled = ["--compile.mode=default", "--compile.backend=eager"]
+    assert cifar("fit", "--experiment=plain", "--trainer.precision=32-true").code == 0
+    assert cifar("fit", "--experiment=compiled", "--trainer.precision=32-true", *compiled).code == 0
+    checkpoints = [
+        tmp_path / f"lightning_logs/{name}/version_0/checkpoints/last.ckpt" for name in ("plain", "compiled")
+    ]
+    plain, fast = (torch.load(path, weights_only=True)["state_dict"] for path in checkpoints)
+    assert plain.keys() == fast.keys()
+    for name in plain:
+        torch.testing.assert_close(plain[name], fast[name], rtol=1e-3, atol=1e-4)
+    assert cifar("test", "--ckpt_path", checkpoints[1]).code == 0
+    assert cifar("test", "--ckpt_path", checkpoints[0], *compiled).code == 0
+    assert cifar("fit", "--ckpt_path", checkpoints[0], "--trainer.max_epochs=3", *compiled).code == 0
+
+
+RESNET = ["--model=Classifier", "--model.network=torchvision.models.resnet18", "--data=ImageData"]
+
+
+def _resnet(run, images, *arguments: object):
+    return run(
+        "fit", *RESNET, "--data.dataset=folder", f"--data.path={images}", "--data.batch_size=40",
+        "--trainer.max_epochs=1", "--trainer.limit_train_batches=1", "--trainer.accelerator=cpu",
+        "--trainer.log_every_n_steps=1", *arguments,
+    )  # fmt: skip
+
+
+def test_any_torchvision_network_by_yaml_alone(run, images, tmp_path):
+    done = _resnet(run, images)
+    assert done.code == 0, done.err
+    saved = next((tmp_path / "lightning_logs/default/version_0/checkpoints").glob("*.ckpt"))
+    model = LightningModule.load_from_checkpoint(saved, weights_only=True)
+    assert model.network.fc.out_features == 10
+
+
+def test_pretrained_weights_stay_and_are_not_needed_again(run, images, tmp_path, monkeypatch):
+    """The download is replaced by a file in torch's cache, where a real one would lie."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    torch.manual_seed(7)
+    weights = torchvision.models.resnet18().state_dict()
+    url = torchvision.models.ResNet18_Weights.IMAGENET1K_V1.url
+    file = tmp_path / "torch/hub/checkpoints" / url.rsplit("/")[-1]
+    file.parent.mkdir(parents=True)
+    torch.save(weights, file)
+    still = ["--model.optimizer=torch.optim.SGD", "--model.optimizer.lr=1e-12"]
+    done = _resnet(run, images, "--model.network.weights=IMAGENET1K_V1", *still)
+    assert done.code == 0, done.err
+    file.unlink()
+    saved = next((tmp_path / "lightning_logs/default/version_0/checkpoints").glob("*.ckpt"))
+    model = LightningModule.load_from_checkpoint(saved, weights_only=True)
+    torch.testing.assert_close(model.network.layer4[1].conv2.weight, weights["layer4.1.conv2.weight"])
+    assert model.network.fc.out_features == 10

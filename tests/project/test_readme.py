@@ -1,0 +1,83 @@
+"""The commands of the README do what they say; they are read from it, so none can be forgotten."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, shell
+
+README = (ROOT / "README.md").read_text()
+COMMANDS = [
+    line.split("  #")[0].strip()
+    for block in re.findall(r"```bash\n(.*?)```", README, flags=re.DOTALL)
+    for line in block.splitlines()
+    if line.strip()
+]
+
+
+def test_the_first_two_commands_are_the_ones_that_do_everything():
+    assert [command.split("#")[0].split()[1] for command in COMMANDS[:2]] == ["fit", "test"]
+    for target in ("fit", "test", "lint", "clean"):
+        done = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    fit = subprocess.run(["make", "--dry-run", "fit"], cwd=ROOT, capture_output=True, text=True).stdout
+    assert "-m project fit --config configs/cifar.yaml" in fit
+
+
+@pytest.fixture
+def clone(tmp_path, images, texts, series) -> Path:
+    """What the README's commands expect around them: configs/, a folder of photos, tables of texts and of numbers."""
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    shutil.copytree(images, tmp_path / "photos")
+    shutil.copy(texts, tmp_path / "reviews.csv")
+    shutil.copy(series, tmp_path / "load.csv")
+    return tmp_path
+
+
+def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # tables fold names where there is less room
+    projects = [command for command in COMMANDS if command.startswith("python -m project")]
+    assert len(projects) >= 13
+    verbs = {shlex.split(command)[3] for command in projects}
+    assert verbs == {"fit", "validate", "test", "predict", "runs", "compare", "sweep"}
+    small = {"cifar": ["--model.width=16"], "text": ["--model.dim=16"], "forecast": ["--model.width=8"]}
+    for command in projects:
+        arguments = shlex.split(command)[3:]
+        if arguments[0] in ("runs", "compare"):
+            done = run(*arguments)
+            assert done.code == 0, f"{command}\n{done.err}"
+            assert "cifar/version_0" in done.out
+            continue
+        if arguments[0] == "sweep":
+            few = ["--trials", 1, "--workers", 1, "--", *short(Path("configs/forecast.yaml"))]
+            done = shell(*arguments, *few, cwd=clone)
+            assert done.code == 0, f"{command}\n{done.err}"
+            assert (clone / "lightning_logs/sweeps/forecast/best.yaml").is_file()
+            continue
+        if "--config" not in arguments:  # a run has its own
+            done = run(*arguments)
+            assert done.code == 0, f"{command}\n{done.err}"
+            continue
+        config = Path(arguments[arguments.index("--config") + 1])
+        # Small enough for a test; later settings win, so they are put behind what the README says.
+        done = run(*arguments, *short(config), *small[config.stem])
+        assert done.code == 0, f"{command}\n{done.err}"
+    assert (clone / "predictions.csv").read_text().startswith("file,prediction,probability,")
+    assert (clone / "classes.csv").read_text().count("\n") == 161
+    assert (clone / "forecast.csv").read_text().startswith("date,load,load_lower,load_upper")
+
+
+def test_every_command_is_known():
+    known = ("make fit", "make test", "python -m project ", "tensorboard --logdir lightning_logs")
+    assert all(command.startswith(known) for command in COMMANDS), COMMANDS
+
+
+def test_links_and_files_exist():
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *ROOT.glob("*/README.md")]:
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+            if "://" not in link:
+                assert (page.parent / link).exists(), f"{page.name}: {link}"
