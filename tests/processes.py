@@ -102,6 +102,7 @@ def _temporary_file(owner: object) -> Path:
 def _become(arguments: list[str], cwd: Path, variables: dict[str, str], files: list[str]) -> None:
     set_start_method(None, force=True)  # the workers of loaders start as they do elsewhere
     os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(cwd)

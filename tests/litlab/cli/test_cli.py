@@ -27,7 +27,7 @@ data:
 def test_help_imports_nothing_heavy():
     code = (
         "import sys; sys.argv = ['project', '--help']\n"
-        "from litlab.cli.command import main; assert main() == 0\n"
+        "from litlab.cli.command import run_command; assert run_command('project') == 0\n"
         "heavy = {'torch', 'lightning', 'jsonargparse', 'numpy', 'rich'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

@@ -25,7 +25,7 @@ from unittest import mock
 import torch
 from jsonargparse import ArgumentParser
 
-from litlab.cli.command import main
+from litlab.cli.command import run_command
 from litlab.cli.project_cli import ProjectCLI
 from tests.battery import WithoutRunning
 
@@ -102,7 +102,7 @@ def run_input(arguments: list[str], folder: Path, seconds: float = 60.0, whole: 
     with argv, command, _as_before(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             with _limits(seconds):
-                code = main()
+                code = run_command("project")
         except SystemExit as exit_:
             code = exit_.code or 0
         except Hang:

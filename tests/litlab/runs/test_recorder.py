@@ -85,7 +85,7 @@ def test_a_fit_and_its_test(trainer_of, folder):
 
 
 def test_provenance(trainer_of, folder, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["/x/litlab/cli/command.py", "fit", "--hub.token", "hunter2x"])
+    monkeypatch.setattr(sys, "argv", ["/x/project/__main__.py", "fit", "--hub.token", "hunter2x"])
     code = WorkTree(folder.path, "c" * 40, diff="diff --git ...\n", digest="d" * 64, untracked=("notes.txt",))
     monkeypatch.setattr(provenance_module, "work_tree", lambda: code)
     seed_everything(7, verbose=False)

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from litlab.runs import compare
-from litlab.runs import run_table as ledger
+from litlab.runs import compare, run_table
 from litlab.runs.find import find_run
 from tests.litlab.runs.make import COMMIT, write, write_run
 
@@ -30,7 +29,7 @@ def root(tmp_path, monkeypatch):
 @pytest.fixture
 def runs(capsys):
     def run(*arguments: str) -> tuple[int, str, str]:
-        code = ledger.main(list(arguments))
+        code = run_table.main(list(arguments))
         return (code, *capsys.readouterr())
 
     return run
@@ -213,14 +212,15 @@ def test_errors_are_one_line(root, runs, arguments, line):
 def test_when():
     now = datetime(2026, 5, 20, 12, 0, tzinfo=timezone(timedelta(hours=2)))
     ago = {10: "just now", 130: "2 min ago", 7300: "2 h ago", 90000: "19 May 11:00", 3e7: "2025-06-07"}
-    assert {seconds: ledger.when(now - timedelta(seconds=seconds), now) for seconds in ago} == ago
+    assert {seconds: run_table.when(now - timedelta(seconds=seconds), now) for seconds in ago} == ago
 
 
-@pytest.mark.parametrize("verb", ["ledger", "compare", "reproduce"])
+@pytest.mark.parametrize("verb", ["run_table", "compare", "reproduce"])
 def test_the_light_verbs_import_neither_torch_nor_lightning(root, verb):
-    arguments = {"ledger": [], "compare": ["cifar", "cifar_vgg"], "reproduce": ["cifar", "--print"]}[verb]
+    arguments = {"run_table": [], "compare": ["cifar", "cifar_vgg"], "reproduce": ["cifar", "--print"]}[verb]
     code = (
-        f"import sys; from litlab.runs.{verb} import main; code = main({arguments})\n"
+        f"import sys; from litlab.util.team import use_package; use_package('project')\n"
+        f"from litlab.runs.{verb} import main; code = main({arguments})\n"
         "print([name for name in ('torch', 'lightning', 'jsonargparse', 'numpy') if name in sys.modules], code)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

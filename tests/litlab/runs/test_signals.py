@@ -29,6 +29,7 @@ def state(folder) -> dict:
 @pytest.fixture
 def tiny(tmp_path, capsys):
     """Runs a plan in this process; returns its exit code and what it printed."""
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
 
     def tiny_run(folder: str, **plan):
@@ -36,7 +37,8 @@ def tiny(tmp_path, capsys):
         assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
         return code, capsys.readouterr().out
 
-    return tiny_run
+    yield tiny_run
+    signal.signal(signal.SIGHUP, hangup)
 
 
 FREQUENT = {"trainer": {"val_check_interval": 3}}

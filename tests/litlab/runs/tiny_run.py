@@ -20,6 +20,7 @@ from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.errors import UserError
 from litlab.runs.recorder import RunRecord
 from litlab.runs.signals import StopSignals
+from litlab.util.team import use_package
 
 
 class Model(LightningModule):
@@ -158,6 +159,7 @@ def run(plan: dict) -> int:
 
 
 if __name__ == "__main__":
+    use_package("project")
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     for plan in json.loads(sys.argv[1]):
