@@ -33,17 +33,20 @@ class Fitted:
         columns = [[_text(cell) for cell in (column.header, *column.cells)] for column in self.table.columns]
         widths = [max(map(_natural, cells)) for cells in columns]
         least = [max(map(_least, cells)) for cells in columns]
-        whole = Measurement.get(console, options.update(width=100_000), self.table).maximum
-        room = options.max_width - (whole - sum(widths))  # without borders and padding
-        if sum(widths) <= room:
+        wide = options.update(width=100_000)
+        if Measurement.get(console, wide, self.table).maximum <= options.max_width:
             yield self.table
-        elif sum(least) <= room:
-            while sum(widths) > room:
-                widest = max((n for n in range(len(widths)) if widths[n] > least[n]), key=widths.__getitem__)
-                widths[widest] -= 1
-            yield self._with(widths)
-        else:
+            return
+        # Rich before 15 counts the padding of columns whose width is set differently: what is shown is measured.
+        borders = Measurement.get(console, wide, self._with(widths)).maximum - sum(widths)
+        room = options.max_width - borders
+        if sum(least) > room:
             yield from self._blocks(columns)
+            return
+        while sum(widths) > room:
+            widest = max((n for n in range(len(widths)) if widths[n] > least[n]), key=widths.__getitem__)
+            widths[widest] -= 1
+        yield self._with(widths)
 
     def _with(self, widths: list[int]) -> Table:
         table = copy(self.table)  # the same table may be shown again on another width

@@ -1,6 +1,7 @@
 """Sweeps of tiny fits, as the command and as processes that can be killed."""
 
 import contextlib
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -69,16 +70,11 @@ class Sweep:
     def trials(self, storage: str | None = None) -> list[FrozenTrial]:
         """The trials; none before there is a study."""
         storage = storage or f"sqlite:///{self.kept / 'study.db'}"
-        if storage.startswith("sqlite") and not (self.kept / "study.db").is_file():
+        if storage.startswith("sqlite") and not _has_study(self.kept / "study.db"):
             return []
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        try:  # as long as there are no tables, it must not make them: the commands do
-            reading = RDBStorage(
-                storage, {"poolclass": NullPool}, skip_compatibility_check=True, skip_table_creation=True
-            )
-            return optuna.load_study(study_name="tiny", storage=reading).trials
-        except (KeyError, optuna.exceptions.StorageInternalError):
-            return []
+        reading = RDBStorage(storage, {"poolclass": NullPool}, skip_compatibility_check=True, skip_table_creation=True)
+        return optuna.load_study(study_name="tiny", storage=reading).trials
 
     def until_running(self, validations: int = 1) -> FrozenTrial:
         """Waits until a trial runs that has come to some validations."""
@@ -89,6 +85,21 @@ class Sweep:
                     return trial
             time.sleep(0.1)
         raise TimeoutError("no trial runs")
+
+
+def _has_study(file: Path) -> bool:
+    """Whether a command has made its study: until then, Optuna would write its tables, and be in its way."""
+    if not file.is_file():
+        return False
+    with contextlib.closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            versions, studies = (
+                connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+                for table in ("alembic_version", "studies")
+            )
+        except sqlite3.OperationalError:  # no such table, or it is being made
+            return False
+    return versions > 0 and studies > 0
 
 
 @pytest.fixture

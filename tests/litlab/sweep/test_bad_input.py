@@ -86,7 +86,7 @@ def found(sweep, monkeypatch):
         file = sweep.write(**content)
         answer = sweep.folder / "answer.json"
         monkeypatch.setattr("sys.argv", ["check"])
-        check.main(str(file), str(answer), *arguments)
+        check.main("project", str(file), str(answer), *arguments)
         return json.loads(answer.read_text())
 
     return check_here
@@ -145,7 +145,7 @@ def test_storage_that_can_not_be_used(monkeypatch, tmp_path, address, line):
 def test_shipped_sweep_fits_its_config(tmp_path, monkeypatch, file):
     """Every path and value, by the project's own parser."""
     monkeypatch.setattr("sys.argv", ["check"])
-    check.main(str(file), str(tmp_path / "answer.json"))
+    check.main("project", str(file), str(tmp_path / "answer.json"))
     assert "error" not in json.loads((tmp_path / "answer.json").read_text())
 
 

@@ -247,7 +247,7 @@ def test_a_second_start_reads_no_csv_and_tokenises_nothing(csv_data, make_traine
     def refuse(*_, **__):
         raise AssertionError("read again")
 
-    for name in ("sources.read_rows", "stored.train_tokenizer", "stored.encode", "counted.count_ngrams"):
+    for name in ("sources.read_rows", "stored.train_tokenizer", "stored.encode", "ngram_cache.count_ngrams"):
         monkeypatch.setattr(f"litlab.data.text.{name}", refuse)
     data = csv_data(evidence=2)
     assert data.class_names == ["bad", "good"]

@@ -2,11 +2,12 @@
 
 import pytest
 
-from litlab import callbacks
+from litlab import callbacks as machinery
 from litlab.callbacks._facts import ClassNames, ImageFacts, SeriesFacts, TextFacts, facts
 from litlab.callbacks._samples import from_test_step
 from litlab.data import ImageData, SeriesData, TextData
 from litlab.errors import UserError
+from project import callbacks as plots
 from tests.litlab.callbacks.tiny import make_trainer
 
 # What each callback that looks at the data asks of it: what it needs, and what it uses where it is there.
@@ -37,13 +38,14 @@ def modules(tmp_path_factory, images, texts, series):
 
 
 def test_no_callback_is_forgotten():
-    assert NEEDS.keys() | USES.keys() | NO_DATA == set(callbacks.__all__)
+    assert NEEDS.keys() | USES.keys() | NO_DATA == {*machinery.__all__, *plots.__all__}
 
 
 @pytest.mark.parametrize("callback", sorted(NEEDS.keys() | USES.keys()))
 @pytest.mark.parametrize("data", MADE_FOR)
 def test_every_callback_with_every_data_module(modules, callback, data, tmp_path):
-    trainer, shown = make_trainer(tmp_path), getattr(callbacks, callback)()
+    package = plots if callback in plots.__all__ else machinery
+    trainer, shown = make_trainer(tmp_path), getattr(package, callback)()
     trainer.datamodule = modules[data]
     needed = NEEDS.get(callback)
     if callback in MADE_FOR[data]:

@@ -50,7 +50,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import torch
 from lightning.pytorch.loggers import CSVLogger
-from tests.litlab.callbacks.test_text_samples import Reader, Texts
+from tests.project.callbacks.test_text_samples import Reader, Texts
 from tests.litlab.callbacks.tiny import TinyForecaster, TinySeries, make_trainer
 from litlab.callbacks import Baselines
 from project.callbacks import ForecastPlots, TextSamples
