@@ -22,7 +22,7 @@ from torch import nn
 
 from litlab.callbacks.nan_guard import NonFiniteGuard
 from litlab.checkpointing.exact_resume import ExactResume
-from litlab.cli.project_cli import ProjectCLI
+from litlab.cli.experiment_cli import ProjectCLI
 from litlab.runs.recorder import RunRecord
 from litlab.runs.signals import StopSignals
 

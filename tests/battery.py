@@ -15,7 +15,7 @@ import pytest
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
-from litlab.cli.project_cli import ProjectCLI
+from litlab.cli.experiment_cli import ProjectCLI
 from litlab.cli.start import quiet, register_classes
 
 CONFIGS = Path(__file__).parents[1] / "configs"

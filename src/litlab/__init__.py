@@ -1,1 +1,1 @@
-"""litlab: say here what it is for."""
+"""The machinery around experiments: command line, tasks, data, callbacks, runs and sweeps. It knows no experiment."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from litlab.callbacks._folder import run_folder
-from litlab.callbacks._tables import markdown_table
+from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting.tables import markdown_table
 from litlab.util.loggers import log_table
 from litlab.util.tables import Fitted
 

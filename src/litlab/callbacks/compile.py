@@ -11,8 +11,8 @@ from lightning_utilities.core.rank_zero import rank_zero_info
 from torch import nn
 from torchmetrics import Metric, MetricCollection
 
-from litlab.callbacks._folder import run_folder
 from litlab.callbacks.graph_breaks import GraphRecorder
+from litlab.callbacks.reporting.folders import run_folder
 from litlab.errors import UserError
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

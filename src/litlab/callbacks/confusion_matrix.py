@@ -6,10 +6,10 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from litlab.callbacks._facts import class_names
-from litlab.callbacks._figures import publish
-from litlab.callbacks._folder import run_folder
-from litlab.callbacks._samples import from_test_step
+from litlab.callbacks.reporting.data_facts import class_names
+from litlab.callbacks.reporting.figures import publish_figure
+from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting.samples import from_test_step
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,7 @@ class ConfusionMatrix(Callback):
         self.counts = counts
         if trainer.is_global_zero:
             figure = draw_confusion_matrix(counts.cpu(), class_names(trainer, len(counts)))
-            publish(trainer, folder, "confusion_matrix", figure)
+            publish_figure(trainer, folder, "confusion_matrix", figure)
 
 
 def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":

@@ -10,7 +10,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from litlab.callbacks._folder import run_folder
+from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.vram import VRAM
 from litlab.util.tables import Fitted
 

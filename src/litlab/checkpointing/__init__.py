@@ -1,1 +1,8 @@
-"""checkpointing: say here what it is for."""
+"""Checkpoints: which are kept, how they are written and read, and how a run goes on from them exactly."""
+
+from litlab.checkpointing.callback import RunCheckpoint
+from litlab.checkpointing.exact_resume import ExactResume
+from litlab.checkpointing.io import AtomicCheckpointIO
+from litlab.checkpointing.load import load_checkpoint
+
+__all__ = ["AtomicCheckpointIO", "ExactResume", "RunCheckpoint", "load_checkpoint"]

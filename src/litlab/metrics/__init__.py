@@ -1,1 +1,8 @@
-"""metrics: say here what it is for."""
+"""Metrics that are exact over an epoch, any batch size and any number of processes."""
+
+from litlab.metrics.conformal import Conformal
+from litlab.metrics.forecast_metrics import ForecastMetrics
+from litlab.metrics.mean_loss import MeanLoss
+from litlab.metrics.stage_metrics import StageMetrics
+
+__all__ = ["Conformal", "ForecastMetrics", "MeanLoss", "StageMetrics"]

@@ -1,1 +1,1 @@
-"""preflight: say here what it is for."""
+"""``fit --check``: a few steps tried, time and memory estimated, before a run is started."""

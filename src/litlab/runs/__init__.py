@@ -1,1 +1,1 @@
-"""Everything about a run that is no training: its folder, what is recorded in it, going back to it, looking at it."""
+"""A run beside its training: its folder, what is recorded in it, going on with it, listing and comparing."""

@@ -1,1 +1,1 @@
-"""Hyper-parameter sweeps: the verb `sweep`."""
+"""Hyper-parameter sweeps: the verb ``sweep``."""

@@ -96,7 +96,7 @@ class _Parser:
     """Parses command lines of ``fit`` as the command line does, and builds nothing."""
 
     def __init__(self) -> None:
-        from litlab.cli.project_cli import ProjectCLI
+        from litlab.cli.experiment_cli import ProjectCLI
         from litlab.cli.start import register_classes
 
         register_classes()

@@ -1,1 +1,1 @@
-"""util: say here what it is for."""
+"""What every other subpackage may use: options, progress, tables, YAML, messages, the team's package."""

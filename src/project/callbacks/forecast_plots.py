@@ -7,11 +7,16 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from litlab.callbacks._facts import SeriesFacts, facts
-from litlab.callbacks._figures import publish
-from litlab.callbacks._folder import run_folder
-from litlab.callbacks._samples import from_test_step, gather_rows, spread
-from litlab.callbacks._tables import publish_table
+from litlab.callbacks.reporting import (
+    SeriesFacts,
+    facts,
+    from_test_step,
+    gather_rows,
+    publish_figure,
+    publish_table,
+    run_folder,
+    spread,
+)
 from litlab.errors import UserError
 from project.callbacks._forecast_errors import ForecastErrors
 from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
@@ -122,16 +127,16 @@ class ForecastPlots(Callback):
             Window.cut(values, times[start:], self._past)
             for start, values in zip(starts[order].tolist(), units, strict=True)
         ]
-        publish(trainer, folder, "forecasts", draw_forecasts(windows, [names[i] for i in shown], aim))
+        publish_figure(trainer, folder, "forecasts", draw_forecasts(windows, [names[i] for i in shown], aim))
 
         panels = {f"{names[i]}, in its units": (errors.mae[:, i] * scale[i], errors.coverage[:, i]) for i in shown}
         if len(names) > 1:
             panels = {f"mean of {len(names)} targets, scaled": (errors.mae.mean(1), errors.coverage.mean(1)), **panels}
-        publish(trainer, folder, "error_by_step", draw_error_by_step(panels, aim))
+        publish_figure(trainer, folder, "error_by_step", draw_error_by_step(panels, aim))
 
         origins = times[errors.starts + self._past - 1]
         header, rows = errors.by_period(origins, self.periods)
-        publish(trainer, folder, "backtest", draw_backtest(origins, errors.measures, rows, aim))
+        publish_figure(trainer, folder, "backtest", draw_backtest(origins, errors.measures, rows, aim))
         publish_table(trainer, folder, "backtest", header, rows)
         publish_table(trainer, folder, "forecast_metrics", *errors.by_step(names, scale))
 

@@ -7,10 +7,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from litlab.callbacks._facts import ImageFacts, class_names
-from litlab.callbacks._figures import publish
-from litlab.callbacks._folder import run_folder
-from litlab.callbacks._samples import from_test_step, spread
+from litlab.callbacks.reporting import ImageFacts, class_names, from_test_step, publish_figure, run_folder, spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,7 +82,7 @@ class ImagePlots(Callback):
                 images = within_0_and_1(images)
             samples = [(image, *facts[1:]) for image, facts in zip(images, self._samples, strict=True)]
             figure = draw_images(samples, class_names(trainer, self._classes))
-            publish(trainer, folder, "test_images", figure)
+            publish_figure(trainer, folder, "test_images", figure)
 
 
 def draw_images(samples: Sequence[tuple[Tensor, int, int, float]], names: list[str]) -> "Figure":

@@ -6,10 +6,16 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from litlab.callbacks._facts import TextFacts, class_names, facts
-from litlab.callbacks._folder import run_folder
-from litlab.callbacks._samples import from_test_step, gather_rows
-from litlab.callbacks._tables import markdown_table, publish_table
+from litlab.callbacks.reporting import (
+    TextFacts,
+    class_names,
+    facts,
+    from_test_step,
+    gather_rows,
+    markdown_table,
+    publish_table,
+    run_folder,
+)
 from litlab.errors import UserError
 
 

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from litlab.errors import UserError
 from litlab.optim import Schedule
-from litlab.tasks.classifier import Classifier
+from litlab.tasks import Classifier
 from project.networks.whitened_cnn import WhitenedCNN
 
 

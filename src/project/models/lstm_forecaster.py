@@ -7,9 +7,9 @@ from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 
 from litlab.errors import UserError
-from litlab.nn.sizes import DEEPEST
+from litlab.nn import DEEPEST
 from litlab.optim import Schedule
-from litlab.tasks.forecaster import Forecaster
+from litlab.tasks import Forecaster
 from project.networks.segment_rnn import SegmentRNN
 from project.networks.window_forecast import FixedMap, ForecastAverage, WindowForecast
 

@@ -7,9 +7,9 @@ from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor
 
 from litlab.errors import UserError
-from litlab.nn.sizes import DEEPEST
+from litlab.nn import DEEPEST
 from litlab.optim import Schedule
-from litlab.tasks.classifier import Classifier
+from litlab.tasks import Classifier
 from project.networks.text_transformer import PADDING, TextTransformer
 
 

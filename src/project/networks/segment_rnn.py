@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from litlab.nn.sizes import check_sizes
+from litlab.nn import check_sizes
 
 
 class SegmentRNN(nn.Module):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from litlab.errors import UserError
-from litlab.nn.sizes import check_sizes
+from litlab.nn import check_sizes
 from project.networks.attention import EncoderBlock
 from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions
 

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn import functional
 
-from litlab.nn.sizes import check_sizes
+from litlab.nn import check_sizes
 
 
 class VGG(nn.Module):

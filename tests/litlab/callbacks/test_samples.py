@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from litlab.callbacks._samples import spread
-from litlab.callbacks._tables import write_rows
+from litlab.callbacks.reporting.samples import spread
+from litlab.callbacks.reporting.tables import write_rows
 
 
 def keep(wanted, sizes, known=True):

@@ -69,7 +69,7 @@ def test_what_switches_off_or_has_no_limit_passes():
 CLASSES = [
     ("early_stopping", f"{CALLBACKS}.EarlyStopping", "patience", -1),
     ("early_stopping", f"{CALLBACKS}.EarlyStopping", "min_delta", -0.1),
-    ("checkpoint", "litlab.checkpointing.callback.RunCheckpoint", "save_top_k", -2),
+    ("checkpoint", "litlab.checkpointing.RunCheckpoint", "save_top_k", -2),
     ("ema", "litlab.callbacks.EMA", "decay", -1.0),
     ("trainer.callbacks", f"{CALLBACKS}.StochasticWeightAveraging", "swa_lrs", [0.1, -1.0]),
     ("trainer.callbacks", f"{CALLBACKS}.LearningRateFinder", "num_training_steps", 0),
@@ -138,7 +138,7 @@ def test_empty_names_are_refused_but_not_where_they_are_the_default():
     for key in ("init_from", "experiment", "trainer.default_root_dir"):
         assert refusal(in_config(key, "")) == f"{key} is empty: give a value, or leave it out."
     for name in ("dirpath", "filename"):
-        checkpoint = settings("litlab.checkpointing.callback.RunCheckpoint", **{name: ""})
+        checkpoint = settings("litlab.checkpointing.RunCheckpoint", **{name: ""})
         assert refusal(in_config("checkpoint", checkpoint)).startswith(f"checkpoint.{name} is empty")
     assert refusal(in_config("data", settings("litlab.data.ImageData", path=""))).startswith("data.path is empty")
     finder = settings(f"{CALLBACKS}.LearningRateFinder", attr_name="")

@@ -26,7 +26,7 @@ import torch
 from jsonargparse import ArgumentParser
 
 from litlab.cli.command import run_command
-from litlab.cli.project_cli import ProjectCLI
+from litlab.cli.experiment_cli import ProjectCLI
 from tests.battery import WithoutRunning
 
 MEMORY = 3 * 2**30  # bytes that one input may take: nothing here needs more, and more would end the tests themselves

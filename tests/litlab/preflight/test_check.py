@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from litlab.callbacks import Compile
-from litlab.cli.project_cli import ProjectCLI
+from litlab.cli.experiment_cli import ProjectCLI
 from litlab.cli.start import quiet, register_classes
 from litlab.errors import UserError
 from litlab.preflight import probe

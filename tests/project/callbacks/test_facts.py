@@ -3,8 +3,8 @@
 import pytest
 
 from litlab import callbacks as machinery
-from litlab.callbacks._facts import ClassNames, ImageFacts, SeriesFacts, TextFacts, facts
-from litlab.callbacks._samples import from_test_step
+from litlab.callbacks.reporting.data_facts import ClassNames, ImageFacts, SeriesFacts, TextFacts, facts
+from litlab.callbacks.reporting.samples import from_test_step
 from litlab.data import ImageData, SeriesData, TextData
 from litlab.errors import UserError
 from project import callbacks as plots

@@ -6,7 +6,7 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader
 
-from litlab.callbacks._tables import markdown_table
+from litlab.callbacks.reporting.tables import markdown_table
 from litlab.errors import UserError
 from project.callbacks import TextSamples
 from tests.litlab.callbacks.tiny import Tiny, make_trainer

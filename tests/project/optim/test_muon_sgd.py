@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from litlab.util.device import has_fast_bfloat16
 from project.optim import MuonSGD, muon_sgd
+from project.optim.device import has_fast_bfloat16
 from project.optim.muon_sgd import orthogonalise
 
 

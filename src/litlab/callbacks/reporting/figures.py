@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def publish(trainer: Trainer, folder: Path | None, name: str, figure: "Figure") -> None:
+def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Figure") -> None:
     """Save a figure of a test as ``NAME.png`` and log it as ``test/NAME``. Call it on rank zero.
 
     Args:

@@ -85,7 +85,7 @@ class ProjectCLI(CheckpointCLI):
         add(
             "--checkpoint",
             type=RunCheckpoint | None,
-            default={"class_path": "litlab.checkpointing.callback.RunCheckpoint"},
+            default={"class_path": "litlab.checkpointing.RunCheckpoint"},
             help="Which checkpoints are kept. null: none.",
         )
         add("--early_stopping", type=EarlyStopping | None, default=None, help="When to stop early. null: never.")
@@ -93,7 +93,7 @@ class ProjectCLI(CheckpointCLI):
         add(
             "--guard",
             type=NonFiniteGuard | None,
-            default={"class_path": "litlab.callbacks.nan_guard.NonFiniteGuard"},
+            default={"class_path": "litlab.callbacks.NonFiniteGuard"},
             help="What happens when a loss or gradient is no number. null: nothing.",
         )
         add(

@@ -1,0 +1,23 @@
+"""What callbacks that report on a test are made of: facts of the data, samples, figures and tables."""
+
+from litlab.callbacks.reporting.data_facts import ClassNames, ImageFacts, SeriesFacts, TextFacts, class_names, facts
+from litlab.callbacks.reporting.figures import publish_figure
+from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting.samples import from_test_step, gather_rows, spread
+from litlab.callbacks.reporting.tables import markdown_table, publish_table
+
+__all__ = [
+    "ClassNames",
+    "ImageFacts",
+    "SeriesFacts",
+    "TextFacts",
+    "class_names",
+    "facts",
+    "from_test_step",
+    "gather_rows",
+    "markdown_table",
+    "publish_figure",
+    "publish_table",
+    "run_folder",
+    "spread",
+]

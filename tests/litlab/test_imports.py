@@ -1,0 +1,101 @@
+"""Which package may import which, read from the sources.
+
+litlab knows no experiment; inside it each layer imports the ones below it, and nothing imports in a circle. The team's
+package uses what litlab's subpackages export, and nothing else.
+"""
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from importlib import import_module
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+LAYERS = (
+    {"errors", "util"},
+    {"metrics", "nn", "optim"},
+    {"callbacks", "data", "tasks"},
+    {"checkpointing", "preflight", "runs"},
+    {"cli"},
+    {"sweep"},
+)
+FACE = Path(__file__).parent / "public_face.txt"
+
+
+def name_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {name_of(file): file for package in ("litlab", "project") for file in (ROOT / "src" / package).rglob("*.py")}
+
+
+def imported(name: str) -> Iterator[tuple[str, str]]:
+    """Modules of the two packages that a module imports, wherever it does, and what it takes of each."""
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}: a relative import"
+            names = [(node.module or "", alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [(alias.name, "") for alias in node.names]
+        else:
+            continue
+        for module, what in names:
+            if f"{module}.{what}" in MODULES:
+                yield f"{module}.{what}", ""
+            elif module in MODULES:
+                yield module, what
+
+
+def room(name: str) -> str:
+    return name.split(".")[1] if "." in name else ""
+
+
+def layer(name: str) -> int:
+    return next(number for number, rooms in enumerate(LAYERS) if room(name) in rooms)
+
+
+def test_every_subpackage_has_its_layer():
+    assert {room(name) for name in MODULES if name.startswith("litlab.")} == set().union(*LAYERS)
+
+
+def test_the_machinery_knows_no_experiment_and_its_layers_import_downwards():
+    wrong = []
+    for name in MODULES:
+        for target, _ in imported(name) if name.startswith("litlab") else ():
+            if target.startswith("project") or layer(target) > layer(name):
+                wrong.append(f"{name} imports {target}")
+    assert wrong == []
+
+
+def test_nothing_is_imported_in_a_circle():
+    """Neither modules nor subpackages; a package's own __init__ stands for what it exports."""
+    modules = {name: {target for target, _ in imported(name)} for name in MODULES}
+    list(TopologicalSorter(modules).static_order())
+    rooms: dict[str, set[str]] = {}
+    for name, targets in modules.items():
+        if name.startswith("litlab."):
+            rooms.setdefault(room(name), set()).update(room(target) for target in targets if room(target) != room(name))
+    list(TopologicalSorter(rooms).static_order())
+
+
+def test_the_teams_package_uses_what_is_public():
+    wrong = []
+    for name in MODULES:
+        for target, what in imported(name) if name.startswith("project") else ():
+            if target.startswith("litlab") and target != "litlab.errors":
+                public = getattr(import_module(target), "__all__", ())
+                if MODULES[target].name != "__init__.py" or what not in public:
+                    wrong.append(f"{name} imports {what} of {target}")
+    assert wrong == []
+
+
+def test_the_public_face_is_the_one_that_was_agreed_on():
+    """A name that is gone or renamed breaks the teams' code: change the list only on purpose."""
+    packages = sorted(
+        name for name, file in MODULES.items() if name.startswith("litlab") and file.name == "__init__.py"
+    )
+    found = [f"{package}.{name}" for package in packages for name in getattr(import_module(package), "__all__", ())]
+    agreed = FACE.read_text().splitlines()
+    new, gone = sorted(set(found) - set(agreed)), sorted(set(agreed) - set(found))
+    assert (new, gone) == ([], []), f"in {FACE.name} add {new} and remove {gone}"
