@@ -28,7 +28,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 from torchvision import datasets, transforms
 
-from project.networks import VGG
+from project.networks.vgg import VGG
 
 BATCH = 128
 

@@ -114,7 +114,7 @@ def _become(arguments: list[str], cwd: Path, variables: dict[str, str], files: l
     try:
         if arguments[0] == "-m":
             sys.argv = arguments[1:]
-            sys.path.insert(0, "")
+            sys.path[:0] = ["", *filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))]
             runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
         else:
             sys.argv = arguments

@@ -11,7 +11,7 @@ from lightning.pytorch import LightningModule
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from litlab.runs.folder import read_json
-from project.models import CifarCNN
+from project.models.cifar_cnn import CifarCNN
 from tests.conftest import CONFIGS, shell
 
 
@@ -138,7 +138,7 @@ def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
         ),
         (
             ["--config", CONFIGS / "text.yaml"],
-            "cifar/version_0 holds a project.models.CifarCNN, the config's model.class",
+            "cifar/version_0 holds a project.models.cifar_cnn.CifarCNN, the config's model.class",
         ),
     ],
 )

@@ -28,7 +28,7 @@ class Classifier(ExperimentModule):
     per epoch, exact over all samples and ranks: ``loss``, ``acc`` and ``f1`` (macro), for train, val and test.
 
     Args:
-        network: The network, for example torchvision.models.resnet18 or project.networks.VGG. With images, its first
+        network: The network, for example torchvision.models.resnet18 or a class of your own. With images, its first
             convolution is adapted to their channels and its last layer to the number of classes.
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out; stays out where the

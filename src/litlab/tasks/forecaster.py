@@ -37,7 +37,7 @@ class Forecaster(ExperimentModule):
     has all but the first and ``mase`` for each horizon step and for each channel, until the next test starts.
 
     Args:
-        network: The network, for example project.networks.SegmentRNN.
+        network: The network, for example one of your own.
         horizon: Rows to forecast. Taken from the data when left out.
         num_targets: Channels of the series. Taken from the data when left out.
         loss: What a forecast of one value is trained by.

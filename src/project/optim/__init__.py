@@ -1,5 +1,1 @@
 """Optimizers that torch lacks."""
-
-from project.optim.muon_sgd import MuonSGD
-
-__all__ = ["MuonSGD"]

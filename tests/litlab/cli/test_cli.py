@@ -174,7 +174,7 @@ REFUSED = {
     "module": (["GOOD", "--model=nomodule.Mine"], "--model: 'nomodule.Mine': there is no module 'nomodule'."),
     "network": (
         ["GOOD", "--model=Classifier", "--model.network=VGG"],
-        "there are several classes 'VGG': give the path, project.networks.VGG or torchvision.models.VGG.",
+        "there are several classes 'VGG': give the path, project.networks.vgg.VGG or torchvision.models.VGG.",
     ),
     "checkpoint mode": (["GOOD", '--checkpoint={"monitor": "val/acc", "mode": "up"}'], "mode"),
     "endless": (
@@ -229,7 +229,7 @@ def test_flags_alone_are_enough(run):
 
 
 def test_a_bug_keeps_its_traceback(cifar, monkeypatch):
-    from project.models import CifarCNN
+    from project.models.cifar_cnn import CifarCNN
 
     def broken(*_):
         raise ZeroDivisionError("a bug")
@@ -283,7 +283,7 @@ def test_explicit_settings_win_over_the_checkpoint(cifar, run, images, tmp_path)
     assert done.code == 0, done.err
     model = yaml.safe_load((tmp_path / "lightning_logs/cifar/version_1/config.yaml").read_text())["model"]["init_args"]
     assert model["width"] == 16  # the checkpoint's
-    assert model["optimizer"]["class_path"] == "project.optim.MuonSGD"  # the checkpoint's
+    assert model["optimizer"]["class_path"] == "project.optim.muon_sgd.MuonSGD"  # the checkpoint's
     assert model["label_smoothing"] == 0.3  # the flag's
     assert "model.label_smoothing: 0.3 (the checkpoint has 0.1)" in done.out + done.err
     assert "epoch 3/3" in done.out
@@ -300,7 +300,7 @@ def test_a_checkpoint_of_another_class_is_refused(cifar, run, images, tmp_path):
     last = tmp_path / "lightning_logs/cifar/version_0/checkpoints/last.ckpt"
     done = cifar("test", "--model=Classifier", "--model.network=torchvision.models.resnet18", "--ckpt_path", last)
     assert done.code == 2
-    assert "holds a project.models.CifarCNN" in done.err
+    assert "holds a project.models.cifar_cnn.CifarCNN" in done.err
     done = cifar("test", "--model.width=32", "--ckpt_path", last)
     assert done.code == 2
     assert "weights don't fit the model as it is described here (model.width: 16 -> 32)" in done.err

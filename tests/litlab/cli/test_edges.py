@@ -13,9 +13,9 @@ from litlab.cli.environment import check_variables
 from litlab.cli.memory import WithinMemory
 from litlab.errors import UserError
 from litlab.util.refusals import refusals, user_message
-from project.networks import VGG
 from project.networks.segment_rnn import SegmentRNN
 from project.networks.text_transformer import TextTransformer
+from project.networks.vgg import VGG
 from project.networks.whitened_cnn import WhitenedCNN
 from tests.conftest import CONFIGS
 

@@ -12,7 +12,7 @@ from litlab.data import ImageData, SeriesData, TextData
 from litlab.data.sampler import EpochBatches
 from litlab.errors import UserError
 from litlab.optim import Schedule, WarmupDecay
-from project.models import TransformerClassifier
+from project.models.transformer_classifier import TransformerClassifier
 
 
 class Interrupted(Exception):

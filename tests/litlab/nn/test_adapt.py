@@ -7,7 +7,8 @@ from torch import nn
 
 from litlab.errors import UserError
 from litlab.nn.adapt import adapt_network
-from project.networks import VGG, WhitenedCNN
+from project.networks.vgg import VGG
+from project.networks.whitened_cnn import WhitenedCNN
 
 
 @pytest.mark.parametrize(

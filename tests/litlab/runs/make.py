@@ -22,7 +22,7 @@ def write_run(
     run.checkpoints.mkdir(parents=True)
     (run.checkpoints / "last.ckpt").touch()
     started = (datetime.now().astimezone() - timedelta(hours=hours_ago)).isoformat(timespec="seconds")
-    model = {"class_path": "project.models.CifarCNN", "init_args": {"width": width}}
+    model = {"class_path": "project.models.cifar_cnn.CifarCNN", "init_args": {"width": width}}
     run.config.write_text(yaml.safe_dump({"seed_everything": 0, "model": model, "ckpt_path": None}))
     write(run.status, status=status, reason="RuntimeError: it broke" if status == "failed" else None, started=started,
           ended=None, pid=os.getpid(), host=socket.gethostname(), seconds=90.0)  # fmt: skip

@@ -235,7 +235,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from tests.litlab.tasks.test_forecaster import evaluate
 from tests.litlab.tasks.tiny_series import TinySeries, make_trainer
-from project.models import LSTMForecaster
+from project.models.lstm_forecaster import LSTMForecaster
 
 result = evaluate(sys.argv[2], devices=2, strategy="ddp")
 data, model = TinySeries(windows=20), LSTMForecaster(past=12, horizon=6, num_targets=2, width=4, skip="ridge")

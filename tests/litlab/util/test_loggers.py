@@ -14,7 +14,9 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from litlab.callbacks import Baselines, ConfusionMatrix
 from litlab.util.loggers import log_file, log_image, log_settings, log_table, takes_images
-from project.callbacks import ForecastPlots, ImagePlots, TextSamples
+from project.callbacks.forecast_plots import ForecastPlots
+from project.callbacks.image_plots import ImagePlots
+from project.callbacks.text_samples import TextSamples
 from tests.conftest import CONFIGS
 from tests.litlab.callbacks.tiny import Tiny, TinyData, TinyForecaster, TinySeries, make_trainer
 from tests.project.callbacks.test_text_samples import Reader, Texts

@@ -19,7 +19,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from litlab.callbacks import EMA, VRAM, Compile, ConfusionMatrix, ProgressBar, RunSummary
-from project.callbacks import ImagePlots
+from project.callbacks.image_plots import ImagePlots
 
 folder = sys.argv[2]
 torch.manual_seed(0)
@@ -53,7 +53,8 @@ from lightning.pytorch.loggers import CSVLogger
 from tests.project.callbacks.test_text_samples import Reader, Texts
 from tests.litlab.callbacks.tiny import TinyForecaster, TinySeries, make_trainer
 from litlab.callbacks import Baselines
-from project.callbacks import ForecastPlots, TextSamples
+from project.callbacks.forecast_plots import ForecastPlots
+from project.callbacks.text_samples import TextSamples
 
 folder, devices = sys.argv[2], int(sys.argv[3])
 

@@ -7,13 +7,19 @@ from litlab.callbacks.reporting.data_facts import ClassNames, ImageFacts, Series
 from litlab.callbacks.reporting.samples import from_test_step
 from litlab.data import ImageData, SeriesData, TextData
 from litlab.errors import UserError
-from project import callbacks as plots
+from project.callbacks.forecast_plots import ForecastPlots
+from project.callbacks.image_plots import ImagePlots
+from project.callbacks.text_samples import TextSamples
 from tests.litlab.callbacks.tiny import make_trainer
 
+PLOTS = {cls.__name__: cls for cls in (ForecastPlots, ImagePlots, TextSamples)}
 # What each callback that looks at the data asks of it: what it needs, and what it uses where it is there.
 NEEDS = {"TextSamples": TextFacts, "ForecastPlots": SeriesFacts}
 USES = {"ConfusionMatrix": [ClassNames], "ImagePlots": [ClassNames, ImageFacts], "TextSamples": [ClassNames]}
-NO_DATA = {"Baselines", "Compile", "EMA", "ModelSummary", "ProgressBar", "RunSummary", "StepProfiler", "VRAM"}
+NO_DATA = {
+    "Baselines", "Compile", "EMA", "ModelSummary", "NonFiniteGuard", "ProgressBar", "RunSummary", "StepProfiler",
+    "VRAM",
+}  # fmt: skip
 # The callbacks that are meant for each DataModule, and so must get all that they use.
 MADE_FOR = {
     "ImageData": {"ConfusionMatrix", "ImagePlots"},
@@ -38,14 +44,14 @@ def modules(tmp_path_factory, images, texts, series):
 
 
 def test_no_callback_is_forgotten():
-    assert NEEDS.keys() | USES.keys() | NO_DATA == {*machinery.__all__, *plots.__all__}
+    assert NEEDS.keys() | USES.keys() | NO_DATA == {*machinery.__all__, *PLOTS}
 
 
 @pytest.mark.parametrize("callback", sorted(NEEDS.keys() | USES.keys()))
 @pytest.mark.parametrize("data", MADE_FOR)
 def test_every_callback_with_every_data_module(modules, callback, data, tmp_path):
-    package = plots if callback in plots.__all__ else machinery
-    trainer, shown = make_trainer(tmp_path), getattr(package, callback)()
+    made = PLOTS.get(callback) or getattr(machinery, callback)
+    trainer, shown = make_trainer(tmp_path), made()
     trainer.datamodule = modules[data]
     needed = NEEDS.get(callback)
     if callback in MADE_FOR[data]:

@@ -6,8 +6,8 @@ import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from litlab.errors import UserError
-from project.callbacks import ForecastPlots
 from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
+from project.callbacks.forecast_plots import ForecastPlots
 from tests.litlab.callbacks.tiny import TinyForecaster, TinySeries, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")

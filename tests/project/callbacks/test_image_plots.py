@@ -6,9 +6,8 @@ from PIL import Image
 
 from litlab.data import ImageData
 from litlab.errors import UserError
-from project.callbacks import ImagePlots
 from project.callbacks import image_plots as module
-from project.callbacks.image_plots import denormalised, draw_images, within_0_and_1
+from project.callbacks.image_plots import ImagePlots, denormalised, draw_images, within_0_and_1
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")

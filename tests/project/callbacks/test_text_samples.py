@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 
 from litlab.callbacks.reporting.tables import markdown_table
 from litlab.errors import UserError
-from project.callbacks import TextSamples
+from project.callbacks.text_samples import TextSamples
 from tests.litlab.callbacks.tiny import Tiny, make_trainer
 
 pytestmark = [

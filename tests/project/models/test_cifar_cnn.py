@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from litlab.errors import UserError
-from project.models import CifarCNN
+from project.models.cifar_cnn import CifarCNN
 from tests.battery import ModuleBattery
 
 

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from litlab.callbacks import EMA
 from litlab.errors import UserError
-from project.models import LSTMForecaster
+from project.models.lstm_forecaster import LSTMForecaster
 from tests.battery import ModuleBattery
 from tests.litlab.tasks.tiny_series import TinySeries, everything, make_trainer
 

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from litlab.errors import UserError
 from litlab.optim import Schedule
-from project.models import TransformerClassifier
+from project.models.transformer_classifier import TransformerClassifier
 from tests.battery import ModuleBattery
 
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from project.networks import VGG, WhitenedCNN
+from project.networks.vgg import VGG
+from project.networks.whitened_cnn import WhitenedCNN
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from project.networks import SegmentRNN, WindowForecast
-from project.networks.window_forecast import FixedMap
+from project.networks.segment_rnn import SegmentRNN
+from project.networks.window_forecast import FixedMap, WindowForecast
 
 
 @pytest.fixture(autouse=True)

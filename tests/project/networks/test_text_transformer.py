@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from litlab.errors import UserError
-from project.networks import TextTransformer
+from project.networks.text_transformer import TextTransformer
 
 RECIPE = {
     "positions": "learned", "stem": 3, "patch": 4, "pooling": ("mean", "max", "attention"), "evidence_size": 6,

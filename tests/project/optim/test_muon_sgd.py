@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from project.optim import MuonSGD, muon_sgd
+from project.optim import muon_sgd
 from project.optim.device import has_fast_bfloat16
-from project.optim.muon_sgd import orthogonalise
+from project.optim.muon_sgd import MuonSGD, orthogonalise
 
 
 @pytest.mark.parametrize("shape", [(16, 40), (40, 16), (24, 24)])
