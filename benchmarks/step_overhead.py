@@ -22,7 +22,7 @@ from torch import nn
 
 from litlab.callbacks.nan_guard import NonFiniteGuard
 from litlab.checkpointing.exact_resume import ExactResume
-from litlab.cli.experiment_cli import ProjectCLI
+from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.runs.recorder import RunRecord
 from litlab.runs.signals import StopSignals
 
@@ -102,7 +102,7 @@ def ours(survives: bool) -> float:
     """The same through ``python -m project fit``, with all that lets a run survive or without."""
     seconds: list[float] = []
 
-    class WithClock(ProjectCLI):
+    class WithClock(ExperimentCLI):
         def instantiate_trainer(self, **kwargs):
             self.model.__class__ = timed(type(self.model), seconds)  # the clock costs all sides the same
             trainer = super().instantiate_trainer(**kwargs)

@@ -15,13 +15,13 @@ import pytest
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
-from litlab.cli.experiment_cli import ProjectCLI
+from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.cli.start import quiet, register_classes
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
 
-class WithoutRunning(ProjectCLI):
+class WithoutRunning(ExperimentCLI):
     """Builds the data, model and Trainer that a command line describes, and stops there."""
 
     def _run_subcommand(self, subcommand: str) -> None:

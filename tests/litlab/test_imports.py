@@ -5,6 +5,7 @@ package uses what litlab's subpackages export, and nothing else.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from importlib import import_module
@@ -77,6 +78,17 @@ def test_nothing_is_imported_in_a_circle():
         if name.startswith("litlab."):
             rooms.setdefault(room(name), set()).update(room(target) for target in targets if room(target) != room(name))
     list(TopologicalSorter(rooms).static_order())
+
+
+def test_the_picture_in_the_docs_is_that_of_the_code():
+    found = set()
+    for name in MODULES:
+        for target, _ in imported(name):
+            ends = ["project" if end.startswith("project") else room(end) for end in (name, target)]
+            if ends[0] != ends[1] and ends[0] and ends[1] not in ("", "errors", "util") and ends[0] != "util":
+                found.add(" --> ".join(ends))
+    picture = (ROOT / "docs/architecture.md").read_text()
+    assert sorted(found) == sorted(re.findall(r"^  (\w+ --> \w+)$", picture, re.MULTILINE))
 
 
 def test_the_teams_package_uses_what_is_public():

@@ -15,7 +15,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.checkpointing.callback import check_name
 from litlab.checkpointing.load import load_checkpoint
 from litlab.cli.bounds import check_values
-from litlab.cli.parser import ProjectParser
+from litlab.cli.parser import ExperimentParser
 from litlab.cli.processes import check_processes
 from litlab.cli.trainer import check_folders
 from litlab.cli.trust import trust_of
@@ -66,13 +66,13 @@ class CheckpointCLI(LightningCLI):
 
         Where the run is to be found by the experiment, it is parsed once more when that is known.
         """
-        assert isinstance(parser, ProjectParser)
+        assert isinstance(parser, ExperimentParser)
         self.config = self._parsed(parser)
         if self.continuation.automatic or self.continuation.requeued:
             self._go_on_from(chosen(self.continuation, self._plain_config()))
             self.config = self._parsed(parser)
 
-    def _parsed(self, parser: ProjectParser) -> Any:
+    def _parsed(self, parser: ExperimentParser) -> Any:
         plan = self.continuation
         parser.arguments = plan.arguments
         if plan.saved and plan.run is None:  # the config was taken out of the checkpoint

@@ -50,16 +50,20 @@ More help:
 """
 
 
-def main(package: str) -> NoReturn:
+def main(package: str | None) -> NoReturn:
     """Run ``sys.argv`` as a command of a team's package, and exit.
 
     Args:
-        package: Its import name, whose models, data and configs the command works with.
+        package: Its import name, whose models, data and configs the command works with: ``__package__`` of a
+            ``__main__.py``.
 
     Raises:
+        RuntimeError: If that file was not run as ``python -m PACKAGE``.
         SystemExit: In any case, with 0 for success and 2 for bad input. (Lightning itself exits with 1 on a second
             signal.)
     """
+    if not package:
+        raise RuntimeError("run it as python -m PACKAGE")
     try:
         code = run_command(package)
     finally:

@@ -1,4 +1,4 @@
-"""``ProjectCLI``: Lightning's command line with the sections, data facts and errors of this project."""
+"""``ExperimentCLI``: Lightning's command line with the sections, data facts and errors of this project."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ from litlab.cli.callback_list import callback_list, release_averages
 from litlab.cli.checkpoint_cli import CheckpointCLI, can, tells
 from litlab.cli.memory import WithinMemory
 from litlab.cli.output import check_prediction
-from litlab.cli.parser import ProjectParser
+from litlab.cli.parser import ExperimentParser
 from litlab.cli.trainer import (
     SomethingTrained,
     check_profiler,
@@ -45,7 +45,7 @@ from litlab.util.team import command
 SECTIONS = ("checkpoint", "early_stopping", "ema", "guard", "compile", "vram")
 
 
-class ProjectCLI(CheckpointCLI):
+class ExperimentCLI(CheckpointCLI):
     """``fit``, ``validate``, ``test`` and ``predict`` of any model and data, described by YAML.
 
     Beside ``model``, ``data`` and ``trainer``, every config has the sections ``checkpoint``, ``early_stopping``,
@@ -60,7 +60,7 @@ class ProjectCLI(CheckpointCLI):
             datamodule_class=LightningDataModule,
             subclass_mode_model=True,
             subclass_mode_data=True,
-            parser_class=ProjectParser,
+            parser_class=ExperimentParser,
             parser_kwargs={verb: {"prog": " ".join(command(verb))} for verb in self.subcommands()},
             save_config_callback=RunConfig,
             save_config_kwargs={"overwrite": True},

@@ -47,7 +47,7 @@ UNWRITTEN = "Unable to serialize instance "
 yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
 
 
-class ProjectParser(LightningArgumentParser):
+class ExperimentParser(LightningArgumentParser):
     """LightningArgumentParser without abbreviated flags, whose errors are a `UserError` of one line."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -91,10 +91,10 @@ class ProjectParser(LightningArgumentParser):
         return config
 
     @property
-    def root(self) -> "ProjectParser":
+    def root(self) -> "ExperimentParser":
         """The parser of the whole command line, of which this one may be that of a verb."""
         above = getattr(self, "parent_parser", None)
-        return above.root if isinstance(above, ProjectParser) else self
+        return above.root if isinstance(above, ExperimentParser) else self
 
     def of(self, verb: str) -> LightningArgumentParser:
         """The parser of a verb."""
@@ -118,7 +118,7 @@ class ProjectParser(LightningArgumentParser):
             raise UserError(flat(explain(message, self.root))) from None  # what came before says less
 
 
-def explain(message: str, parser: ProjectParser) -> str:
+def explain(message: str, parser: ExperimentParser) -> str:
     """One line for what jsonargparse refuses.
 
     Args:
@@ -178,7 +178,7 @@ def _stray(word: str) -> str:
     return f"{word}: " + (f"a config needs --config: write --config {word}." if is_config else "it belongs to no flag.")
 
 
-def _config(value: str | None, parser: ProjectParser) -> tuple[str, str]:
+def _config(value: str | None, parser: ExperimentParser) -> tuple[str, str]:
     """Name and text of what ``--config`` gives: a file, or YAML itself."""
     if not value:
         raise UserError("--config: it needs a value.")

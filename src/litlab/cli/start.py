@@ -8,7 +8,7 @@ import warnings
 
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.cli.experiment_cli import ProjectCLI
+from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.runs.config_diff import Finished
 from litlab.util.refusals import user_message
 from litlab.util.team import package
@@ -46,7 +46,7 @@ def run() -> int:
     quiet()
     register_classes()
     try:
-        ProjectCLI()
+        ExperimentCLI()
     except KeyboardInterrupt:
         return 130
     except Finished as finished:

@@ -96,12 +96,12 @@ class _Parser:
     """Parses command lines of ``fit`` as the command line does, and builds nothing."""
 
     def __init__(self) -> None:
-        from litlab.cli.experiment_cli import ProjectCLI
+        from litlab.cli.experiment_cli import ExperimentCLI
         from litlab.cli.start import register_classes
 
         register_classes()
 
-        class Parsing(ProjectCLI):
+        class Parsing(ExperimentCLI):
             def instantiate_classes(self) -> None: ...
 
             def _run_subcommand(self, subcommand: str) -> None: ...

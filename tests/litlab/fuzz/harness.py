@@ -26,7 +26,7 @@ import torch
 from jsonargparse import ArgumentParser
 
 from litlab.cli.command import run_command
-from litlab.cli.experiment_cli import ProjectCLI
+from litlab.cli.experiment_cli import ExperimentCLI
 from tests.battery import WithoutRunning
 
 MEMORY = 3 * 2**30  # bytes that one input may take: nothing here needs more, and more would end the tests themselves
@@ -83,7 +83,7 @@ class _Parsed(Exception):
     """Carries a parser out of the command line."""
 
 
-def _stop(_: ProjectCLI, parser: ArgumentParser, __: object) -> None:
+def _stop(_: ExperimentCLI, parser: ArgumentParser, __: object) -> None:
     raise _Parsed(parser)
 
 
@@ -97,7 +97,7 @@ def run_input(arguments: list[str], folder: Path, seconds: float = 60.0, whole: 
         whole: Whether the command is run to its end; else ``fit`` and its like stop when all is built.
     """
     out, err = io.StringIO(), io.StringIO()
-    command = contextlib.nullcontext() if whole else mock.patch("litlab.cli.start.ProjectCLI", _Building)
+    command = contextlib.nullcontext() if whole else mock.patch("litlab.cli.start.ExperimentCLI", _Building)
     argv = mock.patch.object(sys, "argv", ["project", *arguments])  # restored, as the command changes it
     with argv, command, _as_before(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

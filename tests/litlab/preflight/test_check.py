@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from litlab.callbacks import Compile
-from litlab.cli.experiment_cli import ProjectCLI
+from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.cli.start import quiet, register_classes
 from litlab.errors import UserError
 from litlab.preflight import probe
@@ -340,7 +340,7 @@ def test_it_fits_the_terminal(check, monkeypatch, columns):
 # From the command line
 
 
-class Checking(ProjectCLI):
+class Checking(ExperimentCLI):
     """Checks in the place of a fit."""
 
     def _run_subcommand(self, subcommand: str) -> None:
