@@ -1,4 +1,4 @@
-"""Processes of Python that start at once: forks of one that has imported torch and Lightning; not a test itself.
+"""Processes of Python that start at once: launcher of one that has imported torch and Lightning; not a test itself.
 
 Importing both takes some ten seconds of a core, and a test of two ranks that are stopped and go on starts four
 processes. What is forked is like a new process otherwise: arguments, environment, working directory, exit code.

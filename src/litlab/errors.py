@@ -13,7 +13,7 @@ class UserError(Exception):
         return "\\n".join(super().__str__().splitlines())
 
 
-def one_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of what an exception of a library says."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(":") if lines else type(error).__name__

@@ -93,7 +93,7 @@ def comparison(rows: dict[str, dict[str, float]]) -> "Table":
     for metric in metrics:
         table.add_column(_short(metric), justify="right")
     for name, values in rows.items():
-        cells = [Text(name)]  # not a string: brackets in a name are no markup
+        cells = [Text(name)]  # not a string: brackets in a name are not markup
         for metric in metrics:
             value = values.get(metric)
             style = "bold" if value is not None and value == best.get(metric) else ""

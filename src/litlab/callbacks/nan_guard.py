@@ -218,11 +218,11 @@ class NonFiniteGuard(Callback):
             return
         if self.action == "stop":
             self._stop(
-                f"{step}: {what}. Neither the weights nor a checkpoint have got it. Lower model.optimizer.lr, set "
+                f"{step}: {what}. It has not reached the weights or a checkpoint. Lower model.optimizer.lr, set "
                 "trainer.gradient_clip_val, look at the data of this batch, or set guard.action: skip."
             )
         self.skipped += 1
-        rank_zero_info(f"{step}: {what}. The step is skipped, the {self.skipped}. of this run.")
+        rank_zero_info(f"{step}: {what}. The step is skipped ({self.skipped} so far in this run).")
 
     def _stop(self, message: str) -> None:
         self._stopped = UserError(message)

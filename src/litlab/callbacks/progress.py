@@ -21,8 +21,8 @@ class ProgressBar(LightningProgressBar):
     In training the bar shows the loss of the last step and the time left of the whole run, validations included: at
     most that, as the run may stop early. Lightning's ``RichProgressBar`` takes locks, reads the metrics (which waits
     for the device) and wakes a drawing thread at every step. This one looks at the clock and draws twice a second; only
-    then it waits for the loss. Metrics are read once an epoch. Where the output is no terminal (a file, a CI log) the
-    lines are all there is, without control characters.
+    then it waits for the loss. Metrics are read once an epoch. Where the output is not a terminal (a file, a CI log)
+    the lines are all there is, without control characters.
     """
 
     def __init__(self) -> None:

@@ -106,7 +106,7 @@ class RunSummary(Callback):
         path = best.pop("best checkpoint", None)
         rows = best | metrics | rest | ({} if path is None else {"best checkpoint": path})
         for name, value in rows.items():
-            table.add_row(Text(name), Text(value))  # not strings: brackets in a path are no markup
+            table.add_row(Text(name), Text(value))  # not strings: brackets in a path are not markup
         return table
 
     def print_summary(self, trainer: Trainer) -> None:

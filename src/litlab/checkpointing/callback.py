@@ -13,7 +13,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
-from litlab.errors import UserError, one_line
+from litlab.errors import UserError, first_line
 
 LONGEST = 180  # bytes of a file's name; systems allow 255, and a temporary file adds to it
 LOOKS = 30  # at the clock, while several ranks wait for a checkpoint by time
@@ -170,7 +170,7 @@ class RunCheckpoint(ModelCheckpoint):
 
 
 def check_name(filename: str, with_slashes: bool = False) -> None:
-    """Refuses what is no name of a file, before an epoch is spent on it.
+    """Refuses what is not a valid file name, before an epoch is spent on it.
 
     Args:
         filename: As ModelCheckpoint takes it.
@@ -187,8 +187,8 @@ def check_name(filename: str, with_slashes: bool = False) -> None:
     plain = re.sub(r"\{[^{}]*\}", "", filename)  # metrics may have slashes in their names
     if not filename.strip() or "/" in plain or os.sep in plain or not plain.isprintable() or set(filename) <= {"."}:
         raise UserError(
-            f"checkpoint.filename: {filename!r} is no name of a file: name a folder by checkpoint.dirpath, and leave "
-            ".ckpt out."
+            f"checkpoint.filename: {filename!r} is not a valid file name: name a folder by checkpoint.dirpath, and "
+            "leave .ckpt out."
         )
     if filename == ModelCheckpoint.CHECKPOINT_NAME_LAST:
         raise UserError("checkpoint.filename: 'last' is the name of the last checkpoint: choose another one.")
@@ -198,7 +198,7 @@ def check_name(filename: str, with_slashes: bool = False) -> None:
         name = ModelCheckpoint()._format_checkpoint_name(filename, values)
     except (ValueError, KeyError, IndexError, AttributeError) as error:
         raise UserError(
-            f"checkpoint.filename: {filename!r} can't be filled in ({one_line(error)}): write {{epoch:02d}}, say."
+            f"checkpoint.filename: {filename!r} can't be filled in ({first_line(error)}): write {{epoch:02d}}, say."
         ) from error
     if len(os.fsencode(name)) > LONGEST:
         raise UserError(f"checkpoint.filename: '{filename[:40]}...' is too long: {LONGEST} bytes are possible.")

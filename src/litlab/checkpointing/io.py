@@ -16,7 +16,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from litlab.checkpointing.load import damage
-from litlab.errors import UserError, one_line
+from litlab.errors import UserError, first_line
 
 # Python ignores SIGXFSZ, so that a file over the size limit (`ulimit -f`) fails as a full disk does, with EFBIG.
 NO_ROOM = {
@@ -127,7 +127,7 @@ def newest_intact(folder: str | Path) -> tuple[Path | None, list[str]]:
         except FileNotFoundError:  # another process of this run has just removed it
             continue
         except Exception as error:
-            notes.append(f"checkpoint {path} is damaged ({damage(path) or one_line(error).rstrip('.')}): skipped.")
+            notes.append(f"checkpoint {path} is damaged ({damage(path) or first_line(error).rstrip('.')}): skipped.")
             continue
         found.append((step, path.stat().st_mtime_ns, path))
     for _, _, path in sorted(found, reverse=True):

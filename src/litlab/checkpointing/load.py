@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from litlab.errors import UserError, one_line
+from litlab.errors import UserError, first_line
 
 
 def load_checkpoint(path: str) -> dict[str, Any]:
@@ -36,10 +36,10 @@ def load_checkpoint(path: str) -> dict[str, Any]:
     except pickle.UnpicklingError as error:
         raise UserError(f"--ckpt_path {path} holds more than plain weights and settings: it is not loaded.") from error
     except (RuntimeError, OSError, EOFError, ValueError) as error:
-        raise UserError(f"--ckpt_path {path} is damaged or no checkpoint: {one_line(error)}.") from error
+        raise UserError(f"--ckpt_path {path} is damaged or no checkpoint: {first_line(error)}.") from error
     for name, kind in {"state_dict": dict, "pytorch-lightning_version": str}.items():
         if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(name), kind):
-            raise UserError(f"--ckpt_path {path} is no Lightning checkpoint: it has no {name}.")
+            raise UserError(f"--ckpt_path {path} is not a Lightning checkpoint: it has no {name}.")
     return checkpoint
 
 
@@ -79,5 +79,5 @@ def damage(path: str | Path) -> str | None:
             broken = archive.testzip()
         torch._C.PyTorchFileReader(str(path))  # stricter than zipfile about the directory; it reads nothing else
     except Exception as error:
-        return one_line(error).rstrip(".")
+        return first_line(error).rstrip(".")
     return broken and f"its part {broken} does not match its checksum"

@@ -8,7 +8,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, PolynomialLR, ReduceLROnPlateau
 
-from litlab.errors import UserError, one_line
+from litlab.errors import UserError, first_line
 from litlab.optim import Schedule, WarmupDecay
 from litlab.tasks.base import ExperimentModule
 
@@ -113,7 +113,7 @@ def continue_schedule(trainer: Trainer, module: LightningModule, saved: dict[str
             for _ in range(position):
                 fresh.step()
         except ValueError as error:  # OneCycleLR, where the length that is set is shorter than what is done
-            raise UserError(f"model.schedule.scheduler: {one_line(error)}.") from error
+            raise UserError(f"model.schedule.scheduler: {first_line(error)}.") from error
     live.load_state_dict(fresh.state_dict())
     for group, new, old in zip(live.optimizer.param_groups, optimizer.param_groups, unscheduled, strict=True):
         # What the schedule sets: the rate, and momentum with OneCycleLR.

@@ -40,8 +40,10 @@ def initialise(model: nn.Module, path: Path) -> None:
         f"({taken:,} of {sum(parameters.values()):,} parameters)."
     )
     for what, names in {
-        "Another shape there, so begun anew": [name for name in here if name in there and name not in matching],
-        "Not there, so begun anew": [name for name in here if name not in there],
+        "Another shape there, so left as initialised": [
+            name for name in here if name in there and name not in matching
+        ],
+        "Not there, so left as initialised": [name for name in here if name not in there],
         "Only there, so left out": [name for name in there if name not in here],
     }.items():
         if names:

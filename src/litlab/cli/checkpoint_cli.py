@@ -183,10 +183,10 @@ class CheckpointCLI(LightningCLI):
         explicit = self.parser.parse_args(self.continuation.arguments, defaults=False)[verb].model
         # A null that the data would fill says nothing against the checkpoint.
         names = explicit.get("init_args", Namespace()).as_dict()
-        return [name for name in names if here[name] is not None or not tells(self.config[verb].data, name)]
+        return [name for name in names if here[name] is not None or not provides(self.config[verb].data, name)]
 
 
-def tells(data: Namespace, name: str) -> bool:
+def provides(data: Namespace, name: str) -> bool:
     """Whether a DataModule, by its config, has a property of that name: a fact of the data that a model may need."""
     return isinstance(getattr(_class(data.class_path), name, None), property)
 

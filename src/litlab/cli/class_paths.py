@@ -13,7 +13,7 @@ from jsonargparse._common import ImportDenied
 from jsonargparse._util import import_object  # nothing public imports what is allowed, and only that
 
 from litlab.cli.trust import denied
-from litlab.errors import UserError, one_line
+from litlab.errors import UserError, first_line
 from litlab.util.nearest import nearest
 from litlab.util.team import is_own
 
@@ -46,7 +46,7 @@ def find_class(path: str, base: type) -> Any:
     except AttributeError as error:
         raise UserError(f"{module} has no '{name}'{nearest(name, dir(sys.modules.get(module)))}") from error
     except Exception as error:  # whatever the module raises
-        raise UserError(f"'{path}' can't be imported: {one_line(error)}.") from error
+        raise UserError(f"'{path}' can't be imported: {first_line(error)}.") from error
     made = found if inspect.isclass(found) else _returned(found)
     if not inspect.isclass(made) or not issubclass(made, base):
         what = "is no" if inspect.isclass(found) or not callable(found) else "is not known to return any"

@@ -34,7 +34,7 @@ class Diagnosis:
     def __init__(self, parser: ArgumentParser) -> None:
         self._types = types_of(parser)
         self._name = ""  # of the file or flag
-        self._flag: tuple[yaml.Node, str, UserError | None] | None = None  # its value, and why that is no YAML
+        self._flag: tuple[yaml.Node, str, UserError | None] | None = None  # its value, and why that is not YAML
         self._classes: dict[str, tuple[Any, int, str]] = {}  # by key: class, arguments filled in later, where
         self._given: dict[str, set[str]] = {}  # by key of a class: which of its settings were given
         self._last: dict[str, str] = {}  # by key of a list: that of its last item, which --key.setting means

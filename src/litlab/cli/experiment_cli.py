@@ -17,7 +17,7 @@ from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.optimizer_changes import OptimizerChanges
 from litlab.checkpointing.warm_start import initialise
 from litlab.cli.callback_list import callback_list, release_averages
-from litlab.cli.checkpoint_cli import CheckpointCLI, can, tells
+from litlab.cli.checkpoint_cli import CheckpointCLI, can, provides
 from litlab.cli.memory import WithinMemory
 from litlab.cli.output import check_prediction
 from litlab.cli.parser import ExperimentParser
@@ -70,7 +70,7 @@ class ExperimentCLI(CheckpointCLI):
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
-        """The verbs, and what is no setting of theirs: checkpoints are weights only, results are in the summary."""
+        """The verbs, and arguments that are not settings: checkpoints are weights only, results are in the summary."""
         return {verb: skipped | {"weights_only", "verbose"} for verb, skipped in LightningCLI.subcommands().items()}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -94,7 +94,7 @@ class ExperimentCLI(CheckpointCLI):
             "--guard",
             type=NonFiniteGuard | None,
             default={"class_path": "litlab.callbacks.NonFiniteGuard"},
-            help="What happens when a loss or gradient is no number. null: nothing.",
+            help="What happens when a loss or gradient is not a number. null: nothing.",
         )
         add(
             "--compile",
@@ -156,7 +156,7 @@ class ExperimentCLI(CheckpointCLI):
         with named_classes({"data": config_of_data.as_dict()}):
             self.datamodule = self.parser.instantiate_classes(data)[verb].data
         for name, value in config[verb].model.get("init_args", Namespace()).items(branches=True):
-            if value is None and tells(config_of_data, name):
+            if value is None and provides(config_of_data, name):
                 for target in (config, self.config):  # self.config is what the run folder and the checkpoint keep
                     target[verb].model.init_args[name] = getattr(self.datamodule, name)
         del self.config_dump  # made for the data, before the model's settings were complete
@@ -197,7 +197,7 @@ class ExperimentCLI(CheckpointCLI):
         return trainer
 
     def _loggers(self, config: Any) -> list[Logger] | bool:
-        """The loggers: those of a new run, of the run that is gone on with, or none where nothing is to be kept."""
+        """The loggers: those of a new run or of the run that is resumed; none where nothing is kept."""
         plan = self.continuation
         if config["barebones"] or config["logger"] is False or self.subcommand == "predict":
             return False  # predictions are a file

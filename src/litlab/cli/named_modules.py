@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-NEVER = {*sys.stdlib_module_names, "jsonargparse"}  # what is named of these is no package of the user's
+NEVER = {*sys.stdlib_module_names, "jsonargparse"}  # what is named of these is not a package of the user's
 
 
 def modules_named(arguments: list[str]) -> set[str]:

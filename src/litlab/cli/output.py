@@ -51,7 +51,7 @@ def check_output(name: str, setting: str, config: dict[str, Any]) -> Path:
     """
     path = Path(os.path.expanduser(name))
     if not name.strip() or name.endswith("/") or path.name in ("", "..") or os.path.isdir(path):
-        raise UserError(f"{setting} '{name}' is no file name.")
+        raise UserError(f"{setting} '{name}' is not a file name.")
     try:
         status = os.lstat(path)
     except FileNotFoundError:

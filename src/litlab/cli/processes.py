@@ -18,7 +18,7 @@ def check_processes(trainer: Any) -> None:
         trainer: The parsed section.
 
     Raises:
-        UserError: If devices is no number or list of numbers, asks for far more processes than the machine has cores
+        UserError: If devices is not a number or list of numbers, asks for far more processes than the machine has cores
             or GPUs, the strategy copies this process, or nothing says which of several nodes this is.
     """
     devices, nodes, strategy = trainer["devices"], trainer["num_nodes"], trainer["strategy"]

@@ -60,7 +60,7 @@ class Trust:
         modules: Beside the team's package and `LIBRARIES`, the modules or packages whose classes may be named if not.
 
     Raises:
-        UserError: If one is no name of a module, or part of Python itself.
+        UserError: If one is not a valid name of a module, or part of Python itself.
     """
 
     anything: bool = True

@@ -148,7 +148,7 @@ def _fetch(file: PublicFile, path: Path) -> None:
             staging.unlink(missing_ok=True)
 
 
-def resort_to_generated(
+def fall_back_to_generated(
     fallback: str | None, name: str, files: list[str], root: Path, own: str, reason: Unavailable
 ) -> None:
     """Tell the user, so that it can't be missed, that this run uses generated data; or stop, if it may not.

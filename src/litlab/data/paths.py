@@ -1,4 +1,4 @@
-"""The paths that users name: what can't be one, or is no file or folder, is refused before it is opened."""
+"""The paths that users name: what can't be one, or is not a file or folder, is refused before it is opened."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ def user_path(text: str, setting: str) -> Path:
         UserError: No file could have such a name, or it would not survive being written down.
     """
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
-        raise UserError(f"{setting}: the name {text!a} holds characters that are no text; rename the file")
+        raise UserError(f"{setting}: the name {text!a} holds characters that are not text; rename the file")
     try:
         path = Path(text).expanduser()
     except RuntimeError as error:

@@ -62,7 +62,7 @@ def is_predictions(path: Path) -> bool:
 
 
 def check_finite(outputs: Tensor, names: Sequence[object]) -> None:
-    """Refuse predictions that are no numbers.
+    """Refuse predictions that are not numbers.
 
     Args:
         outputs: What the model has put out, of shape (prediction, ...).

@@ -41,7 +41,7 @@ def read_text_file(path: Path, setting: str) -> str:
         if data.startswith(_GZIP):
             data = gzip.decompress(data)
         elif path.suffix.lower() == ".gz":
-            raise UserError(f"{path}: the name ends in .gz, but this is no gzip file; rename it, or compress it again")
+            raise UserError(f"{path}: named .gz, but this is not a gzip file; rename it, or compress it again")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: the gzip file is damaged ({error}); fetch or compress it again") from error
     except OSError as error:
@@ -50,7 +50,7 @@ def read_text_file(path: Path, setting: str) -> str:
         raise UserError(f"{path}: this is UTF-16, not UTF-8; {_AS_UTF8}")
     start = data[:4096]
     if data.startswith(_OTHER_KINDS) or start.count(b"\0") * 20 > len(start):
-        raise UserError(f"{path}: this is no text file, perhaps a spreadsheet or an archive; save it as CSV UTF-8")
+        raise UserError(f"{path}: this is not a text file, perhaps a spreadsheet or an archive; save it as CSV UTF-8")
     return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from litlab.errors import UserError, one_line
+from litlab.errors import UserError, first_line
 
 
 def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
@@ -33,7 +33,7 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
             outcome = _try(network, image_shape)
     kind, shape = type(network).__name__, " x ".join(map(str, image_shape))
     if isinstance(outcome, Exception):
-        reason = one_line(outcome).rstrip(".")
+        reason = first_line(outcome).rstrip(".")
         raise UserError(
             f"model.network: {kind} can't take images of {shape} ({reason}): "
             "set data.image_size or data.mode to what the network expects, or choose another network."

@@ -112,7 +112,7 @@ def _found(
     if probe.loss is not None:
         guess = "" if probe.expected_loss is None else f" (a guess: {probe.expected_loss:.4g})"
         yield "loss at start", f"{probe.loss:.4g}{guess}"
-        # Below it is no fault: a network may begin with a baseline, or with trained weights.
+        # Below it is not a fault: a network may begin with a baseline, or with trained weights.
         if probe.expected_loss is not None and probe.loss > FAR_OFF * probe.expected_loss:
             yield (
                 "warning",

@@ -41,11 +41,11 @@ def check_experiment(root: Path, name: str) -> None:
     """Refuses a name of an experiment whose runs would not be found, or lie in another run.
 
     Raises:
-        UserError: If it is no such name.
+        UserError: If it is not such a name.
     """
     parts = Path(name).parts
     if not name.strip() or not parts or ".." in parts or Path(name).is_absolute() or not name.isprintable():
-        raise UserError(f"experiment: {name!r} is no name of a folder in {root}.")
+        raise UserError(f"experiment: {name!r} is not a valid folder name in {root}.")
     if name in ("last", "best", "auto"):
         raise UserError(f"experiment: '{name}' means another run on the command line: choose another name.")
     if "$" in name or name.startswith("~"):  # TensorBoard's logger puts something else there

@@ -75,7 +75,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """Reads the resolved config of a run.
 
     Raises:
-        UserError: If there is none, or it is no YAML.
+        UserError: If there is none, or it is not YAML.
     """
     import yaml
 

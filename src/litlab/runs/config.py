@@ -59,7 +59,7 @@ class RunConfig(SaveConfigCallback):
     def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Send the config to the loggers; called on rank zero only."""
         log_settings(trainer, self.hyperparameters())
-        # Masked as data: a mask in the text is no valid YAML.
+        # Masked as data: a mask in the text is not valid YAML.
         log_file(trainer, self.config_filename, yaml.safe_dump(self._masked(), sort_keys=False, allow_unicode=True))
 
     def hyperparameters(self) -> dict[str, Any]:

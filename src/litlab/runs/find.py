@@ -46,7 +46,7 @@ def find_run(text: str, root: Path = ROOT) -> RunFolder:
             raise UserError(f"{text}: there are no runs in {root} yet.")
         return runs[0] if text == "last" else _best(runs)
     for path in (Path(text), root / text):
-        if os.path.isfile(path):  # which is no error for names that no file can have
+        if os.path.isfile(path):  # which is not an error for names that no file can have
             owner = owner_of(path)
             if owner is None:
                 raise UserError(f"{text} lies in no run folder: give a checkpoint of a run, or the run itself.")

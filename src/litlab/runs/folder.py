@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from litlab.errors import UserError, one_line
+from litlab.errors import UserError, first_line
 from litlab.runs.lock import is_first_process
 from litlab.runs.shapes import misshapen
 
@@ -133,7 +133,7 @@ def read_json(path: Path) -> dict[str, Any]:
         UserError: If it can't be read or holds something else, as one line that names it.
     """
     if path.exists() and not path.is_file():
-        raise Damaged(path, "it is no file")
+        raise Damaged(path, "it is not a file")
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -141,7 +141,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{path} can't be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:  # of JSON or of UTF-8
-        raise Damaged(path, one_line(error)) from error
+        raise Damaged(path, first_line(error)) from error
     if not isinstance(content, dict):
         raise Damaged(path, "it holds no JSON object")
     if problem := misshapen(path.name, content):
@@ -150,7 +150,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_or_set_aside(path: Path) -> dict[str, Any]:
-    """Reads a file of a run that goes on: a damaged one is no reason not to, it is renamed, with a warning.
+    """Reads a file of a run that goes on: a damaged one is not a reason not to, it is renamed, with a warning.
 
     Returns:
         As `read_json`; {} for a damaged one.

@@ -16,17 +16,17 @@ from litlab.sweep.trial import flags
 from litlab.util.team import package, use_package
 
 if TYPE_CHECKING:
-    from litlab.sweep.trial_launcher import Forks
+    from litlab.sweep.trial_launcher import TrialLauncher
 
 Blocks = dict[str, list[list[Any]]]  # YAML path -> [name of the choice, its block], for blocks that had to be completed
 
 
-def checked_space(spec: SweepSpec, forks: "Forks") -> Blocks:
+def checked_space(spec: SweepSpec, launcher: "TrialLauncher") -> Blocks:
     """Parses the config with the corners of all ranges and with all choices, in a process that has the imports.
 
     Args:
         spec: The sweep.
-        forks: The fork server.
+        launcher: The fork server.
 
     Returns:
         Blocks of another class than the base config's, with the defaults of what the base sets for its own class: a
@@ -35,11 +35,11 @@ def checked_space(spec: SweepSpec, forks: "Forks") -> Blocks:
     Raises:
         UserError: If a value does not fit; with file, key and the nearest valid one.
     """
-    answer = forks.directory / "check.json"
-    log = forks.directory / "check.log"
+    answer = launcher.directory / "check.json"
+    log = launcher.directory / "check.log"
     arguments = [package(), str(spec.file), str(answer), *spec.arguments]
     status = 1
-    for message in forks.run("litlab.sweep.check", arguments, log, 600):
+    for message in launcher.run("litlab.sweep.check", arguments, log, 600):
         status = message.get("exit", status)
     if status != 0:
         raise RuntimeError(f"the check of {spec.file} failed:\n{log.read_text()}")

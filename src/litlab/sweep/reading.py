@@ -116,7 +116,7 @@ class Reader:
         if step is not None and (step <= 0 or (integer and not isinstance(step, int))):
             self.refuse(f"{key}.step", f"must be a {'whole ' if integer else ''}number above 0, not {step}.")
         if step is not None and abs((count := (high - low) / step) - round(count)) > 1e-9:
-            self.refuse(key, f"high {high} is no whole number of steps of {step} above low {low}.")
+            self.refuse(key, f"high {high} is not a whole number of steps of {step} above low {low}.")
         if not integer:
             low, high = float(low), float(high)
         return Range(low, high, step, log, when)
@@ -147,14 +147,14 @@ class Reader:
         for path, allowed in content.items():
             entry: Entry | None = earlier.get(path)
             if entry is None:
-                self.refuse(key, f"'{path}' is no earlier entry{nearest(str(path), tuple(earlier))}")
+                self.refuse(key, f"'{path}' is not an earlier entry{nearest(str(path), tuple(earlier))}")
             if not isinstance(entry, Choice):
                 self.refuse(key, f"'{path}' is a range: a condition needs choices.")
             when[path] = as_list(allowed)
             for value in when[path]:
                 if value not in entry.choices:
                     names = tuple(str(name) for name in entry.choices)
-                    self.refuse(key, f"'{value}' is no choice of {path} ({', '.join(names)}).")
+                    self.refuse(key, f"'{value}' is not a choice of {path} ({', '.join(names)}).")
         return when
 
 

@@ -60,10 +60,10 @@ class SweepSpec:
     space: Space
     arguments: list[str] = field(default_factory=list)
 
-    def essence(self) -> dict[str, str]:
+    def fingerprint(self) -> dict[str, str]:
         """What makes values of trials comparable: key of the sweep file -> checksum of what it says.
 
-        Trials of another essence don't count here. It is kept with the study, and may have been made of secrets.
+        Trials of another fingerprint don't count here. It is kept with the study, and may have been made of secrets.
 
         Raises:
             UserError: If a file of the base can't be read.
@@ -102,7 +102,7 @@ def read_spec(
     reader.known(content, KEYS, "")
     name = content.get("name", file.stem)
     if not isinstance(name, str) or not name or set(name) & set("/\\ ") or name.startswith("."):
-        reader.refuse("name", f"'{name}' is no name of a folder.")
+        reader.refuse("name", f"'{name}' is not a valid folder name.")
     metrics = as_list(content.get("metric"))
     if not metrics or not all(isinstance(metric, str) for metric in metrics):
         reader.refuse("metric", "is missing: name what fit logs, such as val/acc, or a list of several.")

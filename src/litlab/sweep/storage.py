@@ -16,7 +16,7 @@ from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import RDBStorage
 from sqlalchemy.pool import NullPool
 
-from litlab.errors import UserError, one_line
+from litlab.errors import UserError, first_line
 from litlab.runs.masking import mask_text
 
 VARIABLE = "LITLAB_SWEEP_STORAGE"
@@ -57,7 +57,7 @@ def storage_errors() -> Iterator[None]:
     except (StorageInternalError, sqlalchemy.exc.SQLAlchemyError) as error:
         cause = error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
         cause = getattr(cause, "orig", None) or cause
-        raise UserError(f"{_what()} can't be used: {mask_text(one_line(cause))}.") from error
+        raise UserError(f"{_what()} can't be used: {mask_text(first_line(cause))}.") from error
 
 
 def open_storage(folder: Path, create: bool = True) -> Storage | None:
@@ -103,7 +103,7 @@ def open_storage(folder: Path, create: bool = True) -> Storage | None:
                 f"{VARIABLE}: the driver for {scheme} is not installed: pip install psycopg[binary], or your own."
             ) from error
         except sqlalchemy.exc.ArgumentError as error:
-            raise UserError(f"{VARIABLE} is no address of a database, such as postgresql://host/name.") from error
+            raise UserError(f"{VARIABLE} is not an address of a database, such as postgresql://host/name.") from error
     return storage
 
 

@@ -18,7 +18,7 @@ from litlab.sweep.storage import Storage, open_storage, storage_errors
 
 SECONDS_BETWEEN_ASKS = 2.0
 DEATHS = 5  # of workers with the same trial; then it counts as failed
-ESSENCE, ENDED = "essence", "ended"  # user attributes of the study
+FINGERPRINT, ENDED = "fingerprint", "ended"  # user attributes of the study
 OF_A_WORKER = ("host", "pid", "worker", "replaced_by")  # user attributes that end with the worker
 
 
@@ -61,7 +61,7 @@ class SweepStudy(optuna.Study):
             with self.kept_in.lock(self.spec.name):
                 if ENDED in self.user_attrs:
                     raise NothingLeft
-                self.take_up()
+                self.requeue_orphans()
                 trials = self.get_trials(deepcopy=False)
                 waiting = any(trial.state == TrialState.WAITING for trial in trials)
                 if waiting or self._has_room(trials):
@@ -85,7 +85,7 @@ class SweepStudy(optuna.Study):
         budget = size(self.spec)
         return budget is not None and ended >= budget and ended == len(trials) and not is_failure(trials)
 
-    def take_up(self, given_back: int | None = None) -> None:
+    def requeue_orphans(self, given_back: int | None = None) -> None:
         """Queues the trials again whose worker is dead. The lock must be held.
 
         Args:
@@ -181,10 +181,10 @@ def begin_study(spec: SweepSpec) -> SweepStudy:
         if spec.name not in names:
             directions = [StudyDirection[direction.upper()] for direction in spec.directions]
             identity = storage.create_new_study(directions, spec.name)
-            storage.set_study_user_attr(identity, ESSENCE, spec.essence())
+            storage.set_study_user_attr(identity, FINGERPRINT, spec.fingerprint())
             storage.set_study_system_attr(identity, "study:metric_names", spec.metrics)  # for optuna-dashboard
         study = SweepStudy(spec, storage)
-        check_essence(study)
+        check_fingerprint(study)
         return study
 
 
@@ -193,14 +193,14 @@ def is_failure(trials: list[FrozenTrial]) -> bool:
     return bool(trials) and all(trial.state == TrialState.FAIL for trial in trials)
 
 
-def check_essence(study: SweepStudy) -> None:
+def check_fingerprint(study: SweepStudy) -> None:
     """Refuses a sweep file whose trials could not be compared with those that are there.
 
     Raises:
         UserError: Names the key.
     """
-    now = study.spec.essence()
-    then = study.user_attrs.get(ESSENCE, now)
+    now = study.spec.fingerprint()
+    then = study.user_attrs.get(FINGERPRINT, now)
     different = [key for key in now if now[key] != then.get(key)]
     if different and not is_failure(study.get_trials(deepcopy=False)):
         raise UserError(

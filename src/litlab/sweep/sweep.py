@@ -20,7 +20,7 @@ from litlab.util.yaml_files import read_mapping
 
 if TYPE_CHECKING:
     from litlab.sweep.study import SweepStudy
-    from litlab.sweep.worker_pool import Crew
+    from litlab.sweep.worker_pool import WorkerPool
 
 COPY = "sweep.yaml"  # of the sweep file, in the sweep's folder
 DESCRIPTION = """\
@@ -65,23 +65,23 @@ def _sweep(arguments: list[str]) -> int:
     spec = read_spec(chosen.config, chosen.trials, chosen.hours, fits)
 
     from litlab.sweep.samplers import make_pruner, make_sampler
-    from litlab.sweep.study import check_essence, find_study, size
-    from litlab.sweep.worker_pool import Crew, devices
+    from litlab.sweep.study import check_fingerprint, find_study, size
+    from litlab.sweep.worker_pool import WorkerPool, devices
 
     make_sampler(spec)  # checks the arguments
     make_pruner(spec)
     spec = dataclasses.replace(spec, trials=size(spec))
     study = find_study(spec)
     if study is not None:
-        check_essence(study)
+        check_fingerprint(study)
         if study.is_finished():
             print(f"The sweep {spec.name} is finished: {spec.folder}. A larger --trials adds to it.")
             return 0
     until = time.time() + 3600 * spec.hours if spec.hours is not None else None
-    return _run(spec, Crew(spec, chosen.workers or max(1, len(devices())), until))
+    return _run(spec, WorkerPool(spec, chosen.workers or max(1, len(devices())), until))
 
 
-def _run(spec: SweepSpec, crew: "Crew") -> int:
+def _run(spec: SweepSpec, pool: "WorkerPool") -> int:
     """Runs the workers to the end and shows how the sweep goes."""
     from litlab.sweep.display import Display
     from litlab.sweep.space import with_blocks
@@ -92,22 +92,22 @@ def _run(spec: SweepSpec, crew: "Crew") -> int:
 
     def hear(signum: int, _: Any) -> None:
         heard.append(signum)
-        crew.stop() if len(heard) == 1 else crew.kill()
+        pool.stop() if len(heard) == 1 else pool.kill()
 
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signum != signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(signum, hear)
-    crew.start()
+    pool.start()
     try:
-        while (blocks := crew.checked(seconds=0.5)) is None:
+        while (blocks := pool.checked(seconds=0.5)) is None:
             pass
         with storage_errors():
             study = begin_study(spec)  # known by what the file says, not by what the check has added
             write_text(spec.folder / COPY, _copy(spec))
             spec = dataclasses.replace(spec, space=with_blocks(spec.space, blocks))
-            crew.begin(blocks)
-            with Display(spec, study, crew.until) as display:
-                while crew.look_after():
+            pool.begin(blocks)
+            with Display(spec, study, pool.until) as display:
+                while pool.look_after():
                     display.update()
                     time.sleep(0.5)
             if len(heard) < 2:
@@ -115,11 +115,11 @@ def _run(spec: SweepSpec, crew: "Crew") -> int:
             if reason := study.user_attrs.get(ENDED):
                 raise UserError(reason)
     finally:
-        crew.stop()
+        pool.stop()
     if heard:
         print(f"{signal.Signals(heard[0]).name}: stopped; the same command goes on.", file=sys.stderr)
         return 128 + heard[0]
-    return crew.failed
+    return pool.failed
 
 
 def _finish(spec: SweepSpec, study: "SweepStudy") -> None:
@@ -194,5 +194,5 @@ def _hours(text: str) -> float:
     except ValueError:
         hours = 0.0
     if not 0 < hours < float("inf"):
-        raise ArgumentTypeError(f"'{text}' is no number of hours above 0")
+        raise ArgumentTypeError(f"'{text}' is not a number of hours above 0")
     return hours

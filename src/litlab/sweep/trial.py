@@ -1,4 +1,4 @@
-"""One trial: its overlay, its fits, what they report, and what it comes to."""
+"""One trial: its overlay, its fits, what they report, and its result."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from litlab.cli.named_modules import modules_named
 from litlab.runs.folder import RunFolder, write_text
 from litlab.sweep.space import overlay, suggest
 from litlab.sweep.spec import SweepSpec
-from litlab.sweep.trial_launcher import Forks
+from litlab.sweep.trial_launcher import TrialLauncher
 from litlab.util.nearest import nearest
 from litlab.util.team import package
 
@@ -41,14 +41,14 @@ class TrialRunner:
 
     Args:
         spec: The sweep.
-        forks: The fork server.
+        launcher: The fork server.
     """
 
-    def __init__(self, spec: SweepSpec, forks: Forks) -> None:
+    def __init__(self, spec: SweepSpec, launcher: TrialLauncher) -> None:
         self._spec = spec
-        self._forks = forks
+        self._launcher = launcher
         self.current: int | None = None  # id of the trial that runs, or ran last
-        self.hopeless = ""  # why all trials would fail as one did
+        self.fatal_error = ""  # why all trials would fail as one did
 
     def __call__(self, trial: optuna.Trial) -> list[float]:
         """Runs a trial.
@@ -99,8 +99,8 @@ class TrialRunner:
         validations = self._validations(trial, seed)
         if not validations:
             metric = self._spec.metrics[0]
-            self.hopeless = f"{self._spec.file}: metric: fit makes no validation, '{metric}' is not known."
-            self._fail(trial, self.hopeless)
+            self.fatal_error = f"{self._spec.file}: metric: fit makes no validation, '{metric}' is not known."
+            self._fail(trial, self.fatal_error)
         sign = -1 if self._spec.directions[0] == "maximize" else 1
         return min(validations.values(), key=lambda values: sign * values[0])
 
@@ -124,14 +124,16 @@ class TrialRunner:
     def _run_fit(self, trial: optuna.Trial, arguments: list[str], log: Path, seed: int) -> bool:
         """Runs a fit to its end and keeps what it reports; False for a run to resume that has no checkpoint yet."""
         problem, status = "", None
-        with contextlib.closing(self._forks.run(package(), arguments, log, 60 * self._spec.stall_minutes)) as messages:
+        with contextlib.closing(
+            self._launcher.run(package(), arguments, log, 60 * self._spec.stall_minutes)
+        ) as messages:
             for message in messages:
                 if "run" in message:
                     trial.set_user_attr("runs", [*trial.user_attrs.get("runs", [])[:seed], message["run"]])
                 elif "metrics" in message:
                     problem = problem or self._problem(message)
                     stop = bool(problem) or self._report(trial, seed, message)
-                    self._forks.answer("stop" if stop else "go on")
+                    self._launcher.answer("stop" if stop else "go on")
                 else:
                     status = message["exit"]
         if trial.user_attrs.get("pruned"):
@@ -150,8 +152,8 @@ class TrialRunner:
         for metric in self._spec.metrics:
             if metric not in logged:
                 hint = nearest(metric, tuple(logged), f": logged are {', '.join(sorted(logged)) or 'none'}.")
-                self.hopeless = f"{self._spec.file}: metric: fit logs no '{metric}'{hint}"
-                return self.hopeless
+                self.fatal_error = f"{self._spec.file}: metric: fit logs no '{metric}'{hint}"
+                return self.fatal_error
             if not math.isfinite(logged[metric]):
                 return f"{metric} is {logged[metric]} in epoch {message['epoch'] + 1}"
         return ""
@@ -203,7 +205,7 @@ class TrialRunner:
         """Waits for a fit whose worker was killed: it saves its state before it goes."""
         deadline = time.monotonic() + SECONDS_TO_SAVE
         while run.state().get("status") == "running" and time.monotonic() < deadline:
-            self._forks.look()
+            self._launcher.look()
             time.sleep(0.2)
 
 

@@ -27,7 +27,7 @@ class ServerLost(Exception):
     """The fork server was killed; the fit that it ran is too."""
 
 
-class Forks:
+class TrialLauncher:
     """A fork server with what its fits report.
 
     Args:

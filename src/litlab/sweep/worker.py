@@ -20,7 +20,7 @@ from litlab.sweep.spec import read_spec
 from litlab.sweep.storage import open_storage, storage_errors
 from litlab.sweep.study import ENDED, NothingLeft, SweepStudy, counted, size
 from litlab.sweep.trial import TrialFailed, TrialRunner, TrialTaken
-from litlab.sweep.trial_launcher import LOST, Forks, ServerLost
+from litlab.sweep.trial_launcher import LOST, ServerLost, TrialLauncher
 from litlab.util.team import use_package
 
 STOPPED = 143
@@ -55,10 +55,10 @@ def main(job: dict[str, Any]) -> int:
             raise Stopped
 
     spec = read_spec(Path(job["file"]), job["trials"], None, job["arguments"])
-    forks = Forks(look)
+    launcher = TrialLauncher(look)
     try:
         if job["check"]:
-            print(json.dumps(checked_space(spec, forks)), flush=True)
+            print(json.dumps(checked_space(spec, launcher)), flush=True)
         while not select.select([0], [], [], 0.2)[0]:
             look()
         line = _line()
@@ -68,7 +68,7 @@ def main(job: dict[str, Any]) -> int:
         assert storage is not None
         with storage_errors():
             study = SweepStudy(spec, storage, look, until=job["until"] or math.inf)
-            _work(study, TrialRunner(spec, forks))
+            _work(study, TrialRunner(spec, launcher))
     except Stopped:
         return STOPPED
     except ServerLost:
@@ -77,7 +77,7 @@ def main(job: dict[str, Any]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     finally:
-        forks.close()
+        launcher.close()
     return 0
 
 
@@ -103,7 +103,7 @@ def _work(study: SweepStudy, runner: TrialRunner) -> None:
             continue
         except (Stopped, ServerLost):
             with study.kept_in.lock(study.spec.name):
-                study.take_up(given_back=runner.current)
+                study.requeue_orphans(given_back=runner.current)
             raise
 
 
@@ -115,8 +115,8 @@ def _after(study: SweepStudy, runner: TrialRunner, trial: FrozenTrial) -> None:
     if any(other.state != TrialState.FAIL and other.intermediate_values for other in trials):
         return
     failed = sum(other.state == TrialState.FAIL for other in trials)
-    if runner.hopeless:
-        study.set_user_attr(ENDED, runner.hopeless)
+    if runner.fatal_error:
+        study.set_user_attr(ENDED, runner.fatal_error)
     elif failed >= min(FAILURES, size(study.spec) or FAILURES):
         reason = trial.user_attrs["reason"]
         study.set_user_attr(ENDED, f"none of the first {failed} trials succeeded; the last one: {reason}")

@@ -19,7 +19,7 @@ REPLACEMENTS = 10  # of killed workers, for one command
 
 
 @dataclass
-class Crew:
+class WorkerPool:
     """Worker processes.
 
     Args:

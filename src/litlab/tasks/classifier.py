@@ -32,7 +32,7 @@ class Classifier(ExperimentModule):
             convolution is adapted to their channels and its last layer to the number of classes.
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out; stays out where the
-            inputs are no images.
+            inputs are not images.
         label_smoothing: Share of the target that is spread evenly over all classes (Szegedy et al. 2016,
             arXiv:1512.00567), from 0 to below 1.
         optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
@@ -129,7 +129,7 @@ class Classifier(ExperimentModule):
         """The loss of equal probabilities for all classes, ln(classes), with label smoothing as well.
 
         Raises:
-            UserError: If a label of the batch is no class.
+            UserError: If a label of the batch is not a class.
         """
         classes, low, high = self.hparams["num_classes"], int(batch[1].min()), int(batch[1].max())
         if low < 0 or high >= classes:

@@ -1,4 +1,4 @@
-"""What is in a batch of any make."""
+"""What a batch holds, however it is nested."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -59,7 +59,7 @@ def answer(verb: Callable[[list[str]], int], arguments: list[str]) -> int:
 def count(text: str) -> int:
     """A whole number of at least 1, as an option's type."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no whole number above 0")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
     return int(text)
 
 

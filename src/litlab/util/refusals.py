@@ -21,7 +21,7 @@ from lightning.pytorch import Callback
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.profilers import Profiler
 
-from litlab.errors import UserError, one_line
+from litlab.errors import UserError, first_line
 from litlab.util.team import is_own, package_folder
 
 OURS = Path(__file__).parents[1]  # litlab
@@ -54,7 +54,7 @@ def user_message(error: BaseException) -> str | None:
     cause: BaseException | None = error.__cause__
     while cause is not None:  # jsonargparse wraps what a constructor raises
         if isinstance(cause, (UserError, MisconfigurationException)):
-            return one_line(cause)
+            return first_line(cause)
         cause = cause.__cause__
     text = " ".join(str(error).split())
     if found := re.search(
@@ -66,7 +66,7 @@ def user_message(error: BaseException) -> str | None:
     if found := re.search(r"ReduceLROnPlateau conditioned on metric (\S+) which is not available.*are: \[(.*)\]", text):
         return _unknown_metric("model.schedule", found[1], re.findall(r"'([^']+)'", found[2]))
     if isinstance(error, MisconfigurationException):  # Lightning's word for settings that don't go together
-        return f"trainer: {one_line(error)}"
+        return f"trainer: {first_line(error)}"
     if isinstance(error, OSError) and (line := file_error(error)):
         return line
     return refused_in_training(error)
@@ -165,9 +165,9 @@ def reason(error: BaseException) -> str:
             return f"a package is missing: pip install '{package}'."
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}."
-    text = one_line(error).rstrip(".")
+    text = first_line(error).rstrip(".")
     if isinstance(error, KeyError) and error.args:  # its str() is a repr
-        text = one_line(Exception(error.args[0])).rstrip(".")
+        text = first_line(Exception(error.args[0])).rstrip(".")
     if isinstance(error, MemoryError) and text == "MemoryError":
         text = "there is not enough memory for it"
     if isinstance(error, (LookupError, AttributeError, ImportError, ArithmeticError)):
@@ -176,7 +176,7 @@ def reason(error: BaseException) -> str:
 
 
 def file_error(error: OSError) -> str | None:
-    """Path and reason of a file that can't be used; None for one that is only not there, and for what is no file."""
+    """Path and reason of a file that can't be used; None for one that is only not there, and for what is not a file."""
     if error.errno not in NOT_BUGS:
         return None
     where = f"{error.filename}: " if error.filename is not None else ""
@@ -195,7 +195,7 @@ def _download(builder: str, settings: dict[str, Any], error: BaseException) -> s
     path = Path(get_dir()) / "checkpoints" / Path(url).name
     why = getattr(error, "reason", error)
     return (
-        f"the weights {weights} can't be downloaded ({one_line(why) if isinstance(why, BaseException) else why}): "
+        f"the weights {weights} can't be downloaded ({first_line(why) if isinstance(why, BaseException) else why}): "
         f"save {url} as {path}, or leave weights out."
     )
 

@@ -53,7 +53,7 @@ def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[
         example: A line that such a file could hold, for the message.
 
     Raises:
-        UserError: If it can't be read, is no YAML, or holds something else.
+        UserError: If it can't be read, is not YAML, or holds something else.
     """
     text = read_text(file)
     content = check(text, str(file))
@@ -67,7 +67,7 @@ def read_text(file: Path) -> str:
     """Reads a text file in UTF-8, UTF-16 or UTF-32, with or without a byte order mark, or in Latin-1.
 
     Raises:
-        UserError: If it can't be read, or is no text.
+        UserError: If it can't be read, or is not text.
     """
     try:
         if file.is_dir():
@@ -83,7 +83,7 @@ def read_text(file: Path) -> str:
         name = str(file) if len(str(file)) < 80 else f"{str(file)[:60]}..."
         raise UserError(f"{name!r} can't be read: {getattr(error, 'strerror', None) or error}.") from error
     if len(content) > LARGEST:
-        raise UserError(f"{file}: is larger than {LARGEST // 2**20} MB: this is no config.")
+        raise UserError(f"{file}: is larger than {LARGEST // 2**20} MB: this is not a config.")
     text = _decoded(content)
     if "\0" in text:
         raise UserError(f"{file}: is a binary file, not YAML.")
@@ -91,7 +91,7 @@ def read_text(file: Path) -> str:
 
 
 def check(text: str, name: str) -> yaml.Node | None:
-    """Refuses what is no YAML, and what is YAML but can only be a mistake.
+    """Refuses what is not YAML, and what is YAML but can only be a mistake.
 
     Args:
         text: The YAML.
@@ -116,7 +116,7 @@ def nodes(text: str, name: str) -> yaml.Node | None:
 
     Raises:
         UserError: If it is YAML, but can only be a mistake.
-        yaml.YAMLError: If it is no YAML.
+        yaml.YAMLError: If it is not YAML.
     """
     depth = 0
     for event in yaml.parse(text, Loader=Loader):  # needs no recursion, unlike all that follows
@@ -221,7 +221,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _syntax(error: Exception, text: str, name: str) -> str:
-    """What is wrong with a text that is no YAML."""
+    """What is wrong with a text that is not YAML."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     lines = text.splitlines()

@@ -11,7 +11,7 @@ from litlab.nn import check_sizes
 from project.networks.attention import EncoderBlock
 from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions
 
-PADDING, UNKNOWN = 0, 1  # ids of what is no word
+PADDING, UNKNOWN = 0, 1  # ids of what is not a word
 EMBEDDING_STD = 0.1
 
 

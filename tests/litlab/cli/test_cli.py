@@ -170,7 +170,7 @@ REFUSED = {
         ["GOOD", "--trainer.limit_val_batches=0", "--early_stopping", '{"monitor": "val/acc"}'],
         "early_stopping.monitor: 'val/acc' is not logged, as nothing was validated",
     ),
-    "outside": (["GOOD", "--experiment=../x"], "experiment: '../x' is no name of a folder in lightning_logs"),
+    "outside": (["GOOD", "--experiment=../x"], "experiment: '../x' is not a valid folder name in lightning_logs"),
     "module": (["GOOD", "--model=nomodule.Mine"], "--model: 'nomodule.Mine': there is no module 'nomodule'."),
     "network": (
         ["GOOD", "--model=Classifier", "--model.network=VGG"],

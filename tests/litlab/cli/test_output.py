@@ -33,14 +33,14 @@ def read_only(path: Path) -> None:
 
 # (what is there before, what --output is given, what the line says after its name)
 REFUSED = {
-    "nothing": (lambda _: None, "", "--output '' is no file name."),
-    "blank": (lambda _: None, " ", "--output ' ' is no file name."),
-    "here": (lambda _: None, ".", "--output '.' is no file name."),
-    "above": (lambda _: None, "..", "--output '..' is no file name."),
-    "root": (lambda _: None, "/", "--output '/' is no file name."),
-    "folder": (lambda here: (here / "out").mkdir(), "out", "--output 'out' is no file name."),
-    "slash": (lambda _: None, "new/", "--output 'new/' is no file name."),
-    "link to a folder": (lambda here: (here / "out").symlink_to("."), "out", "--output 'out' is no file name."),
+    "nothing": (lambda _: None, "", "--output '' is not a file name."),
+    "blank": (lambda _: None, " ", "--output ' ' is not a file name."),
+    "here": (lambda _: None, ".", "--output '.' is not a file name."),
+    "above": (lambda _: None, "..", "--output '..' is not a file name."),
+    "root": (lambda _: None, "/", "--output '/' is not a file name."),
+    "folder": (lambda here: (here / "out").mkdir(), "out", "--output 'out' is not a file name."),
+    "slash": (lambda _: None, "new/", "--output 'new/' is not a file name."),
+    "link to a folder": (lambda here: (here / "out").symlink_to("."), "out", "--output 'out' is not a file name."),
     "link": (lambda here: (here / "out").symlink_to(given(here, "x.csv")), "out", "out is a link: choose another"),
     "broken link": (lambda here: (here / "out").symlink_to("gone"), "out", "out is a link: choose another file."),
     "pipe": (lambda here: os.mkfifo(here / "out"), "out", "out is a pipe or a device, not a file: choose another"),

@@ -61,7 +61,7 @@ CALLBACKS = {
         setup=WRITE,
     ),
     "callable class": calls("lightning.pytorch.callbacks.LambdaCallback", setup=calls("evil_module.Callable")),
-    "no callback": calls("litlab.sweep.worker_pool.Crew"),
+    "no callback": calls("litlab.sweep.worker_pool.WorkerPool"),
     "server": calls("lightning.pytorch.serve.ServableModuleValidator"),
 }
 

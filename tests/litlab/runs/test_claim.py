@@ -50,12 +50,12 @@ def _release():
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("", "is no name of a folder"),
-        (" ", "is no name of a folder"),
-        (".", "is no name of a folder"),
-        ("/tmp/x", "is no name of a folder"),
-        ("a/../../b", "is no name of a folder"),
-        ("a\0b", "is no name of a folder"),
+        ("", "is not a valid folder name"),
+        (" ", "is not a valid folder name"),
+        (".", "is not a valid folder name"),
+        ("/tmp/x", "is not a valid folder name"),
+        ("a/../../b", "is not a valid folder name"),
+        ("a\0b", "is not a valid folder name"),
         ("img/version_0", "folders called 'version_0' belong to runs"),
         ("version_3", "folders called 'version_3' belong to runs"),
         ("img/version_12/again", "folders called 'version_12' belong to runs"),

@@ -334,7 +334,7 @@ def test_weights_of_another_run(run, folder, settings):
     )  # fmt: skip
     assert part.code == 0, part.err
     assert "1 of the model's 8 tensors match" in part.err
-    assert "Another shape there, so begun anew: network.network.rnn.weight_ih_l0" in part.err
+    assert "Another shape there, so left as initialised: network.network.rnn.weight_ih_l0" in part.err
 
 
 def test_weights_of_something_else(run, folder, texts):

@@ -198,7 +198,7 @@ def test_without_runs_there_is_a_friendly_line(tmp_path, monkeypatch, runs):
         (["--sort", "val/ac"], "no run has a metric 'val/ac': did you mean 'val/acc'?"),
         (["--stat", "failed"], "there is no option '--stat': did you mean '--status'?"),
         (["--status", "bad"], "invalid choice: 'bad'"),
-        (["--limit", "0"], "'0' is no whole number above 0"),
+        (["--limit", "0"], "'0' is not a whole number above 0"),
     ],
 )
 def test_errors_are_one_line(root, runs, arguments, line):

@@ -50,14 +50,14 @@ WIDTH = {"model.width": RANGE}
         ({"space": {"model.dropout": {"low": 0.1, "high": 0.2}}, "sampler": "grid"}, "tiny.yaml: space.model.dropout: "
          "a grid needs a step, or choices."),
         ({"space": {"model.width": {**RANGE, "when": {"model.cell": "gru"}}}}, "tiny.yaml: space.model.width.when: "
-         "'model.cell' is no earlier entry."),
+         "'model.cell' is not an earlier entry."),
         ({"space": {"model.cell": {"choices": ["lstm"]}, "model.width": {**RANGE, "when": {"model.cell": "gru"}}}},
-         "tiny.yaml: space.model.width.when: 'gru' is no choice of model.cell (lstm)."),
+         "tiny.yaml: space.model.width.when: 'gru' is not a choice of model.cell (lstm)."),
         ({"space": {"seed_everything": RANGE}}, "tiny.yaml: space.seed_everything: is set by the sweep itself, for "
          "each trial."),
         ({"space": WIDTH, "settings": {"model.width": 8}}, "tiny.yaml: settings.model.width: is searched in space too: "
          "keep one."),
-        ({"name": "a/b"}, "tiny.yaml: name: 'a/b' is no name of a folder."),
+        ({"name": "a/b"}, "tiny.yaml: name: 'a/b' is not a valid folder name."),
     ],
 )  # fmt: skip
 def test_sweep_file(refused, content, line):
@@ -128,7 +128,7 @@ def test_block_keeps_nothing_of_another_class(found, sweep):
     ("address", "line"),
     [
         ("postgresql://me:secret@127.0.0.1:9/nowhere", "the storage that LITLAB_SWEEP_STORAGE names can't be used: "),
-        ("nonsense", "LITLAB_SWEEP_STORAGE is no address of a database, such as postgresql://host/name."),
+        ("nonsense", "LITLAB_SWEEP_STORAGE is not an address of a database, such as postgresql://host/name."),
         ("oracle://me:secret@host/name", "LITLAB_SWEEP_STORAGE: "),
     ],
 )

@@ -17,7 +17,7 @@ from litlab.sweep import study as studies
 from litlab.sweep.space import Choice, Range, suggest
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.storage import open_storage
-from litlab.sweep.study import NothingLeft, SweepStudy, begin_study, check_essence, counted, find_study, size
+from litlab.sweep.study import NothingLeft, SweepStudy, begin_study, check_fingerprint, counted, find_study, size
 from tests.litlab.sweep.studies import spec
 
 SPACE = {"model.width": Range(1, 3), "model.cell": Choice({"lstm": "lstm", "gru": "gru"})}
@@ -114,7 +114,7 @@ def test_trial_of_a_living_worker_is_left_alone(small, monkeypatch):
     study = begin_study(small)
     run_one(worker(small))
     _silence(study)
-    study.take_up()
+    study.requeue_orphans()
     assert [trial.state for trial in study.trials] == [TrialState.RUNNING]
 
 
@@ -124,10 +124,10 @@ def test_silent_worker_elsewhere(small, monkeypatch):
     monkeypatch.setattr(liveness, "_process_space", lambda: "another machine")
     run_one(elsewhere)
     monkeypatch.undo()
-    study.take_up()
+    study.requeue_orphans()
     assert [trial.state for trial in study.trials] == [TrialState.RUNNING]
     _silence(study)
-    study.take_up()
+    study.requeue_orphans()
     assert [trial.state for trial in study.trials] == [TrialState.FAIL, TrialState.WAITING]
 
 
@@ -139,8 +139,8 @@ def test_taking_up_that_was_itself_killed(small, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(type(study._storage), "set_trial_state_values", _killed)
         with pytest.raises(KeyboardInterrupt):
-            study.take_up()
-    study.take_up()
+            study.requeue_orphans()
+    study.requeue_orphans()
     assert [trial.state for trial in study.trials] == [TrialState.FAIL, TrialState.WAITING]
     assert len(counted(study.trials)) == 1
 
@@ -151,7 +151,7 @@ def test_worker_that_dies_with_its_trial_again_and_again(small, monkeypatch):
         run_one(worker(dataclasses.replace(small, trials=1)))
         with monkeypatch.context() as patch:
             patch.setattr(studies, "is_dead", lambda trial, silent: True)
-            study.take_up()
+            study.requeue_orphans()
     [last] = counted(study.trials)
     assert last.state == TrialState.FAIL
     assert last.user_attrs["reason"] == "5 workers were killed while they ran it"
@@ -203,7 +203,7 @@ def test_other_sweep_file(small):
     study = find_study(dataclasses.replace(small, metrics=["val/loss"]))
     assert study is not None
     with pytest.raises(UserError, match=r"cifar\.yaml: metric: is not what"):
-        check_essence(study)
+        check_fingerprint(study)
     begin_study(dataclasses.replace(small, trials=9, pruner={"name": "median"}))
 
 

@@ -44,7 +44,7 @@ def write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[object
     Args:
         path: The file; one that is there is replaced.
         header: Names of the columns.
-        rows: Their values. Numbers that are no whole ones get six significant digits, those that are unknown (NaN) an
+        rows: Their values. Numbers that are not whole ones get six significant digits, those that are unknown (NaN) an
             empty field.
     """
     with path.open("w", newline="", encoding="utf-8") as stream:

@@ -10,12 +10,12 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.bad_rows import Policy
-from litlab.data.download import Unavailable, resort_to_generated
+from litlab.data.download import Unavailable, fall_back_to_generated
 from litlab.data.images.decode import ImageFormat, Mode, Resize, peek
 from litlab.data.images.folder import first_image, folder_classes, list_folder
 from litlab.data.images.generated import generated_class_names
 from litlab.data.images.listing import Listing, list_csv
-from litlab.data.images.public import PUBLIC_SETS, obtain
+from litlab.data.images.public import PUBLIC_SETS, ensure_downloaded
 from litlab.data.images.stored import Source, generated_source, listed_source, public_source
 from litlab.data.labels import label_notes
 from litlab.data.paths import check_folder
@@ -58,7 +58,7 @@ class Catalog:
             return "GENERATED images" if self.dataset == "generated" else f"GENERATED stand-in for {self.dataset}"
         return self.dataset if self.dataset in PUBLIC_SETS else f"{self.dataset} {self.path}"
 
-    def obtain(self, fallback: Literal["generated"] | None) -> bool:
+    def ensure_downloaded(self, fallback: Literal["generated"] | None) -> bool:
         """Make sure that the files of a public data set are there.
 
         Args:
@@ -73,10 +73,10 @@ class Catalog:
         if self.dataset in PUBLIC_SETS:
             check_folder(self.path, self.dataset)
             try:
-                obtain(self.dataset, self.path)
+                ensure_downloaded(self.dataset, self.path)
             except Unavailable as error:
                 needed = list(PUBLIC_SETS[self.dataset].archives), self.path, "--data.dataset folder --data.path DIR"
-                resort_to_generated(fallback, self.dataset, *needed, error)
+                fall_back_to_generated(fallback, self.dataset, *needed, error)
                 return False
         return True
 

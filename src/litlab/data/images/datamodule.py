@@ -183,7 +183,7 @@ class ImageData(ExperimentData):
 
     def _fill_cache(self) -> None:
         stored = is_whole(self._source.folder(self.cache_dir))
-        if not stored and not self.generated and not self.catalog.obtain(self.fallback):
+        if not stored and not self.generated and not self.catalog.ensure_downloaded(self.fallback):
             self.generated = True
             stored = is_whole(self._source.folder(self.cache_dir))
         if not stored:

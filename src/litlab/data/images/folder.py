@@ -49,7 +49,7 @@ def image_files(folder: Path) -> Iterator[str]:
 
 
 def check_files(files: list[Path]) -> None:
-    """Refuse what has the name of an image but is no file: a broken link, a pipe, a device.
+    """Refuse what has the name of an image but is not a file: a broken link, a pipe, a device.
 
     Args:
         files: The images.

@@ -64,7 +64,7 @@ PUBLIC_SETS = {
 }
 
 
-def obtain(name: str, root: Path, seconds: float = 4.0) -> None:
+def ensure_downloaded(name: str, root: Path, seconds: float = 4.0) -> None:
     """Make sure that the files of a public data set are there: as they are, from archives, or downloaded.
 
     Args:
@@ -95,7 +95,7 @@ def obtain(name: str, root: Path, seconds: float = 4.0) -> None:
 
 
 def read(name: str, root: Path) -> dict[str, tuple[np.ndarray, Tensor]]:
-    """Read a public data set that `obtain` has put there.
+    """Read a public data set that `ensure_downloaded` has put there.
 
     Args:
         name: Key of `PUBLIC_SETS`.

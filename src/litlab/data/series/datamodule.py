@@ -212,7 +212,7 @@ class SeriesData(ExperimentData):
     def prepare_data(self) -> None:
         """Download ETTh1 where it is not there yet, or resort to a generated series. Runs on one process."""
         if not self.generated and (self.trainer is None or not self.trainer.predicting):
-            self.generated = self.source.obtain(self.fallback)
+            self.generated = self.source.ensure_downloaded(self.fallback)
 
     def _read(self) -> Series:
         if self._series is None:

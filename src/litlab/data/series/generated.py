@@ -1,6 +1,7 @@
 """Hourly series made by arithmetic, for machines without data: no real process, but patterns that must be learned.
 
-Periods that are no whole number of days make yesterday a bad forecast; the noise keeps the best one from being exact.
+Periods that are not a whole number of days make yesterday a bad forecast; the noise keeps the best one from being
+exact.
 """
 
 from collections.abc import Sequence

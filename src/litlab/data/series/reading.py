@@ -153,7 +153,7 @@ def parse_time(text: str) -> tuple[datetime, bool]:
         The time, in UTC where it had an offset, and whether it had one.
 
     Raises:
-        ValueError: It is no such time, or finer than a second.
+        ValueError: It is not such a time, or finer than a second.
         OverflowError: It is before the year 1 in UTC.
     """
     text = text.strip()

@@ -43,7 +43,7 @@ class ScaledSeries:
             device: Where the model is.
 
         Returns:
-            The copy; or this series where it doesn't fit, or the device is no CUDA device: others may copy the whole
+            The copy; or this series where it doesn't fit, or the device is not a CUDA device: others may copy the whole
             strided view for each batch that is gathered from it.
         """
         tensors = [self.values] if self.calendar is None else [self.values, self.calendar]

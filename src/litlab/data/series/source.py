@@ -7,7 +7,7 @@ from typing import Literal
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.bad_rows import Policy
-from litlab.data.download import Unavailable, obtain_file, resort_to_generated
+from litlab.data.download import Unavailable, fall_back_to_generated, obtain_file
 from litlab.data.paths import check_folder
 from litlab.data.series.generated import GENERATED_COLUMNS, generated_series
 from litlab.data.series.public import ETTH1, ETTH1_COLUMNS, ETTH1_ENDS
@@ -71,7 +71,7 @@ class Source:
             return "GENERATED series" if self.dataset == "generated" else f"GENERATED stand-in for {self.dataset}"
         return f"csv {self.path}" if self.dataset == "csv" else self.dataset
 
-    def obtain(self, fallback: Literal["generated"] | None) -> bool:
+    def ensure_downloaded(self, fallback: Literal["generated"] | None) -> bool:
         """Download the public file where it is not there yet.
 
         Args:
@@ -92,7 +92,7 @@ class Source:
             obtain_file(ETTH1, self.path)
         except Unavailable as error:
             needed = "etth1", [ETTH1.name], self.path, "--data.dataset csv --data.path FILE.csv"
-            resort_to_generated(fallback, *needed, error)
+            fall_back_to_generated(fallback, *needed, error)
             return True
         return False
 

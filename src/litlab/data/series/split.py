@@ -45,7 +45,7 @@ def _parse(date: str) -> tuple[np.datetime64, bool]:
     try:
         time, utc = parse_time(date)
     except ValueError as error:
-        raise UserError(f"data.split: {date!r} is no date ({error}); write it like 2024-01-31") from error
+        raise UserError(f"data.split: {date!r} is not a date ({error}); write it like 2024-01-31") from error
     return np.datetime64(time, "s"), utc
 
 

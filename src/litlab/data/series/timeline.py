@@ -14,7 +14,7 @@ from litlab.data.series.reading import Table
 from litlab.data.series.step import Step, find_step
 from litlab.errors import UserError
 
-_MOST_FILLED = 10  # per row that is there; more is no gap but a wrong time
+_MOST_FILLED = 10  # per row that is there; more is not a gap but a wrong time
 _FARTHEST = 1e9  # scaled; errors are squared in float32
 
 

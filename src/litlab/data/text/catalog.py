@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from litlab.data.bad_rows import Policy
-from litlab.data.download import Unavailable, resort_to_generated
+from litlab.data.download import Unavailable, fall_back_to_generated
 from litlab.data.paths import check_folder
 from litlab.data.text.corpus import Source
-from litlab.data.text.public import PUBLIC_SETS, obtain
+from litlab.data.text.public import PUBLIC_SETS, ensure_downloaded
 from litlab.data.text.sources import csv_source, generated_source, public_source
 from litlab.errors import UserError
 
@@ -61,7 +61,7 @@ class Catalog:
             return "GENERATED texts" if self.dataset == "generated" else f"GENERATED stand-in for {self.dataset}"
         return f"csv {self.path}" if self.dataset == "csv" else self.dataset
 
-    def obtain(self, fallback: Literal["generated"] | None) -> bool:
+    def ensure_downloaded(self, fallback: Literal["generated"] | None) -> bool:
         """Make sure that the files of a public data set are there.
 
         Args:
@@ -76,11 +76,11 @@ class Catalog:
         if self.dataset in PUBLIC_SETS:
             check_folder(self.path, self.dataset)
             try:
-                obtain(self.dataset, self.path)
+                ensure_downloaded(self.dataset, self.path)
             except Unavailable as error:
                 names = [file.name for file in PUBLIC_SETS[self.dataset].files]
                 needed = self.dataset, names, self.path, "--data.dataset csv --data.path FILE"
-                resort_to_generated(fallback, *needed, error)
+                fall_back_to_generated(fallback, *needed, error)
                 return False
         return True
 

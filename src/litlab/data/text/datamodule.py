@@ -238,7 +238,7 @@ class TextData(ExperimentData):
 
     def _fill_cache(self, orders: int) -> None:
         whole = is_whole(self._folder)
-        if not whole and not self.generated and not self.catalog.obtain(self.fallback):
+        if not whole and not self.generated and not self.catalog.ensure_downloaded(self.fallback):
             self.generated = True
             whole = is_whole(self._folder)
         if not whole:

@@ -50,7 +50,7 @@ PUBLIC_SETS = {
 }
 
 
-def obtain(name: str, root: Path) -> None:
+def ensure_downloaded(name: str, root: Path) -> None:
     """Make sure that the files of a public data set are there and whole.
 
     Args:
@@ -66,7 +66,7 @@ def obtain(name: str, root: Path) -> None:
 
 
 def read(name: str, root: Path) -> Corpus:
-    """Read a public data set that `obtain` has put there.
+    """Read a public data set that `ensure_downloaded` has put there.
 
     Args:
         name: Key of `PUBLIC_SETS`.

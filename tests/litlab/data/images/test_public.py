@@ -16,7 +16,7 @@ import torchvision.datasets
 
 from litlab.data.download import Unavailable
 from litlab.data.images import public
-from litlab.data.images.public import PUBLIC_SETS, obtain
+from litlab.data.images.public import PUBLIC_SETS, ensure_downloaded
 from litlab.errors import UserError
 from tests.litlab.data.conftest import Recorder
 
@@ -146,7 +146,7 @@ def test_an_archive_that_the_user_put_there_is_unpacked(tmp_path, monkeypatch):
             archive.addfile(entry, io.BytesIO(content))
     md5 = hashlib.md5((tmp_path / "cifar-10-python.tar.gz").read_bytes()).hexdigest()
     monkeypatch.setattr(torchvision.datasets.CIFAR10, "tgz_md5", md5)
-    obtain("cifar10", tmp_path)
+    ensure_downloaded("cifar10", tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cifar-10-batches-py", "cifar-10-python.tar.gz"]
     assert len(public.read("cifar10", tmp_path)["train"][1]) == 100
 
@@ -158,7 +158,7 @@ def test_archives_of_mnist_are_unpacked(tmp_path, monkeypatch):
         for name, _ in torchvision.datasets.MNIST.resources
     ]
     monkeypatch.setattr(torchvision.datasets.MNIST, "resources", resources)
-    obtain("mnist", tmp_path)
+    ensure_downloaded("mnist", tmp_path)
     assert len(public.read("mnist", tmp_path)["train"][1]) == 40
 
 
@@ -230,7 +230,7 @@ def test_the_decision_does_not_wait_for_a_server_that_hangs(tmp_path, monkeypatc
     monkeypatch.setattr("urllib.request.urlopen", hang)
     start = time.monotonic()
     with pytest.raises(Unavailable, match="no answer"):
-        obtain("mnist", tmp_path, seconds=0.1)
+        ensure_downloaded("mnist", tmp_path, seconds=0.1)
     assert time.monotonic() - start < 5
     end.set()
 
@@ -238,7 +238,7 @@ def test_the_decision_does_not_wait_for_a_server_that_hangs(tmp_path, monkeypatc
 def test_a_download_that_fails_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(public, "reach", lambda urls, seconds: None)
     with pytest.raises(Unavailable, match="offline"):
-        obtain("cifar10", tmp_path / "raw")
+        ensure_downloaded("cifar10", tmp_path / "raw")
     assert list((tmp_path / "raw").iterdir()) == []
 
 

@@ -84,7 +84,7 @@ def test_dates_with_offsets_are_for_times_with_offsets():
             "that of the first row after the test"),
         (["2024-01-21", "2024-01-11"], "data.split: 2024-01-21, 2024-01-11 are not in ascending order; sort them"),
         (["2024-01-11", "2024-01-11"], "data.split: 2024-01-11, 2024-01-11 are not in ascending order; sort them"),
-        (["11.1.2024", "2024-01-21"], "data.split: '11.1.2024' is no date (Invalid isoformat string: '11.1.2024'); "
+        (["11.1.2024", "2024-01-21"], "data.split: '11.1.2024' is not a date (Invalid isoformat string: '11.1.2024'); "
             "write it like 2024-01-31"),
     ],
 )  # fmt: skip

@@ -92,7 +92,7 @@ def test_a_text_may_be_very_long(write):
         ),
         (
             b"PK\x03\x04\x00\x00",
-            "my.csv: this is no text file, perhaps a spreadsheet or an archive; save it as CSV UTF-8",
+            "my.csv: this is not a text file, perhaps a spreadsheet or an archive; save it as CSV UTF-8",
         ),
         (
             b'text,label\na,b\n"open,b\nnext,b\n',
@@ -118,7 +118,7 @@ def test_bad_archives(write):
     whole = gzip.compress(GOOD * 100)
     for damaged in (whole[:-20], whole[:30] + b"xx" + whole[32:]):
         assert refusal(write(damaged, "my.csv.gz")).startswith("my.csv.gz: the gzip file is damaged (")
-    message = "my.csv.gz: the name ends in .gz, but this is no gzip file; rename it, or compress it again"
+    message = "my.csv.gz: named .gz, but this is not a gzip file; rename it, or compress it again"
     assert refusal(write(GOOD, "my.csv.gz")) == message
 
 
