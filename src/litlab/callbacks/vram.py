@@ -1,11 +1,12 @@
 """Memory, seconds and samples per second of each training epoch."""
 
-import sys
 import time
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+
+from litlab.util.host_memory import peak_host_gib
 
 GIB = 2**30
 
@@ -139,10 +140,6 @@ def _wait_for(device: torch.device) -> None:
 
 def _host_gib() -> tuple[float, float]:
     """Return the resident memory of this process now and at its highest, in GiB."""
-    import resource  # not on Windows
-
     import psutil
 
-    highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB on Linux
-    return psutil.Process().memory_info().rss / GIB, highest * unit / GIB
+    return psutil.Process().memory_info().rss / GIB, peak_host_gib()

@@ -25,6 +25,7 @@ from litlab.checkpointing.resumed_schedule import (
     step_plateaus,
 )
 from litlab.errors import UserError
+from litlab.util.splitmix import GOLDEN, mix
 
 # In the checkpoint:
 KEY = "exact_resume"  # a list with what each process has
@@ -34,7 +35,6 @@ PLATEAU = "plateau_due"  # "epoch" or "step", where ReduceLROnPlateau was still 
 
 RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 EPOCH_START = 2**40 - 1  # in the place of a batch
-GOLDEN = 0x9E3779B97F4A7C15
 
 
 class ExactResume(Callback):
@@ -87,7 +87,7 @@ class ExactResume(Callback):
         elif device.type == "mps":
             self._generators["mps"] = torch.mps._get_default_mps_generator()
         seed = int(os.environ.get("PL_GLOBAL_SEED") or torch.initial_seed())  # what seed_everything was given
-        self._seed = mix(mix(seed) + trainer.global_rank)
+        self._seed = _next(_next(seed) + trainer.global_rank)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Note that the epoch before is complete; seed plain loaders that shuffle: they draw their order after this."""
@@ -120,7 +120,7 @@ class ExactResume(Callback):
             np.random.seed(seed % 2**32)
 
     def _seed_of(self, epoch: int, place: int) -> int:
-        return mix(self._seed + (epoch << 40) + place)
+        return _next(self._seed + (epoch << 40) + place)
 
     # The checkpoint
 
@@ -219,12 +219,8 @@ def first_step_logged_again(checkpoint: dict[str, Any]) -> int:
     return checkpoint["global_step"] + within_step
 
 
-def mix(value: int) -> int:
-    """The splitmix64 generator's next number (Steele, Lea & Flood 2014): neighbours have nothing in common."""
-    value = (value + GOLDEN) % 2**64
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) % 2**64
-    return value ^ (value >> 31)
+def _next(state: int) -> int:
+    return mix((state + GOLDEN) % 2**64)
 
 
 def _end_batch(trainer: Trainer, state: dict[str, Any]) -> None:

@@ -6,9 +6,9 @@ import shutil
 import socket
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from lightning.fabric.plugins import CheckpointIO
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from litlab.checkpointing.load import damage
 from litlab.errors import UserError, first_line
+from litlab.util.atomic import TEMPORARY, write_whole
 
 # Python ignores SIGXFSZ, so that a file over the size limit (`ulimit -f`) fails as a full disk does, with EFBIG.
 NO_ROOM = {
@@ -24,7 +25,6 @@ NO_ROOM = {
     errno.EDQUOT: "the disk quota is used up",
     errno.EFBIG: "the file would be larger than the system allows (ulimit -f)",
 }
-TEMPORARY = ".tmp"
 ABANDONED_SECONDS = 3600  # no file that is being written stays unchanged for so long
 
 
@@ -86,26 +86,6 @@ class AtomicCheckpointIO(CheckpointIO):
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-
-
-def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Writes a file beside its place, syncs it, and renames it: its name stands for the whole old or new one.
-
-    Args:
-        path: The file.
-        write: Writes its content into a stream.
-    """
-    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{TEMPORARY}")
-    try:
-        with temporary.open("wb") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-        _sync_folder(path.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def newest_intact(folder: str | Path) -> tuple[Path | None, list[str]]:
@@ -183,14 +163,6 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)  # the new name is kept only once the folder is, too
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _no_room(error: BaseException | None) -> str | None:

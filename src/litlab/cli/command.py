@@ -88,11 +88,10 @@ def run_command(package: str) -> int:
         print(USAGE.format(command=" ".join(command()), verbs=verbs), end="")
         return 0
     if verb not in VERBS:
-        from difflib import get_close_matches
+        from litlab.util.nearest import nearest
 
-        nearest = get_close_matches(verb, VERBS, n=1, cutoff=0.4)
-        hint = f"did you mean '{nearest[0]}'?" if nearest else f"choose from {', '.join(VERBS)}."
-        print(f"error: there is no verb '{verb}': {hint}", file=sys.stderr)
+        hint = nearest(verb, VERBS, f": choose from {', '.join(VERBS)}.")
+        print(f"error: there is no verb '{verb}'{hint}", file=sys.stderr)
         return 2
 
     from litlab.cli.environment import check_variables, check_working_directory

@@ -16,6 +16,7 @@ import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.errors import UserError
+from litlab.util.atomic import sync
 
 _MANIFEST = "checksums.json"
 _BLOCK = 2**20
@@ -134,7 +135,7 @@ def new_cache(folder: Path, size: int) -> Iterator[Path]:
         manifest = {path.name: (path.stat().st_size, checksum(path)) for path in sorted(staging.iterdir())}
         (staging / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         for path in (*staging.iterdir(), staging):
-            _sync(path)
+            sync(path)
         staging.chmod(0o755)  # mkdtemp makes it private, but caches may be shared
         _put(staging, folder)
     except OSError as error:
@@ -166,7 +167,7 @@ def _put(staging: Path, folder: Path) -> None:
     for _ in range(10):  # another process may put one there between the two steps
         try:
             os.rename(staging, folder)
-            _sync(folder.parent)
+            sync(folder.parent)
             return
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
@@ -181,15 +182,6 @@ def _put(staging: Path, folder: Path) -> None:
         finally:
             shutil.rmtree(old, ignore_errors=True)
     raise RuntimeError(f"{folder}: several processes replace this cache over and over")
-
-
-def _sync(path: Path) -> None:
-    """Make sure that a file or folder is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _sweep(folder: Path) -> None:

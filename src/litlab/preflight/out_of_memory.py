@@ -1,11 +1,12 @@
 """What to do when the memory was not enough."""
 
 import re
-import sys
 from typing import Any
 
 import torch
 from lightning.pytorch import Trainer
+
+from litlab.util.host_memory import peak_host_gib
 
 GIB = 2**30
 # What allocators say: torch's on the CPU, on Apple's MPS, and CUDA's libraries.
@@ -77,7 +78,4 @@ def _peak(trainer: Trainer | None) -> str:
         return f"peak {torch.cuda.max_memory_allocated(device) / GIB:.2f} of {total:.2f} GiB on {device}"
     if device.type == "mps":
         return f"{torch.mps.driver_allocated_memory() / GIB:.2f} GiB held on {device}"
-    import resource  # not on Windows
-
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB on Linux
-    return f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / GIB:.2f} GiB of the host's memory"
+    return f"peak {peak_host_gib():.2f} GiB of the host's memory"

@@ -12,6 +12,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
 from litlab.runs.folder import write_bytes
+from litlab.util.atomic import sync
 
 KEY = "csv_files"  # in the checkpoint: folder and number of rows of each
 
@@ -111,8 +112,4 @@ def _rows(logger: CSVLogger) -> int:
 def _sync(folder: Path) -> None:
     for path in (*folder.iterdir(), folder):
         if path == folder or path.is_file():
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync(path)

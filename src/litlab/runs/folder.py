@@ -14,6 +14,7 @@ from typing import Any
 from litlab.errors import UserError, first_line
 from litlab.runs.lock import is_first_process
 from litlab.runs.shapes import misshapen
+from litlab.util.atomic import write_whole
 
 ROOT = Path("lightning_logs")
 
@@ -206,19 +207,11 @@ def write_bytes(path: Path, content: bytes) -> None:
     Raises:
         UserError: If it can't be written, as with a full disk; the old content stays.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
+        write_whole(path, lambda stream: stream.write(content))
     except OSError as error:
         raise UserError(f"{path} can't be written: {error.strerror}.") from error
-    finally:
-        if temporary.is_file():
-            temporary.unlink()
 
 
 def _is_alive(state: dict[str, Any]) -> bool:

@@ -16,6 +16,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.runs.folder import RunFolder, read_or_set_aside, write_json, write_text
 from litlab.runs.masking import mask_text
 from litlab.runs.provenance import now, provenance
+from litlab.util.host_memory import peak_host_gib
 
 KEY = "run_record"  # in the checkpoint
 INTERRUPTIONS = ("Interrupted", "KeyboardInterrupt", "SIGTERMException")  # by name: whoever raises them
@@ -213,10 +214,7 @@ def peak_gib(trainer: Trainer) -> float:
         return torch.cuda.max_memory_reserved(device) / 2**30
     if device.type == "mps":
         return torch.mps.driver_allocated_memory() / 2**30
-    import resource  # not on Windows
-
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB on Linux
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
+    return peak_host_gib()
 
 
 def _epoch_of(path: str) -> int | None:

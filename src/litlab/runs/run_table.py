@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from datetime import datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from litlab.runs import metric_direction as metric
 from litlab.runs.find import all_runs
 from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.util.commands import Options, answer, count, decimals, terminal
+from litlab.util.nearest import nearest
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -174,9 +174,8 @@ def _of_experiments(folders: list[RunFolder], wanted: list[str], root: Path) -> 
     for name in wanted:
         if not any(_lies_in(experiment, name) for experiment in names.values()):
             known = sorted(set(names.values()))
-            nearest = get_close_matches(name, known, n=1)
-            hint = f"did you mean '{nearest[0]}'?" if nearest else f"there are {', '.join(known) or 'none yet'}."
-            raise UserError(f"runs: {root} has no experiment '{name}': {hint}")
+            hint = nearest(name, known, f": there are {', '.join(known) or 'none yet'}.")
+            raise UserError(f"runs: {root} has no experiment '{name}'{hint}")
     return (folder for folder, experiment in names.items() if any(_lies_in(experiment, name) for name in wanted))
 
 
@@ -187,9 +186,8 @@ def _lies_in(experiment: str, name: str) -> bool:
 def _sorted(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     known = {known for row in rows for known in metric.values(row)}
     if name not in known:
-        nearest = get_close_matches(name, known, n=1)
-        hint = f"did you mean '{nearest[0]}'?" if nearest else f"there are {', '.join(sorted(known)) or 'none'}."
-        raise UserError(f"runs: --sort: no run has a metric '{name}': {hint}")
+        hint = nearest(name, known, f": there are {', '.join(sorted(known)) or 'none'}.")
+        raise UserError(f"runs: --sort: no run has a metric '{name}'{hint}")
     best_first = metric.direction(name, rows) or 1
     values = {row["run"]: metric.values(row)[name] for row in rows if name in metric.values(row)}
     having = sorted((row for row in rows if row["run"] in values), key=lambda row: -best_first * values[row["run"]])

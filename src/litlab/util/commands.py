@@ -4,10 +4,10 @@ import argparse
 import shutil
 import sys
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
 from litlab.errors import UserError
+from litlab.util.nearest import nearest
 from litlab.util.team import command
 
 if TYPE_CHECKING:
@@ -33,9 +33,8 @@ class Options(argparse.ArgumentParser):
         """
         options, unknown = self.parse_known_args(arguments)
         if unknown:
-            nearest = get_close_matches(unknown[0].partition("=")[0], self._option_string_actions, n=1)
-            hint = f"did you mean '{nearest[0]}'?" if nearest else f"see {self.prog} --help."
-            self.error(f"there is no option '{unknown[0]}': {hint}")
+            hint = nearest(unknown[0].partition("=")[0], self._option_string_actions, f": see {self.prog} --help.")
+            self.error(f"there is no option '{unknown[0]}'{hint}")
         return options
 
     def error(self, message: str) -> NoReturn:

@@ -11,7 +11,6 @@ import sysconfig
 import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -22,6 +21,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.profilers import Profiler
 
 from litlab.errors import UserError, first_line
+from litlab.util.nearest import nearest
 from litlab.util.team import is_own, package_folder
 
 OURS = Path(__file__).parents[1]  # litlab
@@ -262,6 +262,5 @@ def _unknown_metric(section: str, name: str, logged: list[str]) -> str:
             f"{section}.monitor: '{name}' is not logged, as nothing was validated: set data.val_fraction above 0 "
             f"(for series the second share of data.split; and trainer.limit_val_batches), or {section}: null."
         )
-    nearest = get_close_matches(name, logged, n=1)
-    hint = f"did you mean '{nearest[0]}'?" if nearest else f"logged are {', '.join(sorted(logged))}."
-    return f"{section}.monitor: no metric '{name}' is logged: {hint}"
+    hint = nearest(name, logged, f": logged are {', '.join(sorted(logged))}.")
+    return f"{section}.monitor: no metric '{name}' is logged{hint}"

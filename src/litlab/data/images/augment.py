@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from litlab.errors import UserError
+from litlab.util.splitmix import GOLDEN, MIX_1, MIX_2, mix
 
 _STREAMS = ("crop_y", "crop_x", "flip", "cutout_y", "cutout_x", "brightness", "contrast", "saturation")
-_GOLDEN = 0x9E3779B97F4A7C15
-_MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 @dataclass(frozen=True)
@@ -71,13 +70,6 @@ class Augment:
         return bool(self.brightness or self.contrast or self.saturation)
 
 
-def _mix(value: int) -> int:
-    """The splitmix64 finaliser (Steele, Lea and Flood 2014) on a Python integer, modulo 2**64."""
-    value = ((value ^ (value >> 30)) * _MIX_1) % 2**64
-    value = ((value ^ (value >> 27)) * _MIX_2) % 2**64
-    return value ^ (value >> 31)
-
-
 def _signed(value: int) -> int:
     """The int64 with the bits of an unsigned 64-bit integer: torch multiplies modulo 2**64 all the same."""
     return value - 2**64 if value >= 2**63 else value
@@ -97,13 +89,13 @@ def draws(index: Tensor, seed: int, epoch: int, fixed: tuple[str, ...] = ()) -> 
     """
     keys = []
     for number, stream in enumerate(_STREAMS):
-        key = _mix((seed * _GOLDEN + 1) % 2**64)
-        key = _mix((key + (0 if stream in fixed else epoch + 1) * _GOLDEN) % 2**64)
-        keys.append(_signed(_mix((key + number * _GOLDEN) % 2**64)))
-    x = index * _signed(_GOLDEN) + torch.tensor(keys).to(index.device, non_blocking=True)[:, None]
+        key = mix((seed * GOLDEN + 1) % 2**64)
+        key = mix((key + (0 if stream in fixed else epoch + 1) * GOLDEN) % 2**64)
+        keys.append(_signed(mix((key + number * GOLDEN) % 2**64)))
+    x = index * _signed(GOLDEN) + torch.tensor(keys).to(index.device, non_blocking=True)[:, None]
     # The same finaliser. `>>` keeps the sign of an int64, hence the masks.
-    x = (x ^ ((x >> 30) & (2**34 - 1))) * _signed(_MIX_1)
-    x = (x ^ ((x >> 27) & (2**37 - 1))) * _signed(_MIX_2)
+    x = (x ^ ((x >> 30) & (2**34 - 1))) * _signed(MIX_1)
+    x = (x ^ ((x >> 27) & (2**37 - 1))) * _signed(MIX_2)
     return dict(zip(_STREAMS, (x >> 40) & (2**24 - 1), strict=True))
 
 

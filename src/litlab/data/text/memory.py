@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from litlab.data.length_batches import LengthBatches
+from litlab.util.splitmix import mix_array
 
 
 class StoredTexts(Dataset[Any]):
@@ -76,9 +77,4 @@ class StoredTexts(Dataset[Any]):
 def _uniform(seed: int, epoch: int, rows: np.ndarray) -> np.ndarray:
     """Numbers in [0, 1) that depend on (seed, epoch, row) only, whatever batch a row is in."""
     value = rows.astype(np.uint64) + np.uint64((seed * 1_000_003 + epoch) % 2**32 << 32)
-    # The finaliser of SplitMix64 (Steele et al. 2014, doi 10.1145/2660193.2660195), twice.
-    for _ in range(2):
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        value ^= value >> np.uint64(31)
-    return (value >> np.uint64(11)).astype(np.float64) / 2**53
+    return (mix_array(mix_array(value)) >> np.uint64(11)).astype(np.float64) / 2**53

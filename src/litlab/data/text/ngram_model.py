@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from litlab.util.splitmix import GOLDEN, mix_array
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
@@ -72,19 +74,12 @@ def ngram_hashes(ids: np.ndarray, offsets: np.ndarray, orders: int) -> Iterator[
         both of shape (n-grams,). No n-gram runs from one text into the next.
     """
     left = np.repeat(offsets[1:], np.diff(offsets)) - np.arange(len(ids))  # tokens from here to the end of the text
-    hashes = _mix(ids.astype(np.uint64))
+    hashes = mix_array(ids.astype(np.uint64))
     for order in range(1, orders + 1):
         if order > 1:
-            hashes = _mix(hashes[:-1] * np.uint64(0x9E3779B97F4A7C15) + ids[order - 1 :].astype(np.uint64))
+            hashes = mix_array(hashes[:-1] * np.uint64(GOLDEN) + ids[order - 1 :].astype(np.uint64))
         places = np.flatnonzero(left[: len(hashes)] >= order)
         yield hashes[places].view(np.int64), places
-
-
-def _mix(value: np.ndarray) -> np.ndarray:
-    """The finaliser of SplitMix64 (Steele et al. 2014, doi 10.1145/2660193.2660195)."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
 
 
 def _tokenise(texts: list[str], words: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,41 @@
+"""Files that are whole whenever the machine stops: written beside their place, synced, then renamed."""
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+TEMPORARY = ".tmp"  # how the names of files end that are being written
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file so that its name stands for the whole old or the whole new one.
+
+    Args:
+        path: The file.
+        write: Writes its content into a stream.
+
+    Raises:
+        OSError: If it can't be written, as with a full disk; the old content stays.
+    """
+    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{TEMPORARY}")
+    try:
+        with temporary.open("wb") as stream:
+            write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+        sync(path.parent)  # the new name is kept only once the folder is, too
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Make sure that a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
