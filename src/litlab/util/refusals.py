@@ -34,7 +34,7 @@ NOT_BUGS = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOTDIR, errno.EISDIR,
     errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ENXIO,
 )  # fmt: skip
-CALLERS = ([f"{OURS}/cli/project_cli.py"], [f"{OURS}/preflight/check.py"])  # what calls the Trainer
+CALLERS = ([f"{OURS}/cli/experiment_cli.py"], [f"{OURS}/preflight/check.py"])  # what calls the Trainer
 PARSER = r"/(jsonargparse/|lightning/pytorch/cli\.py)"
 PART_OF_TRAINER = {Callback: "trainer.callbacks", Logger: "trainer.logger", Profiler: "trainer.profiler"}
 

@@ -38,7 +38,7 @@ def leak():
     ],
 )
 def test_what_ends_badly_is_seen(tmp_path, monkeypatch, command, kind):
-    monkeypatch.setattr("tests.litlab.fuzz.harness.main", command)
+    monkeypatch.setattr("tests.litlab.fuzz.harness.run_command", lambda package: command())
     ending = run_input(["fit", "--trainer.max_epochs=1"], tmp_path, seconds=0.3)
     assert ending.kind == kind, ending
     assert ending.fine == (kind == "ok")

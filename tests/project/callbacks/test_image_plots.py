@@ -92,7 +92,7 @@ def test_pixels_are_those_of_the_files(tmp_path, images, monkeypatch):
             return {"logits": torch.zeros(len(batch[0]), 10)}
 
     figures = []
-    monkeypatch.setattr(module, "publish", lambda trainer, folder, name, figure: figures.append(figure))
+    monkeypatch.setattr(module, "publish_figure", lambda trainer, folder, name, figure: figures.append(figure))
     data = ImageData("folder", path=str(images), batch_size=10, cache_dir=str(tmp_path / "cache"))
     run(tmp_path, ImagePlots(images=5), False, data, Guess())
     files = [np.asarray(Image.open(path)) for path in images.glob("test/*/*.png")]
