@@ -14,6 +14,7 @@ from litlab.runs.compare import read_config
 from litlab.runs.find import find_run, owner_of
 from litlab.runs.folder import RunFolder, read_or_set_aside
 from litlab.runs.saved import checkpoint_in, config_in, saved_config
+from litlab.runs.written_by import check_classes
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ def resumption(run: RunFolder, flags: list[str]) -> Continuation:
     if state.get("status") == "running" and state.get("host") != socket.gethostname():
         rank_zero_info(f"{run.name} was last running on {state.get('host')}: make sure that it no longer is.")
     _, saved = saved_config(run, mend=True)
+    check_classes(run, run.name, saved)
     return Continuation(
         arguments=["fit", "--config", str(run.config), *flags],
         command=["fit", "--resume", str(run.path), *flags],
@@ -118,13 +120,15 @@ def _evaluation(verb: str, flags: list[str]) -> Continuation:
             raise UserError(f"--ckpt_path {named}: no such file; give best, last or a file.")
         checkpoint = named or checkpoint_in(run, saved, which)
         rank_zero_info(f"{run.name}: {checkpoint.name}")
+    saved = saved or read_config(config)
+    check_classes(run, run.name if run else str(checkpoint), saved)
     command = [verb, "--run", str(run.path if run else checkpoint), *rest]
     return Continuation(
         arguments=[verb, "--config", str(config), *rest],
         command=[*command, "--ckpt_path", str(checkpoint)] if run else command,
         run=run,
         checkpoint=checkpoint,
-        saved=saved or read_config(config),
+        saved=saved,
     )
 
 

@@ -1,0 +1,57 @@
+"""Runs and checkpoints of earlier versions of the code, which name classes that have moved or gone."""
+
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+from litlab.errors import UserError
+from litlab.runs.folder import RunFolder, read_json
+from litlab.util.team import is_own
+
+
+def check_classes(run: RunFolder | None, what: str, config: dict[str, Any]) -> None:
+    """Refuse a config whose classes are not there any more, before the parser refuses it without saying why.
+
+    Args:
+        run: The run that it is of; None for a checkpoint that lies in no run folder.
+        what: The run or checkpoint, for the message.
+        config: Its config.
+
+    Raises:
+        UserError: For the first class of the team's package or of litlab that is gone. It names the version and commit
+            that wrote the run.
+    """
+    gone = next((path for path in _class_paths(config) if is_own(path) and not _is_there(path)), None)
+    if gone is None:
+        return
+    version, advice = "another version of the code", "check that version out to use it"
+    try:
+        made = read_json(run.provenance) if run is not None else {}
+    except UserError:  # damaged: then nobody knows
+        made = {}
+    if commit := made.get("commit"):
+        versions = made.get("versions") or {}
+        number = next((versions[name] for name in versions if is_own(name)), "")
+        version = f"version {number} of the code" if number else version
+        advice = f"git checkout {commit[:10]} to use it"
+    raise UserError(f"{what} was written by {version}: it names {gone}, which is not there any more; {advice}.")
+
+
+def _class_paths(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(path := value.get("class_path"), str):
+            yield path
+        for part in value.values():
+            yield from _class_paths(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _class_paths(part)
+
+
+def _is_there(path: str) -> bool:
+    module, _, name = path.rpartition(".")
+    try:
+        found = importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package above it
+        found = False
+    return found and hasattr(importlib.import_module(module), name)
