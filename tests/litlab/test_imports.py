@@ -19,7 +19,7 @@ LAYERS = (
     {"callbacks", "data", "tasks"},
     {"checkpointing", "preflight", "runs"},
     {"cli"},
-    {"sweep"},
+    {"sweep", "testing"},
 )
 FACE = Path(__file__).parent / "public_face.txt"
 

@@ -70,7 +70,7 @@ CALLBACKS = {
 def trained(tmp_path_factory) -> dict[str, Any]:
     """A checkpoint of one step, in memory, with the config it holds."""
     from litlab.cli.start import register_classes
-    from tests.battery import WithoutRunning
+    from litlab.testing import WithoutRunning
 
     register_classes()
     folder = tmp_path_factory.mktemp("trained")

@@ -27,7 +27,7 @@ from jsonargparse import ArgumentParser
 
 from litlab.cli.command import run_command
 from litlab.cli.experiment_cli import ExperimentCLI
-from tests.battery import WithoutRunning
+from litlab.testing import WithoutRunning
 
 MEMORY = 3 * 2**30  # bytes that one input may take: nothing here needs more, and more would end the tests themselves
 LEAKS = ("<class '", "NoneType", "Namespace(", "NestedArg(", "Parser key", "Got value", "Does not validate", "not '?'")

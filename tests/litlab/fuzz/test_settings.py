@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from litlab.cli.start import register_classes
-from tests.battery import CONFIGS
+from tests.conftest import CONFIGS
 from tests.litlab.fuzz.harness import Ending, run_input, verb_parser
 from tests.litlab.fuzz.mutations import Mutator, settings
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from tests.battery import ModuleBattery
+from litlab.testing import ModuleContract
 from tests.litlab.tasks.plain import Points
 
 CONFIG = Path(__file__).parent / "plain/plain.yaml"
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-class TestPoints(ModuleBattery):
+class TestPoints(ModuleContract):
     config = CONFIG
     loss_at_start = math.log(2)
 
@@ -84,9 +84,9 @@ def test_a_new_data_module_needs_no_edit_of_the_tests(run, short, tmp_path):
     assert yaml.safe_load((FOLDER / "config.yaml").read_text())["trainer"]["limit_val_batches"] == 2
 
 
-def test_what_the_command_line_builds_can_be_copied(monkeypatch, tmp_path):
+def test_what_the_command_line_builds_can_be_copied(request, monkeypatch, tmp_path):
     """Its optimizer is kept by a module that knows nothing of this project."""
-    model, _, _ = TestPoints.build.__wrapped__(TestPoints(), monkeypatch, None, None, None)()
+    model, _, _ = TestPoints.build.__wrapped__(TestPoints(), monkeypatch, request)()
     monkeypatch.chdir(tmp_path)
     twin = copy.deepcopy(model)
     assert isinstance(twin, Points)

@@ -1,4 +1,4 @@
-"""The CIFAR model: the battery, and what is its own."""
+"""The CIFAR model: its contract, and what is its own."""
 
 import math
 
@@ -7,12 +7,13 @@ import torch
 from torch.nn import functional as F
 
 from litlab.errors import UserError
+from litlab.testing import ModuleContract
 from project.models.cifar_cnn import CifarCNN
-from tests.battery import ModuleBattery
+from tests.conftest import CONFIGS
 
 
-class TestCifarCNN(ModuleBattery):
-    config = "cifar.yaml"
+class TestCifarCNN(ModuleContract):
+    config = CONFIGS / "cifar.yaml"
     settings = ("--data.dataset=folder", "--data.path={images}", "--data.batch_size=40", "--model.width=16")
     loss_at_start = math.log(10)
 

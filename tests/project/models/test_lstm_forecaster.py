@@ -10,8 +10,9 @@ from torch.utils.data import DataLoader
 
 from litlab.callbacks import EMA
 from litlab.errors import UserError
+from litlab.testing import ModuleContract
 from project.models.lstm_forecaster import LSTMForecaster
-from tests.battery import ModuleBattery
+from tests.conftest import CONFIGS
 from tests.litlab.tasks.tiny_series import TinySeries, everything, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
@@ -22,16 +23,16 @@ SEGMENTS = {
 SGD = partial(torch.optim.SGD, lr=0.1)
 
 
-class TestPlainForm(ModuleBattery):
-    config = "forecast_small.yaml"
+class TestPlainForm(ModuleContract):
+    config = CONFIGS / "forecast_small.yaml"
     settings = ("--data.batch_size=40", "--data.past=40", "--data.horizon=10", "--trainer.callbacks=[]")
 
     def theory(self, batch):
         return batch["future"].square().mean().item()  # nothing is forecast yet
 
 
-class TestSegments(ModuleBattery):
-    config = "forecast.yaml"
+class TestSegments(ModuleContract):
+    config = CONFIGS / "forecast.yaml"
     settings = (
         "--data.dataset=generated", "--data.batch_size=10", "--data.past=48", "--data.horizon=24",
         "--trainer.callbacks=[]", "--model.dropout=0",

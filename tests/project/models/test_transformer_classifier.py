@@ -1,4 +1,4 @@
-"""The text model: the battery, its settings, and how it reads texts that are too long."""
+"""The text model: its contract, its settings, and how it reads texts that are too long."""
 
 import math
 from functools import partial
@@ -11,12 +11,13 @@ from torch.utils.data import DataLoader
 
 from litlab.errors import UserError
 from litlab.optim import Schedule
+from litlab.testing import ModuleContract
 from project.models.transformer_classifier import TransformerClassifier
-from tests.battery import ModuleBattery
+from tests.conftest import CONFIGS
 
 
-class TestTransformerClassifier(ModuleBattery):
-    config = "text.yaml"
+class TestTransformerClassifier(ModuleContract):
+    config = CONFIGS / "text.yaml"
     settings = (
         "--data.dataset=csv",
         "--data.path={texts}",

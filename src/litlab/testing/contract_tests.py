@@ -1,14 +1,16 @@
 """What every LightningModule must pass: name its config and its short settings, inherit, done.
 
-class TestMine(ModuleBattery):
-    config = "mine.yaml"
-    settings = ("--model.width=16",)
+class TestMine(ModuleContract):
+    config = Path("configs/mine.yaml").absolute()
+    settings = ("--model.width=16", "--data.path={images}")  # `images` is a fixture
     loss_at_start = math.log(10)
 """
 
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import pytest
@@ -17,12 +19,13 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
 from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.cli.start import quiet, register_classes
+from litlab.util.team import package
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+Built = tuple[LightningModule, LightningDataModule, Trainer]
 
 
 class WithoutRunning(ExperimentCLI):
-    """Builds the data, model and Trainer that a command line describes, and stops there."""
+    """Build the data, model and Trainer that a command line describes, and stop there."""
 
     def _run_subcommand(self, subcommand: str) -> None:
         self.model.trainer = self.datamodule.trainer = self.trainer
@@ -30,25 +33,34 @@ class WithoutRunning(ExperimentCLI):
 
 
 def loss_of(result: Any) -> torch.Tensor:
-    """The loss in what `training_step` returns: itself, or in a dict."""
+    """Return the loss in what `training_step` returns: itself, or in a dict."""
     return result["loss"] if isinstance(result, dict) else result
 
 
-class ModuleBattery:
-    """Tests of one module with its data; not collected itself, as its name does not start with Test."""
+class ModuleContract:
+    """Tests of one module with its data; not collected itself, as its name does not start with Test.
 
-    config: str | Path  # file in configs/, or a whole path
-    settings: tuple[str, ...] = ()  # what makes the experiment small enough for a test
-    loss_at_start: float  # from theory: ln(number of classes) for cross-entropy; or override `theory`
-    tolerance = 0.15  # relative, of the loss at the start
+    Attributes:
+        config: The experiment's config.
+        settings: Flags that make it small enough for a test; ``{name}`` is what the fixture of that name gives.
+        loss_at_start: The loss before training, from theory: ln(number of classes) for cross-entropy. Override `theory`
+            where it depends on the batch.
+        tolerance: Relative, of the loss at the start.
+        overfit_steps: After how many steps on one batch most of its loss must be gone.
+    """
+
+    config: Path
+    settings: tuple[str, ...] = ()
+    loss_at_start: float
+    tolerance = 0.15
     overfit_steps = 60
 
-    def theory(self, batch) -> float:
-        """The loss of the network as it is before training, on this batch."""
+    def theory(self, batch: Any) -> float:
+        """Return the loss of the network as it is before training, on this batch."""
         return self.loss_at_start
 
     def least_loss(self, model: LightningModule) -> float:
-        """What the loss can't go below: label smoothing keeps it above zero."""
+        """Return what the loss can't go below: label smoothing keeps it above zero."""
         smoothing = getattr(model, "label_smoothing", 0.0)
         if not smoothing:
             return 0.0
@@ -57,23 +69,26 @@ class ModuleBattery:
         return -hit * math.log(hit) - (classes - 1) * miss * math.log(miss)
 
     @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path, monkeypatch):
+    def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
 
     @pytest.fixture
-    def build(self, monkeypatch, images, texts, series):
-        def build_it(*further: str) -> tuple[LightningModule, LightningDataModule, Trainer]:
-            settings = [
-                setting.format(images=images, texts=texts, series=series) for setting in (*self.settings, *further)
-            ]
+    def build(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[..., Built]:
+        """Build the experiment, with further flags."""
+
+        def with_fixtures(setting: str) -> str:
+            names = {name for _, name, _, _ in Formatter().parse(setting) if name}
+            return setting.format(**{name: request.getfixturevalue(name) for name in names})
+
+        def build_it(*further: str) -> Built:
+            own = [with_fixtures(setting) for setting in (*self.settings, *further)]
             common = [
                 "--trainer.accelerator=cpu",
                 "--trainer.logger=false",
                 "--checkpoint=null",
                 "--early_stopping=null",
             ]
-            arguments = ["project", "fit", "--config", str(CONFIGS / self.config), *common, *settings]
-            monkeypatch.setattr(sys, "argv", arguments)
+            monkeypatch.setattr(sys, "argv", [package(), "fit", "--config", str(self.config), *common, *own])
             quiet()
             register_classes()
             cli = WithoutRunning()
@@ -81,7 +96,8 @@ class ModuleBattery:
 
         return build_it
 
-    def test_forward_is_finite_and_loss_starts_near_its_theory(self, build):
+    def test_forward_is_finite_and_loss_starts_near_its_theory(self, build: Callable[..., Built]) -> None:
+        """The first loss is that of a network that knows nothing."""
         model, data, _ = build()
         data.prepare_data()
         data.setup("fit")
@@ -91,7 +107,8 @@ class ModuleBattery:
         assert torch.isfinite(loss)
         assert loss.item() == pytest.approx(self.theory(batch), rel=self.tolerance)
 
-    def test_one_step_changes_every_trained_parameter_and_no_other(self, build):
+    def test_one_step_changes_every_trained_parameter_and_no_other(self, build: Callable[..., Built]) -> None:
+        """Every parameter that is trained gets a gradient."""
         model, data, trainer = build(
             "--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--trainer.precision=32-true"
         )
@@ -102,13 +119,14 @@ class ModuleBattery:
             assert changed == parameter.requires_grad, name
 
     @pytest.mark.filterwarnings("ignore:You requested to overfit but enabled train dataloader shuffling")
-    def test_overfits_one_batch(self, build):
+    def test_overfits_one_batch(self, build: Callable[..., Built]) -> None:
+        """It can learn a batch by heart."""
         steps = f"--trainer.max_epochs={self.overfit_steps}"
         model, data, trainer = build(steps, "--trainer.overfit_batches=1", "--trainer.limit_val_batches=0")
         losses: list[float] = []
         step = model.training_step
 
-        def remember(batch, batch_idx):
+        def remember(batch: Any, batch_idx: int) -> Any:
             result = step(batch, batch_idx)
             losses.append(loss_of(result).item())
             return result
@@ -119,7 +137,8 @@ class ModuleBattery:
         least = self.least_loss(model)
         assert losses[-1] - least < 0.35 * (losses[0] - least)
 
-    def test_the_same_twice(self, build):
+    def test_the_same_twice(self, build: Callable[..., Built]) -> None:
+        """The same seed gives the same weights."""
         weights = []
         for _ in range(2):
             model, data, trainer = build("--trainer.max_steps=3", "--trainer.limit_val_batches=0")
