@@ -38,9 +38,10 @@ from litlab.preflight.out_of_memory import out_of_memory_advice
 from litlab.runs.config import RunConfig, log_results
 from litlab.runs.config_diff import check_weights, other_results
 from litlab.runs.saved import checkpoint_of
-from litlab.runs.trial_report import ADDRESS, TrialReport
+from litlab.runs.trial_report import TrialReport
 from litlab.util.refusals import named_classes, refusals
 from litlab.util.team import command
+from litlab.util.variables import TRIAL_ADDRESS
 
 SECTIONS = ("checkpoint", "early_stopping", "ema", "guard", "compile", "vram")
 
@@ -182,7 +183,7 @@ class ExperimentCLI(CheckpointCLI):
         logger = self._loggers(config)
         goes_on = self.subcommand == "fit" and self.checkpoint is not None
         callbacks = callback_list(sections, config, self.model, bool(logger), goes_on, self._test_follows)
-        if ADDRESS in os.environ:  # a trial of a sweep
+        if TRIAL_ADDRESS in os.environ:  # a trial of a sweep
             callbacks.append(TrialReport())
         if self.subcommand == "fit":
             callbacks.append(SomethingTrained())

@@ -16,8 +16,7 @@ from litlab.runs.masking import mask_command
 from litlab.runs.resume_plan import Continuation, resumption
 from litlab.runs.saved import checkpoint_in, saved_config, temporary_config
 from litlab.util import team
-
-CHOSEN = "LITLAB_RUN"  # tells the ranks that Lightning starts what the first one has found: a run, or "" for none
+from litlab.util.variables import CHOSEN_RUN
 
 
 def chosen(plan: Continuation, config: dict[str, Any]) -> Continuation:
@@ -41,7 +40,7 @@ def chosen(plan: Continuation, config: dict[str, Any]) -> Continuation:
     claim.check_experiment(root, config["experiment"])
     folder = root / config["experiment"]
     if not lock.is_first_process():
-        found = os.environ.get(CHOSEN)
+        found = os.environ.get(CHOSEN_RUN)
         run = _newest(plan, folder) if found is None else RunFolder(Path(found)) if found else None
         return _go_on(run, plan, config) if run is not None else plan
     try:
@@ -51,7 +50,7 @@ def chosen(plan: Continuation, config: dict[str, Any]) -> Continuation:
             if starting is not None and plan.automatic:
                 raise UserError(f"{RunFolder(starting).name} is being started by another process: wait for its end.")
             run = _newest(plan, folder)
-            os.environ[CHOSEN] = "" if run is None else str(run.path)
+            os.environ[CHOSEN_RUN] = "" if run is None else str(run.path)
             if run is not None:
                 return _go_on(run, plan, config)
             return Continuation(plan.arguments, plan.command, new=claim.new_run(root, config["experiment"]))

@@ -10,8 +10,8 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.runs.signals import Interrupted
+from litlab.util.variables import TRIAL_ADDRESS
 
-ADDRESS = "LITLAB_TRIAL"  # environment variable of a fit: the Unix socket of its worker
 SECONDS_BETWEEN_SIGNS = 10.0
 
 
@@ -32,7 +32,7 @@ class TrialReport(Callback):
         folder = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
         if stage == "fit" and trainer.is_global_zero:
             self._worker = socket.socket(socket.AF_UNIX)
-            self._worker.connect(os.environ[ADDRESS])
+            self._worker.connect(os.environ[TRIAL_ADDRESS])
             self._send(run=folder)
 
     def on_train_batch_end(

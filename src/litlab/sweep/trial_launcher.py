@@ -15,8 +15,8 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from litlab.runs.trial_report import ADDRESS
 from litlab.util.team import package
+from litlab.util.variables import TRIAL_ADDRESS
 
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_TO_SAVE = 60.0  # for a fit that is told to stop
@@ -41,7 +41,7 @@ class TrialLauncher:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(address := str(self.directory / "fit"))
         self._listener.listen()
-        self._environment = {ADDRESS: address}
+        self._environment = {TRIAL_ADDRESS: address}
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(

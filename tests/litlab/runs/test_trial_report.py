@@ -10,17 +10,17 @@ import pytest
 import torch
 
 from litlab.runs.folder import RunFolder
-from litlab.sweep.trial_launcher import ADDRESS
+from litlab.util.variables import TRIAL_ADDRESS
 from tests.conftest import CONFIGS
 from tests.processes import Python, ranks
 
 
 @pytest.fixture
 def listener(tmp_path, monkeypatch) -> Iterator[socket.socket]:
-    monkeypatch.setenv(ADDRESS, str(tmp_path / "worker"))
+    monkeypatch.setenv(TRIAL_ADDRESS, str(tmp_path / "worker"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(os.environ[ADDRESS])
+        listening.bind(os.environ[TRIAL_ADDRESS])
         listening.listen()
         listening.settimeout(200)
         yield listening

@@ -1,5 +1,8 @@
 """Entries, conditions, overlays and the points that are checked."""
 
+import subprocess
+import sys
+
 import optuna
 import pytest
 
@@ -86,3 +89,12 @@ def test_corner_points_hold_every_corner_with_all_that_it_depends_on():
     assert with_block == {("sgd", 1e-3), ("sgd", 1e-1), ("adam", 1e-3), ("adam", 1e-1)}
     assert all(point["model.optimizer"] == "sgd" for point in points if "model.optimizer.nesterov" in point)
     assert len(points) < 8
+
+
+def test_command_and_workers_import_neither_torch_nor_lightning():
+    """Ten seconds of a core and half a GB for each; only the server that fits are forked from needs them."""
+    code = (
+        "import sys, litlab.sweep.sweep, litlab.sweep.worker_pool, litlab.sweep.worker; print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
