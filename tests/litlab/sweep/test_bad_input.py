@@ -43,7 +43,7 @@ WIDTH = {"model.width": RANGE}
          "a low above 0, not 0."),
         ({"space": {"model.width": {"low": 1, "high": 2, "log": True, "step": 1}}}, "tiny.yaml: space.model.width: "
          "log and step do not go together: keep one."),
-        ({"space": {"model.width": {"low": 1, "high": 4, "step": 2}}}, "tiny.yaml: space.model.width: high 4 is no "
+        ({"space": {"model.width": {"low": 1, "high": 4, "step": 2}}}, "tiny.yaml: space.model.width: high 4 is not a "
          "whole number of steps of 2 above low 1."),
         ({"space": {"model.width": {"low": 1, "high": "x"}}}, "tiny.yaml: space.model.width.high: must be a number, "
          "not 'x'."),

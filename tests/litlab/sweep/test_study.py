@@ -185,7 +185,7 @@ def test_seed_of_the_sampler(small):
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "cmaes", "nsga2"])
 def test_samplers(small, sampler):
-    sweep = dataclasses.replace(small, sampler={"name": sampler}, trials=8)
+    sweep = dataclasses.replace(small, sampler={"name": sampler, "seed": 1}, trials=8)
     study = begin_study(sweep)
     work(worker(sweep))
     assert len({trial.params["model.width"] for trial in study.trials}) > 1
