@@ -102,7 +102,7 @@ def series(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def short(request) -> Callable[[Path], list[str]]:
-    """Flags that make an experiment small, as tests/short says of its data, for one epoch on the CPU."""
+    """Flags that make an experiment small, as tests/project/short says of its data, for one epoch on the CPU."""
     brief = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
     limits = [f"--trainer.limit_{split}_batches=2" for split in ("train", "val", "test")]
 

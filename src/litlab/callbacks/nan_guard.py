@@ -9,13 +9,12 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from litlab.callbacks._gradients import copy_all, local_part, zero_unless
 from litlab.errors import UserError
 
 IN_A_ROW = 50  # steps that are skipped without an end: nothing is learned any more
-INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
 @dataclass
@@ -110,7 +109,7 @@ class NonFiniteGuard(Callback):
         parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if not parameters or loss is None:
             return
-        gradients = [_local(p.grad) for p in parameters]
+        gradients = [local_part(p.grad) for p in parameters]
         norms = torch._foreach_norm(gradients, 2, self._norm_dtype)  # pyright: ignore[reportPrivateImportUsage]
         if self._deferred or self._sharded:
             total = torch.stack(norms).sum()
@@ -124,12 +123,12 @@ class NonFiniteGuard(Callback):
             norm = sum(norm.item() for norm in norms)
         if math.isfinite(norm) and math.isfinite(loss.item()):
             self._in_a_row = 0
-            _copy(self._good_buffers, self._buffers)
+            copy_all(self._good_buffers, self._buffers)
         else:
             self._judge(_step(trainer, optimizer), loss.item(), norm)
             for parameter in parameters:
                 parameter.grad = None  # which optimizers pass over
-            _copy(self._buffers, self._good_buffers)
+            copy_all(self._buffers, self._good_buffers)
 
     def _defer(
         self, trainer: Trainer, optimizer: Optimizer, gradients: list[Tensor], loss: Tensor, norm: Tensor
@@ -147,14 +146,14 @@ class NonFiniteGuard(Callback):
         elif getattr(optimizer, "_step_supports_amp_scaling", False):  # fused
             optimizer.found_inf = (~good).float()  # pyright: ignore[reportAttributeAccessIssue]
         else:
-            _zero_unless(good, gradients)
+            zero_unless(good, gradients)
         if self._buffers:
             bad_ones, good_ones = [b.clone() for b in self._buffers], [b.clone() for b in self._good_buffers]
-            _zero_unless(good, bad_ones)
-            _zero_unless(~good, good_ones)
-            _copy(self._buffers, bad_ones)
+            zero_unless(good, bad_ones)
+            zero_unless(~good, good_ones)
+            copy_all(self._buffers, bad_ones)
             torch._foreach_add_(self._buffers, good_ones)  # pyright: ignore[reportPrivateImportUsage]
-            _copy(self._good_buffers, self._buffers)
+            copy_all(self._good_buffers, self._buffers)
 
     # Reading what happened
 
@@ -176,7 +175,7 @@ class NonFiniteGuard(Callback):
             raise self._stopped
         names = {name for name, _ in pl_module.named_parameters()}
         weights = [
-            _local(tensor)
+            local_part(tensor)
             for state in ("state_dict", "current_model_state")  # with EMA: the average, the weights in training
             for name, tensor in checkpoint.get(state, {}).items()
             if name in names and tensor.is_floating_point()
@@ -245,30 +244,3 @@ class NonFiniteGuard(Callback):
 def _step(trainer: Trainer, optimizer: Optimizer) -> Step:
     rate = float(optimizer.param_groups[0]["lr"])
     return Step(trainer.global_step, trainer.current_epoch, trainer.fit_loop.batch_idx, rate)
-
-
-def _local(gradient: Tensor | None) -> Tensor:
-    """This rank's part of it, as a dense tensor that shares its memory."""
-    assert gradient is not None
-    if type(gradient) is Tensor and gradient.layout is torch.strided:
-        return gradient
-    if isinstance(gradient, DTensor):
-        gradient = gradient.to_local()
-    return gradient._values() if gradient.is_sparse else gradient
-
-
-def _zero_unless(good: Tensor, tensors: list[Tensor]) -> None:
-    """Sets tensors to zero in place where the flag of shape () is false, without reading it.
-
-    As numbers NaN times 0 is NaN; as integers of the same bits it is 0. All tensors take one kernel, torch.where would
-    take one for each.
-    """
-    for size, integer in INTEGERS.items():
-        bits = [tensor.view(integer) for tensor in tensors if tensor.element_size() == size]
-        if bits:
-            torch._foreach_mul_(bits, good.to(integer))  # pyright: ignore[reportPrivateImportUsage]
-
-
-def _copy(to: list[Tensor], source: list[Tensor]) -> None:
-    if to:
-        torch._foreach_copy_(to, source)  # pyright: ignore[reportPrivateImportUsage]

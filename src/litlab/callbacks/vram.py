@@ -6,9 +6,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from litlab.util.host_memory import peak_host_gib
-
-GIB = 2**30
+from litlab.util.host_memory import GIB, peak_host_gib
 
 
 class VRAM(Callback):

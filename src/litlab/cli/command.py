@@ -8,7 +8,7 @@ import sys
 from typing import NoReturn
 
 from litlab.cli.streams import survive_lost_readers
-from litlab.util.team import command, use_package
+from litlab.util.team import typed, use_package
 
 VERBS = {
     "fit": "train, then test the best checkpoint",
@@ -33,19 +33,19 @@ usage: {command} VERB [--config FILE ...] [--key value ...]
 {verbs}
 
 One experiment is one YAML file; overlays and flags stack on it, the later one wins:
-  {command} fit --config configs/cifar.yaml
-  {command} fit --config configs/cifar.yaml --config configs/with/bf16.yaml --trainer.max_epochs 3
-  {command} fit --config configs/cifar.yaml --check      will it work, and what will it cost?
+  {command} fit --config configs/mine.yaml
+  {command} fit --config configs/mine.yaml --config configs/with/bf16.yaml --trainer.max_epochs 3
+  {command} fit --config configs/mine.yaml --check      will it work, and what will it cost?
 
 A run is named by its folder, its experiment (the newest run), last, best, or a checkpoint; it knows its own config:
   {command} fit --resume last
-  {command} test --run cifar
-  {command} predict --run cifar/version_3 --input photos/ --output predictions.csv
-  {command} runs cifar
+  {command} test --run mine
+  {command} predict --run mine/version_3 --input photos/ --output predictions.csv
+  {command} runs mine
 
 More help:
   {command} VERB --help                  every key that the verb understands
-  {command} VERB --model.help CifarCNN   the settings of one class (also --data.help, --checkpoint.help ...)
+  {command} VERB --model.help MyModel    the settings of one class (also --data.help, --checkpoint.help ...)
   {command} VERB ... --print_config      the whole config that would be run
 """
 
@@ -85,7 +85,7 @@ def run_command(package: str) -> int:
     verb = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if verb in ("-h", "--help", "help"):
         verbs = "\n".join(f"  {name:9} {what}" for name, what in VERBS.items())
-        print(USAGE.format(command=" ".join(command()), verbs=verbs), end="")
+        print(USAGE.format(command=typed(), verbs=verbs), end="")
         return 0
     if verb not in VERBS:
         from litlab.util.nearest import nearest

@@ -6,14 +6,11 @@ from typing import Any
 
 from jsonargparse import Namespace
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.callbacks import EMA, VRAM, Compile, RunSummary
-from litlab.callbacks.nan_guard import NonFiniteGuard
-from litlab.checkpointing.callback import RunCheckpoint
+from litlab.callbacks import RunSummary
 from litlab.checkpointing.optimizer_changes import OptimizerChanges
 from litlab.checkpointing.warm_start import initialise
 from litlab.cli.callback_list import callback_list, release_averages
@@ -21,6 +18,7 @@ from litlab.cli.checkpoint_cli import CheckpointCLI, can, provides
 from litlab.cli.memory import WithinMemory
 from litlab.cli.output import check_prediction
 from litlab.cli.parser import ExperimentParser
+from litlab.cli.sections import SECTIONS, add_sections
 from litlab.cli.trainer import (
     SomethingTrained,
     check_profiler,
@@ -40,10 +38,8 @@ from litlab.runs.config_diff import check_weights, other_results
 from litlab.runs.saved import checkpoint_of
 from litlab.runs.trial_report import TrialReport
 from litlab.util.refusals import named_classes, refusals
-from litlab.util.team import command
+from litlab.util.team import typed
 from litlab.util.variables import TRIAL_ADDRESS
-
-SECTIONS = ("checkpoint", "early_stopping", "ema", "guard", "compile", "vram")
 
 
 class ExperimentCLI(CheckpointCLI):
@@ -62,7 +58,7 @@ class ExperimentCLI(CheckpointCLI):
             subclass_mode_model=True,
             subclass_mode_data=True,
             parser_class=ExperimentParser,
-            parser_kwargs={verb: {"prog": " ".join(command(verb))} for verb in self.subcommands()},
+            parser_kwargs={verb: {"prog": typed(verb)} for verb in self.subcommands()},
             save_config_callback=RunConfig,
             save_config_kwargs={"overwrite": True},
             seed_everything_default=0,
@@ -76,48 +72,7 @@ class ExperimentCLI(CheckpointCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Adds the sections that every experiment has."""
-        add, own = parser.add_argument, "litlab.callbacks."
-        add(
-            "--experiment",
-            type=str,
-            default="default",
-            help="Name of the experiment; runs go to lightning_logs/NAME/version_N.",
-        )
-        add(
-            "--checkpoint",
-            type=RunCheckpoint | None,
-            default={"class_path": "litlab.checkpointing.RunCheckpoint"},
-            help="Which checkpoints are kept. null: none.",
-        )
-        add("--early_stopping", type=EarlyStopping | None, default=None, help="When to stop early. null: never.")
-        add("--ema", type=EMA | None, default=None, help="Average of the weights to validate and keep. null: none.")
-        add(
-            "--guard",
-            type=NonFiniteGuard | None,
-            default={"class_path": "litlab.callbacks.NonFiniteGuard"},
-            help="What happens when a loss or gradient is not a number. null: nothing.",
-        )
-        add(
-            "--compile",
-            type=Compile | None,
-            default={"class_path": own + "Compile"},
-            help="torch.compile, in place. null, or mode: null: off.",
-        )
-        add(
-            "--vram",
-            type=VRAM | None,
-            default={"class_path": own + "VRAM"},
-            help="Memory and speed, measured per epoch. null: off.",
-        )
-        add(
-            "--allow_modules",
-            type=str | None,
-            default=None,
-            help="Modules, separated by commas, whose classes the config of a run or checkpoint may name, beside those "
-            "of this project, torch, torchvision, lightning and torchmetrics. Only as a flag.",
-        )
-        add("--test_after_fit", type=bool, default=True, help="Whether fit ends by testing the best checkpoint.")
-        add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit begins with.")
+        add_sections(parser)
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)

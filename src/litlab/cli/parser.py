@@ -150,7 +150,7 @@ def explain(message: str, parser: ExperimentParser) -> str:
     if required := re.match(r"the following arguments are required: (.*)", message):
         missing = " and ".join(key.split(".", 1)[-1] for key in required[1].split(", "))
         example = (
-            "--config FILE, for example --config configs/cifar.yaml" if verb == "fit" else "--run RUN, such as last"
+            "--config FILE, for example --config configs/mine.yaml" if verb == "fit" else "--run RUN, such as last"
         )
         return f"{missing} missing: give {example}."
     return _last_words(message)

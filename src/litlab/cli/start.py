@@ -9,8 +9,8 @@ import warnings
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.cli.experiment_cli import ExperimentCLI
+from litlab.cli.user_message import user_message
 from litlab.runs.config_diff import Finished
-from litlab.util.refusals import user_message
 from litlab.util.team import package
 
 

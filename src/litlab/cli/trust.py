@@ -27,7 +27,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from litlab.cli.named_modules import NEVER, is_of_a_run, modules_named, values_of
 from litlab.errors import UserError
-from litlab.util.team import package
+from litlab.util.team import is_own, package
 
 LIBRARIES = ("litlab", "torch", "torchvision", "lightning", "torchmetrics")
 # Parts of these that load or run code by their arguments, and that no experiment needs.
@@ -99,7 +99,8 @@ class Trust:
         for key, value, wanted in _named(config, "", None):
             target = _found(key, value) if isinstance(value, str) else value
             name = value if isinstance(value, str) else f"{target.__module__}.{target.__qualname__}"
-            known = self.anything or _root(target.__module__) in (package(), "litlab", *map(_root, self.modules))
+            module = target.__module__
+            known = self.anything or is_own(module) or _root(module) in map(_root, self.modules)
             if isinstance(target, type):
                 if not known and not issubclass(target, BUILT):
                     raise UserError(f"{key}: {name} is not a class that the config of a run or checkpoint may name.")

@@ -6,11 +6,12 @@ import socket
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from litlab.data.paths import check_folder
 from litlab.errors import UserError
 from litlab.util.progress import SlowProgress
 
@@ -148,7 +149,35 @@ def _fetch(file: PublicFile, path: Path) -> None:
             staging.unlink(missing_ok=True)
 
 
-def fall_back_to_generated(
+def ensure_or_fall_back(
+    download: Callable[[], object], fallback: str | None, name: str, files: list[str], root: Path, own: str
+) -> bool:
+    """Make sure that the files of a public data set are there, or that generated data may take their place.
+
+    Args:
+        download: Makes sure of it; raises `Unavailable` where the files can't be had.
+        fallback: "generated" where made-up data may take the place of the public data set.
+        name: The data set.
+        files: The files that it consists of.
+        root: Folder for them.
+        own: Flags that read the user's own data instead.
+
+    Returns:
+        Whether they are there; where not, the user has been told.
+
+    Raises:
+        UserError: They are not there, and there is no fallback; or the folder can't be one.
+    """
+    check_folder(root, name)
+    try:
+        download()
+    except Unavailable as error:
+        _fall_back_to_generated(fallback, name, files, root, own, error)
+        return False
+    return True
+
+
+def _fall_back_to_generated(
     fallback: str | None, name: str, files: list[str], root: Path, own: str, reason: Unavailable
 ) -> None:
     """Tell the user, so that it can't be missed, that this run uses generated data; or stop, if it may not.

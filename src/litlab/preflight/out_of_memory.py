@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from lightning.pytorch import Trainer
 
-from litlab.util.host_memory import peak_host_gib
+from litlab.util.host_memory import GIB, peak_host_gib
 
-GIB = 2**30
 # What allocators say: torch's on the CPU, on Apple's MPS, and CUDA's libraries.
 SIGNS = re.compile(r"can't allocate memory|not enough memory|out of memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
 SIZES = (("data", "max_tokens"), ("data", "image_size"), ("data", "past"), ("model", "width"), ("model", "dim"))

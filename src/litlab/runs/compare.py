@@ -19,8 +19,8 @@ DESCRIPTION = """\
 Set runs side by side: the settings that differ, the metrics with the better value in bold, and what
 else differs of what they were made from (commit, versions, hardware, data).
 
-  %(prog)s cifar/version_3 cifar/version_4
-  %(prog)s cifar cifar_vgg             the newest run of each experiment
+  %(prog)s mine/version_3 mine/version_4
+  %(prog)s mine other                  the newest run of each experiment
 """
 NOT_THERE = object()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT, RunFolder, read_json
-from litlab.util.team import command
+from litlab.util.team import typed
 
 OWNER = ".run"  # in a folder of checkpoints outside of runs: the folder of the run that they belong to
 
@@ -34,7 +34,7 @@ def find_run(text: str, root: Path = ROOT) -> RunFolder:
     Args:
         text: ``last`` (the newest run), ``best`` (of the newest run's experiment, the run with the best value of the
             metric that it monitors), a run folder, a checkpoint in it, or an experiment, which stands for its newest
-            run. Folders may be given as they are or from ``lightning_logs`` on: ``cifar``, ``cifar/version_3``.
+            run. Folders may be given as they are or from ``lightning_logs`` on: ``mine``, ``mine/version_3``.
         root: Where the runs are.
 
     Raises:
@@ -119,7 +119,7 @@ def _experiments(root: Path) -> str:
     names = {run.path.relative_to(root).parent.as_posix() for run in all_runs(root)}
     if not names:
         return f"there are no runs in {root} yet."
-    return f"the experiments in {root} are {', '.join(sorted(names))}; `{' '.join(command())} runs` lists the runs."
+    return f"the experiments in {root} are {', '.join(sorted(names))}; `{typed('runs')}` lists the runs."
 
 
 def _walk(folder: Path, seen: set[Path]) -> Iterator[RunFolder]:

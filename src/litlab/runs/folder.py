@@ -31,7 +31,7 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """What the run is called in tables: ``cifar/version_3``."""
+        """What the run is called in tables: ``mine/version_3``."""
         parts = self.path.absolute().parts
         if ROOT.name in parts[:-2]:  # an experiment may have folders in its name
             return "/".join(parts[len(parts) - parts[::-1].index(ROOT.name) :])

@@ -89,9 +89,15 @@ def versions() -> dict[str, str]:
 
 
 def _distribution() -> str:
-    """The installed distribution that the team's package is part of, or else the one that litlab is part of."""
-    known = metadata.packages_distributions()
-    return next((known[name][0] for name in (team.package(), "litlab") if name in known), team.package())
+    """The installed distribution that the team's package is part of, or else the one that litlab is part of.
+
+    As a rule it has the package's name. Else all that is installed is searched, which takes a while.
+    """
+    try:
+        return metadata.distribution(team.package()).name
+    except metadata.PackageNotFoundError:
+        known = metadata.packages_distributions()
+        return next((known[name][0] for name in (team.package(), "litlab") if name in known), team.package())
 
 
 def hardware(trainer: "Trainer") -> dict[str, Any]:

@@ -21,8 +21,8 @@ Run a run again: with its settings (its config.yaml), on the commit and uncommit
 was made from, into a new run folder. Where the code, the data or a file is not there, one line says so
 and what to do; other versions of packages are listed and tried. --print shows the commands instead.
 
-  %(prog)s cifar/version_3
-  %(prog)s lightning_logs/cifar --print
+  %(prog)s mine/version_3
+  %(prog)s lightning_logs/mine --print
 """
 
 

@@ -24,7 +24,7 @@ the test metric that belongs to it, minutes, GiB of memory at the peak, when it 
 commit of its code (with * where the code had uncommitted changes).
 
   %(prog)s                          all runs
-  %(prog)s cifar --sort test/acc    those of one experiment, the best first
+  %(prog)s mine --sort test/acc     those of one experiment, the best first
   %(prog)s --status failed          with the reason of each
 """
 

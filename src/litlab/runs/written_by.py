@@ -1,11 +1,11 @@
 """Runs and checkpoints of earlier versions of the code, which name classes that have moved or gone."""
 
 import importlib.util
-from collections.abc import Iterator
 from typing import Any
 
 from litlab.errors import UserError
 from litlab.runs.folder import RunFolder, read_json
+from litlab.util.class_blocks import class_blocks
 from litlab.util.team import is_own
 
 
@@ -21,7 +21,7 @@ def check_classes(run: RunFolder | None, what: str, config: dict[str, Any]) -> N
         UserError: For the first class of the team's package or of litlab that is gone. It names the version and commit
             that wrote the run.
     """
-    gone = next((path for path in _class_paths(config) if is_own(path) and not _is_there(path)), None)
+    gone = next((path for _, path, _ in class_blocks(config) if is_own(path) and not _is_there(path)), None)
     if gone is None:
         return
     version, advice = "another version of the code", "check that version out to use it"
@@ -35,17 +35,6 @@ def check_classes(run: RunFolder | None, what: str, config: dict[str, Any]) -> N
         version = f"version {number} of the code" if number else version
         advice = f"git checkout {commit[:10]} to use it"
     raise UserError(f"{what} was written by {version}: it names {gone}, which is not there any more; {advice}.")
-
-
-def _class_paths(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(path := value.get("class_path"), str):
-            yield path
-        for part in value.values():
-            yield from _class_paths(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _class_paths(part)
 
 
 def _is_there(path: str) -> bool:

@@ -11,8 +11,8 @@ from litlab.sweep.results import best, spread
 from litlab.sweep.space import overlay
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.trial import flags
-from litlab.util import team
 from litlab.util.commands import decimals
+from litlab.util.team import typed
 
 
 def write_best(spec: SweepSpec, trials: list[FrozenTrial]) -> list[Path]:
@@ -38,7 +38,7 @@ def write_best(spec: SweepSpec, trials: list[FrozenTrial]) -> list[Path]:
 def command(spec: SweepSpec, file: Path) -> str:
     """The command that takes the overlay."""
     configs = " ".join(f"--config {path}" for path in [*spec.base, file])
-    return f"{' '.join(team.command('fit'))} {configs}"
+    return f"{typed('fit')} {configs}"
 
 
 def _heading(spec: SweepSpec, trial: FrozenTrial, file: Path) -> str:

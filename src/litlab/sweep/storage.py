@@ -100,7 +100,7 @@ def open_storage(folder: Path, create: bool = True) -> Storage | None:
                 )
         except (ImportError, sqlalchemy.exc.NoSuchModuleError) as error:
             raise UserError(
-                f"{VARIABLE}: the driver for {scheme} is not installed: pip install psycopg[binary], or your own."
+                f"{VARIABLE}: the driver for {scheme} is not installed: pip install 'psycopg[binary]', or your own."
             ) from error
         except sqlalchemy.exc.ArgumentError as error:
             raise UserError(f"{VARIABLE} is not an address of a database, such as postgresql://host/name.") from error

@@ -15,7 +15,7 @@ from litlab.runs.folder import ROOT, write_text
 from litlab.sweep.spec import SweepSpec, read_spec
 from litlab.util.commands import Options, answer, count
 from litlab.util.nearest import nearest
-from litlab.util.team import command
+from litlab.util.team import typed
 from litlab.util.yaml_files import read_mapping
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ Search the settings of an experiment, as a sweep file says; docs/sweeps.md has a
 runs like any other, in lightning_logs/sweeps/NAME/. Ctrl-C stops in order, and the same command goes on.
 Further arguments of every fit stand after `--`.
 
-  %(prog)s --config configs/sweeps/cifar.yaml --workers 2
-  %(prog)s --config configs/sweeps/cifar.yaml --trials 40      16 more than the file's 24
-  %(prog)s --config configs/sweeps/cifar.yaml -- --data.dataset folder --data.path DIR
-  %(prog)s status cifar        how it stands (or --config FILE)
-  %(prog)s report cifar        pictures and one page, in lightning_logs/sweeps/cifar/report/
+  %(prog)s --config configs/sweeps/mine.yaml --workers 2
+  %(prog)s --config configs/sweeps/mine.yaml --trials 40      16 more than the file's 24
+  %(prog)s --config configs/sweeps/mine.yaml -- --data.dataset folder --data.path DIR
+  %(prog)s status mine         how it stands (or --config FILE)
+  %(prog)s report mine         pictures and one page, in lightning_logs/sweeps/mine/report/
 """
 
 
@@ -167,7 +167,7 @@ def _existing(view: str, arguments: list[str]) -> tuple[SweepSpec, "SweepStudy"]
     spec = dataclasses.replace(spec, trials=size(spec))
     study = find_study(spec)
     if study is None:
-        raise UserError(f"sweep {view}: {spec.name} was not begun yet: {' '.join(command())} sweep --config {file}")
+        raise UserError(f"sweep {view}: {spec.name} was not begun yet: {typed('sweep')} --config {file}")
     return spec, study
 
 

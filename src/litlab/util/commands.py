@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from litlab.errors import UserError
 from litlab.util.nearest import nearest
-from litlab.util.team import command
+from litlab.util.team import typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +19,7 @@ class Options(argparse.ArgumentParser):
 
     def __init__(self, verb: str, description: str) -> None:
         super().__init__(
-            prog=" ".join(command(verb)),
+            prog=typed(verb),
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,

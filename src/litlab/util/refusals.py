@@ -4,7 +4,6 @@ Libraries raise whatever exception they like. Where it was raised tells which ki
 Lightning that was given a value from the config refuses that value, an error in the project's own lines is a bug.
 """
 
-import errno
 import http.client
 import re
 import sysconfig
@@ -16,13 +15,10 @@ from types import CodeType
 from typing import Any
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback
-from lightning.pytorch.loggers import Logger
-from lightning.pytorch.profilers import Profiler
 
 from litlab.errors import UserError, first_line
-from litlab.util.nearest import nearest
-from litlab.util.team import is_own, package_folder
+from litlab.util.class_blocks import class_blocks
+from litlab.util.team import package_folder
 
 OURS = Path(__file__).parents[1]  # litlab
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")} | {"<frozen"})
@@ -30,46 +26,7 @@ LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "
 ABOUT_VALUES = (
     ValueError, RuntimeError, MemoryError, OverflowError, OSError, ModuleNotFoundError, MisconfigurationException,
 )  # fmt: skip
-NOT_BUGS = (
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOTDIR, errno.EISDIR,
-    errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ENXIO,
-)  # fmt: skip
-CALLERS = ([f"{OURS}/cli/experiment_cli.py"], [f"{OURS}/preflight/check.py"])  # what calls the Trainer
 PARSER = r"/(jsonargparse/|lightning/pytorch/cli\.py)"
-PART_OF_TRAINER = {Callback: "trainer.callbacks", Logger: "trainer.logger", Profiler: "trainer.profiler"}
-
-
-def user_message(error: BaseException) -> str | None:
-    """The one line to print for an exception that the user can put right.
-
-    Args:
-        error: What reached the command line.
-
-    Returns:
-        The line, or None for a bug, which keeps its traceback.
-    """
-    if isinstance(error, UserError):
-        return str(error)
-
-    cause: BaseException | None = error.__cause__
-    while cause is not None:  # jsonargparse wraps what a constructor raises
-        if isinstance(cause, (UserError, MisconfigurationException)):
-            return first_line(cause)
-        cause = cause.__cause__
-    text = " ".join(str(error).split())
-    if found := re.search(
-        r"Early stopping conditioned on metric `([^`]+)` which is not available.*following: (.*)", text
-    ):
-        return _unknown_metric("early_stopping", found[1], re.findall(r"`([^`]+)`", found[2]))
-    if found := re.search(r"ModelCheckpoint\(monitor='([^']+)'\)` could not find .*metrics: \[(.*)\]", text):
-        return _unknown_metric("checkpoint", found[1], re.findall(r"'([^']+)'", found[2]))
-    if found := re.search(r"ReduceLROnPlateau conditioned on metric (\S+) which is not available.*are: \[(.*)\]", text):
-        return _unknown_metric("model.schedule", found[1], re.findall(r"'([^']+)'", found[2]))
-    if isinstance(error, MisconfigurationException):  # Lightning's word for settings that don't go together
-        return f"trainer: {first_line(error)}"
-    if isinstance(error, OSError) and (line := file_error(error)):
-        return line
-    return refused_in_training(error)
 
 
 @contextmanager
@@ -87,8 +44,8 @@ def refusals(key: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        frames = list(_frames(error))[2:]  # without this function and the one that builds
-        if frames and not isinstance(error, ABOUT_VALUES) and not _in_library(frames[-1][0]):
+        frames = list(frames_of(error))[2:]  # without this function and the one that builds
+        if frames and not isinstance(error, ABOUT_VALUES) and not in_library(frames[-1][0]):
             raise
         raise UserError(f"{key}: {reason(error)}") from error
 
@@ -114,46 +71,15 @@ def named_classes(config: dict[str, Any]) -> Iterator[None]:
         cause = next((found for found in _hidden(error) if not _of_parser(found)), error)
         if isinstance(cause, UserError):
             raise cause from None
-        frames = list(_frames(cause))
+        frames = list(frames_of(cause))
         parser = [number for number, (code, _) in enumerate(frames) if re.search(PARSER, code.co_filename)]
         frames = frames[parser[-1] + 1 :] if parser else []  # from the constructor on
-        if frames and not isinstance(cause, ABOUT_VALUES) and not _in_library(frames[-1][0]):
+        if frames and not isinstance(cause, ABOUT_VALUES) and not in_library(frames[-1][0]):
             raise cause from None
         key, name, settings = _found(config, frames)
         text = _download(name, settings, cause) or reason(cause)
         place = f"{key}: {name}" if name and not isinstance(cause, urllib.error.URLError) else key
         raise UserError(f"{place}: {text}") from cause
-
-
-def refused_in_training(error: BaseException) -> str | None:
-    """The line for what Lightning, or an optimizer, callback, logger or the like of a library says while a run goes on.
-
-    Returns:
-        The line; None where the project's own code, or the model's computation, has to do with it.
-    """
-    frames = list(_frames(error))
-    if not frames or not _in_library(frames[-1][0]):
-        return None
-    last, variables = frames[-1]
-    if "/torch/optim/" in last.co_filename:
-        key = "model.schedule" if last.co_filename.endswith("lr_scheduler.py") else "model.optimizer"
-        owner = type(variables["self"]).__name__ + ": " if "self" in variables else ""
-        return f"{key}: {owner}{reason(error)}"
-    for number, (code, variables) in enumerate(frames):
-        owner = variables.get("self")
-        key = next((key for base, key in PART_OF_TRAINER.items() if isinstance(owner, base)), None)
-        if key is None or is_own(type(owner).__module__):
-            continue
-        below = [code for code, _ in frames[number:]]
-        if all(_in_library(code) and "/lightning/pytorch/loops/" not in code.co_filename for code in below):
-            return f"{key}: {type(owner).__name__}: {reason(error)}"
-    if any(code.co_name == "setup_environment" for code, _ in frames):
-        return f"trainer.strategy: the processes can't be brought together: {reason(error)}"
-    ours = [code.co_filename for code, _ in frames if not _in_library(code)]
-    of_trainer = ours[-1:] in CALLERS or any(code.co_name == "estimated_stepping_batches" for code, _ in frames)
-    if of_trainer and "/lightning/" in last.co_filename and isinstance(error, ABOUT_VALUES):
-        return f"trainer: {reason(error)}"
-    return None
 
 
 def reason(error: BaseException) -> str:
@@ -173,14 +99,6 @@ def reason(error: BaseException) -> str:
     if isinstance(error, (LookupError, AttributeError, ImportError, ArithmeticError)):
         text = f"{type(error).__name__}: {text}"
     return f"{text}."
-
-
-def file_error(error: OSError) -> str | None:
-    """Path and reason of a file that can't be used; None for one that is only not there, and for what is not a file."""
-    if error.errno not in NOT_BUGS:
-        return None
-    where = f"{error.filename}: " if error.filename is not None else ""
-    return f"{where}{error.strerror}."
 
 
 def _download(builder: str, settings: dict[str, Any], error: BaseException) -> str | None:
@@ -206,19 +124,19 @@ def _hidden(error: BaseException) -> Iterator[BaseException]:
     if _of_parser(error):
         if error.__cause__ is not None:
             yield from _hidden(error.__cause__)
-        for value in list(_frames(error))[-1][1].values():  # only the first of a union's errors becomes the cause
+        for value in list(frames_of(error))[-1][1].values():  # only the first of a union's errors becomes the cause
             if isinstance(value, list) and value and all(isinstance(item, Exception) for item in value):
                 for item in value:
                     yield from _hidden(item)
 
 
 def _of_parser(error: BaseException) -> bool:
-    return "/jsonargparse/" in list(_frames(error))[-1][0].co_filename
+    return "/jsonargparse/" in list(frames_of(error))[-1][0].co_filename
 
 
 def _found(config: Any, frames: list[tuple[CodeType, dict[str, Any]]]) -> tuple[str, str, dict[str, Any]]:
     """Key, name and settings of the class or function of the config that the outermost of some frames belongs to."""
-    classes = list(_classes(config))
+    classes = list(class_blocks(config))
     for code, variables in frames:
         name = type(variables.get("self")).__name__ if code.co_name == "__init__" else code.co_name
         same = [(key, settings) for key, path, settings in classes if path.rpartition(".")[2] == name]
@@ -230,19 +148,7 @@ def _found(config: Any, frames: list[tuple[CodeType, dict[str, Any]]]) -> tuple[
     return "config", "", {}
 
 
-def _classes(value: Any, key: str = "") -> Iterator[tuple[str, str, dict[str, Any]]]:
-    if isinstance(value, dict):
-        if isinstance(value.get("class_path"), str):
-            yield key, value["class_path"], value.get("init_args") or {}
-        for name, part in value.items():
-            below = key if name == "init_args" else f"{key}.{name}" if key else str(name)
-            yield from _classes(part, below)
-    elif isinstance(value, list):
-        for number, part in enumerate(value):
-            yield from _classes(part, f"{key}[{number}]")
-
-
-def _frames(error: BaseException) -> Iterator[tuple[CodeType, dict[str, Any]]]:
+def frames_of(error: BaseException) -> Iterator[tuple[CodeType, dict[str, Any]]]:
     """Code and variables of the traceback, from the outermost call to the line that raised."""
     traceback = error.__traceback__
     while traceback is not None:
@@ -250,17 +156,8 @@ def _frames(error: BaseException) -> Iterator[tuple[CodeType, dict[str, Any]]]:
         traceback = traceback.tb_next
 
 
-def _in_library(code: CodeType) -> bool:
+def in_library(code: CodeType) -> bool:
+    """Whether code is Python's or a library's: neither the team's nor litlab's, wherever these are installed."""
     return code.co_filename.startswith(LIBRARIES) and not code.co_filename.startswith(
         (str(OURS), str(package_folder()))
     )
-
-
-def _unknown_metric(section: str, name: str, logged: list[str]) -> str:
-    if name.startswith("val/") and not any(metric.startswith("val/") for metric in logged):
-        return (
-            f"{section}.monitor: '{name}' is not logged, as nothing was validated: set data.val_fraction above 0 "
-            f"(for series the second share of data.split; and trainer.limit_val_batches), or {section}: null."
-        )
-    hint = nearest(name, logged, f": logged are {', '.join(sorted(logged))}.")
-    return f"{section}.monitor: no metric '{name}' is logged{hint}"

@@ -40,8 +40,13 @@ def package_folder() -> Path:
 
 
 def command(*arguments: str) -> list[str]:
-    """Return a command of the team's package: ``python -m project`` and arguments."""
+    """Return the words of a command of the team's package: ``python -m project`` and arguments."""
     return ["python", "-m", package(), *arguments]
+
+
+def typed(*arguments: str) -> str:
+    """Return a command of the team's package as it is typed."""
+    return " ".join(command(*arguments))
 
 
 def is_own(module: str) -> bool:

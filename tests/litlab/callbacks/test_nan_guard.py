@@ -12,6 +12,7 @@ from torch import nn
 
 from litlab.callbacks import EMA
 from litlab.callbacks import nan_guard as guard
+from litlab.callbacks._gradients import zero_unless
 from litlab.callbacks.nan_guard import NonFiniteGuard
 from litlab.errors import UserError
 from tests.litlab.runs.tiny_run import Batches
@@ -310,8 +311,8 @@ def test_zero_unless_keeps_bits_and_removes_nan():
         torch.tensor(1e-300).double(),
     ]
     kept = [value.clone() for value in values]
-    guard._zero_unless(torch.tensor(True), kept)
+    zero_unless(torch.tensor(True), kept)
     assert all(torch.equal(a.nan_to_num(7), b.nan_to_num(7)) for a, b in zip(kept, values, strict=True))
     assert torch.signbit(kept[0][1])
-    guard._zero_unless(torch.tensor(False), kept)
+    zero_unless(torch.tensor(False), kept)
     assert all((value == 0).all() for value in kept)

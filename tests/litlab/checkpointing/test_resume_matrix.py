@@ -24,10 +24,8 @@ from litlab.runs.folder import RunFolder, read_json
 from tests.conftest import CONFIGS, SEARCH_PATH
 from tests.litlab.checkpointing.interrupting import project
 
-TRUSTED = (
-    "--allow_modules",
-    "tests.litlab.checkpointing.interrupting",
-)  # the config of a run may not name its callback without it
+# The config of a run may not name its callback without it.
+TRUSTED = ("--allow_modules", "tests.litlab.checkpointing.interrupting")
 EPOCHS, BATCHES = 3, 7  # a step for every two batches, and one for the odd last one
 HOWS = {"kill": -signal.SIGKILL, "SIGTERM": 128 + signal.SIGTERM, "exception": 1, "full": 2}  # exit codes
 PLACES = {

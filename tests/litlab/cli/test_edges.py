@@ -11,8 +11,9 @@ from torch import nn
 
 from litlab.cli.environment import check_variables
 from litlab.cli.memory import WithinMemory
+from litlab.cli.user_message import user_message
 from litlab.errors import UserError
-from litlab.util.refusals import refusals, user_message
+from litlab.util.refusals import refusals
 from project.networks.segment_rnn import SegmentRNN
 from project.networks.text_transformer import TextTransformer
 from project.networks.vgg import VGG

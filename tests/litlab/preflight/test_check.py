@@ -16,11 +16,11 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from litlab.callbacks import Compile
 from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.cli.start import quiet, register_classes
+from litlab.cli.user_message import user_message
 from litlab.errors import UserError
 from litlab.preflight import probe
 from litlab.preflight.check import preflight
 from litlab.tasks import Classifier, Forecaster
-from litlab.util.refusals import user_message
 from tests.conftest import CONFIGS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*tensorboardX")

@@ -19,16 +19,15 @@ def test_classes_that_are_there_pass(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "network"),
+    ("gone", "data", "network"),
     [
-        ("project.data.images.ImageData", VGG),  # no such module, nor the package above it
-        ("litlab.data.NoData", VGG),
-        ("litlab.data.ImageData", "project.networks.VGG"),
+        ("project.data.images.ImageData", "project.data.images.ImageData", VGG),  # nor the package above it
+        ("litlab.data.NoData", "litlab.data.NoData", VGG),
+        ("project.networks.VGG", "litlab.data.ImageData", "project.networks.VGG"),
     ],
 )
-def test_a_run_of_another_version_says_which(tmp_path, data, network):
+def test_a_run_of_another_version_says_which(tmp_path, gone, data, network):
     run = write_run(tmp_path, "cifar/version_0", versions={"python": "3.11", "project": "0.0.9"})
-    gone = data if "ImageData" not in data or data.startswith("project") else network
     with pytest.raises(UserError) as refused:
         check_classes(run, "cifar/version_0", config(data, network))
     assert str(refused.value) == (

@@ -78,7 +78,7 @@ def test_what_it_lacks_is_left_out_in_one_line(run, tmp_path, model, data, line)
 
 
 def test_a_new_data_module_needs_no_edit_of_the_tests(run, short, tmp_path):
-    """Without a file in tests/short it runs as it is, for two batches of everything."""
+    """Without a file in tests/project/short it runs as it is, for two batches of everything."""
     done = run("fit", "--config", CONFIG, *short(CONFIG))
     assert done.code == 0, done.err
     assert yaml.safe_load((FOLDER / "config.yaml").read_text())["trainer"]["limit_val_batches"] == 2

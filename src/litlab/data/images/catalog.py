@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,15 +10,14 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.bad_rows import Policy
-from litlab.data.download import Unavailable, fall_back_to_generated
+from litlab.data.download import ensure_or_fall_back
 from litlab.data.images.decode import ImageFormat, Mode, Resize, peek
 from litlab.data.images.folder import first_image, folder_classes, list_folder
 from litlab.data.images.generated import generated_class_names
 from litlab.data.images.listing import Listing, list_csv
 from litlab.data.images.public import PUBLIC_SETS, ensure_downloaded
-from litlab.data.images.stored import Source, generated_source, listed_source, public_source
+from litlab.data.images.sources import Source, generated_source, listed_source, public_source
 from litlab.data.labels import label_notes
-from litlab.data.paths import check_folder
 from litlab.errors import UserError
 
 
@@ -70,15 +69,11 @@ class Catalog:
         Raises:
             UserError: They are not there, and there is no fallback.
         """
-        if self.dataset in PUBLIC_SETS:
-            check_folder(self.path, self.dataset)
-            try:
-                ensure_downloaded(self.dataset, self.path)
-            except Unavailable as error:
-                needed = list(PUBLIC_SETS[self.dataset].archives), self.path, "--data.dataset folder --data.path DIR"
-                fall_back_to_generated(fallback, self.dataset, *needed, error)
-                return False
-        return True
+        if self.dataset not in PUBLIC_SETS:
+            return True
+        files, own = list(PUBLIC_SETS[self.dataset].archives), "--data.dataset folder --data.path DIR"
+        download = partial(ensure_downloaded, self.dataset, self.path)
+        return ensure_or_fall_back(download, fallback, self.dataset, files, self.path, own)
 
     @property
     def unsplit(self) -> bool:

@@ -16,7 +16,8 @@ from litlab.data.images.catalog import Catalog, check_same
 from litlab.data.images.decode import ImageFormat, Mode, Resize
 from litlab.data.images.memory import StoredImages, mean_std
 from litlab.data.images.predictions import ImageFiles, find_images, readable, write_csv
-from litlab.data.images.stored import Source, load, store
+from litlab.data.images.sources import Source
+from litlab.data.images.stored import load, store
 from litlab.data.module import ExperimentData
 from litlab.data.paths import user_path
 from litlab.data.sampler import EpochBatches

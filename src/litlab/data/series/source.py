@@ -1,14 +1,14 @@
 """Where a series comes from: the public file, the user's own, or made up."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.bad_rows import Policy
-from litlab.data.download import Unavailable, fall_back_to_generated, obtain_file
-from litlab.data.paths import check_folder
+from litlab.data.download import ensure_or_fall_back, obtain_file
 from litlab.data.series.generated import GENERATED_COLUMNS, generated_series
 from litlab.data.series.public import ETTH1, ETTH1_COLUMNS, ETTH1_ENDS
 from litlab.data.series.reading import nearest_name, read_table
@@ -87,14 +87,8 @@ class Source:
             return self.dataset == "generated"
         if self.path.is_file():
             raise UserError(f"data.path: {self.path} is a file, etth1 needs its folder; or set data.dataset to csv")
-        check_folder(self.path, self.dataset)
-        try:
-            obtain_file(ETTH1, self.path)
-        except Unavailable as error:
-            needed = "etth1", [ETTH1.name], self.path, "--data.dataset csv --data.path FILE.csv"
-            fall_back_to_generated(fallback, *needed, error)
-            return True
-        return False
+        download, own = partial(obtain_file, ETTH1, self.path), "--data.dataset csv --data.path FILE.csv"
+        return not ensure_or_fall_back(download, fallback, self.dataset, [ETTH1.name], self.path, own)
 
     def read(self, generated: bool) -> Series:
         """Read and check the series.

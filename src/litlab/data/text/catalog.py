@@ -1,13 +1,12 @@
 """What is known of a text data set before any text is read."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
 from litlab.data.bad_rows import Policy
-from litlab.data.download import Unavailable, fall_back_to_generated
-from litlab.data.paths import check_folder
+from litlab.data.download import ensure_or_fall_back
 from litlab.data.text.corpus import Source
 from litlab.data.text.public import PUBLIC_SETS, ensure_downloaded
 from litlab.data.text.sources import csv_source, generated_source, public_source
@@ -73,16 +72,11 @@ class Catalog:
         Raises:
             UserError: They are not there, and there is no fallback.
         """
-        if self.dataset in PUBLIC_SETS:
-            check_folder(self.path, self.dataset)
-            try:
-                ensure_downloaded(self.dataset, self.path)
-            except Unavailable as error:
-                names = [file.name for file in PUBLIC_SETS[self.dataset].files]
-                needed = self.dataset, names, self.path, "--data.dataset csv --data.path FILE"
-                fall_back_to_generated(fallback, *needed, error)
-                return False
-        return True
+        if self.dataset not in PUBLIC_SETS:
+            return True
+        files, own = [file.name for file in PUBLIC_SETS[self.dataset].files], "--data.dataset csv --data.path FILE"
+        download = partial(ensure_downloaded, self.dataset, self.path)
+        return ensure_or_fall_back(download, fallback, self.dataset, files, self.path, own)
 
 
 def check_same(trained: list[str], here: list[str]) -> None:

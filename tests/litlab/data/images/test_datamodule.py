@@ -269,7 +269,7 @@ def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_pa
 
 
 def test_generated_data_through_a_run(make_data, make_trainer, monkeypatch):
-    monkeypatch.setattr("litlab.data.images.stored._GENERATED", {"train": 40, "test": 20})
+    monkeypatch.setattr("litlab.data.images.sources._GENERATED", {"train": 40, "test": 20})
     data, model = make_data(dataset="generated", image_size=(9, 8), mode="L"), Recorder()
     make_trainer().fit(model, data)
     assert data.generated

@@ -33,7 +33,7 @@ def offline(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _few_generated(monkeypatch):
-    monkeypatch.setattr("litlab.data.images.stored._GENERATED", {"train": 40, "test": 20})
+    monkeypatch.setattr("litlab.data.images.sources._GENERATED", {"train": 40, "test": 20})
 
 
 def idx(array: np.ndarray) -> bytes:
