@@ -44,13 +44,13 @@ class Slices(Dataset):
     """One window at a time."""
 
     def __init__(self, values: Tensor, windows: int, past: int, horizon: int) -> None:
-        self.values, self.windows, self.past, self.horizon = values, windows, past, horizon
+        self.values, self.windows, self.context_length, self.horizon = values, windows, past, horizon
 
     def __len__(self) -> int:
         return self.windows
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        middle = index + self.past
+        middle = index + self.context_length
         return self.values[index:middle], self.values[middle : middle + self.horizon]
 
 
@@ -104,8 +104,8 @@ def text_benchmark(data: TextData, repeats: int) -> dict[str, Any]:
 def series_benchmark(data: SeriesData, repeats: int) -> dict[str, Any]:
     data.prepare_data()
     data.setup("fit")
-    values = torch.randn(data.sizes["train"] + data.past + data.horizon - 1, data.num_targets)
-    slices = Slices(values, data.sizes["train"], data.past, data.horizon)
+    values = torch.randn(data.sizes["train"] + data.context_length + data.horizon - 1, data.num_targets)
+    slices = Slices(values, data.sizes["train"], data.context_length, data.horizon)
     speeds: dict[str, list[float]] = {}
     for _ in range(repeats):
         loaders = {"SeriesData": data.train_dataloader()}

@@ -1,6 +1,6 @@
 """ETTh1 at the usual horizons: the shipped forecasters beside the ridge of the same run, over several seeds.
 
-python benchmarks/etth1.py --path data [--configs forecast forecast_average] [--horizons 96 192] [--seeds 3]
+python benchmarks/etth1.py --path data [--configs forecast forecast_ensemble] [--horizons 96 192] [--seeds 3]
 
 Each fit is a process of its own, `python -m project fit`; the figures are those of its baselines.json.
 """
@@ -31,7 +31,7 @@ def fit(config: str, path: Path, horizon: int, seed: int, folder: str) -> dict[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--path", type=Path, required=True, help="folder with ETTh1.csv")
-    parser.add_argument("--configs", nargs="+", default=["forecast", "forecast_average"])
+    parser.add_argument("--configs", nargs="+", default=["forecast", "forecast_ensemble"])
     parser.add_argument("--horizons", nargs="+", type=int, default=[96, 192, 336, 720])
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()

@@ -20,20 +20,20 @@ CONFIG = Path(__file__).parents[1] / "configs/text.yaml"
 # Each takes one thing away from, or puts one thing into, the shipped config.
 LEVERS = {
     "as shipped": [],
-    "without n-gram evidence": ["--data.evidence=0"],
-    "evidence of single words only": ["--data.evidence=1"],
+    "without n-gram features": ["--data.ngrams=0"],
+    "features of single words only": ["--data.ngrams=1"],
     "without convolutional stem": ["--model.stem=0"],
     "mean pooling only": ["--model.pooling=[mean]"],
     "without word dropout": ["--model.word_dropout=0"],
     "without label smoothing": ["--model.label_smoothing=0"],
     "without EMA": ["--ema=null"],
-    "without attention (no block)": ["--model.depth=0"],
+    "without attention (no block)": ["--model.num_layers=0"],
     "sinusoidal positions": ["--model.positions=sinusoidal"],
     "post-norm": ["--model.norm=post"],
-    "two blocks": ["--model.depth=2"],
+    "two blocks": ["--model.num_layers=2"],
     "byte-pair tokens": ["--data.tokenizer=bpe"],
-    "plain textbook encoder, no evidence": [
-        "--data.evidence=0", "--model.stem=0", "--model.pooling=[mean]", "--model.word_dropout=0",
+    "plain textbook encoder, no n-grams": [
+        "--data.ngrams=0", "--model.stem=0", "--model.pooling=[mean]", "--model.word_dropout=0",
         "--model.label_smoothing=0", "--ema=null", "--model.embedding_dropout=0", "--model.head_dropout=0",
         "--model.positions=sinusoidal",
     ],

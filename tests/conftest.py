@@ -112,9 +112,9 @@ def short(request) -> Callable[[Path], list[str]]:
         if not (Path(__file__).parent / f"project/short/{name}.py").is_file():
             return [*limits, *brief]
         own = import_module(f"tests.project.short.{name}").settings(request.getfixturevalue)
-        members = settings["model"].get("init_args", {}).get("members", [])
-        longest = max((member["past"] for member in members), default=0)
-        window = [f"--data.past={longest}", "--trainer.limit_train_batches=1.0"] if longest else []
+        ensemble = settings["model"].get("init_args", {}).get("ensemble", [])
+        longest = max((member["context_length"] for member in ensemble), default=0)
+        window = [f"--data.context_length={longest}", "--trainer.limit_train_batches=1.0"] if longest else []
         return [*own, *window, *brief]
 
     return flags

@@ -25,9 +25,9 @@ EFFECTS = {
 }
 # For each experiment a small model, and batches small enough for 20 steps of one epoch.
 SMALL = {
-    "cifar": ["--model.width=16", "--model.small_share=0", "--data.batch_size=8"],
-    "text": ["--model.dim=16", "--data.batch_size=6"],
-    "forecast": ["--model.width=16", "--data.batch_size=8"],
+    "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=8"],
+    "text": ["--model.embed_dim=16", "--data.batch_size=6"],
+    "forecast": ["--model.hidden_size=16", "--data.batch_size=8"],
 }
 IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp", "profile"}  # each has its own test below
 

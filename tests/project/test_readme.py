@@ -44,7 +44,7 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
     assert len(projects) >= 13
     verbs = {shlex.split(command)[3] for command in projects}
     assert verbs == {"fit", "validate", "test", "predict", "runs", "compare", "sweep"}
-    small = {"cifar": ["--model.width=16"], "text": ["--model.dim=16"], "forecast": ["--model.width=8"]}
+    small = {"cifar": ["--model.width=16"], "text": ["--model.embed_dim=16"], "forecast": ["--model.hidden_size=8"]}
     for command in projects:
         arguments = shlex.split(command)[3:]
         if arguments[0] in ("runs", "compare"):

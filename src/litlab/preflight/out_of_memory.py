@@ -10,7 +10,14 @@ from litlab.util.host_memory import GIB, peak_host_gib
 
 # What allocators say: torch's on the CPU, on Apple's MPS, and CUDA's libraries.
 SIGNS = re.compile(r"can't allocate memory|not enough memory|out of memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
-SIZES = (("data", "max_tokens"), ("data", "image_size"), ("data", "past"), ("model", "width"), ("model", "dim"))
+SIZES = (
+    ("data", "max_tokens"),
+    ("data", "image_size"),
+    ("data", "context_length"),
+    ("model", "width"),
+    ("model", "hidden_size"),
+    ("model", "embed_dim"),
+)
 
 
 def out_of_memory_advice(error: BaseException, trainer: Trainer | None) -> str | None:

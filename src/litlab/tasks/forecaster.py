@@ -52,7 +52,7 @@ class Forecaster(ExperimentModule):
         UserError: If a value is out of range, or model and data don't fit together.
     """
 
-    data_facts = ("past", "horizon", "num_targets", "num_covariates")
+    data_facts = ("context_length", "horizon", "num_targets", "num_covariates")
 
     def __init__(
         self,

@@ -20,10 +20,10 @@ class CifarCNN(Classifier):
     Args:
         width: Channels of the second block; the first has a quarter, the third twice as many. 128 suits a CPU and
             minutes, 256 a GPU.
-        small_share: Share of the training, at its beginning, that sees the images at three quarters of their size:
-            nearly twice as many of them in the same time (progressive resizing, Howard 2018, fast.ai).
-        mirror: Whether evaluation and prediction average the logits of each image and its mirror image: more accurate
-            at twice the price, for images that mean the same mirrored (not for digits).
+        small_image_fraction: Share of the training, at its beginning, that sees the images at three quarters of their
+            size: nearly twice as many of them in the same time (progressive resizing, Howard 2018, fast.ai).
+        flip_tta: Test-time augmentation: evaluation and prediction average the logits of each image and its mirror
+            image. More accurate at twice the price, for images that mean the same mirrored (not for digits).
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out.
         label_smoothing: Share of the target that is spread evenly over all classes, from 0 to below 1.
@@ -36,9 +36,10 @@ class CifarCNN(Classifier):
 
     def __init__(
         self,
+        *,
         width: int = 128,
-        small_share: float = 0.5,
-        mirror: bool = False,
+        small_image_fraction: float = 0.5,
+        flip_tta: bool = False,
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
         label_smoothing: float = 0.2,
@@ -46,34 +47,39 @@ class CifarCNN(Classifier):
         schedule: Schedule | None = None,
     ) -> None:
         if width < 4:
-            raise UserError(f"model.width is {width}: it must be 4 or more.")
-        if not 0 <= small_share <= 1:
-            raise UserError(f"model.small_share is {small_share}: it must be from 0 to 1.")
+            raise UserError(f"model.width: {width} is not valid; it must be 4 or more.")
+        if not 0 <= small_image_fraction <= 1:
+            raise UserError(f"model.small_image_fraction: {small_image_fraction} is not valid; it must be from 0 to 1.")
         if image_shape is None or num_classes is None:
-            raise UserError("model.image_shape and model.num_classes are not set, and the data does not tell them.")
+            raise UserError(
+                "model: image_shape and num_classes are not set, and the data does not provide them; set them or use "
+                "ImageData."
+            )
         if min(image_shape[1:]) < 16:
-            raise UserError(f"data.image_size is {image_shape[1]} x {image_shape[2]}: CifarCNN needs 16 x 16 or more.")
+            raise UserError(
+                f"data.image_size: {image_shape[1]} x {image_shape[2]} is not valid; CifarCNN needs 16 x 16 or more."
+            )
         network = WhitenedCNN(image_shape[0], num_classes, (width // 4, width, 2 * width))
         super().__init__(network, num_classes, image_shape, label_smoothing, optimizer, schedule)
         self.network: WhitenedCNN
-        self.small_share = small_share
-        self.mirror = mirror
+        self.small_image_fraction = small_image_fraction
+        self.flip_tta = flip_tta
         self._small_steps = 0
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits of shape (batch, classes) from images of shape (batch, channel, height, width)."""
         logits = self.network(inputs)
-        if self.mirror and not self.training:
+        if self.flip_tta and not self.training:
             logits = (logits + self.network(inputs.flip(3))) / 2
         return logits
 
     def on_train_start(self) -> None:
-        """Finds out how long the images stay small."""
-        steps = self.trainer.estimated_stepping_batches if self.small_share else 0
-        self._small_steps = 0 if math.isinf(steps) else int(self.small_share * steps)
+        """Set for how many steps the images stay small."""
+        steps = self.trainer.estimated_stepping_batches if self.small_image_fraction else 0
+        self._small_steps = 0 if math.isinf(steps) else int(self.small_image_fraction * steps)
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        """Whitens the network's first layer by the first batch of a training that starts from nothing."""
+        """Whiten the network's first layer by the first batch of a training that starts from nothing."""
         if self.global_step == 0 and batch_idx == 0 and not self.network.whitened:
             # Every rank has another batch; all take the first rank's, so that they start from the same network.
             self.network.whiten(self.trainer.strategy.broadcast(batch[0].cpu()))

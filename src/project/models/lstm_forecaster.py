@@ -11,32 +11,34 @@ from litlab.nn import DEEPEST
 from litlab.optim import Schedule
 from litlab.tasks import Forecaster
 from project.networks.segment_rnn import SegmentRNN
-from project.networks.window_forecast import FixedMap, ForecastAverage, WindowForecast
+from project.networks.window_forecast import FixedMap, ForecastEnsemble, WindowForecast
 
 
 class LSTMForecaster(Forecaster):
     """A `Forecaster` with the network `SegmentRNN` between reversible normalisation, and a linear skip beside it.
 
     Left as it is, it is the plain form: an LSTM over the rows, two linear layers from its last hidden state. With
-    `members` it is the mean of several such networks.
+    `ensemble` it is the mean of several such networks.
 
     Args:
         cell: Kind of recurrent cell.
-        width: Units of every layer. 0, for a member of an average: no recurrent network, the skip alone.
-        layers: Recurrent layers.
-        segment: Rows read, and with the decoder `parallel` written, in one recurrent step.
-        normalise: Of each window and channel by itself, undone in the forecast: `last` subtracts the last value, `mean`
-            the mean, `standard` divides by the standard deviation as well.
+        hidden_size: Units of every layer. 0, for a member of an average: no recurrent network, the skip alone.
+        num_layers: Recurrent layers.
+        segment_length: Rows read, and with the decoder `parallel` written, in one recurrent step.
+        instance_norm: Normalisation of each window and channel by itself, undone in the forecast: `subtract_last`
+            subtracts the last value (NLinear, Zeng et al. 2023), `subtract_mean` the mean; `revin` divides by the
+            standard deviation as well (RevIN, Kim et al. 2022).
         decoder: `parallel` takes one recurrent step for each output segment, all from the last state; `last_hidden` has
             two linear layers from the last hidden state.
         channel_independent: Forecast each channel from itself alone, with the same weights; or all from all.
         skip: A linear map from window to forecast that is added. `linear` is trained with the rest; `ridge` is the
             closed-form solution on the training data, and stays as it is: the network learns what it leaves.
         dropout: Probability of dropping a unit before the last linear layer, and between recurrent layers.
-        members: The forecast is the mean of as many networks as there are entries, trained side by side, each by
-            itself. An entry says what is different from the settings above, such as {past: 168, skip: none}: any of
-            those, or `past`, the last rows of the window that the member reads. Left out, there is one network.
-        past: Rows of the window. Taken from the data when left out.
+        ensemble: The forecast is the mean of as many networks as there are entries, trained side by side, each by
+            itself. An entry says what is different from the settings above, such as
+            {context_length: 168, skip: none}: any of those, or `context_length`, the last rows of the window that the
+            member reads. Left out, there is one network.
+        context_length: Rows of the window. Taken from the data when left out.
         horizon: Rows to forecast. Taken from the data when left out.
         num_targets: Channels of the series. Taken from the data when left out.
         num_covariates: Features of the calendar. Taken from the data when left out; none where the data has none.
@@ -54,17 +56,18 @@ class LSTMForecaster(Forecaster):
 
     def __init__(
         self,
+        *,
         cell: Literal["lstm", "gru"] = "lstm",
-        width: int = 64,
-        layers: int = 1,
-        segment: int = 1,
-        normalise: Literal["none", "last", "mean", "standard"] = "none",
+        hidden_size: int = 64,
+        num_layers: int = 1,
+        segment_length: int = 1,
+        instance_norm: Literal["none", "subtract_last", "subtract_mean", "revin"] = "none",
         decoder: Literal["parallel", "last_hidden"] = "last_hidden",
         channel_independent: bool = False,
         skip: Literal["none", "linear", "ridge"] = "none",
         dropout: float = 0.0,
-        members: list[dict[str, Any]] | None = None,
-        past: int | None = None,
+        ensemble: list[dict[str, Any]] | None = None,
+        context_length: int | None = None,
         horizon: int | None = None,
         num_targets: int | None = None,
         num_covariates: int | None = None,
@@ -74,37 +77,45 @@ class LSTMForecaster(Forecaster):
         optimizer: OptimizerCallable | None = None,
         schedule: Schedule | None = None,
     ) -> None:
-        if past is None or horizon is None or num_targets is None:
+        if context_length is None or horizon is None or num_targets is None:
             raise UserError(
-                "model.past, model.horizon and model.num_targets are not all set, and the data does not tell them."
+                "model: context_length, horizon and num_targets are not all set, and the data does not provide them; "
+                "set them or use SeriesData."
             )
         common = _Member(
-            cell, width, layers, segment, normalise, decoder, channel_independent, skip, dropout, past=past
-        )
+            cell=cell, hidden_size=hidden_size, num_layers=num_layers, segment_length=segment_length,
+            instance_norm=instance_norm, decoder=decoder, channel_independent=channel_independent, skip=skip,
+            dropout=dropout, context_length=context_length,
+        )  # fmt: skip
         sizes = horizon, num_targets, num_covariates or 0, len(quantiles or [1])
-        if members is None:
-            common.check(past, "model.")
-            if not width:
-                raise UserError("model.width is 0: a skip alone has nothing to train; set it to 2 or more.")
+        if ensemble is None:
+            common.check(context_length, "model.")
+            if not hidden_size:
+                raise UserError(
+                    "model.hidden_size: 0 leaves the skip alone, with nothing to train; set it to 2 or more."
+                )
             network = common.network(*sizes)
         else:
-            parts = [_member(common, entry, f"model.members[{number}].") for number, entry in enumerate(members)]
+            parts = [_member(common, entry, f"model.ensemble[{number}].") for number, entry in enumerate(ensemble)]
             for number, part in enumerate(parts):
-                part.check(past, f"model.members[{number}].")
-            if not any(part.width for part in parts):
-                raise UserError("model.members: none of them has a width above 0, so there is nothing to train.")
-            network = ForecastAverage(part.network(*sizes) for part in parts)
+                part.check(context_length, f"model.ensemble[{number}].")
+            if not any(part.hidden_size for part in parts):
+                raise UserError(
+                    "model.ensemble: no member has a hidden_size above 0, so there is nothing to train; set one."
+                )
+            network = ForecastEnsemble(part.network(*sizes) for part in parts)
         super().__init__(network, horizon, num_targets, loss, quantiles, coverage, optimizer, schedule)
-        self.past = past
+        self.context_length = context_length
         self.num_covariates = num_covariates or 0
 
     def on_train_start(self) -> None:
-        """Sets the skips that are ridges, in a training that starts from nothing."""
+        """Set the skips that are ridge regressions, unless a checkpoint holds them."""
         maps = [part for part in self.network.modules() if isinstance(part, FixedMap) and not part.is_set]
         data = getattr(self.trainer, "datamodule", None)
         if maps and not hasattr(data, "ridge"):
             raise UserError(
-                f"model.skip is ridge, but {type(data).__name__} has no ridge(): use SeriesData or skip: linear."
+                f"model.skip: ridge needs a DataModule with ridge(), and {type(data).__name__} has none; use "
+                "SeriesData or skip: linear."
             )
         for part in maps:
             assert data is not None
@@ -118,61 +129,70 @@ class _Member:
     """Settings of one network, see `LSTMForecaster`."""
 
     cell: Literal["lstm", "gru"]
-    width: int
-    layers: int
-    segment: int
-    normalise: Literal["none", "last", "mean", "standard"]
+    hidden_size: int
+    num_layers: int
+    segment_length: int
+    instance_norm: Literal["none", "subtract_last", "subtract_mean", "revin"]
     decoder: Literal["parallel", "last_hidden"]
     channel_independent: bool
     skip: Literal["none", "linear", "ridge"]
     dropout: float
-    past: int
+    context_length: int
 
     def check(self, window: int, where: str) -> None:
-        """Refuses values out of range; `where` is the YAML key up to the setting's name."""
-        if self.width < 2 and (self.width or self.skip == "none"):
-            raise UserError(f"{where}width is {self.width}: it must be 2 or more, or 0 where there is a skip.")
-        if not 1 <= self.layers <= DEEPEST:
-            raise UserError(f"{where}layers is {self.layers}: it must be from 1 to {DEEPEST}.")
-        if not 1 <= self.past <= window:
-            raise UserError(f"{where}past is {self.past}: it must be from 1 to the {window} rows of the data's window.")
-        if not 1 <= self.segment <= self.past:
-            raise UserError(f"{where}segment is {self.segment}: it must be from 1 to the {self.past} rows of the past.")
+        """Refuse values out of range; `where` is the YAML key up to the setting's name."""
+        if self.hidden_size < 2 and (self.hidden_size or self.skip == "none"):
+            raise UserError(
+                f"{where}hidden_size: {self.hidden_size} is not valid; it must be 2 or more, or 0 beside a skip."
+            )
+        if not 1 <= self.num_layers <= DEEPEST:
+            raise UserError(f"{where}num_layers: {self.num_layers} is not valid; it must be from 1 to {DEEPEST}.")
+        if not 1 <= self.context_length <= window:
+            raise UserError(
+                f"{where}context_length: {self.context_length} is not valid; it must be from 1 to the {window} rows of "
+                "the data's window."
+            )
+        if not 1 <= self.segment_length <= self.context_length:
+            raise UserError(
+                f"{where}segment_length: {self.segment_length} is not valid; it must be from 1 to the "
+                f"{self.context_length} rows of the context."
+            )
         if not 0 <= self.dropout < 1:
-            raise UserError(f"{where}dropout is {self.dropout}: it must be at least 0 and below 1.")
+            raise UserError(f"{where}dropout: {self.dropout} is not valid; it must be at least 0 and below 1.")
 
     def network(self, horizon: int, channels: int, covariates: int, outputs: int) -> WindowForecast:
-        """Builds it."""
+        """Build the network of these settings."""
         recurrent = None
-        if self.width:
+        if self.hidden_size:
             recurrent = SegmentRNN(
-                self.past, horizon, channels, covariates, self.cell, self.width, self.layers, self.segment,
-                self.decoder, self.channel_independent, self.dropout, outputs,
+                self.context_length, horizon, channels, covariates, cell=self.cell, hidden_size=self.hidden_size,
+                num_layers=self.num_layers, segment_length=self.segment_length, decoder=self.decoder,
+                channel_independent=self.channel_independent, dropout=self.dropout, outputs=outputs,
                 # What training starts from is the skip's forecast; not quite, or the layers below got no gradient.
                 head_std=None if self.skip == "none" else 1e-3,
             )  # fmt: skip
         skip: nn.Module | None = None
         if self.skip == "ridge":
-            skip = FixedMap(self.past, horizon)
+            skip = FixedMap(self.context_length, horizon)
         elif self.skip == "linear":
-            skip = nn.Linear(self.past, horizon)
+            skip = nn.Linear(self.context_length, horizon)
             nn.init.zeros_(skip.weight)
             nn.init.zeros_(skip.bias)
-        return WindowForecast(recurrent, self.normalise, skip, self.past, self.past)
+        return WindowForecast(recurrent, self.instance_norm, skip, self.context_length, self.context_length)
 
 
 def _member(common: _Member, entry: dict[str, Any], where: str) -> _Member:
     """One member: what all have in common, but for what its entry says."""
     types = {field.name: type(getattr(common, field.name)) for field in fields(_Member)}
     choices = {
-        "cell": ("lstm", "gru"), "normalise": ("none", "last", "mean", "standard"),
+        "cell": ("lstm", "gru"), "instance_norm": ("none", "subtract_last", "subtract_mean", "revin"),
         "decoder": ("parallel", "last_hidden"), "skip": ("none", "linear", "ridge"),
     }  # fmt: skip
     for name, value in entry.items():
         if name not in types:
-            raise UserError(f"{where}{name}: a member has no such setting, only {', '.join(types)}.")
+            raise UserError(f"{where}{name}: a member has no such setting; it has {', '.join(types)}.")
         if name in choices and value not in choices[name]:
-            raise UserError(f"{where}{name} is {value!r}: it must be one of {', '.join(choices[name])}.")
+            raise UserError(f"{where}{name}: {value!r} is not valid; it must be one of {', '.join(choices[name])}.")
         if type(value) is not types[name] and not (name == "dropout" and type(value) is int):
-            raise UserError(f"{where}{name} is {value!r}: it must be {types[name].__name__}.")
+            raise UserError(f"{where}{name}: {value!r} is not valid; it must be {types[name].__name__}.")
     return replace(common, **entry)

@@ -16,30 +16,30 @@ from project.networks.text_transformer import PADDING, TextTransformer
 class TransformerClassifier(Classifier):
     """A `Classifier` of texts with the network `TextTransformer`.
 
-    Inputs are {"ids": token ids of shape (batch, time), 0 is padding and stands behind the text; "evidence": where the
-    data gives any, shape (batch, time, evidence_size)}. The default values are a plain Transformer encoder; each option
-    beyond it is one setting.
+    Inputs are {"ids": token ids of shape (batch, time), 0 is padding and stands behind the text; "ngram_features":
+    where the data has any, shape (batch, time, feature)}. The default values are a plain Transformer encoder; each
+    option beyond it is one setting.
 
     Training takes max_tokens tokens at most. In evaluation and prediction the ends of a longer text are read, its first
     and its last max_tokens tokens, and their logits averaged.
 
     Args:
-        dim: Size of a token's vector.
-        depth: Number of encoder blocks.
-        heads: Attention heads of a block; they share dim equally.
-        feedforward: Hidden units of a block's feed-forward network.
+        embed_dim: Size of a token's vector.
+        num_layers: Number of encoder blocks.
+        num_heads: Attention heads of a block; they share embed_dim equally.
+        dim_feedforward: Hidden units of a block's feed-forward network.
         positions: learned, or the fixed sinusoidal ones of Vaswani et al. 2017 (arXiv:1706.03762).
         norm: Layer normalisation before (pre) or after (post) the parts of a block.
-        attention: Form of the attention. sdpa is fused and fast, written is the paper's formula; same results.
+        attention: Implementation of the attention: sdpa, torch's fused kernels, or math, the formula written out.
         stem: Tokens that a convolution sees whose output is added to the embeddings, an odd number. 0: none.
         patch: Neighbouring tokens that are joined to one before the blocks, for long texts. 1: none.
         pooling: What of all tokens goes into the last layer, one or several of mean, max and attention.
         embedding_dropout: Probability of dropping a value of a token's embedding.
         dropout: Probability of dropping a value that a part of a block adds.
         head_dropout: Probability of dropping a value before the last layer.
-        word_dropout: Probability that a token is read as the unknown word in training; its evidence stays.
-        evidence_width: Hidden units of the network that adds the n-gram evidence to the embeddings.
-        evidence_size: Numbers of n-gram evidence for each token, 0: none. Taken from the data when left out.
+        word_dropout: Probability that a token is read as the unknown word in training; its n-gram features stay.
+        ngram_hidden_size: Hidden units of the network that adds the n-gram features to the embeddings.
+        ngram_features: N-gram features of each token, 0: none. Taken from the data when left out.
         vocab_size: Token ids are below it. Taken from the data when left out.
         max_tokens: Tokens that are read at once. Taken from the data when left out.
         num_classes: Number of classes. Taken from the data when left out.
@@ -51,17 +51,18 @@ class TransformerClassifier(Classifier):
         UserError: If a value is out of range, or neither set nor told by the data.
     """
 
-    data_facts = ("num_classes", "vocab_size", "max_tokens", "evidence_size")
+    data_facts = ("num_classes", "vocab_size", "max_tokens", "ngram_features")
 
     def __init__(
         self,
-        dim: int = 96,
-        depth: int = 1,
-        heads: int = 4,
-        feedforward: int = 192,
+        *,
+        embed_dim: int = 96,
+        num_layers: int = 1,
+        num_heads: int = 4,
+        dim_feedforward: int = 192,
         positions: Literal["learned", "sinusoidal"] = "sinusoidal",
         norm: Literal["pre", "post"] = "pre",
-        attention: Literal["sdpa", "written"] = "sdpa",
+        attention: Literal["sdpa", "math"] = "sdpa",
         stem: int = 0,
         patch: int = 1,
         pooling: tuple[Literal["mean", "max", "attention"], ...] = ("mean",),
@@ -69,8 +70,8 @@ class TransformerClassifier(Classifier):
         dropout: float = 0.1,
         head_dropout: float = 0.0,
         word_dropout: float = 0.0,
-        evidence_width: int = 32,
-        evidence_size: int | None = None,
+        ngram_hidden_size: int = 32,
+        ngram_features: int | None = None,
         vocab_size: int | None = None,
         max_tokens: int | None = None,
         num_classes: int | None = None,
@@ -80,44 +81,50 @@ class TransformerClassifier(Classifier):
     ) -> None:
         if vocab_size is None or max_tokens is None or num_classes is None:
             raise UserError(
-                "model.vocab_size, model.max_tokens and model.num_classes are not all set, "
-                "and the data does not tell them: TransformerClassifier needs texts."
+                "model: vocab_size, max_tokens and num_classes are not all set, and the data does not provide them; "
+                "set them or use TextData."
             )
         # The unknown word has id 1, so the vocabulary has 2 entries at least.
         at_least = {
-            "dim": (dim, 1), "depth": (depth, 0), "heads": (heads, 1), "feedforward": (feedforward, 1),
-            "stem": (stem, 0), "patch": (patch, 1), "evidence_width": (evidence_width, 1),
-            "evidence_size": (evidence_size or 0, 0), "vocab_size": (vocab_size, 2), "max_tokens": (max_tokens, 1),
+            "embed_dim": (embed_dim, 1), "num_layers": (num_layers, 0), "num_heads": (num_heads, 1),
+            "dim_feedforward": (dim_feedforward, 1), "stem": (stem, 0), "patch": (patch, 1),
+            "ngram_hidden_size": (ngram_hidden_size, 1), "ngram_features": (ngram_features or 0, 0),
+            "vocab_size": (vocab_size, 2), "max_tokens": (max_tokens, 1),
         }  # fmt: skip
         for name, (value, least) in at_least.items():
             if value < least:
-                raise UserError(f"model.{name} is {value}: it must be {least} or more.")
-        if depth > DEEPEST:
-            raise UserError(f"model.depth is {depth}: it must be {DEEPEST} or less.")
+                raise UserError(f"model.{name}: {value} is not valid; it must be {least} or more.")
+        if num_layers > DEEPEST:
+            raise UserError(f"model.num_layers: {num_layers} is not valid; it must be {DEEPEST} or less.")
         probabilities = {
             "embedding_dropout": embedding_dropout, "dropout": dropout, "head_dropout": head_dropout,
             "word_dropout": word_dropout,
         }  # fmt: skip
         for name, value in probabilities.items():
             if not 0 <= value < 1:
-                raise UserError(f"model.{name} is {value}: it must be at least 0 and below 1.")
-        if dim % heads:
-            raise UserError(f"model.dim is {dim}: it must be divisible by model.heads, which is {heads}.")
+                raise UserError(f"model.{name}: {value} is not valid; it must be at least 0 and below 1.")
+        if embed_dim % num_heads:
+            raise UserError(
+                f"model.embed_dim: {embed_dim} is not valid; it must be divisible by model.num_heads ({num_heads})."
+            )
         if stem and stem % 2 == 0:
-            raise UserError(f"model.stem is {stem}: it must be 0 or an odd number, so that it has a middle.")
+            raise UserError(f"model.stem: {stem} is not valid; it must be 0 or an odd number, so that it has a middle.")
         if not pooling or len(set(pooling)) < len(pooling) or not set(pooling) <= {"mean", "max", "attention"}:
             raise UserError(
-                f"model.pooling is {list(pooling)}: give one or several of mean, max and attention, each once."
+                f"model.pooling: {list(pooling)} is not valid; give one or more of mean, max and attention, each once."
             )
         network = TextTransformer(
-            vocab_size, max_tokens, num_classes, dim, depth, heads, feedforward, positions, norm, attention, stem,
-            patch, pooling, embedding_dropout, dropout, head_dropout, word_dropout, evidence_size or 0, evidence_width,
+            vocab_size, max_tokens, num_classes, embed_dim=embed_dim, num_layers=num_layers, num_heads=num_heads,
+            dim_feedforward=dim_feedforward, positions=positions, norm=norm, attention=attention, stem=stem,
+            patch=patch, pooling=pooling, embedding_dropout=embedding_dropout, dropout=dropout,
+            head_dropout=head_dropout, word_dropout=word_dropout, ngram_features=ngram_features or 0,
+            ngram_hidden_size=ngram_hidden_size,
         )  # fmt: skip
         super().__init__(network, num_classes, label_smoothing=label_smoothing, optimizer=optimizer, schedule=schedule)
         self.max_tokens = max_tokens
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Logits of shape (batch, classes) from token ids and, where there is any, n-gram evidence.
+        """Logits of shape (batch, classes) from token ids and, where there is any, n-gram features.
 
         Raises:
             ValueError: If a text of a training batch is longer than max_tokens.

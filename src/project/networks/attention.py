@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-def written_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def math_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Scaled dot-product attention as equation 1 of *Attention Is All You Need* writes it.
 
     softmax(Q K^T / sqrt(d)) V (Vaswani et al. 2017, arXiv:1706.03762). ``F.scaled_dot_product_attention`` computes the
@@ -33,35 +33,35 @@ class MultiHeadAttention(nn.Module):
     """Self-attention with several heads (Vaswani et al. 2017, section 3.2.2).
 
     Args:
-        dim: Size of a token's vector; the heads share it equally.
-        heads: Number of heads.
-        form: sdpa, the fused form that is fast, or written, which returns its weights.
+        embed_dim: Size of a token's vector; the heads share it equally.
+        num_heads: Number of heads.
+        implementation: sdpa, torch's fused kernels, or math, equation 1 written out, which returns the weights.
     """
 
-    def __init__(self, dim: int, heads: int, form: Literal["sdpa", "written"] = "sdpa") -> None:
+    def __init__(self, embed_dim: int, num_heads: int, implementation: Literal["sdpa", "math"] = "sdpa") -> None:
         super().__init__()
-        self.heads = heads
-        self.form = form
-        self.queries_keys_values = nn.Linear(dim, 3 * dim)  # one product instead of three
-        self.output = nn.Linear(dim, dim)
+        self.num_heads = num_heads
+        self.implementation = implementation
+        self.queries_keys_values = nn.Linear(embed_dim, 3 * embed_dim)  # one product instead of three
+        self.output = nn.Linear(embed_dim, embed_dim)
 
     def forward(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Lets every token attend to the real ones.
+        """Let every token attend to the real ones.
 
         Args:
-            x: Shape (batch, time, dim).
+            x: Shape (batch, time, embed_dim).
             real: False at padding, shape (batch, time); at least one True in each row.
 
         Returns:
-            Shape (batch, time, dim), and the written form's weights, shape (batch, head, time, time).
+            Shape (batch, time, embed_dim), and the weights of `math`, shape (batch, head, time, time).
         """
-        projected = self.queries_keys_values(x).unflatten(-1, (3, self.heads, -1))  # (batch, time, 3, head, d)
+        projected = self.queries_keys_values(x).unflatten(-1, (3, self.num_heads, -1))  # (batch, time, 3, head, d)
         queries, keys, values = projected.permute(2, 0, 3, 1, 4).unbind(0)
         # The mask is used even where nothing is padded: to find that out, a GPU would have to be waited for.
         mask = real[:, None, None, :]
         weights = None
-        if self.form == "written":
-            attended, weights = written_attention(queries, keys, values, mask)
+        if self.implementation == "math":
+            attended, weights = math_attention(queries, keys, values, mask)
         else:
             attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
         return self.output(attended.transpose(1, 2).flatten(2)), weights
@@ -74,33 +74,35 @@ class EncoderBlock(nn.Module):
     fused attention that drops weights.
 
     Args:
-        dim: Size of a token's vector.
-        heads: Number of attention heads.
-        feedforward: Hidden units of the feed-forward network.
+        embed_dim: Size of a token's vector.
+        num_heads: Number of attention heads.
+        dim_feedforward: Hidden units of the feed-forward network.
         dropout: Probability of dropping a value that attention or the feed-forward network adds.
         norm: Where layer normalisation stands. pre: before each of the two, which leaves a clear path for gradients
             (Xiong et al. 2020, arXiv:2002.04745); post: after each sum, as Vaswani et al. have it.
-        attention: Form of the attention, sdpa or written.
+        attention: Implementation of the attention, sdpa or math.
     """
 
     def __init__(
         self,
-        dim: int,
-        heads: int,
-        feedforward: int,
+        embed_dim: int,
+        num_heads: int,
+        dim_feedforward: int,
+        *,
         dropout: float = 0.0,
         norm: Literal["pre", "post"] = "pre",
-        attention: Literal["sdpa", "written"] = "sdpa",
+        attention: Literal["sdpa", "math"] = "sdpa",
     ) -> None:
         super().__init__()
         self.norm = norm
-        self.attention = MultiHeadAttention(dim, heads, attention)
-        self.feedforward = nn.Sequential(nn.Linear(dim, feedforward), nn.GELU(), nn.Linear(feedforward, dim))
-        self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.attention = MultiHeadAttention(embed_dim, num_heads, attention)
+        hidden, output = nn.Linear(embed_dim, dim_feedforward), nn.Linear(dim_feedforward, embed_dim)
+        self.feedforward = nn.Sequential(hidden, nn.GELU(), output)
+        self.norm1, self.norm2 = nn.LayerNorm(embed_dim), nn.LayerNorm(embed_dim)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, real: Tensor) -> Tensor:
-        """Shape (batch, time, dim) from the same; `real`, shape (batch, time), is False at padding."""
+        """Shape (batch, time, embed_dim) from the same; `real`, shape (batch, time), is False at padding."""
         if self.norm == "pre":
             x = x + self.dropout(self.attention(self.norm1(x), real)[0])
             return x + self.dropout(self.feedforward(self.norm2(x)))

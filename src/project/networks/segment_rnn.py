@@ -14,19 +14,19 @@ from litlab.nn import check_sizes
 class SegmentRNN(nn.Module):
     """LSTM or GRU over segments of several rows, after SegRNN (Lin et al. 2023, arXiv:2308.11200).
 
-    Reading a segment at a time makes the recurrence as many times shorter, and with it faster and easier to train. With
-    one row per segment and the decoder `last_hidden` it is the plain recurrent forecaster: the rows go into the LSTM as
-    they are, two linear layers follow its last hidden state.
+    Reading a segment at a time makes the recurrence as many times shorter, and with it faster and easier to train.
+    With one row per segment and the decoder `last_hidden` it is the plain recurrent forecaster: the rows go into the
+    LSTM as they are, two linear layers follow its last hidden state.
 
     Args:
-        past: Rows of the window. The oldest are left out where they fill no whole segment.
+        context_length: Rows of the window. The oldest are left out where they fill no whole segment.
         horizon: Rows to forecast.
         channels: Channels of the series.
         covariates: Features of the calendar, which is known for past and future.
         cell: Kind of recurrent cell.
-        width: Units of every layer.
-        layers: Recurrent layers.
-        segment: Rows read, and with the decoder `parallel` written, in one recurrent step.
+        hidden_size: Units of every layer.
+        num_layers: Recurrent layers.
+        segment_length: Rows read, and with the decoder `parallel` written, in one recurrent step.
         decoder: `parallel` takes one recurrent step for each output segment, all from the last state and with the same
             weights, told apart by a learned embedding of position and channel; `last_hidden` has two linear layers.
         channel_independent: Forecast each channel from itself alone, with the same weights; or all from all.
@@ -36,19 +36,20 @@ class SegmentRNN(nn.Module):
             Left out, torch's default.
 
     Raises:
-        ValueError: If a size is too small, or segment larger than past.
+        ValueError: If a size is too small, or segment_length larger than context_length.
     """
 
     def __init__(
         self,
-        past: int,
+        context_length: int,
         horizon: int,
         channels: int = 1,
         covariates: int = 0,
+        *,
         cell: Literal["lstm", "gru"] = "lstm",
-        width: int = 64,
-        layers: int = 1,
-        segment: int = 24,
+        hidden_size: int = 64,
+        num_layers: int = 1,
+        segment_length: int = 24,
         decoder: Literal["parallel", "last_hidden"] = "parallel",
         channel_independent: bool = True,
         dropout: float = 0.0,
@@ -56,24 +57,30 @@ class SegmentRNN(nn.Module):
         head_std: float | None = None,
     ) -> None:
         super().__init__()
-        check_sizes(past=past, horizon=horizon, channels=channels, layers=layers, segment=segment, outputs=outputs)
-        check_sizes(2, width=width)  # half of it is the position's, half the channel's
+        check_sizes(
+            context_length=context_length, horizon=horizon, channels=channels, num_layers=num_layers,
+            segment_length=segment_length, outputs=outputs,
+        )  # fmt: skip
+        check_sizes(2, hidden_size=hidden_size)  # half of it is the position's, half the channel's
         check_sizes(0, covariates=covariates)
-        if segment > past:
-            raise ValueError(f"segment is {segment}: it must be at most past, which is {past}")
-        self.segment = segment
-        self.rows = past // segment * segment
+        if segment_length > context_length:
+            raise ValueError(
+                f"segment_length is {segment_length}: it must be at most context_length, which is {context_length}"
+            )
+        self.segment_length = segment_length
+        self.rows = context_length // segment_length * segment_length
         # A group is what is read together: one channel, or all of them.
         self.groups, together = (channels, 1) if channel_independent else (1, channels)
-        features = segment * (together + covariates)
-        plain = segment == 1 and decoder == "last_hidden"
-        self.embed = nn.Identity() if plain else nn.Sequential(nn.Linear(features, width), nn.ReLU())
+        features = segment_length * (together + covariates)
+        plain = segment_length == 1 and decoder == "last_hidden"
+        self.embed = nn.Identity() if plain else nn.Sequential(nn.Linear(features, hidden_size), nn.ReLU())
         recurrent = {"lstm": nn.LSTM, "gru": nn.GRU}[cell]
-        between = dropout if layers > 1 else 0.0
-        self.rnn = recurrent(features if plain else width, width, layers, batch_first=True, dropout=between)
+        between = dropout if num_layers > 1 else 0.0
+        inputs = features if plain else hidden_size
+        self.rnn = recurrent(inputs, hidden_size, num_layers, batch_first=True, dropout=between)
         decoders = {"parallel": ParallelDecoder, "last_hidden": LastHiddenDecoder}
         self.decoder = decoders[decoder](
-            horizon, width, segment, self.groups, covariates, dropout, shape=(together, outputs)
+            horizon, hidden_size, segment_length, self.groups, covariates, dropout, shape=(together, outputs)
         )
         if head_std is not None:
             nn.init.normal_(self.decoder.head.weight, std=head_std)
@@ -83,8 +90,8 @@ class SegmentRNN(nn.Module):
         """Forecast of shape (batch, horizon, channel, outputs).
 
         Args:
-            past: Shape (batch, past, channel).
-            calendar: Shape (batch, past + horizon, feature), where there are covariates.
+            past: Shape (batch, context_length, channel).
+            calendar: Shape (batch, context_length + horizon, feature), where there are covariates.
         """
         length, future = past.shape[1], None
         past = past[:, length - self.rows :]
@@ -94,7 +101,7 @@ class SegmentRNN(nn.Module):
             future = calendar[:, length:]
             rows = calendar[:, length - self.rows : length]
             past = torch.cat([past, rows.repeat_interleave(self.groups, dim=0)], dim=-1)
-        segments = past.reshape(len(past), -1, self.segment * past.shape[-1])
+        segments = past.reshape(len(past), -1, self.segment_length * past.shape[-1])
         half_on_cpu = past.device.type == "cpu" and torch.is_autocast_enabled("cpu")
         # CPUs without units for bfloat16 have no LSTM in it (oneDNN).
         with torch.autocast("cpu", enabled=False) if half_on_cpu else nullcontext():
@@ -114,36 +121,36 @@ class ParallelDecoder(nn.Module):
     def __init__(
         self,
         horizon: int,
-        width: int,
-        segment: int,
+        hidden_size: int,
+        segment_length: int,
         groups: int,
         covariates: int,
         dropout: float,
         shape: tuple[int, int],
     ) -> None:
         super().__init__()
-        self.horizon, self.segment, self.shape = horizon, segment, shape
-        self.steps = math.ceil(horizon / segment)
-        half = width // 2 if groups > 1 else 0
-        self.position = nn.Parameter(torch.randn(self.steps, width - half))
+        self.horizon, self.segment_length, self.shape = horizon, segment_length, shape
+        self.steps = math.ceil(horizon / segment_length)
+        half = hidden_size // 2 if groups > 1 else 0
+        self.position = nn.Parameter(torch.randn(self.steps, hidden_size - half))
         self.channel = nn.Parameter(torch.randn(groups, half)) if groups > 1 else None
-        self.calendar = nn.Linear(segment * covariates, width) if covariates else None
+        self.calendar = nn.Linear(segment_length * covariates, hidden_size) if covariates else None
         self.dropout = nn.Dropout(dropout)
-        self.head = nn.Linear(width, segment * math.prod(shape))
+        self.head = nn.Linear(hidden_size, segment_length * math.prod(shape))
 
     def forward(self, rnn: nn.Module, state: Tensor | tuple[Tensor, Tensor], calendar: Tensor | None) -> Tensor:
         """Shape (batch, group, horizon, channels of a group, outputs)."""
-        queries = self.position.unsqueeze(0)  # (1 or batch, group, step, width) in the end
+        queries = self.position.unsqueeze(0)  # (1 or batch, group, step, hidden_size) in the end
         if self.channel is not None:
             groups = len(self.channel)
             position = self.position.expand(groups, -1, -1)
             queries = torch.cat([position, self.channel.unsqueeze(1).expand(-1, self.steps, -1)], dim=-1)
         queries = queries.unsqueeze(0)
         if self.calendar is not None and calendar is not None:
-            missing = self.steps * self.segment - self.horizon  # rows of the last segment beyond the horizon
+            missing = self.steps * self.segment_length - self.horizon  # rows of the last segment beyond the horizon
             padded = F.pad(calendar, (0, 0, 0, missing))
             queries = queries + self.calendar(padded.reshape(len(padded), 1, self.steps, -1))
-        hidden = state[0] if isinstance(state, tuple) else state  # (layer, batch * group, width)
+        hidden = state[0] if isinstance(state, tuple) else state  # (layer, batch * group, hidden_size)
         batch, groups = hidden.shape[1] // queries.shape[1], queries.shape[1]
         queries = queries.expand(batch, -1, -1, -1).reshape(batch * groups * self.steps, 1, -1)
         if isinstance(state, tuple):
@@ -164,8 +171,8 @@ class LastHiddenDecoder(nn.Module):
     def __init__(
         self,
         horizon: int,
-        width: int,
-        segment: int,
+        hidden_size: int,
+        segment_length: int,
         groups: int,
         covariates: int,
         dropout: float,
@@ -173,9 +180,9 @@ class LastHiddenDecoder(nn.Module):
     ) -> None:
         super().__init__()
         self.groups, self.shape = groups, (horizon, *shape)
-        self.hidden = nn.Linear(width + horizon * covariates, width)
+        self.hidden = nn.Linear(hidden_size + horizon * covariates, hidden_size)
         self.dropout = nn.Dropout(dropout)
-        self.head = nn.Linear(width, math.prod(self.shape))
+        self.head = nn.Linear(hidden_size, math.prod(self.shape))
 
     def forward(self, rnn: nn.Module, state: Tensor | tuple[Tensor, Tensor], calendar: Tensor | None) -> Tensor:
         """Shape (batch, group, horizon, channels of a group, outputs)."""

@@ -9,71 +9,71 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-def sinusoidal_positions(length: int, dim: int) -> Tensor:
+def sinusoidal_positions(length: int, embed_dim: int) -> Tensor:
     """The fixed positions of Vaswani et al. 2017 (arXiv:1706.03762, section 3.5).
 
-    Position p has sin(p / 10000^(2i / dim)) at 2i and the cosine of the same at 2i + 1.
+    Position p has sin(p / 10000^(2i / embed_dim)) at 2i and the cosine of the same at 2i + 1.
 
     Args:
         length: Number of positions.
-        dim: Size of a position's vector.
+        embed_dim: Size of a position's vector.
 
     Returns:
-        Shape (length, dim), from -1 to 1.
+        Shape (length, embed_dim), from -1 to 1.
     """
-    frequencies = torch.exp(torch.arange(0, dim, 2) * (-math.log(10000) / dim))
+    frequencies = torch.exp(torch.arange(0, embed_dim, 2) * (-math.log(10000) / embed_dim))
     angles = torch.arange(length)[:, None] * frequencies
-    return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :dim]
+    return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :embed_dim]
 
 
 class ConvStem(nn.Module):
-    """Adds to each token what a convolution over its neighbours says: GELU(Conv1d(x)).
+    """Add to each token what a convolution over its neighbours says: GELU(Conv1d(x)).
 
     Args:
-        dim: Size of a token's vector.
+        embed_dim: Size of a token's vector.
         kernel_size: Tokens that the convolution sees, an odd number.
     """
 
-    def __init__(self, dim: int, kernel_size: int) -> None:
+    def __init__(self, embed_dim: int, kernel_size: int) -> None:
         super().__init__()
-        self.convolution = nn.Conv1d(dim, dim, kernel_size, padding=kernel_size // 2)
+        self.convolution = nn.Conv1d(embed_dim, embed_dim, kernel_size, padding=kernel_size // 2)
 
     def forward(self, x: Tensor, real: Tensor) -> Tensor:
-        """Shape (batch, time, dim) from the same, which must be 0 at padding and is again."""
+        """Shape (batch, time, embed_dim) from the same, which must be 0 at padding and is again."""
         neighbours = F.gelu(self.convolution(x.transpose(1, 2))).transpose(1, 2)
         return x + neighbours.masked_fill(~real[:, :, None], 0.0)
 
 
 class Patches(nn.Module):
-    """Joins neighbouring tokens to patches: a linear layer over a patch's tokens, plus their mean.
+    """Join neighbouring tokens to patches: a linear layer over a patch's tokens, plus their mean.
 
     Attention over patches costs the square of `size` less; the mean keeps what the tokens say in common from being
     learned anew for each place in a patch.
 
     Args:
-        dim: Size of a token's and of a patch's vector.
+        embed_dim: Size of a token's and of a patch's vector.
         size: Tokens in a patch.
     """
 
-    def __init__(self, dim: int, size: int) -> None:
+    def __init__(self, embed_dim: int, size: int) -> None:
         super().__init__()
         self.size = size
-        self.projection = nn.Linear(size * dim, dim)
+        self.projection = nn.Linear(size * embed_dim, embed_dim)
 
     def forward(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        """Joins tokens; a patch that is partly padding takes the mean of its real tokens.
+        """Join tokens; a patch that is partly padding takes the mean of its real tokens.
 
         Args:
-            x: 0 at padding, shape (batch, time, dim).
+            x: 0 at padding, shape (batch, time, embed_dim).
             real: False at padding, shape (batch, time).
 
         Returns:
-            Patches, shape (batch, patch, dim) with ceil(time / size) of them, and False where a patch is all padding,
-            shape (batch, patch).
+            Patches, shape (batch, patch, embed_dim) with ceil(time / size) of them, and False where a patch is all
+            padding, shape (batch, patch).
         """
         patches = (x.shape[1] + self.size - 1) // self.size
         missing = patches * self.size - x.shape[1]
-        tokens = F.pad(x, (0, 0, 0, missing)).unflatten(1, (patches, self.size))  # (batch, patch, size, dim)
+        tokens = F.pad(x, (0, 0, 0, missing)).unflatten(1, (patches, self.size))  # (batch, patch, size, embed_dim)
         counts = F.pad(real.int(), (0, missing)).unflatten(1, (patches, self.size)).sum(dim=2)
         mean = tokens.sum(dim=2) / counts.clamp(min=1)[:, :, None]
         return self.projection(tokens.flatten(2)) + mean, counts > 0
@@ -86,19 +86,19 @@ class Pooling(nn.Module):
     with a linear score).
 
     Args:
-        dim: Size of a token's vector.
+        embed_dim: Size of a token's vector.
         kinds: Which, in the order in which they are concatenated.
     """
 
-    def __init__(self, dim: int, kinds: Sequence[Literal["mean", "max", "attention"]]) -> None:
+    def __init__(self, embed_dim: int, kinds: Sequence[Literal["mean", "max", "attention"]]) -> None:
         super().__init__()
         self.kinds = tuple(kinds)
         # Without a bias: a softmax does not see it.
         if "attention" in kinds:
-            self.score = nn.Linear(dim, 1, bias=False)
+            self.score = nn.Linear(embed_dim, 1, bias=False)
 
     def forward(self, x: Tensor, real: Tensor) -> Tensor:
-        """Shape (batch, kinds x dim) from x, shape (batch, time, dim), and `real`, shape (batch, time)."""
+        """Shape (batch, kinds x embed_dim) from x, shape (batch, time, embed_dim), and `real`, shape (batch, time)."""
         padding = ~real[:, :, None]
         pooled = []
         for kind in self.kinds:

@@ -25,25 +25,25 @@ class TextTransformer(nn.Module):
         vocab_size: Token ids are below it; 0 is padding, 1 the unknown word.
         max_tokens: Tokens of the longest text.
         num_classes: Number of logits.
-        dim: Size of a token's vector.
-        depth: Number of encoder blocks.
-        heads: Attention heads of a block.
-        feedforward: Hidden units of a block's feed-forward network.
+        embed_dim: Size of a token's vector.
+        num_layers: Number of encoder blocks.
+        num_heads: Attention heads of a block.
+        dim_feedforward: Hidden units of a block's feed-forward network.
         positions: learned, or the fixed sinusoidal ones.
         norm: Layer normalisation before (pre) or after (post) the parts of a block.
-        attention: Form of the attention: sdpa is fused and fast, written is the paper's formula.
+        attention: Implementation of the attention: sdpa, torch's fused kernels, or math, the formula written out.
         stem: Tokens that a convolution sees whose output is added to the embeddings, an odd number; 0: none.
         patch: Neighbouring tokens that are joined before the blocks; 1: none.
         pooling: What of the blocks' output goes into the head, concatenated: mean, max, attention.
         embedding_dropout: Probability of dropping a value of a token's embedding.
         dropout: Probability of dropping a value that a part of a block adds.
         head_dropout: Probability of dropping a pooled value.
-        word_dropout: Probability that a token is read as the unknown word in training; its evidence stays.
-        evidence_size: Numbers that come with each token, such as what its n-grams say of the classes; 0: none.
-        evidence_width: Hidden units of the network that turns them into something to add to the token's embedding.
+        word_dropout: Probability that a token is read as the unknown word in training; its n-gram features stay.
+        ngram_features: N-gram features of each token; 0: none.
+        ngram_hidden_size: Hidden units of the network that projects them to the token's embedding.
 
     Raises:
-        ValueError: If a size is too small, or dim is not divisible by heads.
+        ValueError: If a size is too small, or embed_dim is not divisible by num_heads.
     """
 
     def __init__(
@@ -51,13 +51,14 @@ class TextTransformer(nn.Module):
         vocab_size: int,
         max_tokens: int,
         num_classes: int,
-        dim: int = 96,
-        depth: int = 1,
-        heads: int = 4,
-        feedforward: int = 192,
+        *,
+        embed_dim: int = 96,
+        num_layers: int = 1,
+        num_heads: int = 4,
+        dim_feedforward: int = 192,
         positions: Literal["learned", "sinusoidal"] = "sinusoidal",
         norm: Literal["pre", "post"] = "pre",
-        attention: Literal["sdpa", "written"] = "sdpa",
+        attention: Literal["sdpa", "math"] = "sdpa",
         stem: int = 0,
         patch: int = 1,
         pooling: Sequence[Literal["mean", "max", "attention"]] = ("mean",),
@@ -65,42 +66,43 @@ class TextTransformer(nn.Module):
         dropout: float = 0.1,
         head_dropout: float = 0.0,
         word_dropout: float = 0.0,
-        evidence_size: int = 0,
-        evidence_width: int = 32,
+        ngram_features: int = 0,
+        ngram_hidden_size: int = 32,
     ) -> None:
         super().__init__()
         check_sizes(
-            vocab_size=vocab_size, max_tokens=max_tokens, num_classes=num_classes, dim=dim, heads=heads,
-            feedforward=feedforward, patch=patch, evidence_width=evidence_width,
+            vocab_size=vocab_size, max_tokens=max_tokens, num_classes=num_classes, embed_dim=embed_dim,
+            num_heads=num_heads, dim_feedforward=dim_feedforward, patch=patch, ngram_hidden_size=ngram_hidden_size,
         )  # fmt: skip
-        check_sizes(0, depth=depth, stem=stem, evidence_size=evidence_size)
-        if dim % heads:
-            raise ValueError(f"dim is {dim}: it must be divisible by heads, which is {heads}")
+        check_sizes(0, num_layers=num_layers, stem=stem, ngram_features=ngram_features)
+        if embed_dim % num_heads:
+            raise ValueError(f"embed_dim is {embed_dim}: it must be divisible by num_heads, which is {num_heads}")
         self.max_tokens = max_tokens
         self.word_dropout = word_dropout
-        self.embedding = nn.Embedding(vocab_size, dim, padding_idx=PADDING)
+        self.embedding = nn.Embedding(vocab_size, embed_dim, padding_idx=PADDING)
         self.embedding_dropout = nn.Dropout(embedding_dropout)
-        self.evidence = None
-        if evidence_size:
-            hidden = nn.Linear(evidence_size, evidence_width)
-            self.evidence = nn.Sequential(hidden, nn.GELU(), nn.Linear(evidence_width, dim))
-        self.stem = ConvStem(dim, stem) if stem else None
-        self.patches = Patches(dim, patch) if patch > 1 else None
+        self.ngrams = None
+        if ngram_features:
+            hidden = nn.Linear(ngram_features, ngram_hidden_size)
+            self.ngrams = nn.Sequential(hidden, nn.GELU(), nn.Linear(ngram_hidden_size, embed_dim))
+        self.stem = ConvStem(embed_dim, stem) if stem else None
+        self.patches = Patches(embed_dim, patch) if patch > 1 else None
         length = -(-max_tokens // patch)
         self.positions: Tensor
         if positions == "learned":
-            self.positions = nn.Parameter(torch.randn(length, dim) * 0.02)
+            self.positions = nn.Parameter(torch.randn(length, embed_dim) * 0.02)
         else:
             # The paper scales embeddings up to the sinusoids' size; here these are scaled down to the embeddings'.
-            table = sinusoidal_positions(length, dim) * EMBEDDING_STD
+            table = sinusoidal_positions(length, embed_dim) * EMBEDDING_STD
             self.register_buffer("positions", table, persistent=False)
         self.blocks = nn.ModuleList(
-            EncoderBlock(dim, heads, feedforward, dropout, norm, attention) for _ in range(depth)
+            EncoderBlock(embed_dim, num_heads, dim_feedforward, dropout=dropout, norm=norm, attention=attention)
+            for _ in range(num_layers)
         )
-        self.norm = nn.LayerNorm(dim) if norm == "pre" else nn.Identity()
-        self.pooling = Pooling(dim, pooling)
+        self.norm = nn.LayerNorm(embed_dim) if norm == "pre" else nn.Identity()
+        self.pooling = Pooling(embed_dim, pooling)
         self.head_dropout = nn.Dropout(head_dropout)
-        self.head = nn.Linear(len(pooling) * dim, num_classes)
+        self.head = nn.Linear(len(pooling) * embed_dim, num_classes)
         with torch.no_grad():
             self.embedding.weight.normal_(std=EMBEDDING_STD)[PADDING] = 0.0
             # Nearly zero logits: training starts from "all classes alike". Not quite zero, so that the first step
@@ -108,27 +110,27 @@ class TextTransformer(nn.Module):
             self.head.weight.normal_(std=1e-3)
             self.head.bias.zero_()
 
-    def forward(self, ids: Tensor, evidence: Tensor | None = None) -> Tensor:
-        """Classifies texts.
+    def forward(self, ids: Tensor, ngram_features: Tensor | None = None) -> Tensor:
+        """Classify texts.
 
         Args:
             ids: Token ids with the padding behind the text, shape (batch, time), int64.
-            evidence: Shape (batch, time, evidence_size); what stands at padding does not matter.
+            ngram_features: Shape (batch, time, feature); what stands at padding does not matter.
 
         Returns:
             Logits, shape (batch, classes).
 
         Raises:
             ValueError: If texts are longer than max_tokens.
-            UserError: If evidence comes and the network was built without, or the other way round.
+            UserError: If n-gram features come and the network was built without, or the other way round.
         """
         if ids.shape[1] > self.max_tokens:
             raise ValueError(f"texts of {ids.shape[1]} tokens: the network takes {self.max_tokens} at most")
-        if (evidence is None) != (self.evidence is None):
+        if (ngram_features is None) != (self.ngrams is None):
             raise UserError(
-                "model.evidence_size is 0, but the data gives evidence: set data.evidence to 0, too."
-                if self.evidence is None
-                else "model.evidence_size is not 0, but the data gives no evidence: switch data.evidence on, too."
+                "model.ngram_features: 0 does not fit data with n-gram features; set data.ngrams to 0, too."
+                if self.ngrams is None
+                else "model.ngram_features: the data has none; set it to 0, or data.ngrams above 0."
             )
         real = ids != PADDING
         # An empty text counts as one token of nothing: a mean or a softmax over no token at all would not be a number.
@@ -137,8 +139,8 @@ class TextTransformer(nn.Module):
             dropped = torch.rand(ids.shape, device=ids.device) < self.word_dropout
             ids = ids.masked_fill(dropped & (ids != PADDING), UNKNOWN)
         x = self.embedding_dropout(self.embedding(ids))
-        if self.evidence is not None:
-            x = (x + self.evidence(evidence)).masked_fill(~real[:, :, None], 0.0)
+        if self.ngrams is not None:
+            x = (x + self.ngrams(ngram_features)).masked_fill(~real[:, :, None], 0.0)
         if self.stem is not None:
             x = self.stem(x, real)
         if self.patches is not None:

@@ -52,7 +52,7 @@ class WhitenedCNN(nn.Module):
 
     @torch.no_grad()
     def whiten(self, images: Tensor, epsilon: float = 5e-4) -> None:
-        """Sets the first convolution to the principal components of the images' patches, scaled to unit variance.
+        """Set the first convolution to the principal components of the images' patches, scaled to unit variance.
 
         Args:
             images: Normalised images, shape (batch, channel, height, width); some hundred are enough.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-Normalise = Literal["none", "last", "mean", "standard"]
+InstanceNorm = Literal["none", "subtract_last", "subtract_mean", "revin"]
 
 
 class FixedMap(nn.Module):
@@ -26,7 +26,7 @@ class FixedMap(nn.Module):
         self.register_buffer("is_set", torch.tensor(False))
 
     def set(self, weight: Tensor) -> None:
-        """Takes the map over.
+        """Set the map.
 
         Args:
             weight: Shape (horizon, rows).
@@ -48,8 +48,8 @@ class WindowForecast(nn.Module):
 
     Args:
         network: Takes past and calendar, returns (batch, horizon, channel, outputs). None: the skip alone.
-        normalise: `last` subtracts the window's last value, `mean` its mean; `standard` divides by its standard
-            deviation as well.
+        instance_norm: `subtract_last` subtracts the window's last value, `subtract_mean` its mean; `revin` divides by
+            its standard deviation as well.
         skip: Maps the last rows of the normalised window, shape (batch, channel, row), to the horizon. A `FixedMap`
             whose rows sum to one carries any level through, so it means the same for every normalisation.
         skip_rows: Number of rows that the skip takes.
@@ -59,14 +59,14 @@ class WindowForecast(nn.Module):
     def __init__(
         self,
         network: nn.Module | None,
-        normalise: Normalise = "last",
+        instance_norm: InstanceNorm = "subtract_last",
         skip: nn.Module | None = None,
         skip_rows: int = 0,
         rows: int | None = None,
     ) -> None:
         super().__init__()
         self.network = network
-        self.normalise = normalise
+        self.instance_norm = instance_norm
         self.skip = skip
         self.skip_rows = skip_rows
         self.rows = rows
@@ -75,8 +75,8 @@ class WindowForecast(nn.Module):
         """Forecast of shape (batch, horizon, channel, outputs), outputs being 1 where there is a skip only.
 
         Args:
-            past: Shape (batch, past, channel).
-            calendar: Shape (batch, past + horizon, feature), where there are covariates.
+            past: Shape (batch, context_length, channel).
+            calendar: Shape (batch, context_length + horizon, feature), where there are covariates.
         """
         unread = 0 if self.rows is None else past.shape[1] - self.rows
         past = past[:, unread:]
@@ -94,18 +94,18 @@ class WindowForecast(nn.Module):
     def _level_and_scale(self, past: Tensor) -> tuple[Tensor, Tensor]:
         """Both of shape (batch or 1, 1, channel or 1)."""
         zero, one = past.new_zeros(1, 1, 1), past.new_ones(1, 1, 1)
-        if self.normalise == "none":
+        if self.instance_norm == "none":
             return zero, one
-        if self.normalise == "last":
+        if self.instance_norm == "subtract_last":
             return past[:, -1:], one
         mean = past.mean(dim=1, keepdim=True)
-        if self.normalise == "mean":
+        if self.instance_norm == "subtract_mean":
             return mean, one
         variance = past.var(dim=1, keepdim=True, unbiased=False)
         return mean, (variance + 1e-5).sqrt()  # a constant window has none
 
 
-class ForecastAverage(nn.Module):
+class ForecastEnsemble(nn.Module):
     """The mean of several forecasting networks, each trained by itself.
 
     Unlike networks err differently, and their mean errs less than any of them (Bates & Granger 1969,

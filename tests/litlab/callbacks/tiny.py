@@ -64,12 +64,14 @@ class TinyForecaster(LightningModule):
 class TinySeries(LightningDataModule):
     """Windows of 5 + 3 hours of a random series of `targets` columns, starting at its rows 10 to 10 + `windows`."""
 
-    past, horizon, first = 5, 3, 10
+    context_length, horizon, first = 5, 3, 10
 
     def __init__(self, windows: int = 20, targets: int = 2, batch_size: int = 6) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(0)
-        self.series = torch.randn(self.first + windows + self.past + self.horizon - 1, targets, generator=generator)
+        self.series = torch.randn(
+            self.first + windows + self.context_length + self.horizon - 1, targets, generator=generator
+        )
         self.mean = 100.0 * torch.arange(1, targets + 1)
         self.scale = 2.0 + torch.arange(targets)
         self.naive_error = 0.5 + torch.arange(targets)
@@ -83,8 +85,8 @@ class TinySeries(LightningDataModule):
 
         def gather(chosen):
             start = self.first + torch.stack(chosen)
-            rows = self.series[start[:, None] + torch.arange(self.past + self.horizon)]
-            return {"past": rows[:, : self.past], "future": rows[:, self.past :], "start": start}
+            rows = self.series[start[:, None] + torch.arange(self.context_length + self.horizon)]
+            return {"past": rows[:, : self.context_length], "future": rows[:, self.context_length :], "start": start}
 
         return DataLoader(starts, batch_size=self.batch_size, collate_fn=gather)
 

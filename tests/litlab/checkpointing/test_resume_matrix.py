@@ -85,7 +85,7 @@ def settings(images, texts, series) -> Callable[[Cell], list[str]]:
         "ImageData": ["--data.dataset=folder", f"--data.path={images}"],
         "text": ["--data.dataset=csv", f"--data.path={texts}", "--data.max_tokens=16", "--data.long_texts=crop"],
         "forecast": [
-            "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.past=48",
+            "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
             "--data.horizon=24", "--data.split=[0.6, 0.2, 0.2]",
         ],
     }  # fmt: skip
@@ -95,8 +95,8 @@ def settings(images, texts, series) -> Callable[[Cell], list[str]]:
             22,
             [*of_data["ImageData"], "--model.network.widths=[4, 4, 4]", "--model.network.hidden=[16, 16]"],
         ),
-        "text": (18, [*of_data["text"], "--model.dim=16"]),
-        "forecast": (96, [*of_data["forecast"], "--model.width=8"]),
+        "text": (18, [*of_data["text"], "--model.embed_dim=16"]),
+        "forecast": (96, [*of_data["forecast"], "--model.hidden_size=8"]),
     }
 
     def flags(cell: Cell) -> list[str]:

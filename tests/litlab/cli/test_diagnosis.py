@@ -13,9 +13,9 @@ GOOD = """\
 model:
   class_path: LSTMForecaster
   init_args:
-    width: 8
+    hidden_size: 8
     optimizer: {class_path: torch.optim.Adam, init_args: {lr: 0.01}}
-data: {class_path: SeriesData, init_args: {dataset: generated, targets: [sine], past: 24, horizon: 6}}
+data: {class_path: SeriesData, init_args: {dataset: generated, targets: [sine], context_length: 24, horizon: 6}}
 trainer: {accelerator: cpu, logger: false, callbacks: [{class_path: ForecastPlots}]}
 """
 
@@ -45,9 +45,9 @@ FLAGS = {
     "--model.schedule=5": "'model.schedule' must be the settings of Schedule, not '5'.",
     "--model.schedule.scheduler=StepLRR": "there is no class 'StepLRR': did you mean 'StepLR'?",
     # names
-    "--modle.width=3": "there is no key 'modle.width': did you mean 'model.width'?",
-    "--model.widht=3": "LSTMForecaster has no 'widht': did you mean 'width'?",
-    "--model.WIDTH=3": "LSTMForecaster has no 'WIDTH': did you mean 'width'?",
+    "--modle.hidden_size=3": "there is no key 'modle.hidden_size': did you mean 'model.hidden_size'?",
+    "--model.hiden_size=3": "LSTMForecaster has no 'hiden_size': did you mean 'hidden_size'?",
+    "--model.HIDDEN_SIZE=3": "LSTMForecaster has no 'HIDDEN_SIZE': did you mean 'hidden_size'?",
     "--model=LSTMForcaster": "there is no class 'LSTMForcaster': did you mean 'LSTMForecaster'?",
     "--data=SeriesDta": "there is no class 'SeriesDta': did you mean 'SeriesData'?",
     "--batch_size=3": "there is no key 'batch_size': did you mean 'data.batch_size'?",
@@ -59,10 +59,10 @@ FLAGS = {
     "--model.optimizer.lr=1,5": "'model.optimizer.lr' must be float, not '1,5': write 1.5.",
     "--model.optimizer.lr=10%": "'model.optimizer.lr' must be float, not '10%': write 0.1.",
     "--model.optimizer.lr=": "'model.optimizer.lr' must be float, not ''.",
-    "--model.width=1,234.00": "'model.width' must be int, not '1,234.00': write 1234.",
-    "--model.width=1.0": "'model.width' must be int, not '1.0': write 1.",
-    "--model.width=1e2": "'model.width' must be int, not '1e2': write 100.",
-    "--model.width=null": "'model.width' must be int, not null.",
+    "--model.hidden_size=1,234.00": "'model.hidden_size' must be int, not '1,234.00': write 1234.",
+    "--model.hidden_size=1.0": "'model.hidden_size' must be int, not '1.0': write 1.",
+    "--model.hidden_size=1e2": "'model.hidden_size' must be int, not '1e2': write 100.",
+    "--model.hidden_size=null": "'model.hidden_size' must be int, not null.",
     "--model.cell=LSTM": "'model.cell' must be one of 'lstm', 'gru', not 'LSTM': did you mean 'lstm'?",
     "--test_after_fit=ja": "'test_after_fit' must be bool, not 'ja'.",
     "--test_after_fit=1": "'test_after_fit' must be bool, not '1': write true.",
@@ -79,7 +79,8 @@ FILES = {
     "model: []\n": "over.yaml:1: 'model' must be a LightningModule (class_path and init_args), not a list.",
     "model:\n  init_args: 5\n": "over.yaml:2: 'model.init_args' must be a block of settings, not '5'.",
     "model:\n  class_path:\n": "over.yaml:2: 'model.class_path' must be the name of a LightningModule, not null.",
-    "model:\n  init_args:\n    wdith: 3\n": "over.yaml:3: LSTMForecaster has no 'wdith': did you mean 'width'?",
+    "model:\n  init_args:\n    hiddne_size: 3\n": 
+        "over.yaml:3: LSTMForecaster has no 'hiddne_size': did you mean 'hidden_size'?",
     "model: {class_path: Classifier}\n": "over.yaml:1: Classifier needs 'network'.",
     "model:\n  init_args:\n    optimizer:\n      init_args:\n        lr: 1,5\n":
         "over.yaml:5: 'model.optimizer.lr' must be float, not '1,5': write 1.5.",
@@ -89,14 +90,17 @@ FILES = {
     "check: maybe\n": "over.yaml:1: 'check' must be bool, not 'maybe'.",
 }  # fmt: skip
 LINES = {  # through the whole command: (command line, the line)
-    "flag": (["GOOD", "--modle.width=3"], "--modle.width: there is no key 'modle.width': did you mean 'model.width'?"),
+    "flag": (
+        ["GOOD", "--modle.hidden_size=3"],
+        "--modle.hidden_size: there is no key 'modle.hidden_size': did you mean 'model.hidden_size'?",
+    ),
     "block": (
         ["GOOD", "--trainer.callbacks+={class_path: EMA, init_args: {dcay: 1}}"],
         "--trainer.callbacks+: EMA has no 'dcay': did you mean 'decay'?",
     ),
     "empty": (["GOOD", "--init_from="], "init_from: it is empty: give a value, or leave it out."),
     "empty in a file": (["GOOD", "--config", "empty.yaml"], "init_from: it is empty: give a value, or leave it out."),
-    "null": (["GOOD", "--model.width=null"], "--model.width: 'model.width' must be int, not null."),
+    "null": (["GOOD", "--model.hidden_size=null"], "--model.hidden_size: 'model.hidden_size' must be int, not null."),
     "no value": (["GOOD", "--model.optimizer.lr"], "--model.optimizer.lr: it needs a value."),
     "value with a dash": (
         ["GOOD", "--trainer.max_time", "-1:0:0"],
@@ -111,8 +115,14 @@ LINES = {  # through the whole command: (command line, the line)
         ["configs/cifar.yaml"],
         "configs/cifar.yaml: a config needs --config: write --config configs/cifar.yaml.",
     ),
-    "one dash": (["GOOD", "-model.width=3"], "-model.width=3: flags have two dashes: write --model.width=3."),
-    "no dash": (["GOOD", "model.width=3"], "model.width=3: flags begin with two dashes: write --model.width=3."),
+    "one dash": (
+        ["GOOD", "-model.hidden_size=3"],
+        "-model.hidden_size=3: flags have two dashes: write --model.hidden_size=3.",
+    ),
+    "no dash": (
+        ["GOOD", "model.hidden_size=3"],
+        "model.hidden_size=3: flags begin with two dashes: write --model.hidden_size=3.",
+    ),
     "value too many": (["GOOD", "--check", "yes"], "yes: it belongs to no flag."),
     "value for a switch": (["GOOD", "--check=yes"], "--check: it takes no value."),
     "anchor by flag": (["GOOD", "--trainer.callbacks", "&a [*a]"], "--trainer.callbacks: 0: the anchor holds itself."),
@@ -129,9 +139,12 @@ LINES = {  # through the whole command: (command line, the line)
         "--config: there is no key 'trainer.max_epoch': did you",
     ),
     "loop": (["--config", "loop.yaml"], "loop.yaml: the configs name each other, without end."),
-    "part": (["GOOD", "--model", "part.yaml"], "part.yaml:2: LSTMForecaster has no 'wdith': did you mean 'width'?"),
+    "part": (
+        ["GOOD", "--model", "part.yaml"],
+        "part.yaml:2: LSTMForecaster has no 'hiddne_size': did you mean 'hidden_size'?",
+    ),
     "part of a section": (["GOOD", "--trainer", "trainer.yaml"], "trainer.yaml:1: there is no key 'trainer.max_epoch'"),
-    "damaged part": (["GOOD", "--model", "self.yaml"], "self.yaml:1: init_args.width: the anchor holds itself."),
+    "damaged part": (["GOOD", "--model", "self.yaml"], "self.yaml:1: init_args.hidden_size: the anchor holds itself."),
     "help": (
         ["GOOD", "--model.help=LSTMForcaster"],
         "there is no class 'LSTMForcaster': did you mean 'LSTMForecaster'?",
@@ -194,9 +207,9 @@ def test_the_line_of_the_command(parser, tmp_path, case):
     (tmp_path / "mine.yaml").write_text(GOOD)
     (tmp_path / "empty.yaml").write_text("init_from: ''\n")
     (tmp_path / "loop.yaml").write_text("config: loop.yaml\n")
-    (tmp_path / "part.yaml").write_text("init_args:\n  wdith: 3\n")
+    (tmp_path / "part.yaml").write_text("init_args:\n  hiddne_size: 3\n")
     (tmp_path / "trainer.yaml").write_text("max_epoch: 3\n")
-    (tmp_path / "self.yaml").write_text("init_args: &a {width: *a}\n")
+    (tmp_path / "self.yaml").write_text("init_args: &a {hidden_size: *a}\n")
     ending = run_input(
         ["fit", *(p for f in flags for p in (["--config", "mine.yaml"] if f == "GOOD" else [f]))], tmp_path
     )

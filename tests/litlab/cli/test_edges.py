@@ -90,8 +90,8 @@ REFUSED = {
         [in_list("callbacks", "EarlyStopping", monitor="val/mse", mode="up")],
         "trainer.callbacks[0]: EarlyStopping: `mode` can be min, max, got up.",
     ),
-    "memory": (["--model.width=10000000"], "model: LSTMForecaster: a tensor of 40000000 x 10000000 numbers"),
-    "layers": (["--model.layers=1000000"], "model.layers is 1000000: it must be from 1 to 1000."),
+    "memory": (["--model.hidden_size=10000000"], "model: LSTMForecaster: a tensor of 40000000 x 10000000 numbers"),
+    "layers": (["--model.num_layers=1000000"], "model.num_layers: 1000000 is not valid; it must be from 1 to 1000."),
     "logs": ([], "lightning_logs: "),  # a file of that name
     "long name": (["--experiment=" + "a" * 300], "experiment: a name of 300 characters is too long"),
     "optimizer": (
@@ -166,11 +166,14 @@ def test_networks_are_refused_before_they_fill_the_memory():
         (lambda: VGG(widths=(0, 8, 8)), "widths is (0, 8, 8): it must be 1 or more"),
         (lambda: WhitenedCNN(widths=(8, 8, -1)), "widths is"),
         (lambda: WhitenedCNN(logit_scale=0.0), "logit_scale is 0.0: it must be above 0"),
-        (lambda: SegmentRNN(24, 12, segment=0), "segment is 0: it must be 1 or more"),
-        (lambda: SegmentRNN(24, 12, segment=48), "segment is 48: it must be at most past"),
-        (lambda: SegmentRNN(24, 12, segment=1, width=1), "width is 1: it must be 2 or more"),
-        (lambda: TextTransformer(10, 8, 2, dim=10, heads=4), "dim is 10: it must be divisible by heads, which is 4"),
-        (lambda: TextTransformer(10, 8, 2, depth=-1), "depth is -1: it must be 0 or more"),
+        (lambda: SegmentRNN(24, 12, segment_length=0), "segment_length is 0: it must be 1 or more"),
+        (lambda: SegmentRNN(24, 12, segment_length=48), "segment_length is 48: it must be at most context_length"),
+        (lambda: SegmentRNN(24, 12, segment_length=1, hidden_size=1), "hidden_size is 1: it must be 2 or more"),
+        (
+            lambda: TextTransformer(10, 8, 2, embed_dim=10, num_heads=4),
+            "embed_dim is 10: it must be divisible by num_heads, which is 4",
+        ),
+        (lambda: TextTransformer(10, 8, 2, num_layers=-1), "num_layers is -1: it must be 0 or more"),
     ],
 )
 def test_sizes_that_make_no_network(build, says):

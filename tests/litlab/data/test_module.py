@@ -27,7 +27,7 @@ def _fit(folder, texts, stop=None, resume=None, scheduled=True, loader=None, **s
     )  # fmt: skip
     schedule = Schedule(WarmupDecay, interval="step") if scheduled else None
     model = TransformerClassifier(
-        8, heads=2, vocab_size=data.vocab_size, max_tokens=20, num_classes=4, schedule=schedule,
+        embed_dim=8, num_heads=2, vocab_size=data.vocab_size, max_tokens=20, num_classes=4, schedule=schedule,
         optimizer=partial(torch.optim.SGD, lr=0.1),
     )  # fmt: skip
     seen, step = {}, model.training_step

@@ -37,7 +37,7 @@ def test_what_is_no_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     good = tmp_path / "good.csv"
     good.write_text("text,label\n" + "x,1\ny,2\n" * 4)
-    state = {"time_column": "date", "targets": ["load"], "past": 1, "horizon": 1}
+    state = {"time_column": "date", "targets": ["load"], "context_length": 1, "horizon": 1}
     for name, problem in {**special(tmp_path), "/dev/zero": "is a device; give a file"}.items():
         for setting, action in {
             "data.path": lambda name=name: prepared(TextData("csv", name)),

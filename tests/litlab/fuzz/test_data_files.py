@@ -55,7 +55,7 @@ def texts(path: Path, rng: random.Random) -> None:
         assert len(rows.numbers) == len(rows.texts) > 0
     data = TextData(
         "csv", str(path), None if test_path is None else str(test_path), columns, text_columns, vocab_size=50,
-        evidence=rng.choice([0, 0, 0, 1]), bad_rows=policy, cache_dir=str(path.parent / "cache"),
+        ngrams=rng.choice([0, 0, 0, 1]), bad_rows=policy, cache_dir=str(path.parent / "cache"),
     )  # fmt: skip
     data.prepare_data()
     data.setup()
@@ -66,7 +66,9 @@ def texts(path: Path, rng: random.Random) -> None:
 def series(path: Path, rng: random.Random) -> None:
     policy, gaps = rng.choice(["error", "drop"]), rng.choice(["error", "interpolate"])
     targets = rng.choice([None, None, ["load"], ["heat", "load"]])
-    data = SeriesData("csv", str(path), targets=targets, past=3, horizon=2, gaps=gaps, bad_rows=policy, season=2)
+    data = SeriesData(
+        "csv", str(path), targets=targets, context_length=3, horizon=2, gaps=gaps, bad_rows=policy, season=2
+    )
     data.prepare_data()
     data.setup()
     batch = next(iter(data.train_dataloader()))

@@ -71,8 +71,8 @@ def test_three_runs_one_of_which_is_of_old(root, capsys):
     (old / "config.yaml").write_text(yaml.safe_dump({"model": {"class_path": "a.B", "init_args": {"depth": 3}}}))
     code, out, _ = compared(capsys, "cifar/version_0", "old", "cifar")
     assert code == 0
-    [depth] = [line.split() for line in out.splitlines() if line.startswith("model.depth")]
-    assert depth == ["model.depth", "-", "3", "-"]
+    [depth] = [line.split() for line in out.splitlines() if line.startswith("model.num_layers")]
+    assert depth == ["model.num_layers", "-", "3", "-"]
     [accuracy] = [line.split() for line in out.splitlines() if line.startswith("val/acc")]
     assert accuracy == ["val/acc", "0.8", "-", "0.9"]
 

@@ -21,9 +21,9 @@ CONFIG = CONFIGS / "forecast_small.yaml"
 @pytest.fixture(scope="module")
 def settings(series) -> list[str]:
     return [
-        "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.past=48", "--data.horizon=24",
-        "--data.batch_size=48", "--data.split=[0.6, 0.2, 0.2]", "--trainer.accelerator=cpu", "--model.width=8",
-        "--trainer.log_every_n_steps=1", "--trainer.callbacks=[]",
+        "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
+        "--data.horizon=24", "--data.batch_size=48", "--data.split=[0.6, 0.2, 0.2]", "--trainer.accelerator=cpu",
+        "--model.hidden_size=8", "--trainer.log_every_n_steps=1", "--trainer.callbacks=[]",
     ]  # fmt: skip
 
 
@@ -120,7 +120,10 @@ def test_a_finished_run_says_so(run, folder):
     ("flags", "says"),
     [
         (["--trainer.max_epochs=1"], "forecast_small/version_0 has done 2 epochs: trainer.max_epochs can't be 1."),
-        (["--trainer.max_epochs=3", "--model.width=16"], "don't fit the model as it is described here (model.width: 8"),
+        (
+            ["--trainer.max_epochs=3", "--model.hidden_size=16"],
+            "don't fit the model as it is described here (model.hidden_size: 8",
+        ),
         (["--trainer.max_epochs=3", "--model=CifarCNN"], "another class of model (model: LSTMForecaster -> CifarCNN)"),
         (["--trainer.max_epochs=3", "--model.optimizer=torch.optim.SGD"], "another class of model.optimizer"),
         (["--ckpt_path=x.ckpt"], "leave --ckpt_path out"),
@@ -329,7 +332,7 @@ def test_weights_of_another_run(run, folder, settings):
         torch.testing.assert_close(here[name], weight, atol=1e-8, rtol=0)
 
     part = run(
-        "fit", "--config", CONFIG, *settings, f"--init_from={best}", "--trainer.max_epochs=1", "--model.width=9",
+        "fit", "--config", CONFIG, *settings, f"--init_from={best}", "--trainer.max_epochs=1", "--model.hidden_size=9",
         "--test_after_fit=false",
     )  # fmt: skip
     assert part.code == 0, part.err

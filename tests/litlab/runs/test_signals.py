@@ -219,7 +219,8 @@ def test_a_closed_terminal_saves_the_run(series, tmp_path):
     run = RunFolder(tmp_path / "lightning_logs/forecast_small/version_0")
     command = [
         "-m", "project", "fit", "--config", CONFIGS / "forecast_small.yaml", "--data.dataset=csv",
-        f"--data.path={series}", "--data.targets=[load]", "--data.past=48", "--data.horizon=24", "--model.width=8",
+        f"--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
+        "--data.horizon=24", "--model.hidden_size=8",
         "--data.split=[0.6, 0.2, 0.2]", "--trainer.callbacks=[]", "--trainer.max_epochs=3000", "--early_stopping=null",
     ]  # fmt: skip
     terminal, its_side = os.openpty()
@@ -252,7 +253,8 @@ def test_a_requeued_job_goes_on_with_its_run(slurm, series, tmp_path, monkeypatc
     """The very command of the batch script, once more."""
     command = [
         "-m", "project", "fit", "--config", CONFIGS / "forecast_small.yaml", "--data.dataset=csv",
-        f"--data.path={series}", "--data.targets=[load]", "--data.past=48", "--data.horizon=24", "--model.width=8",
+        f"--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
+        "--data.horizon=24", "--model.hidden_size=8",
         "--data.split=[0.6, 0.2, 0.2]", "--trainer.callbacks=[]", "--trainer.max_epochs=30", "--early_stopping=null",
     ]  # fmt: skip
     run = RunFolder(tmp_path / "lightning_logs/forecast_small/version_0")

@@ -22,7 +22,7 @@ from tests.litlab.sweep import studies
 from tests.processes import Python
 
 SPACE = {
-    "model.width": {"low": 8, "high": 32, "step": 8},
+    "model.hidden_size": {"low": 8, "high": 32, "step": 8},
     "model.optimizer.lr": {"low": 1e-3, "high": 0.1, "log": True},
 }
 SECONDS = 240
@@ -109,7 +109,7 @@ def sweep(tmp_path, series) -> Iterator[Sweep]:
         "data.dataset": "csv",
         "data.path": str(series),
         "data.targets": ["load"],
-        "data.past": 48,
+        "data.context_length": 48,
         "data.batch_size": 64,
         "data.split": [0.6, 0.2, 0.2],
         "trainer.max_epochs": 4,

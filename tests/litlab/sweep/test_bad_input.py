@@ -12,7 +12,7 @@ from litlab.sweep.storage import open_storage
 from tests.conftest import CONFIGS
 
 RANGE = {"low": 1, "high": 4}
-WIDTH = {"model.width": RANGE}
+WIDTH = {"model.hidden_size": RANGE}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,8 @@ WIDTH = {"model.width": RANGE}
          "tiny.yaml: space.model.width.when: 'gru' is not a choice of model.cell (lstm)."),
         ({"space": {"seed_everything": RANGE}}, "tiny.yaml: space.seed_everything: is set by the sweep itself, for "
          "each trial."),
-        ({"space": WIDTH, "settings": {"model.width": 8}}, "tiny.yaml: settings.model.width: is searched in space too: "
+        ({"space": WIDTH, "settings": {"model.hidden_size": 8}},
+         "tiny.yaml: settings.model.hidden_size: is searched in space too: "
          "keep one."),
         ({"name": "a/b"}, "tiny.yaml: name: 'a/b' is not a valid folder name."),
     ],
@@ -95,10 +96,12 @@ def found(sweep, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        ({"space": {"model.widht": RANGE}}, "space: model.widht: LSTMForecaster has no 'widht': did you mean 'width'?"),
+        ({"space": {"model.hiden_size": RANGE}},
+         "space: model.hiden_size: LSTMForecaster has no 'hiden_size': did you mean 'hidden_size'?"),
         ({"space": {"trainer.max_epoch": RANGE}}, "space: trainer.max_epoch: there is no key 'trainer.max_epoch': "
          "did you mean 'trainer.max_epochs'?"),
-        ({"space": {"model.width": {"low": 1.0, "high": 2.5}}}, "space: model.width: 'model.width' must be int, not "),
+        ({"space": {"model.hidden_size": {"low": 1.0, "high": 2.5}}},
+         "space: model.hidden_size: 'model.hidden_size' must be int, not "),
         ({"space": {"model.cell": {"choices": ["lstm", "grru"]}}}, "space: model.cell: 'model.cell' must be one of "
          "'lstm', 'gru', not 'grru': did you mean 'gru'?"),
         ({"settings": {"trainer.max_epoch": 1}}, "settings: trainer.max_epoch: there is no key 'trainer.max_epoch': "

@@ -88,7 +88,9 @@ def test_stopped_sweep_goes_on(sweep):
     One block of the space is of another class than the base's, which the check completes.
     """
     optimizers = {"sgd": {"class_path": "torch.optim.SGD"}, "adam": {"class_path": "torch.optim.Adam"}}
-    sweep.write(trials=1, space={"model.width": {"low": 8, "high": 64}, "model.optimizer": {"choices": optimizers}})
+    sweep.write(
+        trials=1, space={"model.hidden_size": {"low": 8, "high": 64}, "model.optimizer": {"choices": optimizers}}
+    )
     command = sweep.start()
     running = sweep.until_running(validations=2)
     command.send_signal(signal.SIGTERM)

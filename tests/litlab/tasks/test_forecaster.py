@@ -238,7 +238,8 @@ from tests.litlab.tasks.tiny_series import TinySeries, make_trainer
 from project.models.lstm_forecaster import LSTMForecaster
 
 result = evaluate(sys.argv[2], devices=2, strategy="ddp")
-data, model = TinySeries(windows=20), LSTMForecaster(past=12, horizon=6, num_targets=2, width=4, skip="ridge")
+data = TinySeries(windows=20)
+model = LSTMForecaster(context_length=12, horizon=6, num_targets=2, hidden_size=4, skip="ridge")
 make_trainer(sys.argv[2], devices=2, strategy="ddp").fit(model, data)
 result["solved"] = len(data.ridge_calls)
 result["weights"] = [weight.sum().item() for weight in model.state_dict().values()]

@@ -8,13 +8,13 @@ from torch.utils.data import DataLoader, Dataset
 class TinySeries(LightningDataModule):
     """Windows over two noisy sines, `windows` for each stage, in batches of 5; ranks share them without padding."""
 
-    past, horizon, num_targets = 12, 6, 2
+    context_length, horizon, num_targets = 12, 6, 2
 
     def __init__(self, windows: int = 23, covariates: int = 0, noise: float = 0.1) -> None:
         super().__init__()
         self.windows = windows
         self.num_covariates = covariates
-        time = torch.arange(3 * windows + self.past + self.horizon, dtype=torch.float32)
+        time = torch.arange(3 * windows + self.context_length + self.horizon, dtype=torch.float32)
         generator = torch.Generator().manual_seed(0)
         self.series = torch.stack([(time / 3).sin(), 2 + (time / 2).cos()], dim=1)
         self.series += noise * torch.randn(self.series.shape, generator=generator)
@@ -25,7 +25,7 @@ class TinySeries(LightningDataModule):
     def ridge(self, past: int | None = None) -> torch.Tensor:
         """Not the ridge, but as it: a linear map whose rows sum to one. It repeats the rows of 6 rows ago."""
         self.ridge_calls.append(past)
-        rows = past or self.past
+        rows = past or self.context_length
         return torch.eye(rows)[rows - 6 :]
 
     def stage(self, number: int) -> Dataset:
@@ -56,7 +56,7 @@ class _Windows(Dataset):
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         data, start = self.data, self.starts[index]
-        middle, end = start + data.past, start + data.past + data.horizon
+        middle, end = start + data.context_length, start + data.context_length + data.horizon
         batch = {"past": data.series[start:middle], "start": torch.tensor(start)}
         if self.future:
             batch["future"] = data.series[middle:end]

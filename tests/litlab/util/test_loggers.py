@@ -101,7 +101,8 @@ trainer:
 
     (sent,) = Recorder.last.settings  # once: not the model's own ones too
     wanted = {
-        "data": "SeriesData", "data.batch_size": 64, "data.past": 96, "trainer.max_epochs": 1, "model.width": 32,
+        "data": "SeriesData", "data.batch_size": 64, "data.context_length": 96, "trainer.max_epochs": 1,
+        "model.hidden_size": 32,
         "trainer.precision": None, "model.optimizer.lr": 0.005, "checkpoint.monitor": "val/mse",
         "trainer.callbacks.LambdaCallback_2": "LambdaCallback",
     }  # fmt: skip

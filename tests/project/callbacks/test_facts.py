@@ -35,7 +35,7 @@ def modules(tmp_path_factory, images, texts, series):
     made = [
         ImageData("folder", path=str(images), cache_dir=cache),
         TextData("csv", path=str(texts), cache_dir=cache),
-        SeriesData("csv", path=str(series), targets=["load"], past=24, horizon=8),
+        SeriesData("csv", path=str(series), targets=["load"], context_length=24, horizon=8),
     ]
     for data in made:
         data.prepare_data()

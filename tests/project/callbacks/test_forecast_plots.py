@@ -29,8 +29,10 @@ def table(path):
 
 def errors(data):
     """Errors of all windows, (window, horizon, channel), written out."""
-    rows = [data.series[data.first + w : data.first + w + data.past + data.horizon] for w in range(data.windows)]
-    return torch.stack([row[data.past - 1] - row[data.past :] for row in rows])
+    rows = [
+        data.series[data.first + w : data.first + w + data.context_length + data.horizon] for w in range(data.windows)
+    ]
+    return torch.stack([row[data.context_length - 1] - row[data.context_length :] for row in rows])
 
 
 def numbers(row, *names):
@@ -169,12 +171,12 @@ def test_starts_anew_with_each_test(tmp_path):
     assert len(callback._drawn) == 4
 
 
-def window(horizon=4, past=100, nan=False):
-    values = np.random.default_rng(0).normal(size=(past + 4 * horizon, 2))
+def window(horizon=4, context_length=100, nan=False):
+    values = np.random.default_rng(0).normal(size=(context_length + 4 * horizon, 2))
     if nan:
         values[-2 * horizon :] = np.nan
     times = np.datetime64("2024-01-01", "s") + np.arange(200) * np.timedelta64(1, "D")
-    return Window.cut(values, times, past), values, times
+    return Window.cut(values, times, context_length), values, times
 
 
 def test_only_the_last_part_of_a_long_past():

@@ -44,10 +44,10 @@ class TestCifarCNN(ModuleContract):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"width": 2}, "model.width is 2"),
-        ({"small_share": 1.5}, "model.small_share is 1.5"),
+        ({"width": 2}, "model.width: 2 is not valid"),
+        ({"small_image_fraction": 1.5}, "model.small_image_fraction: 1.5 is not valid"),
         ({"image_shape": (3, 8, 8)}, "CifarCNN needs 16 x 16 or more"),
-        ({"num_classes": None}, "model.num_classes are not set"),
+        ({"num_classes": None}, "model: image_shape and num_classes are not set"),
         ({"num_classes": 1}, "model.num_classes is 1"),
     ],
 )
@@ -69,7 +69,7 @@ def test_objects_passed_in_python_stay_out_of_the_checkpoint():
 
 
 def test_mirror_averages_both_views_in_evaluation_only():
-    model = CifarCNN(width=8, mirror=True, num_classes=10, image_shape=(3, 32, 32)).eval()
+    model = CifarCNN(width=8, flip_tta=True, num_classes=10, image_shape=(3, 32, 32)).eval()
     images = torch.randn(4, 3, 32, 32)
     expected = (model.network(images) + model.network(images.flip(3))) / 2
     torch.testing.assert_close(model(images), expected)

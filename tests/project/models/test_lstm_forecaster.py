@@ -16,16 +16,17 @@ from tests.conftest import CONFIGS
 from tests.litlab.tasks.tiny_series import TinySeries, everything, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
-SIZES = {"past": 12, "horizon": 6, "num_targets": 2}
+SIZES = {"context_length": 12, "horizon": 6, "num_targets": 2}
 SEGMENTS = {
-    "width": 8, "segment": 4, "normalise": "last", "decoder": "parallel", "channel_independent": True, "dropout": 0.5,
+    "hidden_size": 8, "segment_length": 4, "instance_norm": "subtract_last", "decoder": "parallel",
+    "channel_independent": True, "dropout": 0.5,
 }  # fmt: skip
 SGD = partial(torch.optim.SGD, lr=0.1)
 
 
 class TestPlainForm(ModuleContract):
     config = CONFIGS / "forecast_small.yaml"
-    settings = ("--data.batch_size=40", "--data.past=40", "--data.horizon=10", "--trainer.callbacks=[]")
+    settings = ("--data.batch_size=40", "--data.context_length=40", "--data.horizon=10", "--trainer.callbacks=[]")
 
     def theory(self, batch):
         return batch["future"].square().mean().item()  # nothing is forecast yet
@@ -34,7 +35,7 @@ class TestPlainForm(ModuleContract):
 class TestSegments(ModuleContract):
     config = CONFIGS / "forecast.yaml"
     settings = (
-        "--data.dataset=generated", "--data.batch_size=10", "--data.past=48", "--data.horizon=24",
+        "--data.dataset=generated", "--data.batch_size=10", "--data.context_length=48", "--data.horizon=24",
         "--trainer.callbacks=[]", "--model.dropout=0",
     )  # fmt: skip
     tolerance = 0.01
@@ -54,10 +55,10 @@ def six_rows_ago(data, number):
     return everything(data, number)["past"][:, 6:]
 
 
-@pytest.mark.parametrize("normalise", ["none", "last", "mean", "standard"])
-def test_training_starts_from_the_ridge(tmp_path, normalise):
+@pytest.mark.parametrize("instance_norm", ["none", "subtract_last", "subtract_mean", "revin"])
+def test_training_starts_from_the_ridge(tmp_path, instance_norm):
     data = TinySeries()
-    model = build(skip="ridge", normalise=normalise, optimizer=partial(torch.optim.SGD, lr=1e-9))
+    model = build(skip="ridge", instance_norm=instance_norm, optimizer=partial(torch.optim.SGD, lr=1e-9))
     assert not model.network.skip.is_set
     trainer = make_trainer(tmp_path)
     trainer.fit(model, data)
@@ -87,11 +88,15 @@ def test_one_step_changes_every_parameter(tmp_path):
             assert not torch.equal(value, before[name]), (skip, name)
 
 
-MEMBERS = [{}, {"past": 8, "skip": "none", "cell": "gru", "width": 6}, {"past": 7, "width": 0}]
+MEMBERS = [
+    {},
+    {"context_length": 8, "skip": "none", "cell": "gru", "hidden_size": 6},
+    {"context_length": 7, "hidden_size": 0},
+]
 
 
 def test_members_forecast_their_mean(tmp_path):
-    data, model = TinySeries(), build(skip="ridge", members=MEMBERS, optimizer=SGD)
+    data, model = TinySeries(), build(skip="ridge", ensemble=MEMBERS, optimizer=SGD)
     trainer = make_trainer(tmp_path)
     trainer.fit(model, data)
     assert data.ridge_calls == [12, 7]
@@ -107,7 +112,7 @@ def test_members_forecast_their_mean(tmp_path):
 
 def test_members_are_trained_each_by_itself():
     batch = {name: value[:5] for name, value in everything(TinySeries(), 0).items()}
-    average = build(dropout=0.0, members=[{}, {"past": 8}], quantiles=[0.1, 0.5, 0.9])
+    average = build(dropout=0.0, ensemble=[{}, {"context_length": 8}], quantiles=[0.1, 0.5, 0.9])
     alone = build(dropout=0.0, quantiles=[0.1, 0.5, 0.9])
     alone.network.load_state_dict(average.network.members[0].state_dict())
     for model in (average, alone):
@@ -203,7 +208,12 @@ class Sine(LightningDataModule):
 def test_the_plain_form_learns_a_noisy_sine(tmp_path, cell):
     torch.manual_seed(0)
     model = LSTMForecaster(
-        cell, width=16, past=40, horizon=10, num_targets=1, optimizer=partial(torch.optim.Adam, lr=0.01)
+        cell=cell,
+        hidden_size=16,
+        context_length=40,
+        horizon=10,
+        num_targets=1,
+        optimizer=partial(torch.optim.Adam, lr=0.01),
     )
     trainer = make_trainer(tmp_path, max_epochs=5)
     trainer.fit(model, Sine())
@@ -216,24 +226,33 @@ def test_the_plain_form_learns_a_noisy_sine(tmp_path, cell):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"past": None}, "model.past, model.horizon and model.num_targets are not all set"),
-        ({"width": 1}, "model.width is 1"),
-        ({"layers": 0}, "model.layers is 0"),
-        ({"segment": 13}, "model.segment is 13: it must be from 1 to the 12 rows"),
-        ({"segment": 0}, "model.segment is 0"),
-        ({"width": 0}, "model.width is 0: it must be 2 or more, or 0 where there is a skip"),
-        ({"width": 0, "skip": "linear"}, "model.width is 0: a skip alone has nothing to train"),
-        ({"members": []}, "model.members: none of them has a width above 0"),
-        ({"members": [{"width": 0, "skip": "ridge"}]}, "model.members: none of them has a width above 0"),
-        ({"members": [{}, {"past": 13}]}, r"model.members\[1\].past is 13: it must be from 1 to the 12 rows"),
-        ({"members": [{"past": 3}]}, r"model.members\[0\].segment is 4: it must be from 1 to the 3 rows"),
-        ({"members": [{"horizon": 3}]}, r"model.members\[0\].horizon: a member has no such setting, only cell, width"),
+        ({"context_length": None}, "model: context_length, horizon and num_targets are not all set"),
+        ({"hidden_size": 1}, "model.hidden_size: 1 is not valid"),
+        ({"num_layers": 0}, "model.num_layers: 0 is not valid"),
+        ({"segment_length": 13}, "model.segment_length: 13 is not valid; it must be from 1 to the 12 rows"),
+        ({"segment_length": 0}, "model.segment_length: 0 is not valid"),
+        ({"hidden_size": 0}, "model.hidden_size: 0 is not valid; it must be 2 or more, or 0 beside a skip"),
+        ({"hidden_size": 0, "skip": "linear"}, "model.hidden_size: 0 leaves the skip alone, with nothing to train"),
+        ({"ensemble": []}, "model.ensemble: no member has a hidden_size above 0"),
+        ({"ensemble": [{"hidden_size": 0, "skip": "ridge"}]}, "model.ensemble: no member has a hidden_size above 0"),
         (
-            {"members": [{"skip": "rigde"}]},
-            r"members\[0\].skip is 'rigde': it must be one of none, linear, ridge",
+            {"ensemble": [{}, {"context_length": 13}]},
+            r"model.ensemble\[1\].context_length: 13 is not valid; it must be from 1 to the 12 rows",
         ),
-        ({"members": [{"width": "8"}]}, r"model.members\[0\].width is '8': it must be int"),
-        ({"dropout": 1.0}, "model.dropout is 1.0"),
+        (
+            {"ensemble": [{"context_length": 3}]},
+            r"model.ensemble\[0\].segment_length: 4 is not valid; it must be from 1 to the 3 rows",
+        ),
+        (
+            {"ensemble": [{"horizon": 3}]},
+            r"model.ensemble\[0\].horizon: a member has no such setting; it has cell, hidden_size",
+        ),
+        (
+            {"ensemble": [{"skip": "rigde"}]},
+            r"ensemble\[0\].skip: 'rigde' is not valid; it must be one of none, linear, ridge",
+        ),
+        ({"ensemble": [{"hidden_size": "8"}]}, r"model.ensemble\[0\].hidden_size: '8' is not valid; it must be int"),
+        ({"dropout": 1.0}, "model.dropout: 1.0 is not valid"),
         ({"coverage": 0.0}, "model.coverage is 0.0"),
     ],
 )
@@ -244,9 +263,11 @@ def test_refusals(settings, says):
 
 def test_data_that_does_not_fit(tmp_path):
     trainer = make_trainer(tmp_path)
-    with pytest.raises(UserError, match=r"^model.past is 10, the data has 12"):
-        trainer.fit(build(past=10), TinySeries())
+    with pytest.raises(UserError, match=r"^model.context_length is 10, the data has 12"):
+        trainer.fit(build(context_length=10), TinySeries())
     with pytest.raises(UserError, match=r"^model.num_covariates is 0, the data has 2"):
         trainer.fit(build(), TinySeries(covariates=2))
-    with pytest.raises(UserError, match=r"^model.skip is ridge, but Sine has no ridge\(\)"):
-        make_trainer(tmp_path, limit_val_batches=0).fit(build(past=40, horizon=10, num_targets=1, skip="ridge"), Sine())
+    with pytest.raises(UserError, match=r"^model.skip: ridge needs a DataModule with ridge\(\), and Sine has none"):
+        make_trainer(tmp_path, limit_val_batches=0).fit(
+            build(context_length=40, horizon=10, num_targets=1, skip="ridge"), Sine()
+        )

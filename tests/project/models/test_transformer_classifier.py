@@ -22,25 +22,25 @@ class TestTransformerClassifier(ModuleContract):
         "--data.dataset=csv",
         "--data.path={texts}",
         "--data.batch_size=16",
-        "--model.dim=32",
+        "--model.embed_dim=32",
         "--model.optimizer.init_args.lr=0.01",
     )
     loss_at_start = math.log(4)
 
     def test_what_is_left_out_comes_from_the_data(self, build):
-        model, data, _ = build("--data.max_tokens=40", "--data.vocab_size=500", "--data.evidence=2")
-        asked = {name: getattr(data, name) for name in ("num_classes", "vocab_size", "max_tokens", "evidence_size")}
+        model, data, _ = build("--data.max_tokens=40", "--data.vocab_size=500", "--data.ngrams=2")
+        asked = {name: getattr(data, name) for name in ("num_classes", "vocab_size", "max_tokens", "ngram_features")}
         assert {name: model.hparams[name] for name in asked} == asked
         assert model.network.embedding.num_embeddings == 500
         assert model.network.positions.shape == (40, 32)
-        assert model.network.evidence[0].in_features == data.evidence_size > 0
+        assert model.network.ngrams[0].in_features == data.ngram_features > 0
 
     @pytest.mark.parametrize(
         ("name", "here", "there"), [("num_classes", 5, 4), ("vocab_size", 9, 500), ("max_tokens", 8, 40),
-                                    ("evidence_size", 3, 8)]
+                                    ("ngram_features", 3, 8)]
     )  # fmt: skip
     def test_data_of_another_size_is_refused_before_the_first_step(self, build, name, here, there):
-        facts = ("--data.max_tokens=40", "--data.vocab_size=500", "--data.evidence=2")
+        facts = ("--data.max_tokens=40", "--data.vocab_size=500", "--data.ngrams=2")
         model, data, trainer = build(*facts, f"--model.{name}={here}")
         with pytest.raises(UserError) as error:
             trainer.fit(model, data)
@@ -49,25 +49,25 @@ class TestTransformerClassifier(ModuleContract):
 
 def _model(**settings) -> TransformerClassifier:
     torch.manual_seed(0)
-    settings = {"dim": 16, "heads": 2, "feedforward": 24, "max_tokens": 8, "num_classes": 3, **settings}
+    settings = {"embed_dim": 16, "num_heads": 2, "dim_feedforward": 24, "max_tokens": 8, "num_classes": 3, **settings}
     model = TransformerClassifier(vocab_size=30, **settings)
     nn.init.normal_(model.network.head.weight)  # logits of size 1, so that a difference shows
     return model
 
 
-def _batch(lengths: list[int], evidence_size: int = 0) -> dict[str, torch.Tensor]:
+def _batch(lengths: list[int], ngram_features: int = 0) -> dict[str, torch.Tensor]:
     padding = torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None]
     inputs = {"ids": torch.randint(1, 30, padding.shape).masked_fill(padding, 0)}
-    if evidence_size:
-        inputs["evidence"] = torch.randn(*padding.shape, evidence_size).masked_fill(padding[:, :, None], 0.0)
+    if ngram_features:
+        inputs["ngram_features"] = torch.randn(*padding.shape, ngram_features).masked_fill(padding[:, :, None], 0.0)
     return inputs
 
 
-@pytest.mark.parametrize("settings", [{}, {"evidence_size": 3, "stem": 3, "patch": 3, "positions": "learned"}])
+@pytest.mark.parametrize("settings", [{}, {"ngram_features": 3, "stem": 3, "patch": 3, "positions": "learned"}])
 def test_long_texts_are_read_at_both_ends(settings):
     model = _model(**settings).eval()
     lengths = [19, 3, 8, 9, 13]
-    inputs = _batch(lengths, settings.get("evidence_size", 0))
+    inputs = _batch(lengths, settings.get("ngram_features", 0))
     logits = model(inputs)
     for row, length in enumerate(lengths):
         text = {name: value[row : row + 1, :length] for name, value in inputs.items()}
@@ -95,13 +95,13 @@ def test_a_long_text_in_training_is_a_bug():
 
 def test_reading_both_ends_does_not_wait_for_the_device():
     """On the meta device tensors have no values: whatever would fetch one, and stop a GPU for it, fails."""
-    model = _model(evidence_size=3).eval().to("meta")
+    model = _model(ngram_features=3).eval().to("meta")
     assert model({name: value.to("meta") for name, value in _batch([19, 3], 3).items()}).shape == (2, 3)
 
 
 def test_the_default_is_a_plain_encoder():
     network = _model().network
-    assert network.evidence is network.stem is network.patches is None
+    assert network.ngrams is network.stem is network.patches is None
     assert network.pooling.kinds == ("mean",)
     assert len(network.blocks) == 1
 
@@ -109,16 +109,16 @@ def test_the_default_is_a_plain_encoder():
 def test_every_setting_reaches_the_network():
     optimizer, schedule = partial(torch.optim.SGD, lr=0.1), Schedule(torch.optim.lr_scheduler.ConstantLR)
     model = _model(
-        dim=12, depth=2, heads=3, feedforward=20, positions="learned", norm="post", attention="written", stem=5,
-        patch=2, pooling=("max", "mean"), embedding_dropout=0.11, dropout=0.22, head_dropout=0.33, word_dropout=0.44,
-        evidence_width=7, evidence_size=6, label_smoothing=0.05, optimizer=optimizer,
-        schedule=schedule,
+        embed_dim=12, num_layers=2, num_heads=3, dim_feedforward=20, positions="learned", norm="post",
+        attention="math", stem=5, patch=2, pooling=("max", "mean"), embedding_dropout=0.11, dropout=0.22,
+        head_dropout=0.33, word_dropout=0.44, ngram_hidden_size=7, ngram_features=6, label_smoothing=0.05,
+        optimizer=optimizer, schedule=schedule,
     )  # fmt: skip
     network = model.network
     assert (model.label_smoothing, model.schedule) == (0.05, schedule)
     assert (model.optimizer.func, model.optimizer.keywords) == (torch.optim.SGD, {"lr": 0.1})
-    assert [(block.attention.heads, block.attention.form, block.norm) for block in network.blocks] == [
-        (3, "written", "post")
+    assert [(block.attention.num_heads, block.attention.implementation, block.norm) for block in network.blocks] == [
+        (3, "math", "post")
     ] * 2
     assert [layer.out_features for layer in network.blocks[0].feedforward if isinstance(layer, nn.Linear)] == [20, 12]
     assert network.positions.shape == (4, 12)
@@ -128,34 +128,34 @@ def test_every_setting_reaches_the_network():
     assert network.pooling.kinds == ("max", "mean")
     assert (network.embedding_dropout.p, network.head_dropout.p, network.word_dropout) == (0.11, 0.33, 0.44)
     assert {block.dropout.p for block in network.blocks} == {0.22}
-    assert [layer.out_features for layer in network.evidence if isinstance(layer, nn.Linear)] == [7, 12]
-    assert network.evidence[0].in_features == 6
+    assert [layer.out_features for layer in network.ngrams if isinstance(layer, nn.Linear)] == [7, 12]
+    assert network.ngrams[0].in_features == 6
     assert network.head.weight.shape == (3, 24)
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"dim": 15}, "model.dim is 15: it must be divisible by model.heads, which is 2"),
-        ({"dim": 0}, "model.dim is 0"),
-        ({"heads": 0}, "model.heads is 0"),
-        ({"depth": -1}, "model.depth is -1"),
-        ({"feedforward": 0}, "model.feedforward is 0"),
-        ({"stem": 4}, "model.stem is 4: it must be 0 or an odd number"),
-        ({"stem": -1}, "model.stem is -1"),
-        ({"patch": 0}, "model.patch is 0: it must be 1 or more"),
-        ({"pooling": ()}, r"model.pooling is \[\]: give one or several of mean, max and attention"),
-        ({"pooling": ("mean", "mean")}, "model.pooling is"),
-        ({"pooling": ("median",)}, "model.pooling is"),
-        ({"embedding_dropout": 1.0}, "model.embedding_dropout is 1.0: it must be at least 0 and below 1"),
-        ({"dropout": -0.1}, "model.dropout is -0.1"),
-        ({"head_dropout": 1.5}, "model.head_dropout is 1.5"),
-        ({"word_dropout": 1.0}, "model.word_dropout is 1.0"),
-        ({"evidence_width": 0}, "model.evidence_width is 0"),
-        ({"evidence_size": -3}, "model.evidence_size is -3"),
-        ({"max_tokens": 0}, "model.max_tokens is 0"),
-        ({"max_tokens": None}, "model.vocab_size, model.max_tokens and model.num_classes are not all set"),
-        ({"num_classes": None}, "model.vocab_size, model.max_tokens and model.num_classes are not all set"),
+        ({"embed_dim": 15}, "model.embed_dim: 15 is not valid; it must be divisible by model.num_heads .2"),
+        ({"embed_dim": 0}, "model.embed_dim: 0 is not valid"),
+        ({"num_heads": 0}, "model.num_heads: 0 is not valid"),
+        ({"num_layers": -1}, "model.num_layers: -1 is not valid"),
+        ({"dim_feedforward": 0}, "model.dim_feedforward: 0 is not valid"),
+        ({"stem": 4}, "model.stem: 4 is not valid; it must be 0 or an odd number"),
+        ({"stem": -1}, "model.stem: -1 is not valid"),
+        ({"patch": 0}, "model.patch: 0 is not valid; it must be 1 or more"),
+        ({"pooling": ()}, r"model.pooling: \[\] is not valid; give one or more of mean, max and attention"),
+        ({"pooling": ("mean", "mean")}, "model.pooling: "),
+        ({"pooling": ("median",)}, "model.pooling: "),
+        ({"embedding_dropout": 1.0}, "model.embedding_dropout: 1.0 is not valid; it must be at least 0 and below 1"),
+        ({"dropout": -0.1}, "model.dropout: -0.1 is not valid"),
+        ({"head_dropout": 1.5}, "model.head_dropout: 1.5 is not valid"),
+        ({"word_dropout": 1.0}, "model.word_dropout: 1.0 is not valid"),
+        ({"ngram_hidden_size": 0}, "model.ngram_hidden_size: 0 is not valid"),
+        ({"ngram_features": -3}, "model.ngram_features: -3 is not valid"),
+        ({"max_tokens": 0}, "model.max_tokens: 0 is not valid"),
+        ({"max_tokens": None}, "model: vocab_size, max_tokens and num_classes are not all set"),
+        ({"num_classes": None}, "model: vocab_size, max_tokens and num_classes are not all set"),
         ({"num_classes": 1}, "model.num_classes is 1"),
         ({"label_smoothing": 1.0}, "model.label_smoothing is 1.0"),
     ],
@@ -174,9 +174,9 @@ def test_trains_tests_and_comes_back_from_its_checkpoint(tmp_path):
         labels = torch.arange(32) % 2
         ids = 2 + 14 * labels[:, None] + torch.randint(0, 14, (32, length), generator=generator)
         evidence = torch.randn(32, length, 2, generator=generator)
-        return [({"ids": a, "evidence": b}, c) for a, b, c in zip(ids, evidence, labels, strict=True)]
+        return [({"ids": a, "ngram_features": b}, c) for a, b, c in zip(ids, evidence, labels, strict=True)]
 
-    model = _model(num_classes=2, evidence_size=2, pooling=("mean", "attention"))
+    model = _model(num_classes=2, ngram_features=2, pooling=("mean", "attention"))
     model.optimizer = lambda parameters: torch.optim.AdamW(parameters, lr=0.01)
     trainer = Trainer(
         max_epochs=10, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,

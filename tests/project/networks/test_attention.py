@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from project.networks.attention import EncoderBlock, MultiHeadAttention, written_attention
+from project.networks.attention import EncoderBlock, MultiHeadAttention, math_attention
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def tokens():
 
 def _same_weights(make) -> list[nn.Module]:
     modules = []
-    for form in ("sdpa", "written"):
+    for form in ("sdpa", "math"):
         torch.manual_seed(1)
         modules.append(make(form).eval())
     return modules
@@ -27,7 +27,9 @@ def _same_weights(make) -> list[nn.Module]:
 
 def test_written_and_fused_attention_are_the_same(tokens):
     x, real = tokens
-    fused, written = _same_weights(lambda form: MultiHeadAttention(24, heads=4, form=form))
+    fused, written = _same_weights(
+        lambda implementation: MultiHeadAttention(24, num_heads=4, implementation=implementation)
+    )
     torch.testing.assert_close(written(x, real)[0], fused(x, real)[0], rtol=0, atol=1e-5)
     gradients = []
     for attention in (fused, written):
@@ -38,7 +40,9 @@ def test_written_and_fused_attention_are_the_same(tokens):
 
 def test_the_written_form_returns_its_weights_and_padding_has_none(tokens):
     x, real = tokens
-    fused, written = _same_weights(lambda form: MultiHeadAttention(24, heads=4, form=form))
+    fused, written = _same_weights(
+        lambda implementation: MultiHeadAttention(24, num_heads=4, implementation=implementation)
+    )
     assert fused(x, real)[1] is None
     weights = written(x, real)[1]
     assert weights.shape == (3, 4, 7, 7)
@@ -53,16 +57,19 @@ def test_attention_by_hand():
     queries = torch.tensor([[[[2.0, 0, 0, 0]]]])
     keys = torch.tensor([[[[1.0, 0, 0, 0], [0, 1, 0, 0], [9, 9, 9, 9]]]])
     values = torch.tensor([[[[1.0], [10.0], [100.0]]]])
-    attended, weights = written_attention(queries, keys, values, torch.tensor([[[[True, True, False]]]]))
+    attended, weights = math_attention(queries, keys, values, torch.tensor([[[[True, True, False]]]]))
     first = math.e / (math.e + 1)
     torch.testing.assert_close(weights.flatten(), torch.tensor([first, 1 - first, 0.0]))
     assert attended.item() == pytest.approx(first * 1 + (1 - first) * 10)
 
 
-@pytest.mark.parametrize("form", ["sdpa", "written"])
+@pytest.mark.parametrize("form", ["sdpa", "math"])
 def test_multi_head_attention_is_that_of_torch(tokens, form):
     x, real = tokens
-    ours, theirs = MultiHeadAttention(24, heads=4, form=form), nn.MultiheadAttention(24, 4, batch_first=True)
+    ours, theirs = (
+        MultiHeadAttention(24, num_heads=4, implementation=form),
+        nn.MultiheadAttention(24, 4, batch_first=True),
+    )
     with torch.no_grad():
         theirs.in_proj_weight.copy_(ours.queries_keys_values.weight)
         theirs.in_proj_bias.copy_(ours.queries_keys_values.bias)
@@ -75,7 +82,7 @@ def test_multi_head_attention_is_that_of_torch(tokens, form):
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_the_encoder_block_is_that_of_torch(tokens, norm):
     x, real = tokens
-    ours = EncoderBlock(24, heads=4, feedforward=40, dropout=0.5, norm=norm).eval()
+    ours = EncoderBlock(24, num_heads=4, dim_feedforward=40, dropout=0.5, norm=norm).eval()
     theirs = nn.TransformerEncoderLayer(
         24, 4, 40, dropout=0.0, activation="gelu", batch_first=True, norm_first=norm == "pre"
     )
@@ -100,7 +107,7 @@ def test_the_encoder_block_is_that_of_torch(tokens, norm):
 def test_dropout_drops_what_both_parts_add(norm):
     """With all of it dropped, a block adds nothing: x stays, or is normalised twice."""
     x, real = torch.randn(2, 5, 24), torch.ones(2, 5, dtype=torch.bool)
-    block = EncoderBlock(24, heads=4, feedforward=40, dropout=1.0, norm=norm)
+    block = EncoderBlock(24, num_heads=4, dim_feedforward=40, dropout=1.0, norm=norm)
     expected = x if norm == "pre" else nn.functional.layer_norm(x, (24,))
     torch.testing.assert_close(block(x, real), expected, rtol=1e-3, atol=1e-3)
     assert not torch.allclose(block.eval()(x, real), expected, atol=1e-2)

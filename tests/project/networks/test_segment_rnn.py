@@ -16,13 +16,14 @@ def _seed():
 
 
 @pytest.mark.parametrize(
-    ("cell", "decoder", "independent", "covariates", "layers"),
+    ("cell", "decoder", "independent", "covariates", "num_layers"),
     list(itertools.product(["lstm", "gru"], ["parallel", "last_hidden"], [True, False], [0, 3], [1, 2])),
 )
-def test_shapes_and_a_gradient_for_every_parameter(cell, decoder, independent, covariates, layers):
+def test_shapes_and_a_gradient_for_every_parameter(cell, decoder, independent, covariates, num_layers):
     network = SegmentRNN(
-        10, 7, 3, covariates, cell, 8, layers, 4, decoder, independent, dropout=0.1, outputs=2, head_std=1e-3
-    )
+        10, 7, 3, covariates, cell=cell, hidden_size=8, num_layers=num_layers, segment_length=4, decoder=decoder,
+        channel_independent=independent, dropout=0.1, outputs=2, head_std=1e-3,
+    )  # fmt: skip
     forecast = network(torch.randn(5, 10, 3), torch.randn(5, 17, 3) if covariates else None)
     assert forecast.shape == (5, 7, 3, 2)
     forecast.sum().backward()
@@ -33,7 +34,9 @@ def test_shapes_and_a_gradient_for_every_parameter(cell, decoder, independent, c
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_plain_form_is_a_recurrent_layer_and_two_linear_ones(cell):
-    network = SegmentRNN(9, 4, 3, cell=cell, width=8, segment=1, decoder="last_hidden", channel_independent=False)
+    network = SegmentRNN(
+        9, 4, 3, cell=cell, hidden_size=8, segment_length=1, decoder="last_hidden", channel_independent=False
+    )
     plain = {"lstm": nn.LSTM, "gru": nn.GRU}[cell](3, 8, batch_first=True)
     plain.load_state_dict(network.rnn.state_dict())
     past = torch.randn(5, 9, 3)
@@ -46,7 +49,7 @@ def test_plain_form_is_a_recurrent_layer_and_two_linear_ones(cell):
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_parallel_decoding_is_one_step_per_segment_and_channel(cell):
-    network = SegmentRNN(8, 7, 3, cell=cell, width=6, layers=2, segment=4)
+    network = SegmentRNN(8, 7, 3, cell=cell, hidden_size=6, num_layers=2, segment_length=4)
     past = torch.randn(2, 8, 3)
     forecast = network(past)
     for sample, channel in itertools.product(range(2), range(3)):
@@ -63,7 +66,7 @@ def test_parallel_decoding_is_one_step_per_segment_and_channel(cell):
 @pytest.mark.parametrize("decoder", ["parallel", "last_hidden"])
 @pytest.mark.parametrize("independent", [True, False])
 def test_channels_see_each_other_only_if_they_may(decoder, independent):
-    network = SegmentRNN(8, 8, 3, width=8, segment=4, decoder=decoder, channel_independent=independent)
+    network = SegmentRNN(8, 8, 3, hidden_size=8, segment_length=4, decoder=decoder, channel_independent=independent)
     past = torch.randn(2, 8, 3)
     other = past.clone()
     other[:, :, 1] += 1
@@ -72,7 +75,7 @@ def test_channels_see_each_other_only_if_they_may(decoder, independent):
 
 
 def test_rows_that_fill_no_segment_are_the_oldest():
-    network = SegmentRNN(10, 4, 1, width=8, segment=4)
+    network = SegmentRNN(10, 4, 1, hidden_size=8, segment_length=4)
     past = torch.randn(1, 10, 1, requires_grad=True)
     network(past).sum().backward()
     assert (past.grad[0, :, 0] != 0).tolist() == [False] * 2 + [True] * 8
@@ -80,7 +83,7 @@ def test_rows_that_fill_no_segment_are_the_oldest():
 
 @pytest.mark.parametrize("independent", [True, False])
 def test_calendar_of_a_segment_is_for_that_segment(independent):
-    network = SegmentRNN(10, 7, 2, covariates=2, width=8, segment=4, channel_independent=independent)
+    network = SegmentRNN(10, 7, 2, covariates=2, hidden_size=8, segment_length=4, channel_independent=independent)
     past, calendar = torch.randn(3, 10, 2), torch.randn(3, 17, 2)
 
     def rows_changed_by(row):
@@ -97,7 +100,7 @@ def test_calendar_of_a_segment_is_for_that_segment(independent):
 
 
 def test_last_hidden_sees_the_calendar_of_the_horizon():
-    network = SegmentRNN(8, 7, 2, covariates=2, width=8, segment=4, decoder="last_hidden")
+    network = SegmentRNN(8, 7, 2, covariates=2, hidden_size=8, segment_length=4, decoder="last_hidden")
     past, calendar = torch.randn(3, 8, 2), torch.randn(3, 15, 2)
     other = calendar.clone()
     other[1, 14] += 1
@@ -107,10 +110,10 @@ def test_last_hidden_sees_the_calendar_of_the_horizon():
 
 def test_small_head_and_dropout():
     past = torch.randn(4, 8, 2)
-    assert SegmentRNN(8, 8, 2, width=8, segment=4, head_std=1e-3)(past).abs().max() < 0.05
-    assert SegmentRNN(8, 8, 2, width=8, segment=4)(past).abs().max() > 0.05
+    assert SegmentRNN(8, 8, 2, hidden_size=8, segment_length=4, head_std=1e-3)(past).abs().max() < 0.05
+    assert SegmentRNN(8, 8, 2, hidden_size=8, segment_length=4)(past).abs().max() > 0.05
     for decoder in ("parallel", "last_hidden"):
-        network = SegmentRNN(8, 8, 2, width=8, segment=4, decoder=decoder, dropout=0.5)
+        network = SegmentRNN(8, 8, 2, hidden_size=8, segment_length=4, decoder=decoder, dropout=0.5)
         assert not torch.equal(network(past), network(past))
         assert torch.equal(network.eval()(past), network(past))
 
@@ -129,50 +132,50 @@ class MeanSquare(nn.Module):
 
 LEVELS = {
     "none": lambda x: torch.zeros_like(x[:, :1]),
-    "last": lambda x: x[:, -1:],
-    "mean": lambda x: x.mean(dim=1, keepdim=True),
-    "standard": lambda x: x.mean(dim=1, keepdim=True),
+    "subtract_last": lambda x: x[:, -1:],
+    "subtract_mean": lambda x: x.mean(dim=1, keepdim=True),
+    "revin": lambda x: x.mean(dim=1, keepdim=True),
 }
 
 
-@pytest.mark.parametrize("normalise", LEVELS)
-def test_a_forecast_of_nothing_is_the_level(normalise):
+@pytest.mark.parametrize("instance_norm", LEVELS)
+def test_a_forecast_of_nothing_is_the_level(instance_norm):
     past = torch.randn(5, 8, 2) + 3
-    forecast = WindowForecast(Zero(), normalise)(past)
-    torch.testing.assert_close(forecast, LEVELS[normalise](past).unsqueeze(-1).expand(-1, 4, -1, 3))
+    forecast = WindowForecast(Zero(), instance_norm)(past)
+    torch.testing.assert_close(forecast, LEVELS[instance_norm](past).unsqueeze(-1).expand(-1, 4, -1, 3))
 
 
-@pytest.mark.parametrize("normalise", LEVELS)
-def test_normalisation_is_reversed(normalise):
-    network = WindowForecast(MeanSquare(), normalise)
+@pytest.mark.parametrize("instance_norm", LEVELS)
+def test_normalisation_is_reversed(instance_norm):
+    network = WindowForecast(MeanSquare(), instance_norm)
     past = torch.randn(5, 8, 2)
     moved = torch.allclose(network(past + 7), network(past) + 7, atol=1e-4)
-    assert moved == (normalise != "none")
+    assert moved == (instance_norm != "none")
     scaled = torch.allclose(network(3 * past), 3 * network(past), rtol=1e-3, atol=1e-3)
-    assert scaled == (normalise == "standard")
+    assert scaled == (instance_norm == "revin")
 
 
-@pytest.mark.parametrize("normalise", LEVELS)
+@pytest.mark.parametrize("instance_norm", LEVELS)
 @pytest.mark.parametrize("rows", [8, 5])
-def test_skip_is_a_linear_map_of_the_last_rows(normalise, rows):
-    network = WindowForecast(Zero(), normalise, FixedMap(rows, 4), rows)
+def test_skip_is_a_linear_map_of_the_last_rows(instance_norm, rows):
+    network = WindowForecast(Zero(), instance_norm, FixedMap(rows, 4), rows)
     weight = torch.rand(4, rows)
     weight /= weight.sum(dim=1, keepdim=True)
     past = torch.randn(5, 8, 2) + 3
-    torch.testing.assert_close(network(past), WindowForecast(Zero(), normalise)(past))
+    torch.testing.assert_close(network(past), WindowForecast(Zero(), instance_norm)(past))
     assert not network.skip.is_set
     network.skip.set(weight)
     assert network.skip.is_set
     expected = (weight @ past[:, -rows:]).unsqueeze(-1).expand(-1, -1, -1, 3)
     torch.testing.assert_close(network(past), expected)
-    alone = WindowForecast(None, normalise, network.skip, rows)
+    alone = WindowForecast(None, instance_norm, network.skip, rows)
     torch.testing.assert_close(alone(past), expected[..., :1])
 
 
-@pytest.mark.parametrize("normalise", LEVELS)
-def test_only_the_last_rows_are_read(normalise):
+@pytest.mark.parametrize("instance_norm", LEVELS)
+def test_only_the_last_rows_are_read(instance_norm):
     past, calendar = torch.randn(5, 8, 2), torch.randn(5, 12, 3)
-    network = WindowForecast(SegmentRNN(6, 4, 2, 3, width=8, segment=3), normalise, rows=6)
+    network = WindowForecast(SegmentRNN(6, 4, 2, 3, hidden_size=8, segment_length=3), instance_norm, rows=6)
     forecast = network(past, calendar)
     past[:, :2], calendar[:, :2] = 100.0, 100.0
     torch.testing.assert_close(network(past, calendar), forecast)
@@ -181,5 +184,5 @@ def test_only_the_last_rows_are_read(normalise):
 
 
 def test_a_constant_window_is_forecast_as_it_is():
-    forecast = WindowForecast(SegmentRNN(8, 4, 1, width=8, segment=4), "standard")(torch.full((1, 8, 1), 5.0))
+    forecast = WindowForecast(SegmentRNN(8, 4, 1, hidden_size=8, segment_length=4), "revin")(torch.full((1, 8, 1), 5.0))
     assert (forecast - 5).abs().max() < 0.1

@@ -11,18 +11,19 @@ from litlab.errors import UserError
 from project.networks.text_transformer import TextTransformer
 
 RECIPE = {
-    "positions": "learned", "stem": 3, "patch": 4, "pooling": ("mean", "max", "attention"), "evidence_size": 6,
+    "positions": "learned", "stem": 3, "patch": 4, "pooling": ("mean", "max", "attention"), "ngram_features": 6,
 }  # fmt: skip
 OPTIONS = [
-    {}, {"positions": "learned"}, {"norm": "post"}, {"attention": "written"}, {"stem": 3}, {"stem": 7}, {"patch": 2},
-    {"patch": 4}, {"patch": 5}, {"pooling": ("max",)}, {"pooling": ("attention",)}, {"evidence_size": 6}, {"depth": 0},
-    {"depth": 3}, RECIPE, {**RECIPE, "norm": "post", "attention": "written", "positions": "sinusoidal"},
+    {}, {"positions": "learned"}, {"norm": "post"}, {"attention": "math"}, {"stem": 3}, {"stem": 7}, {"patch": 2},
+    {"patch": 4}, {"patch": 5}, {"pooling": ("max",)}, {"pooling": ("attention",)}, {"ngram_features": 6},
+    {"num_layers": 0}, {"num_layers": 3}, RECIPE,
+    {**RECIPE, "norm": "post", "attention": "math", "positions": "sinusoidal"},
 ]  # fmt: skip
 
 
 def _network(**settings) -> TextTransformer:
     torch.manual_seed(0)
-    settings = {"dim": 16, "heads": 2, "feedforward": 24, "dropout": 0.0, **settings}
+    settings = {"embed_dim": 16, "num_heads": 2, "dim_feedforward": 24, "dropout": 0.0, **settings}
     network = TextTransformer(vocab_size=50, max_tokens=21, num_classes=3, **settings)
     nn.init.normal_(network.head.weight)  # logits of size 1, so that a difference shows
     return network
@@ -30,8 +31,8 @@ def _network(**settings) -> TextTransformer:
 
 def _text(length: int, network: TextTransformer) -> dict[str, torch.Tensor]:
     inputs = {"ids": torch.randint(2, 50, (1, length))}
-    if network.evidence is not None:
-        inputs["evidence"] = torch.randn(1, length, network.evidence[0].in_features)
+    if network.ngrams is not None:
+        inputs["ngram_features"] = torch.randn(1, length, network.ngrams[0].in_features)
     return inputs
 
 
@@ -50,8 +51,8 @@ def test_padding_never_changes_the_logits(options):
         padded = [_pad(text, length) for text in texts]
         batch = {name: torch.cat([text[name] for text in padded]) for name in padded[0]}
         torch.testing.assert_close(network(**batch), alone, rtol=0, atol=1e-5)
-        if "evidence" in batch:  # what stands at padding is not read, be it no number
-            batch["evidence"] = batch["evidence"].masked_fill((batch["ids"] == 0)[:, :, None], torch.nan)
+        if "ngram_features" in batch:  # what stands at padding is not read, be it no number
+            batch["ngram_features"] = batch["ngram_features"].masked_fill((batch["ids"] == 0)[:, :, None], torch.nan)
             torch.testing.assert_close(network(**batch), alone, rtol=0, atol=1e-5)
 
 
@@ -65,11 +66,11 @@ def test_every_token_matters_and_so_does_its_place(options):
         changed["ids"][0, place] = 1
         if options.get("pooling") != ("max",):  # a maximum may be another token's
             assert (network(**changed) - before).abs().max() > 1e-4, place
-        if "evidence_size" in options:
-            changed = {**text, "evidence": text["evidence"].clone()}
-            changed["evidence"][0, place] += 3
+        if "ngram_features" in options:
+            changed = {**text, "ngram_features": text["ngram_features"].clone()}
+            changed["ngram_features"][0, place] += 3
             assert (network(**changed) - before).abs().max() > 1e-4, place
-    if options.get("depth") != 0 or "stem" in options:
+    if options.get("num_layers") != 0 or "stem" in options:
         backwards = network(**{name: value.flip(1) for name, value in text.items()})
         assert (backwards - before).abs().max() > 1e-4
 
@@ -89,7 +90,7 @@ def test_an_empty_text_gives_numbers_and_leaves_the_others_alone(options):
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_training_starts_at_the_loss_of_a_guess_and_moves_everything(options):
     torch.manual_seed(0)
-    network = TextTransformer(50, 21, 3, dim=16, heads=2, **options)
+    network = TextTransformer(50, 21, 3, embed_dim=16, num_heads=2, **options)
     inputs = _pad(_text(9, network), 12)
     loss = F.cross_entropy(network(**inputs), torch.tensor([1]))
     assert loss.item() == pytest.approx(math.log(3), abs=0.02)
@@ -117,13 +118,13 @@ def test_there_is_a_position_for_each_patch_of_the_longest_text(patch, length):
 
 
 def test_sinusoidal_positions_are_of_the_embeddings_size():
-    network = _network(dim=64)
+    network = _network(embed_dim=64)
     ratio = network.positions.square().mean().sqrt() / network.embedding.weight[1:].std()
     assert ratio.item() == pytest.approx(math.sqrt(0.5), rel=0.05)
 
 
 def test_pre_norm_ends_with_a_norm_and_post_norm_has_had_it():
-    pre, post = (_network(norm=norm, depth=2) for norm in ("pre", "post"))
+    pre, post = (_network(norm=norm, num_layers=2) for norm in ("pre", "post"))
     assert len(list(pre.parameters())) == len(list(post.parameters())) + 2
     for network in (pre, post):
         seen = []
@@ -134,10 +135,10 @@ def test_pre_norm_ends_with_a_norm_and_post_norm_has_had_it():
 
 
 def test_written_and_fused_attention_give_the_same_logits():
-    fused, written = (_network(**RECIPE, attention=form).eval() for form in ("sdpa", "written"))
+    fused, written = (_network(**RECIPE, attention=form).eval() for form in ("sdpa", "math"))
     text = _text(13, fused)
     torch.testing.assert_close(written(**text), fused(**text), rtol=0, atol=1e-5)
-    assert {block.attention.form for block in written.blocks} == {"written"}
+    assert {block.attention.implementation for block in written.blocks} == {"math"}
 
 
 @pytest.mark.parametrize("name", ["embedding_dropout", "dropout", "head_dropout", "word_dropout"])
@@ -152,12 +153,12 @@ def test_each_dropout_is_for_training_only(name):
 
 
 def test_word_dropout_replaces_real_words_and_keeps_their_evidence():
-    network = _network(word_dropout=0.25, evidence_size=6)
+    network = _network(word_dropout=0.25, ngram_features=6)
     ids = torch.randint(2, 50, (400, 21)).masked_fill(torch.arange(21) >= 15, 0)
     evidence = torch.randn(400, 21, 6)
     seen = {}
     network.embedding.register_forward_pre_hook(lambda _, inputs: seen.update(ids=inputs[0]))
-    network.evidence.register_forward_pre_hook(lambda _, inputs: seen.update(evidence=inputs[0]))
+    network.ngrams.register_forward_pre_hook(lambda _, inputs: seen.update(ngram_features=inputs[0]))
     before = ids.clone()
     network(ids, evidence)
     assert torch.equal(ids, before)
@@ -165,13 +166,13 @@ def test_word_dropout_replaces_real_words_and_keeps_their_evidence():
     assert seen["ids"][replaced].eq(1).all()
     assert replaced[:, :15].float().mean().item() == pytest.approx(0.25, abs=0.03)
     assert not replaced[:, 15:].any()
-    assert torch.equal(seen["evidence"], evidence)
+    assert torch.equal(seen["ngram_features"], evidence)
 
 
 def test_embedding_dropout_leaves_the_evidence():
-    network = _network(embedding_dropout=1.0, evidence_size=6)
+    network = _network(embedding_dropout=1.0, ngram_features=6)
     text, other = _text(9, network), _text(9, network)
-    torch.testing.assert_close(network(**text), network(other["ids"], text["evidence"]))
+    torch.testing.assert_close(network(**text), network(other["ids"], text["ngram_features"]))
     assert not torch.allclose(network(**text), network(**other), atol=1e-3)
 
 
@@ -181,9 +182,11 @@ def test_a_text_that_is_too_long_is_a_bug():
         network(**_text(22, network))
 
 
-@pytest.mark.parametrize(("size", "says"), [(0, "model.evidence_size is 0"), (6, "model.evidence_size is not 0")])
+@pytest.mark.parametrize(
+    ("size", "says"), [(0, "ngram_features: 0 does not fit"), (6, "ngram_features: the data has none")]
+)
 def test_evidence_must_be_what_the_network_was_built_for(size, says):
-    network, other = _network(evidence_size=size), _network(evidence_size=6 - size)
+    network, other = _network(ngram_features=size), _network(ngram_features=6 - size)
     with pytest.raises(UserError, match=says):
         network(**_text(9, other))
 
@@ -232,7 +235,7 @@ def test_exports_with_a_free_batch_and_length():
     inputs = {name: torch.cat([text[name] for text in texts]) for name in texts[0]}
     # One patch would be exported as a case of its own; a shorter text is padded to two.
     batch, time = torch.export.Dim("batch"), torch.export.Dim("time", min=5, max=21)
-    shapes = {"ids": {0: batch, 1: time}, "evidence": {0: batch, 1: time}}
+    shapes = {"ids": {0: batch, 1: time}, "ngram_features": {0: batch, 1: time}}
     exported = torch.export.export(network, (), inputs, dynamic_shapes=shapes).module()
     for length in (6, 12, 21):
         other = {name: value.repeat(2, *[1] * (value.ndim - 1)) for name, value in _text(length, network).items()}

@@ -52,7 +52,7 @@ class ImageData(ExperimentData):
             same for every seed.
         augment: Random changes to the training images.
         fallback: `generated` uses made-up images where a public set can't be had, and says so; null stops there.
-        device_memory_share: The images are kept on the GPU when they fit into this share of its free memory.
+        device_memory_fraction: The images are kept on the GPU when they fit into this share of its free memory.
         cache_dir: Folder for the decoded images.
         **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
 
@@ -76,7 +76,7 @@ class ImageData(ExperimentData):
         seed: int | None = None,
         augment: Augment = Augment(),  # noqa: B008 - it is frozen
         fallback: Literal["generated"] | None = None,
-        device_memory_share: float = 0.25,
+        device_memory_fraction: float = 0.25,
         cache_dir: str = "data/cache",
         **loader: Any,
     ) -> None:
@@ -101,7 +101,7 @@ class ImageData(ExperimentData):
         self.val_fraction = val_fraction
         self.seed = seed or 0
         self.fallback: Literal["generated"] | None = fallback
-        self.device_memory_share = device_memory_share
+        self.device_memory_fraction = device_memory_fraction
 
         self.generated = dataset == "generated"
         self.sizes: dict[str, int] = {}
@@ -231,7 +231,7 @@ class ImageData(ExperimentData):
                 whole = len(part) == len(stored.labels[origin])
                 images = StoredImages(stored.images[origin], stored.labels[origin][part], None if whole else part)
                 images = images.in_memory(self.augment.crop if split == "train" else 0, processes)
-                self._sets[split] = images.on_device(device, self.device_memory_share)
+                self._sets[split] = images.on_device(device, self.device_memory_fraction)
             elif stage == split or (stage, split) == ("validate", "val"):
                 remedy = " or set data.val_fraction above 0" if split == "val" else ""
                 raise UserError(f"data.path: {self.catalog.path} has no {split} images; add some{remedy}")

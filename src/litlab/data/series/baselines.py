@@ -17,7 +17,7 @@ def repeat_last(past: Tensor, horizon: int) -> Tensor:
     """Forecast that everything stays as it is.
 
     Args:
-        past: (batch, past, channel).
+        past: (batch, context_length, channel).
         horizon: Rows to forecast.
 
     Returns:
@@ -30,7 +30,7 @@ def seasonal_naive(past: Tensor, horizon: int, season: int) -> Tensor:
     """Forecast that the last season comes again and again.
 
     Args:
-        past: (batch, past, channel), one season or more.
+        past: (batch, context_length, channel), one season or more.
         horizon: Rows to forecast.
         season: Rows of a season.
 
@@ -50,7 +50,7 @@ def linear_forecast(past: Tensor, weight: Tensor) -> Tensor:
     """Forecast with one linear map, the same for all channels.
 
     Args:
-        past: (batch, past, channel).
+        past: (batch, context_length, channel).
         weight: (horizon, rows), for the last rows of the past.
 
     Returns:
@@ -59,7 +59,7 @@ def linear_forecast(past: Tensor, weight: Tensor) -> Tensor:
     return weight.to(past) @ past[:, past.shape[1] - weight.shape[1] :]
 
 
-def fit_ridge(train: Tensor, val: Tensor | None, past: int, horizon: int) -> Tensor:
+def fit_ridge(train: Tensor, val: Tensor | None, context_length: int, horizon: int) -> Tensor:
     """Fit the linear map from window to forecast that ridge regression gives (Hoerl & Kennard 1970).
 
     Each window is taken relative to the mean of its past, x - mean(x) to y - mean(x), and all channels are pooled; the
@@ -73,14 +73,14 @@ def fit_ridge(train: Tensor, val: Tensor | None, past: int, horizon: int) -> Ten
         train: Training rows, (time, channel), at least one window long.
         val: Validation rows together with the `past` rows before them, (time, channel), at least one window long;
             None where there are none.
-        past: Rows that a forecast is made from.
+        context_length: Rows that a forecast is made from.
         horizon: Rows to forecast.
 
     Returns:
-        float32 (horizon, past), on the CPU; its rows sum to 1.
+        float32 (horizon, context_length), on the CPU; its rows sum to 1.
     """
-    products = _products(train, past + horizon)
-    gram, cross = _centred(products, past)
+    products = _products(train, context_length + horizon)
+    gram, cross = _centred(products, context_length)
     eigenvalues, basis = torch.linalg.eigh(gram)
     eigenvalues = eigenvalues.clamp_min(0)
     cross = basis.T @ cross
@@ -91,7 +91,7 @@ def fit_ridge(train: Tensor, val: Tensor | None, past: int, horizon: int) -> Ten
 
     penalty = _WITHOUT_VALIDATION
     if val is not None:
-        val_gram, val_cross = _centred(_products(val, past + horizon), past)
+        val_gram, val_cross = _centred(_products(val, context_length + horizon), context_length)
         val_gram, val_cross = basis.T @ val_gram @ basis, basis.T @ val_cross
 
         def error(penalty: float) -> float:  # sum of squares, but for those of the future itself
@@ -100,7 +100,7 @@ def fit_ridge(train: Tensor, val: Tensor | None, past: int, horizon: int) -> Ten
 
         penalty = min(_PENALTIES, key=error)
     weight = (basis @ solution(penalty)).T
-    return (weight - weight.mean(1, keepdim=True) + 1 / past).float()
+    return (weight - weight.mean(1, keepdim=True) + 1 / context_length).float()
 
 
 def _products(rows: Tensor, length: int) -> Tensor:
@@ -118,9 +118,9 @@ def _products(rows: Tensor, length: int) -> Tensor:
     return products
 
 
-def _centred(products: Tensor, past: int) -> tuple[Tensor, Tensor]:
+def _centred(products: Tensor, context_length: int) -> tuple[Tensor, Tensor]:
     """The same products with each window's past mean taken off: past by past, and past by future."""
-    xx, xy = products[:past, :past], products[:past, past:]
+    xx, xy = products[:context_length, :context_length], products[:context_length, context_length:]
     x_mean = xx.mean(1, keepdim=True)  # of x times mean(x)
     mean_y = xy.mean(0, keepdim=True)
     mean_mean = xx.mean()
@@ -135,7 +135,7 @@ def forecast_errors(
     """Mean errors of several methods over all windows, rows and channels.
 
     Args:
-        methods: Name and function from past (batch, past, channel) to forecast (batch, horizon, channel).
+        methods: Name and function from past (batch, context_length, channel) to forecast (batch, horizon, channel).
         windows: Batches of past and future (batch, horizon, channel).
         naive_error: What the absolute errors of each channel are divided by for the mase (Hyndman & Koehler 2006),
             (channel,).

@@ -35,9 +35,10 @@ class SeriesData(ExperimentData):
     Windows are at every row; the past of validation and test windows may reach back into the rows before, what they
     forecast may not.
 
-    A batch is a dict: `past`, float32 (batch, past, channel), scaled; `future`, float32 (batch, horizon, channel), not
-    in prediction; `calendar`, float32 (batch, past + horizon, feature), where there are covariates; `start`, int64
-    (batch,): row of the series where the window begins. Use the trainer with ``use_distributed_sampler=False``.
+    A batch is a dict: `past`, float32 (batch, context_length, channel), scaled; `future`, float32 (batch, horizon,
+    channel), not in prediction; `calendar`, float32 (batch, context_length + horizon, feature), where there are
+    covariates; `start`, int64 (batch,): row of the series where the window begins. Use the trainer
+    with ``use_distributed_sampler=False``.
 
     Args:
         dataset: The public ETTh1, `csv` for your own file, `generated` for a made-up series.
@@ -46,7 +47,7 @@ class SeriesData(ExperimentData):
         targets: Columns to forecast; null: all that hold numbers.
         covariates: What the model is told of past and future times: sine and cosine of the place in the hour, day,
             week, month or year.
-        past: Rows that a forecast is made from.
+        context_length: Rows that a forecast is made from.
         horizon: Rows to forecast.
         split: Shares of train, val and test, such as [0.7, 0.1, 0.2]; or dates: that of the first validation row, that
             of the first test row, optionally that of the first row after the test. null: [0.7, 0.1, 0.2]; ETTh1:
@@ -72,7 +73,7 @@ class SeriesData(ExperimentData):
         time_column: str = "date",
         targets: list[str] | None = None,
         covariates: list[Covariate] | None = None,
-        past: int = 336,
+        context_length: int = 336,
         horizon: int = 96,
         split: list[float] | list[str] | None = None,
         gaps: Literal["error", "interpolate"] = "error",
@@ -88,7 +89,7 @@ class SeriesData(ExperimentData):
         for name, value, good, hint in (
             ("path", path, path is not None or dataset != "csv", "dataset csv needs your file"),
             ("targets", targets, targets is None or len(targets) > 0, "name at least one, or leave it out"),
-            ("past", past, past >= 1, "it must be at least 1"),
+            ("context_length", context_length, context_length >= 1, "it must be at least 1"),
             ("horizon", horizon, horizon >= 1, "it must be at least 1"),
             ("season", season, season is None or season >= 1, "it must be at least 1"),
             ("batch_size", batch_size, batch_size >= 1, "it must be at least 1"),
@@ -109,7 +110,11 @@ class SeriesData(ExperimentData):
 
         self.generated = dataset == "generated"
         self.sizes: dict[str, int] = {}
-        self._settings: dict[str, Any] = {"past": past, "horizon": horizon, "covariates": list(covariates or [])}
+        self._settings: dict[str, Any] = {
+            "context_length": context_length,
+            "horizon": horizon,
+            "covariates": list(covariates or []),
+        }
         self._season = season
         self._series: Series | None = None
         self._scaled: ScaledSeries | None = None
@@ -122,9 +127,9 @@ class SeriesData(ExperimentData):
     # ---- facts that are known before the series is split; those of the checkpoint where one was loaded
 
     @property
-    def past(self) -> int:
+    def context_length(self) -> int:
         """Rows that a forecast is made from."""
-        return self._known["past"]
+        return self._known["context_length"]
 
     @property
     def horizon(self) -> int:
@@ -165,7 +170,7 @@ class SeriesData(ExperimentData):
         filled = f", {self._series.filled}" if self._series and self._series.filled else ""
         filled += count_text(self._series.dropped) if self._series else ""
         return (
-            f"{self.source.name(self.generated)}: {counts + ' ' if counts else ''}windows of {self.past} + "
+            f"{self.source.name(self.generated)}: {counts + ' ' if counts else ''}windows of {self.context_length} + "
             f"{self.horizon} rows, {self.num_targets} columns{filled}"
         )
 
@@ -234,7 +239,7 @@ class SeriesData(ExperimentData):
             self.generated = self.trainer.strategy.broadcast(self.generated)
         series, name = self._read(), self.source.name(self.generated)
         self._ends = self.source.ends(series, self.generated)
-        self._starts = split_windows(self._ends, self._settings["past"], self._settings["horizon"], name)
+        self._starts = split_windows(self._ends, self._settings["context_length"], self._settings["horizon"], name)
         self.sizes = {split: len(starts) for split, starts in self._starts.items()}
         own = {"time_column": self.source.time_column, "generated": self.generated}
         here = {**self._settings, **own, **measured(series, self._ends[0], self._season, name)}
@@ -250,23 +255,24 @@ class SeriesData(ExperimentData):
         """Apply the scaler of the state, and move the series to where the model is if it fits there."""
         values = self._read().scaled(self._state["mean"], self._state["scale"])
         calendar = calendar_features(self._read().times, self._state["covariates"])
-        self._scaled = ScaledSeries(values, calendar, self._ends, self._starts, self.past, self.horizon)
+        self._scaled = ScaledSeries(values, calendar, self._ends, self._starts, self.context_length, self.horizon)
         if self.trainer is not None:
             self._scaled = self._scaled.on_device(self.trainer.strategy.root_device)
 
-    def ridge(self, past: int | None = None) -> Tensor:
+    def ridge(self, context_length: int | None = None) -> Tensor:
         """Ridge regression fitted on the training rows, its penalty chosen on the validation rows.
 
         Args:
-            past: Rows that it forecasts from, those of the windows if left out.
+            context_length: Rows that it forecasts from, those of the windows if left out.
 
         Returns:
-            float32 (horizon, past), on the CPU: one linear map from scaled past to scaled forecast for all channels.
+            float32 (horizon, context_length), on the CPU: one linear map from scaled past to scaled forecast for
+            all channels.
 
         Raises:
             UserError: The training rows hold no window so long.
         """
-        return self._ready.ridge(past or self.past)
+        return self._ready.ridge(context_length or self.context_length)
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Errors of simple forecasts over all test windows, also where `trainer.limit_test_batches` cuts the test.

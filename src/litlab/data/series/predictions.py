@@ -36,7 +36,7 @@ def read_last_window(
     Raises:
         UserError: The file is missing, wrong, too short, or not like that of the training.
     """
-    past, horizon = state["past"], state["horizon"]
+    context_length, horizon = state["context_length"], state["horizon"]
     options = {"trained": True, "setting": "--input", "bad_rows": bad_rows}
     table = read_table(path, state["time_column"], state["targets"], **options)
     series = regular(table, gaps, Step(**state["step"]))
@@ -46,12 +46,14 @@ def read_last_window(
     if series.filled:
         rank_zero_info(f"{path}: {series.filled}")
     rows = len(series.times)
-    if rows < past:
-        raise UserError(f"{path}: {rows} rows, the checkpoint forecasts from {past}; give at least so many")
+    if rows < context_length:
+        raise UserError(f"{path}: {rows} rows, the checkpoint forecasts from {context_length}; give at least so many")
     future = series.step.after(series.times[-1], horizon)
     calendar = calendar_features(np.concatenate([series.times, future]), state["covariates"])
-    last = range(rows - past, rows - past + 1)
-    return Windows(series.scaled(state["mean"], state["scale"]), calendar, last, past, horizon, known=False), future
+    last = range(rows - context_length, rows - context_length + 1)
+    return Windows(
+        series.scaled(state["mean"], state["scale"]), calendar, last, context_length, horizon, known=False
+    ), future
 
 
 def write_forecast(path: Path, state: dict[str, Any], times: np.ndarray, forecast: Tensor) -> None:

@@ -24,7 +24,7 @@ class ScaledSeries:
         calendar: float32 (time, feature); None: there are no covariates.
         ends: Ends of the training, the validation and the test rows.
         starts: For each split the rows where the past of its windows begins.
-        past: Rows of a window's past.
+        context_length: Rows of a window's past.
         horizon: Rows to forecast.
     """
 
@@ -32,7 +32,7 @@ class ScaledSeries:
     calendar: Tensor | None
     ends: tuple[int, int, int]
     starts: dict[str, range]
-    past: int
+    context_length: int
     horizon: int
     ridges: dict[int, Tensor] = field(default_factory=dict, init=False)
 
@@ -59,30 +59,31 @@ class ScaledSeries:
         Args:
             split: "train", "val" or "test".
         """
-        return Windows(self.values, self.calendar, self.starts[split], self.past, self.horizon)
+        return Windows(self.values, self.calendar, self.starts[split], self.context_length, self.horizon)
 
-    def ridge(self, past: int) -> Tensor:
+    def ridge(self, context_length: int) -> Tensor:
         """Ridge regression fitted on the training rows, its penalty chosen on the validation rows.
 
         Args:
-            past: Rows that it forecasts from.
+            context_length: Rows that it forecasts from.
 
         Returns:
-            float32 (horizon, past), on the CPU: one linear map from scaled past to scaled forecast for all channels.
+            float32 (horizon, context_length), on the CPU: one linear map from scaled past to scaled forecast for
+            all channels.
 
         Raises:
             UserError: The training rows hold no window so long.
         """
         train_end, val_end, _ = self.ends
-        if train_end < past + self.horizon:
+        if train_end < context_length + self.horizon:
             raise UserError(
-                f"data: {train_end} training rows are too few for a ridge regression from {past} rows to "
+                f"data: {train_end} training rows are too few for a ridge regression from {context_length} rows to "
                 f"{self.horizon}; give it a shorter past"
             )
-        if past not in self.ridges:
-            val = self.values[train_end - past : val_end] if "val" in self.starts else None
-            self.ridges[past] = fit_ridge(self.values[:train_end], val, past, self.horizon)
-        return self.ridges[past].clone()
+        if context_length not in self.ridges:
+            val = self.values[train_end - context_length : val_end] if "val" in self.starts else None
+            self.ridges[context_length] = fit_ridge(self.values[:train_end], val, context_length, self.horizon)
+        return self.ridges[context_length].clone()
 
     def best_ridge(self, naive_error: Tensor) -> Tensor:
         """Of the ridges from the whole, half and a quarter of the past the one that validates best.
@@ -93,12 +94,12 @@ class ScaledSeries:
         Returns:
             float32 (horizon, rows), on the CPU. From the whole past where there is no validation split.
         """
-        lengths = [rows for rows in (self.past, self.past // 2, self.past // 4) if rows]
+        lengths = [rows for rows in (self.context_length, self.context_length // 2, self.context_length // 4) if rows]
         if "val" not in self.starts or len(lengths) == 1:
-            return self.ridge(self.past)
+            return self.ridge(self.context_length)
         ridges = {str(rows): self.ridge(rows) for rows in lengths}
         methods = {name: partial(linear_forecast, weight=weight) for name, weight in ridges.items()}
-        errors = forecast_errors(methods, self._batches("val", self.past), naive_error)
+        errors = forecast_errors(methods, self._batches("val", self.context_length), naive_error)
         return ridges[min(errors, key=lambda name: errors[name]["mse"])]
 
     def baselines(self, season: int, naive_error: Tensor) -> dict[str, dict[str, float]]:
@@ -117,12 +118,12 @@ class ScaledSeries:
             "seasonal naive": partial(seasonal_naive, horizon=self.horizon, season=season),
             f"ridge ({weight.shape[1]} rows)": partial(linear_forecast, weight=weight),
         }
-        errors = forecast_errors(methods, self._batches("test", max(self.past, season)), naive_error)
+        errors = forecast_errors(methods, self._batches("test", max(self.context_length, season)), naive_error)
         return {method: {f"test/{name}": value for name, value in row.items()} for method, row in errors.items()}
 
     def _batches(self, split: str, history: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Past and future of all windows; a season longer than the windows' past reaches further back."""
-        more = history - self.past
+        more = history - self.context_length
         starts = range(self.starts[split].start - more, self.starts[split].stop - more)
         windows = Windows(self.values, None, starts, history, self.horizon)
         size = max(1, _CHUNK // ((history + self.horizon) * self.values.shape[1]))

@@ -85,7 +85,7 @@ def check_same(trained: dict[str, Any], here: dict[str, Any]) -> None:
     Raises:
         UserError: Columns, window, covariates, season, step or kind of times differ.
     """
-    for key in ("targets", "past", "horizon", "covariates", "step", "season", "utc"):
+    for key in ("targets", "context_length", "horizon", "covariates", "step", "season", "utc"):
         old, new = trained[key], here[key]
         if old == new:
             continue

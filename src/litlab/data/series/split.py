@@ -83,14 +83,14 @@ def split_rows(split: Split, series: Series, name: str) -> tuple[int, int, int]:
     return ends[0], ends[1], ends[2] if len(ends) == 3 else rows
 
 
-def split_windows(ends: tuple[int, int, int], past: int, horizon: int, name: str) -> dict[str, range]:
+def split_windows(ends: tuple[int, int, int], context_length: int, horizon: int, name: str) -> dict[str, range]:
     """Say which windows make up train, val and test.
 
     The past of validation and test windows may reach back into the rows before; what they forecast may not.
 
     Args:
         ends: Ends of the training, the validation and the test rows.
-        past: Rows of the past.
+        context_length: Rows of the past.
         horizon: Rows to forecast.
         name: What the series is, for the error message.
 
@@ -101,16 +101,16 @@ def split_windows(ends: tuple[int, int, int], past: int, horizon: int, name: str
         UserError: A split has rows, but too few for one window.
     """
     windows = {}
-    for split, begin, end in zip(("train", "val", "test"), (past, *ends[:2]), ends, strict=True):
+    for split, begin, end in zip(("train", "val", "test"), (context_length, *ends[:2]), ends, strict=True):
         if split != "train" and end == begin:
             continue
         if end - begin < horizon:
             rows, needed, sum_ = end - begin, horizon, f"data.horizon {horizon}"
             if split == "train":
-                rows, needed, sum_ = end, past + horizon, f"data.past {past} + {sum_}"
+                rows, needed, sum_ = end, context_length + horizon, f"data.context_length {context_length} + {sum_}"
             raise UserError(
                 f"{name}: {rows} {split} rows are too few for one window of {needed} ({sum_}); give more rows, a "
-                f"smaller data.past or data.horizon, or another data.split"
+                f"smaller data.context_length or data.horizon, or another data.split"
             )
-        windows[split] = range(begin - past, end - horizon - past + 1)
+        windows[split] = range(begin - context_length, end - horizon - context_length + 1)
     return windows

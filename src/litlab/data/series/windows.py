@@ -14,7 +14,7 @@ class Windows(Dataset[dict[str, Tensor]]):
         values: float32 of shape (time, channel), in memory or on a device.
         calendar: float32 of shape (time, feature), on the same device; None: there are no covariates.
         starts: Rows of the series where the past of each window begins.
-        past: Rows of the past.
+        context_length: Rows of the past.
         horizon: Rows of the future.
         known: Whether the future is known; else the batches have none, and `values` may end with the past.
     """
@@ -24,18 +24,18 @@ class Windows(Dataset[dict[str, Tensor]]):
         values: Tensor,
         calendar: Tensor | None,
         starts: range,
-        past: int,
+        context_length: int,
         horizon: int,
         *,
         known: bool = True,
     ) -> None:
         self.values = values
         self.starts = starts
-        self.views = {"past": _view(values, past)}
+        self.views = {"past": _view(values, context_length)}
         if known:
-            self.views["future"] = _view(values[past:], horizon)
+            self.views["future"] = _view(values[context_length:], horizon)
         if calendar is not None:
-            self.views["calendar"] = _view(calendar, past + horizon)
+            self.views["calendar"] = _view(calendar, context_length + horizon)
         self.widths = {"calendar": calendar.shape[1]} if calendar is not None else {}
 
     def __len__(self) -> int:
@@ -49,9 +49,9 @@ class Windows(Dataset[dict[str, Tensor]]):
             index: Numbers of the windows, int64 of shape (batch,), on the CPU.
 
         Returns:
-            past: float32 (batch, past, channel); future: (batch, horizon, channel), where it is known; calendar:
-            (batch, past + horizon, feature), where there are covariates; start: int64 (batch,), row of the series
-            where the past begins.
+            past: float32 (batch, context_length, channel); future: (batch, horizon, channel), where it is known;
+            calendar: (batch, context_length + horizon, feature), where there are covariates; start: int64 (batch,),
+            row of the series where the past begins.
         """
         start = index.to(self.values.device, non_blocking=True) + self.starts.start
         channels = self.values.shape[1]

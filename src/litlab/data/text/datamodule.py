@@ -27,7 +27,7 @@ from litlab.errors import UserError
 _SPLITS = {"fit": ("train", "val"), "validate": ("val",), "test": ("test",), None: ("train", "val", "test")}
 _NAMES = {"train": "training", "val": "validation", "test": "test"}
 # What a checkpoint's model was built for: there the checkpoint has the last word.
-_FIXED = ("vocab_size", "max_tokens", "long_texts", "evidence")
+_FIXED = ("vocab_size", "max_tokens", "long_texts", "ngrams")
 
 
 class TextData(ExperimentData):
@@ -35,7 +35,7 @@ class TextData(ExperimentData):
 
     They are tokenised once, into a cache of flat ids; batches are gathered as a whole, from texts of about the same
     length. The model gets a dict with ``ids``, int64 of shape (batch, time), padded with 0 at the end, and, with
-    `evidence`, ``evidence``, float32 of shape (batch, time, evidence_size); and int64 labels of shape (batch,), but not
+    `ngrams`, ``ngram_features``, float32 of shape (batch, time, feature); and int64 labels of shape (batch,), but not
     in prediction. Use the trainer with ``use_distributed_sampler=False``.
 
     Args:
@@ -51,7 +51,7 @@ class TextData(ExperimentData):
         max_tokens: Longest piece of a text, in tokens, that the model reads at once.
         long_texts: `truncate` cuts longer texts to their beginning. `crop` takes a piece at random in training, and
             whole texts in evaluation, of which the model reads beginning and end.
-        evidence: Longest n-gram whose class log-ratios are given for each token (Wang & Manning 2012); 0 for none.
+        ngrams: Longest n-gram whose class log-ratios are given for each token (Wang & Manning 2012); 0 for none.
         batch_size: Texts per batch and process.
         tokens_per_batch: Instead of `batch_size`: tokens per batch and process, padding included.
         val_fraction: Share of the training texts kept for validation; 0 for none.
@@ -80,7 +80,7 @@ class TextData(ExperimentData):
         vocab_size: int = 20_000,
         max_tokens: int = 256,
         long_texts: Literal["truncate", "crop"] = "truncate",
-        evidence: int = 0,
+        ngrams: int = 0,
         batch_size: int = 32,
         tokens_per_batch: int | None = None,
         val_fraction: float = 0.1,
@@ -103,7 +103,7 @@ class TextData(ExperimentData):
             ("text_columns", text_columns, label_column not in text_columns, f"{label_column} is data.label_column"),
             ("vocab_size", vocab_size, vocab_size >= least, f"{tokenizer} needs at least {least}"),
             ("max_tokens", max_tokens, max_tokens >= 1, "it must be at least 1"),
-            ("evidence", evidence, 0 <= evidence <= 5, "it must be from 0 to 5"),
+            ("ngrams", ngrams, 0 <= ngrams <= 5, "it must be from 0 to 5"),
             ("batch_size", batch_size, batch_size >= 1, "it must be at least 1"),
             (
                 "tokens_per_batch",
@@ -170,9 +170,9 @@ class TextData(ExperimentData):
         return self._setting("max_tokens")
 
     @property
-    def evidence_size(self) -> int:
-        """Features of n-gram evidence per token: orders times classes."""
-        orders = self._setting("evidence")
+    def ngram_features(self) -> int:
+        """N-gram features per token: orders times classes."""
+        orders = self._setting("ngrams")
         return orders * self.num_classes if orders else 0
 
     @property
@@ -229,7 +229,7 @@ class TextData(ExperimentData):
         """Download, tokenise and count what is not in the cache yet, or resort to generated texts. On one process."""
         if self.trainer is not None and self.trainer.predicting:
             return
-        orders = self._settings["evidence"]
+        orders = self._settings["ngrams"]
         needed = [self._folder, *([evidence_folder(self._folder, orders)] if orders else [])]
         if any(damage(folder) is not None for folder in needed):
             with alone_in(self.cache_dir):
@@ -272,7 +272,7 @@ class TextData(ExperimentData):
         if self._restored:
             check_same(self._state["class_names"], stored.class_names)
             return
-        orders = self._settings["evidence"]
+        orders = self._settings["ngrams"]
         self._state = {
             "class_names": stored.class_names,
             "tokenizer": stored.tokenizer,
@@ -296,7 +296,7 @@ class TextData(ExperimentData):
         """The texts of a split, by the tokenizer and the counts of the checkpoint where one was loaded."""
         if split in self._sets:
             return self._sets[split]
-        self._sets[split] = open_split(load(self._folder), split, self._state, self._settings["evidence"])
+        self._sets[split] = open_split(load(self._folder), split, self._state, self._settings["ngrams"])
         self._report_cut(self._sets[split], _NAMES[split])
         return self._sets[split]
 

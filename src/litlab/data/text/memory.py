@@ -57,7 +57,7 @@ class StoredTexts(Dataset[Any]):
             index: Numbers of the texts, int64 of shape (batch,).
 
         Returns:
-            ``ids``, int64 of shape (batch, time), 0 where a text has ended, and ``evidence`` where there is some,
+            ``ids``, int64 of shape (batch, time), 0 where a text has ended, and ``ngram_features`` where there is some,
             float32 of shape (batch, time, features), in a dict; with labels, that dict and int64 (batch,).
         """
         rows = index.numpy()
@@ -70,7 +70,7 @@ class StoredTexts(Dataset[Any]):
         source = torch.from_numpy(starts[:, None] + place).clamp_(max=len(self.ids) - 1)
         inputs = {"ids": self.ids[source].long().masked_fill_(~inside, 0)}
         if self.evidence is not None:
-            inputs["evidence"] = self.evidence[source].float().masked_fill_(~inside[..., None], 0)
+            inputs["ngram_features"] = self.evidence[source].float().masked_fill_(~inside[..., None], 0)
         return inputs if self.labels is None else (inputs, self.labels[index])
 
 

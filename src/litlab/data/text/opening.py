@@ -28,10 +28,10 @@ def open_split(stored: Stored, split: str, state: dict[str, Any], orders: int) -
     else:
         ids, offsets = encode(state["tokenizer"], stored.texts(split))
     evidence = None
-    if state["evidence"] and split != "train":
+    if state["ngrams"] and split != "train":
         evidence = NgramCounts.from_state_dict(state["counts"]).evidence(ids, offsets)
-    elif state["evidence"]:
-        if not own or orders != state["evidence"]:
+    elif state["ngrams"]:
+        if not own or orders != state["ngrams"]:
             raise UserError(
                 "data: the checkpoint was trained with n-gram evidence from other texts or settings, which can't "
                 "go on with these; use the data and data settings of its run"

@@ -56,7 +56,7 @@ class SeriesRecorder(Recorder):
 @pytest.fixture
 def make(write):
     def make_it(rows: int = 100, **options) -> SeriesData:
-        settings = {"dataset": "csv", "past": 6, "horizon": 3, "season": 4, "batch_size": 8, **options}
+        settings = {"dataset": "csv", "context_length": 6, "horizon": 3, "season": 4, "batch_size": 8, **options}
         if settings["dataset"] == "csv":
             settings.setdefault("path", str(write(rows=rows)))
         return SeriesData(**settings)

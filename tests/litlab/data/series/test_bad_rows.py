@@ -20,7 +20,7 @@ def hours(folder, bad=(), rows=60):
 
 
 def series(path, **options):
-    return SeriesData("csv", str(path), past=4, horizon=2, season=2, **options)
+    return SeriesData("csv", str(path), context_length=4, horizon=2, season=2, **options)
 
 
 ODD = {

@@ -16,7 +16,7 @@ TRAIN = 70  # of 100 rows
 
 def test_facts_are_known_before_setup(make, tmp_path):
     data = make(covariates=["hour", "weekday"])
-    assert (data.past, data.horizon, data.num_targets, data.num_covariates) == (6, 3, 2, 4)
+    assert (data.context_length, data.horizon, data.num_targets, data.num_covariates) == (6, 3, 2, 4)
     assert data.target_names == ["load", "heat"]
     assert data.has_val
     assert data.has_test
@@ -226,7 +226,7 @@ def test_gaps(make, write):
 
 
 def test_generated_through_a_run(make_trainer):
-    data, model = SeriesData("generated", targets=["sine"], past=48, horizon=24), SeriesRecorder()
+    data, model = SeriesData("generated", targets=["sine"], context_length=48, horizon=24), SeriesRecorder()
     make_trainer(limit_train_batches=2, limit_val_batches=1).fit(model, data)
     assert data.generated
     assert data.description == (
@@ -285,7 +285,7 @@ def test_etth1_needs_a_folder(tmp_path):
     ("options", "message"),
     [
         ({"dataset": "csv", "path": None}, "data.path: null is not valid; dataset csv needs your file"),
-        ({"past": 0}, "data.past: 0 is not valid; it must be at least 1"),
+        ({"context_length": 0}, "data.context_length: 0 is not valid; it must be at least 1"),
         ({"horizon": 0}, "data.horizon: 0 is not valid; it must be at least 1"),
         ({"season": 0}, "data.season: 0 is not valid; it must be at least 1"),
         ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be at least 1"),
@@ -325,7 +325,7 @@ def test_errors_of_the_data_reach_the_user(make, write):
     with pytest.raises(UserError, match=r"constant\.csv: column 'heat' is 5 in all training rows; leave it out of"):
         data.setup()
     with pytest.raises(UserError, match="14 train rows are too few for one window of 15"):
-        make(rows=20, past=12).setup()
+        make(rows=20, context_length=12).setup()
     with pytest.raises(UserError, match=r"data\.split: 2023-01-01 is outside csv .*data\.csv, 2024-01-01 00:00:00 to"):
         make(split=["2023-01-01", "2024-01-02"]).setup()
 
@@ -357,7 +357,7 @@ def test_the_checkpoints_scaler_is_used(make, make_trainer):
             "data.targets: the checkpoint was trained with [load, cold], "
             "here it is [load, heat]; set it to [load, cold]",
         ),
-        ({"past": 9}, "data.past: the checkpoint was trained with 9, here it is 6; set it to 9"),
+        ({"context_length": 9}, "data.context_length: the checkpoint was trained with 9, here it is 6; set it to 9"),
         ({"horizon": 9}, "data.horizon: the checkpoint was trained with 9, here it is 3; set it to 9"),
         ({"season": 9}, "data.season: the checkpoint was trained with 9, here it is 4; set it to 9"),
         (

@@ -124,7 +124,10 @@ def test_windows_forecast_their_own_split_only():
 @pytest.mark.parametrize(
     ("ends", "message"),
     [
-        ((14, 30, 40), "data: 14 train rows are too few for one window of 15 (data.past 10 + data.horizon 5); "),
+        (
+            (14, 30, 40),
+            "data: 14 train rows are too few for one window of 15 (data.context_length 10 + data.horizon 5); ",
+        ),
         ((20, 24, 40), "data: 4 val rows are too few for one window of 5 (data.horizon 5); "),
         ((20, 30, 34), "data: 4 test rows are too few for one window of 5 (data.horizon 5); "),
     ],
@@ -132,13 +135,13 @@ def test_windows_forecast_their_own_split_only():
 def test_a_split_shorter_than_one_window(ends, message):
     with pytest.raises(UserError) as error:
         split_windows(ends, 10, 5, "data")
-    expected = message + "give more rows, a smaller data.past or data.horizon, or another data.split"
+    expected = message + "give more rows, a smaller data.context_length or data.horizon, or another data.split"
     assert str(error.value) == expected
 
 
 def test_a_batch_of_windows_is_what_slices_would_be():
     values, calendar = torch.randn(50, 3), torch.randn(50, 2)
-    windows = Windows(values, calendar, range(7, 30), past=10, horizon=4)
+    windows = Windows(values, calendar, range(7, 30), context_length=10, horizon=4)
     assert len(windows) == 23
     index = torch.tensor([22, 0, 5])
     batch = windows[index]
@@ -153,13 +156,13 @@ def test_a_batch_of_windows_is_what_slices_would_be():
 
 def test_windows_share_the_memory_of_the_series():
     values = torch.randn(50, 3)
-    windows = Windows(values, None, range(30), past=10, horizon=4)
+    windows = Windows(values, None, range(30), context_length=10, horizon=4)
     assert {view.untyped_storage().data_ptr() for view in windows.views.values()} == {values.data_ptr()}
 
 
 def test_the_last_window_needs_no_future():
     values, calendar = torch.randn(12, 3), torch.randn(16, 2)
-    windows = Windows(values, calendar, range(2, 3), past=10, horizon=4, known=False)
+    windows = Windows(values, calendar, range(2, 3), context_length=10, horizon=4, known=False)
     batch = windows[torch.tensor([0])]
     assert list(batch) == ["past", "calendar", "start"]
     assert batch["past"][0].equal(values[2:])

@@ -15,7 +15,7 @@ from tests.litlab.data.series.conftest import SeriesRecorder, hourly, trained
 
 def predict(make_trainer, checkpoint, source, **options) -> tuple[SeriesData, SeriesRecorder]:
     """From the checkpoint alone: what the settings say of the data is wrong."""
-    data = SeriesData("csv", path="gone.csv", time_column="gone", past=2, horizon=1, **options)
+    data = SeriesData("csv", path="gone.csv", time_column="gone", context_length=2, horizon=1, **options)
     data.predict_input = str(source)
     model = SeriesRecorder()
     make_trainer().predict(model, data, ckpt_path=checkpoint, weights_only=True)
@@ -32,7 +32,7 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, wr
     lines = [f"{time},x,{row},{row * 2}" for row, time in enumerate(hourly(7, np.datetime64("2025-12-31T18:00:00")))]
     source = write("date,note,heat,load\n" + "\n".join(lines), name="new.csv")
     data, model = predict(make_trainer, checkpoint, source)
-    assert (data.past, data.horizon, data.target_names, data.num_covariates) == (6, 3, ["load", "heat"], 2)
+    assert (data.context_length, data.horizon, data.target_names, data.num_covariates) == (6, 3, ["load", "heat"], 2)
     (batch,) = model.seen["predict", 0]
     assert "future" not in batch
     assert batch["start"].tolist() == [1]
@@ -82,7 +82,13 @@ def test_times_of_the_forecast(make, make_trainer, write, tmp_path, step, offset
     first = np.datetime64("2020-01-31T00:00:00")
     times = [str(time) + offset for time in [first, *step.after(first, 99)]]
     text = "when,load\n" + "\n".join(f"{time},{row % 7}" for row, time in enumerate(times))
-    options = {"path": str(write(text, name="train.csv")), "time_column": "when", "past": 3, "horizon": 2, "season": 5}
+    options = {
+        "path": str(write(text, name="train.csv")),
+        "time_column": "when",
+        "context_length": 3,
+        "horizon": 2,
+        "season": 5,
+    }
     _, checkpoint = trained(make, make_trainer, tmp_path, **options)
     source = write("when,load\n" + "\n".join(f"{stamp},1" for stamp in stamps), name="new.csv")
     data, _ = predict(make_trainer, checkpoint, source)

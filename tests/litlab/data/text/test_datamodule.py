@@ -25,16 +25,16 @@ def decode(data, ids):
 
 
 def test_facts_are_known_before_anything_is_tokenised(make_data, csv_data):
-    data = csv_data(evidence=2, vocab_size=50, max_tokens=7)
+    data = csv_data(ngrams=2, vocab_size=50, max_tokens=7)
     assert data.class_names == ["bad", "good"]
-    assert (data.num_classes, data.vocab_size, data.max_tokens, data.evidence_size) == (2, 50, 7, 4)
+    assert (data.num_classes, data.vocab_size, data.max_tokens, data.ngram_features) == (2, 50, 7, 4)
     assert data.has_val
     assert data.has_test
     assert not data.generated
     assert not data.cache_dir.exists()
     news = make_data()
     assert news.class_names == ["World", "Sports", "Business", "Sci/Tech"]
-    assert (news.vocab_size, news.max_tokens, news.evidence_size) == (20_000, 256, 0)
+    assert (news.vocab_size, news.max_tokens, news.ngram_features) == (20_000, 256, 0)
     assert make_data(dataset="imdb").class_names == ["negative", "positive"]
     assert make_data(dataset="generated").num_classes == 4
     assert not csv_data(val_fraction=0.0).has_val
@@ -192,7 +192,7 @@ def test_a_crop_depends_on_seed_epoch_and_text_only(csv_data):
 def test_a_run_repeats_exactly_and_leaves_the_global_generator_alone(csv_data, make_trainer):
     runs = []
     for noise in (1, 2):
-        data, model = csv_data(seed=5, tokens_per_batch=64, evidence=2), TextRecorder()
+        data, model = csv_data(seed=5, tokens_per_batch=64, ngrams=2), TextRecorder()
         torch.manual_seed(noise)
         make_trainer(max_epochs=3).fit(model, data)
         runs.append(([model.ids("train", epoch) for epoch in range(3)], torch.rand(1)))
@@ -212,12 +212,12 @@ def test_overfitting_repeats_the_same_batches(csv_data, make_trainer):
 
 
 def test_evidence_comes_along(csv_data, make_trainer):
-    data, model = csv_data(evidence=2, max_tokens=8), TextRecorder()
+    data, model = csv_data(ngrams=2, max_tokens=8), TextRecorder()
     make_trainer().fit(model, data)
     for stage in ("train", "val"):
         for inputs, labels in model.seen[stage, 0]:
-            evidence = inputs["evidence"]
-            assert evidence.shape == (*inputs["ids"].shape, data.evidence_size)
+            evidence = inputs["ngram_features"]
+            assert evidence.shape == (*inputs["ids"].shape, data.ngram_features)
             assert evidence.dtype == torch.float32
             assert (evidence[inputs["ids"] == 0] == 0).all()
             # The second token is "good" or "bad", which tells the class; unigrams of both classes come first.
@@ -240,16 +240,16 @@ def test_a_second_start_reads_no_csv_and_tokenises_nothing(csv_data, make_traine
     def expected(data):
         data.prepare_data()
         data.setup("fit")
-        return [(x["ids"].tolist(), x["evidence"].tolist(), y.tolist()) for x, y in data.train_dataloader()]
+        return [(x["ids"].tolist(), x["ngram_features"].tolist(), y.tolist()) for x, y in data.train_dataloader()]
 
-    first = expected(csv_data(evidence=2))
+    first = expected(csv_data(ngrams=2))
 
     def refuse(*_, **__):
         raise AssertionError("read again")
 
     for name in ("sources.read_rows", "stored.train_tokenizer", "stored.encode", "ngram_cache.count_ngrams"):
         monkeypatch.setattr(f"litlab.data.text.{name}", refuse)
-    data = csv_data(evidence=2)
+    data = csv_data(ngrams=2)
     assert data.class_names == ["bad", "good"]
     assert expected(data) == first
 
@@ -307,7 +307,7 @@ def test_runs_that_begin_at_once_tokenise_and_count_once(csv_data, monkeypatch):
     slowly("store_evidence")
 
     def begin(_: int) -> None:
-        data = csv_data(evidence=1)
+        data = csv_data(ngrams=1)
         data.prepare_data()
         data.setup("fit")
 
@@ -317,14 +317,14 @@ def test_runs_that_begin_at_once_tokenise_and_count_once(csv_data, monkeypatch):
 
 
 def test_damaged_caches_are_made_anew(csv_data, caplog):
-    data = csv_data(evidence=1)
+    data = csv_data(ngrams=1)
     data.prepare_data()
     before = {path: path.read_bytes() for folder in data.cache_dir.iterdir() for path in folder.glob("*.npy")}
     for path in before:
         if path.name in ("train_ids.npy", "hashes1.npy"):
             path.write_bytes(before[path][:-1] + b"x")
     with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"):
-        csv_data(evidence=1).prepare_data()
+        csv_data(ngrams=1).prepare_data()
     assert sum("the cache is damaged" in message for message in caplog.messages) == 2
     assert {path: path.read_bytes() for path in before} == before
 
@@ -352,13 +352,13 @@ def test_several_text_columns_numbers_as_labels_no_names_gzip(make_data, tmp_pat
 
 
 def test_checkpoint_carries_what_raw_texts_need(csv_data, make_data, make_trainer, tmp_path):
-    data, model = csv_data(evidence=2, max_tokens=8, vocab_size=60), TextRecorder()
+    data, model = csv_data(ngrams=2, max_tokens=8, vocab_size=60), TextRecorder()
     trainer = make_trainer()
     trainer.fit(model, data)
     trainer.save_checkpoint(tmp_path / "model.ckpt")
     state = torch.load(tmp_path / "model.ckpt", weights_only=True)["TextData"]
     assert state["class_names"] == ["bad", "good"]
-    assert (state["max_tokens"], state["vocab_size"], state["evidence"], state["generated"]) == (8, 60, 2, False)
+    assert (state["max_tokens"], state["vocab_size"], state["ngrams"], state["generated"]) == (8, 60, 2, False)
     again = TextData.load_from_checkpoint(tmp_path / "model.ckpt", weights_only=True)
     assert dict(again.hparams) == dict(data.hparams)
     assert again.state_dict()["tokenizer"] == data.state_dict()["tokenizer"]
@@ -370,16 +370,16 @@ def test_checkpoint_carries_what_raw_texts_need(csv_data, make_data, make_traine
     other = make_data(dataset="csv", path=str(tmp_path / "gone.csv"), batch_size=3, cache_dir=str(tmp_path / "none"))
     other.predict_input = str(tmp_path / "in.txt")
     outputs = make_trainer().predict(model, other, ckpt_path=tmp_path / "model.ckpt", weights_only=True)
-    assert (other.num_classes, other.max_tokens, other.vocab_size, other.evidence_size) == (2, 8, 60, 4)
+    assert (other.num_classes, other.max_tokens, other.vocab_size, other.ngram_features) == (2, 8, 60, 4)
     tested, predicted = model.seen["test", 1], model.seen["predict", 0]
     rows = {
         tuple(i for i in ids if i): evidence
         for inputs, _ in tested
-        for ids, evidence in zip(inputs["ids"].tolist(), inputs["evidence"], strict=True)
+        for ids, evidence in zip(inputs["ids"].tolist(), inputs["ngram_features"], strict=True)
     }
     assert len(rows) == 10
     for inputs in predicted:
-        for ids, evidence in zip(inputs["ids"].tolist(), inputs["evidence"], strict=True):
+        for ids, evidence in zip(inputs["ids"].tolist(), inputs["ngram_features"], strict=True):
             real = [i for i in ids if i]
             assert evidence[: len(real)].equal(rows[tuple(real)][: len(real)])
 
@@ -395,15 +395,15 @@ def test_checkpoint_carries_what_raw_texts_need(csv_data, make_data, make_traine
 
 
 def test_other_texts_are_read_with_the_checkpoints_tokenizer(csv_data, make_trainer, tmp_path):
-    data, model = csv_data(evidence=1), TextRecorder()
+    data, model = csv_data(ngrams=1), TextRecorder()
     trainer = make_trainer()
     trainer.fit(model, data)
     trainer.save_checkpoint(tmp_path / "model.ckpt")
     write_csv(tmp_path / "new.csv", [["text", "label"], *([f"new {t}", y] for t, y in make_rows(60, seed=2))])
-    new = csv_data(path=str(tmp_path / "new.csv"), evidence=1, test_fraction=0.5)
+    new = csv_data(path=str(tmp_path / "new.csv"), ngrams=1, test_fraction=0.5)
     make_trainer().test(model, new, ckpt_path=tmp_path / "model.ckpt", weights_only=True, verbose=False)
     inputs, labels = model.seen["test", model.current_epoch][0]
-    for ids, evidence, label in zip(inputs["ids"].tolist(), inputs["evidence"], labels.tolist(), strict=True):
+    for ids, evidence, label in zip(inputs["ids"].tolist(), inputs["ngram_features"], labels.tolist(), strict=True):
         assert decode(data, ids[:3]) == ["[UNK]", "[UNK]", ("bad", "good")[label]]
         assert evidence[2].argmax() == label
     with pytest.raises(UserError, match="the checkpoint was trained with n-gram evidence from other texts or settings"):
@@ -510,7 +510,7 @@ def test_baselines_are_computed_once(csv_data, monkeypatch):
             "data.vocab_size: 299 is not valid; bpe needs at least 300",
         ),
         ({"max_tokens": 0}, "data.max_tokens: 0 is not valid; it must be at least 1"),
-        ({"evidence": -1}, "data.evidence: -1 is not valid; it must be from 0 to 5"),
+        ({"ngrams": -1}, "data.ngrams: -1 is not valid; it must be from 0 to 5"),
         ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be at least 1"),
         ({"tokens_per_batch": 0}, "data.tokens_per_batch: 0 is not valid; it must be at least 1"),
         ({"val_fraction": 1.0}, "data.val_fraction: 1.0 is not valid; it must be at least 0 and below 1"),
