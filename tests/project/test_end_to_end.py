@@ -134,7 +134,7 @@ def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
     [
         (
             ["--data=TextData"],
-            "cifar/version_0 was trained with litlab.data.ImageData, data.class_path is litlab.data.T",
+            "cifar/version_0 was trained with project.data.cifar.CIFAR10Data, data.class_path is litlab.data.T",
         ),
         (
             ["--config", CONFIGS / "text.yaml"],

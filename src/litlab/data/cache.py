@@ -39,8 +39,8 @@ def checksum(path: Path) -> int:
     return crc
 
 
-def damage(folder: Path, *, quick: bool = False) -> str | None:
-    """Say what is wrong with a cache.
+def find_corruption(folder: Path, *, quick: bool = False) -> str | None:
+    """Find what is wrong with a cache.
 
     Args:
         folder: The cache.
@@ -72,15 +72,15 @@ def is_whole(folder: Path) -> bool:
     """
     if not folder.is_dir():
         return False
-    fault = damage(folder)
+    fault = find_corruption(folder)
     if fault:
-        rank_zero_info(f"{folder}: the cache is damaged ({fault}); it is made anew")
+        rank_zero_info(f"{folder}: the cache is damaged ({fault}); it is made again")
     return fault is None
 
 
 @contextmanager
-def alone_in(cache_dir: Path) -> Iterator[None]:
-    """Lets one process at a time fill the caches of a folder: those that come later find its work done.
+def cache_lock(cache_dir: Path) -> Iterator[None]:
+    """Let one process at a time fill the caches of a folder: those that come later find its work done.
 
     Args:
         cache_dir: Folder of all caches.
@@ -172,7 +172,7 @@ def _put(staging: Path, folder: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-        if damage(folder) is None:
+        if find_corruption(folder) is None:
             return
         old = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
         try:

@@ -1,61 +1,244 @@
-"""What the DataModules do alike."""
+"""The life cycle that all DataModules share: files, cache, splits, batches, checkpoint, prediction."""
 
 import os
 import warnings
-from typing import Any
+from abc import abstractmethod
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-import torch
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
-from litlab.data.sampler import EpochSampler
+from litlab.data.cache import cache_lock, find_corruption, is_whole
+from litlab.data.loading import LoaderSettings, check_settings
+from litlab.data.metadata import Metadata
+from litlab.data.paths import user_path
+from litlab.data.sampler import EpochBatches, EpochSampler
 from litlab.errors import UserError
 
+F = TypeVar("F", bound=Metadata)
 
-class ExperimentData(LightningDataModule):
-    """A DataModule whose batches are gathered as a whole, in an order of its own, which a resumed run goes on with.
 
-    Subclasses set `seed`, and pass on the settings of their loaders.
+class ExperimentData(LightningDataModule, Generic[F]):
+    """A DataModule whose batches are gathered as a whole, in an order that a resumed run continues exactly.
+
+    A subclass defines `open` and `samples`, and as far as it needs them `cache_folders` and `fill_cache` (data that is
+    prepared once), `ensure_downloaded` (public files), `open_input` (prediction) and `sampler`.
 
     Args:
-        num_workers: Processes that prepare batches; 0: the training process does, which is faster for data in memory.
-        pin_memory: Whether batches are copied to page-locked memory on their way to a GPU; null: where there is one.
-        persistent_workers: Whether the processes stay from one epoch to the next, instead of being started anew.
-        prefetch_factor: Batches that each process prepares ahead; null: 2.
+        batch_size: Samples per batch and process.
+        seed: Seed of the order; that of the run (seed_everything) when left out.
+        generated: Whether the data is made up.
+        cache_dir: Folder of the caches; null where there are none.
+        **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `LoaderSettings`.
 
     Raises:
-        UserError: A value is out of range, or needs workers that there are not.
+        UserError: A value is not valid.
     """
 
-    seed: int
+    item = "samples"  # what they are, for messages
+    input_kinds = "a file"  # what `predict --input` may name
+    metadata_type: ClassVar[type[Metadata]] = Metadata
     predict_input: str | None = None
 
     def __init__(
         self,
+        *,
+        batch_size: int = 1,
+        seed: int | None = None,
+        generated: bool = False,
+        cache_dir: str | None = None,
         num_workers: int = 0,
         pin_memory: bool | None = None,
         persistent_workers: bool = False,
         prefetch_factor: int | None = None,
     ) -> None:
         super().__init__()
-        if num_workers < 0:
-            raise UserError(f"data.num_workers: {num_workers} is not valid; it must be at least 0")
-        if prefetch_factor is not None and prefetch_factor < 1:
-            raise UserError(f"data.prefetch_factor: {prefetch_factor} is not valid; it must be at least 1")
-        for name, value in (("persistent_workers", persistent_workers), ("prefetch_factor", prefetch_factor)):
-            if value and not num_workers:
-                raise UserError(f"data.{name}: there are no workers; set data.num_workers, or leave {name} out")
-        self.num_workers = num_workers
-        self.pin_memory = pin_memory
-        self.persistent_workers = persistent_workers
-        self.prefetch_factor = prefetch_factor
+        check_settings(("batch_size", batch_size, batch_size >= 1, "it must be 1 or more"))
+        self.loading = LoaderSettings(num_workers, pin_memory, persistent_workers, prefetch_factor)
+        self.batch_size = batch_size
+        self.seed = seed or 0
+        self.cache_dir = None if cache_dir is None else user_path(cache_dir, "data.cache_dir")
+        self.generated = generated
+        self.sizes: dict[str, int] = {}  # of the splits, after `setup`
+        self.metadata: F | None = None  # after `setup`, or from a checkpoint
+        self.restored = False  # whether the facts are those of a checkpoint
+        self._samples: dict[str, Any] = {}
 
-    def sampler_options(self, split: str, what: str) -> dict[str, Any]:
+    # ---- what a subclass defines
+
+    @abstractmethod
+    def open(self, stage: str | None) -> F:
+        """Open the data, split it and set `sizes`.
+
+        Args:
+            stage: As of `setup`.
+
+        Returns:
+            The facts of this data.
+        """
+
+    @abstractmethod
+    def samples(self, split: str) -> Dataset[Any]:
+        """Bring a split into memory.
+
+        Args:
+            split: "train", "val" or "test".
+
+        Returns:
+            A data set that returns a batch for an index tensor; with an attribute `device` where it lies on one.
+        """
+
+    def open_input(self, source: str) -> Dataset[Any]:
+        """Open what `predict` reads.
+
+        Args:
+            source: What ``--input`` names.
+        """
+        raise UserError(f"predict: {type(self).__name__} can't read new files; use a DataModule with open_input()")
+
+    def sampler(self, samples: Any, split: str) -> EpochSampler:
+        """Make the sampler of a split: batches of `batch_size`.
+
+        Args:
+            samples: What `samples` or `open_input` returned.
+            split: "train", "val", "test" or "predict".
+        """
+        return EpochBatches(len(samples), self.batch_size, **self.sampler_options(split))
+
+    def cache_folders(self) -> list[Path]:
+        """Folders below `cache_dir` that have to be whole, in the order in which they are filled."""
+        return []
+
+    def fill_cache(self, folder: Path) -> None:
+        """Fill a cache.
+
+        Args:
+            folder: One of `cache_folders`.
+        """
+        raise NotImplementedError
+
+    def ensure_downloaded(self) -> bool:
+        """Make sure that public files are there; returns False where generated data takes their place."""
+        return True
+
+    def missing_split(self, split: str) -> str:
+        """Say why a split is missing and what to do.
+
+        Args:
+            split: "val" or "test".
+        """
+        return f"data: there are no {split} {self.item}; add some"
+
+    # ---- the life cycle
+
+    def prepare_data(self) -> None:
+        """Download and prepare what is not there yet, or fall back to generated data. Runs on one process."""
+        if self.trainer is not None and self.trainer.predicting:
+            return
+        folders = self.cache_folders()
+        if folders and not any(find_corruption(folder) for folder in folders):
+            return
+        with cache_lock(self.cache_dir) if self.cache_dir else nullcontext():
+            missing = [folder for folder in folders if not is_whole(folder)]
+            unread = not folders or folders[0] in missing
+            if unread and not self.generated and not self.ensure_downloaded():
+                self.generated = True  # which has other caches
+                missing = [folder for folder in self.cache_folders() if not is_whole(folder)]
+            for folder in missing:
+                self.fill_cache(folder)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Open and split the data.
+
+        Args:
+            stage: "fit", "validate", "test" or "predict"; None: all but prediction.
+
+        Raises:
+            UserError: There are no samples for this stage, or a checkpoint was trained on other data.
+        """
+        if stage == "predict":
+            return
+        if self.trainer is not None:
+            self.generated = self.trainer.strategy.broadcast(self.generated)
+        self._samples.clear()
+        metadata = self.open(stage)
+        split = {"validate": "val", "test": "test"}.get(stage or "")
+        if split and split not in self.sizes:
+            raise UserError(self.missing_split(split))
+        if self.restored:
+            self.known_metadata.check_same(metadata)
+        else:
+            self.metadata = metadata
+
+    def teardown(self, stage: str) -> None:
+        """Free the memory of the splits.
+
+        Args:
+            stage: What has ended.
+        """
+        self._samples.clear()
+
+    @property
+    def known_metadata(self) -> F:
+        """The facts; a RuntimeError before `setup` where no checkpoint was loaded."""
+        if self.metadata is None:
+            raise RuntimeError(f"{type(self).__name__}: call setup() first")
+        return self.metadata
+
+    def state_dict(self) -> dict[str, Any]:
+        """The facts, which a checkpoint carries so that it can serve raw files."""
+        return {} if self.metadata is None else self.metadata.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the facts of a checkpoint: they count from now on.
+
+        Args:
+            state_dict: What `state_dict` returned.
+
+        Raises:
+            UserError: The data at hand has other classes, another shape and so on.
+        """
+        trained = cast(F, self.metadata_type(**state_dict))
+        if self.metadata is not None:
+            trained.check_same(self.metadata)
+        self.metadata, self.restored = trained, True
+        self._samples.clear()
+
+    # ---- batches
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Batches of the training samples, in an order that depends on (seed, epoch) only."""
+        return self._split_loader("train")
+
+    def val_dataloader(self) -> DataLoader[Any] | list[Any]:
+        """Batches of the validation samples; none where there is no validation split."""
+        if "val" in self.sizes:
+            return self._split_loader("val")
+        warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero")  # it is meant to be
+        return []
+
+    def test_dataloader(self) -> DataLoader[Any]:
+        """Batches of the test samples."""
+        return self._split_loader("test")
+
+    def predict_dataloader(self) -> DataLoader[Any]:
+        """Batches of what `predict_input` names."""
+        samples = self.open_input(self._checked_input())
+        return self.loading.loader(samples, self.sampler(samples, "predict"), self.trainer, self.seed)
+
+    def _split_loader(self, split: str) -> DataLoader[Any]:
+        if split not in self._samples:
+            self._samples[split] = self.samples(split)
+        samples = self._samples[split]
+        return self.loading.loader(samples, self.sampler(samples, split), self.trainer, self.seed)
+
+    def sampler_options(self, split: str) -> dict[str, Any]:
         """What every `EpochSampler` needs to know of the run.
 
         Args:
             split: "train", "val", "test" or "predict".
-            what: What the samples are, for the error message.
         """
         trainer = self.trainer
         return {
@@ -64,80 +247,16 @@ class ExperimentData(LightningDataModule):
             "rank": 0 if trainer is None else trainer.global_rank,
             "world_size": 1 if trainer is None else trainer.world_size,
             "repeat": bool(getattr(trainer, "overfit_batches", 0)),
-            "name": f"{split} {what}",
+            "name": f"{split} {self.item}",
         }
 
-    def loader(self, dataset: Dataset[Any], sampler: EpochSampler, in_host_memory: bool = True) -> DataLoader[Any]:
-        """A loader of whole batches.
-
-        Args:
-            dataset: Returns a batch for an index tensor.
-            sampler: Yields index tensors.
-            in_host_memory: Whether the batches have to be copied to an accelerator.
-
-        Raises:
-            UserError: If worker processes are to read data that lie on an accelerator, or memory is to be pinned that
-                no GPU reads.
-        """
-        if self.num_workers and not in_host_memory:
-            raise UserError(
-                f"data.num_workers is {self.num_workers}, but the data lie on the accelerator, which is faster and "
-                "which worker processes can't use: set it to 0."
-            )
-        if sampler.train and self.trainer is not None and self.trainer.fit_loop.is_resuming:
-            sampler.go_on_from(*self._progress())
-        device = "cpu" if self.trainer is None else self.trainer.strategy.root_device.type
-        if self.pin_memory and (device == "cpu" or not in_host_memory):
-            where = "on the accelerator already" if device != "cpu" else "used by the CPU"
-            raise UserError(f"data.pin_memory: the batches are {where}; leave it out, or set it to null")
-        if self.persistent_workers:
-            sampler.share_epoch()
-        # Gathering a batch from memory takes less than handing it over from a worker process.
-        warnings.filterwarnings("ignore", ".*does not have many workers.*")
-        # Lightning can't know that the sampler does go on where the checkpoint was written.
-        warnings.filterwarnings("ignore", ".*resuming from a checkpoint that ended before the epoch ended.*")
-        return DataLoader(
-            dataset=dataset,
-            sampler=sampler,
-            batch_size=None,
-            num_workers=self.num_workers,
-            pin_memory=device == "cuda" and in_host_memory and self.pin_memory is not False,
-            persistent_workers=self.persistent_workers,
-            prefetch_factor=self.prefetch_factor,
-            generator=torch.Generator().manual_seed(self.seed),  # else it draws from the global generator
-        )
-
-    def no_loader(self) -> list[Any]:
-        """For a split that there is not."""
-        warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero")  # it is meant to be
-        return []
-
-    def check_prediction(self, restored: bool, example: str) -> str:
-        """The input of ``predict``.
-
-        Args:
-            restored: Whether a checkpoint was loaded.
-            example: What the input could be.
-
-        Raises:
-            UserError: One of the two is missing, or the input can't be read twice, as a pipe can't.
-        """
+    def _checked_input(self) -> str:
+        """The input of ``predict``; refused where it or a checkpoint is missing, or it can't be read twice."""
         if self.predict_input is None:
-            raise UserError(f"predict: there is nothing to predict; name {example} with --input")
-        if not restored:
+            raise UserError(f"predict: there is nothing to predict; name {self.input_kinds} with --input")
+        if not self.restored:
             raise UserError("predict: no checkpoint; name a run with --run")
         path = os.path.expanduser(self.predict_input)
         if os.path.lexists(path) and not os.path.isfile(path) and not os.path.isdir(path):
             raise UserError(f"--input {self.predict_input}: a broken link, a pipe or a device; name a file")
         return self.predict_input
-
-    def _progress(self) -> tuple[int, int]:
-        """Epoch and batch that a resumed run goes on with."""
-        assert self.trainer is not None
-        epochs: Any = self.trainer.fit_loop.epoch_progress.current
-        batches: Any = self.trainer.fit_loop.epoch_loop.batch_progress
-        if epochs.started == epochs.processed:  # the next epoch has not begun
-            return epochs.processed, 0
-        if batches.is_last_batch and batches.total.completed < batches.total.processed:
-            return epochs.processed + 1, 0  # saved within the last batch: Lightning counts the epoch as complete
-        return epochs.processed, batches.current.ready

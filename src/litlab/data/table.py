@@ -4,7 +4,7 @@ import csv
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -113,3 +113,39 @@ def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[objec
     finally:
         if staging is not None:
             staging.unlink(missing_ok=True)
+
+
+def write_classes(
+    path: Path,
+    columns: Mapping[str, Sequence[object]],
+    names: Sequence[object],
+    class_names: Sequence[str],
+    probabilities: Tensor,
+) -> None:
+    """Write the predictions of a classifier: columns of the input, prediction, its probability, and all probabilities.
+
+    Args:
+        path: The CSV file; it is replaced in one step.
+        columns: What identifies each input, by the name of the column.
+        names: What each input is called in a message.
+        class_names: The classes; see `class_columns`.
+        probabilities: Shape (input, class).
+
+    Raises:
+        UserError: A probability is not finite, or the file can't be written.
+        ValueError: There are more or fewer probabilities than inputs or classes.
+    """
+    if probabilities.shape != (len(names), len(class_names)):
+        raise ValueError(
+            f"probabilities of shape {tuple(probabilities.shape)} for {len(names)} inputs and {len(class_names)} "
+            "classes"
+        )
+    check_finite(probabilities, names)
+    best, number = probabilities.float().max(dim=1)
+    inputs = zip(*columns.values(), strict=True)
+    rows = zip(inputs, number.tolist(), best.tolist(), probabilities.tolist(), strict=True)
+    write_table(
+        path,
+        class_columns([*columns, "prediction", "probability"], class_names),
+        ([*cells, class_names[n], f"{p:.6f}", *(f"{v:.6f}" for v in row)] for cells, n, p, row in rows),
+    )

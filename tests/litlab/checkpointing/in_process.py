@@ -35,10 +35,14 @@ class Data(ExperimentData):
         self.dataset = TensorDataset(inputs, torch.arange(20) % 3)
 
     def train_dataloader(self):
-        return self.loader(self.dataset, EpochBatches(20, self.batch_size, **self.sampler_options("train", "rows")))
+        return self.loading.loader(
+            self.dataset, EpochBatches(20, self.batch_size, **self.sampler_options("train")), self.trainer, self.seed
+        )
 
     def val_dataloader(self):
-        return self.loader(self.dataset, EpochBatches(20, 10, **self.sampler_options("val", "rows")))
+        return self.loading.loader(
+            self.dataset, EpochBatches(20, 10, **self.sampler_options("val")), self.trainer, self.seed
+        )
 
     def on_after_batch_transfer(self, batch, dataloader_idx):
         inputs, labels = batch

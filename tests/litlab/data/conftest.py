@@ -70,7 +70,7 @@ def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
 def a_rank(rank: int, strategy: object) -> SimpleNamespace:
     """What a data module asks of the trainer of one of two processes."""
     loop = SimpleNamespace(is_resuming=False)
-    return SimpleNamespace(global_rank=rank, world_size=2, strategy=strategy, fit_loop=loop)
+    return SimpleNamespace(global_rank=rank, world_size=2, num_devices=1, strategy=strategy, fit_loop=loop)
 
 
 @pytest.fixture

@@ -174,7 +174,7 @@ def test_bad_rows_and_images(pets, said):
             "3 of 23 rows dropped (data.bad_rows)",
             "2 of 20 images dropped (data.bad_rows)",
         ]
-        labels = sum((images._sets[split].labels.bincount(minlength=2) for split in images.sizes), 0)
+        labels = sum((images.samples(split).labels.bincount(minlength=2) for split in images.sizes), 0)
         assert labels.tolist() == [9, 9]
     images.load_state_dict(images.state_dict())
     images.predict_input = str(pets.parent / "[0-9].png")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from litlab.data import cache
-from litlab.data.cache import alone_in, checksum, damage, is_whole, new_cache, open_array, write_array
+from litlab.data.cache import cache_lock, checksum, find_corruption, is_whole, new_cache, open_array, write_array
 from litlab.errors import UserError
 
 ARRAY = np.arange(60, dtype=np.uint8).reshape(5, 3, 2, 2)
@@ -24,7 +24,7 @@ def fill(folder, array=ARRAY):
 
 def test_round_trip(tmp_path):
     folder = fill(tmp_path / "caches" / "pets-1")
-    assert damage(folder) is None
+    assert find_corruption(folder) is None
     np.testing.assert_array_equal(open_array(folder / "images.npy"), ARRAY)
     np.testing.assert_array_equal(np.load(folder / "images.npy"), ARRAY)
     assert [path.name for path in folder.parent.iterdir()] == ["pets-1"]
@@ -33,7 +33,7 @@ def test_round_trip(tmp_path):
 def test_an_opened_array_can_not_change_the_file(tmp_path):
     folder = fill(tmp_path / "pets")
     open_array(folder / "images.npy")[:] = 0
-    assert damage(folder) is None
+    assert find_corruption(folder) is None
 
 
 def test_an_interrupted_cache_leaves_nothing(tmp_path):
@@ -79,7 +79,7 @@ def test_a_damaged_cache_is_replaced(tmp_path):
     opened = open_array(folder / "images.npy")
     (folder / "checksums.json").unlink()
     fill(folder)
-    assert damage(folder) is None
+    assert find_corruption(folder) is None
     np.testing.assert_array_equal(open_array(folder / "images.npy"), ARRAY)
     np.testing.assert_array_equal(opened, ARRAY + 1)  # what is open stays readable
     assert list(tmp_path.iterdir()) == [folder]
@@ -90,12 +90,12 @@ def test_one_at_a_time_fills_the_caches_while_others_wait(tmp_path):
     filled = []
 
     def prepare(number: int) -> None:
-        with alone_in(tmp_path):
+        with cache_lock(tmp_path):
             if not is_whole(tmp_path / "pets"):
                 filled.append(number)
                 time.sleep(0.2)
                 fill(tmp_path / "pets")
-            assert damage(tmp_path / "pets") is None
+            assert find_corruption(tmp_path / "pets") is None
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(prepare, range(4)))
@@ -108,7 +108,7 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch, caplog):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(cache.fcntl, "flock", flock)
-    with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"), alone_in(tmp_path):
+    with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"), cache_lock(tmp_path):
         fill(tmp_path / "pets")
     assert "can't be locked (No locks available)" in caplog.text
     assert is_whole(tmp_path / "pets")
@@ -117,7 +117,7 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch, caplog):
 def test_caches_where_nobody_may_write(tmp_path):
     (tmp_path / "file").write_text("")
     line = r"the cache can't be written \(.*choose another folder with --data.cache_dir"
-    with pytest.raises(UserError, match=line), alone_in(tmp_path / "file" / "caches"):
+    with pytest.raises(UserError, match=line), cache_lock(tmp_path / "file" / "caches"):
         pass
 
 
@@ -135,11 +135,11 @@ def test_caches_where_nobody_may_write(tmp_path):
 def test_damage_is_found(tmp_path, spoil, fault):
     folder = fill(tmp_path / "pets")
     spoil(folder / "images.npy")
-    assert damage(folder).startswith(fault)
+    assert find_corruption(folder).startswith(fault)
     if "changed" not in fault:
-        assert damage(folder, quick=True).startswith(fault)
+        assert find_corruption(folder, quick=True).startswith(fault)
     fill(folder)
-    assert damage(folder) is None
+    assert find_corruption(folder) is None
 
 
 def test_checksum_of_a_large_file_reads_blocks_of_all_of_it(tmp_path, monkeypatch):

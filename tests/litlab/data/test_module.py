@@ -9,6 +9,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from litlab.data import ImageData, SeriesData, TextData
+from litlab.data.loading import LoaderSettings
 from litlab.data.sampler import EpochBatches
 from litlab.errors import UserError
 from litlab.optim import Schedule, WarmupDecay
@@ -89,10 +90,13 @@ def test_a_limited_epoch_is_complete(tmp_path, texts):
     assert {**before, **after} == whole
 
 
-def test_workers_cannot_read_from_an_accelerator(texts):
-    data = TextData("csv", path=str(texts), num_workers=2)
-    with pytest.raises(UserError, match=r"data\.num_workers is 2, but the data lie on the accelerator"):
-        data.loader([], EpochBatches(4, 2, train=True), in_host_memory=False)
+class OnGPU:
+    device = torch.device("cuda")
+
+
+def test_workers_cannot_read_from_an_accelerator():
+    with pytest.raises(UserError, match=r"^data\.num_workers: 2 worker processes can't read data that lies on the acc"):
+        LoaderSettings(num_workers=2).loader(OnGPU(), EpochBatches(4, 2, train=True), None, seed=0)
 
 
 @pytest.mark.parametrize("kind", [ImageData, TextData, SeriesData])
@@ -112,17 +116,17 @@ def test_settings_of_loaders_that_make_no_sense(kind, settings, message):
 
 def test_settings_reach_the_loader():
     data = TextData("generated", num_workers=2, persistent_workers=True, prefetch_factor=5)
-    loader = data.loader([], EpochBatches(4, 2, train=True))
+    loader = data.loading.loader([], EpochBatches(4, 2, train=True), None, seed=0)
     assert (loader.num_workers, loader.persistent_workers, loader.prefetch_factor) == (2, True, 5)
     assert not loader.pin_memory  # there is no GPU
     with pytest.raises(UserError, match=r"data\.pin_memory: the batches are used by the CPU"):
-        TextData("generated", pin_memory=True).loader([], EpochBatches(4, 2, train=True))
+        LoaderSettings(pin_memory=True).loader([], EpochBatches(4, 2, train=True), None, seed=0)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("gone"), lambda path: path.symlink_to(path)])
 @pytest.mark.parametrize("data", [ImageData("generated"), TextData("generated"), SeriesData("generated")])
 def test_a_pipe_is_no_input_to_predict(tmp_path, data, make):
     make(tmp_path / "new.csv")
-    data.predict_input = str(tmp_path / "new.csv")
+    data.predict_input, data.restored = str(tmp_path / "new.csv"), True
     with pytest.raises(UserError, match=r"^--input .*new\.csv: a broken link, a pipe or a device; name a file$"):
-        data.check_prediction(True, "a file")
+        data.predict_dataloader()

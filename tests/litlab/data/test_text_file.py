@@ -2,12 +2,16 @@
 
 import os
 import socket
+from types import SimpleNamespace
 
 from litlab.data import ImageData, SeriesData, TextData
 from litlab.data.paths import check_file, user_path
 from litlab.data.series.predictions import read_last_window
 from litlab.data.text.predictions import read_input
 from tests.litlab.data.conftest import prepared, refusal
+from tests.litlab.data.images.conftest import named as named_images
+from tests.litlab.data.series.conftest import Etth1
+from tests.litlab.data.text.conftest import named as named_texts
 
 
 def special(folder):
@@ -37,15 +41,15 @@ def test_what_is_no_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     good = tmp_path / "good.csv"
     good.write_text("text,label\n" + "x,1\ny,2\n" * 4)
-    state = {"time_column": "date", "targets": ["load"], "context_length": 1, "horizon": 1}
+    metadata = SimpleNamespace(time_column="date", targets=["load"], context_length=1, horizon=1)
     for name, problem in {**special(tmp_path), "/dev/zero": "is a device; give a file"}.items():
         for setting, action in {
             "data.path": lambda name=name: prepared(TextData("csv", name)),
-            "data.test_path": lambda name=name: prepared(TextData("csv", str(good), name)),
+            "data.test_path": lambda name=name: prepared(TextData("csv", str(good), test_path=name)),
             "data.path ": lambda name=name: prepared(SeriesData("csv", name)),
             "data.path  ": lambda name=name: prepared(ImageData("csv", name)),
             "--input": lambda name=name: read_input(name, None, ["text"], "label"),
-            "--input ": lambda name=name: read_last_window(user_path(name, "--input"), state, "error", "error"),
+            "--input ": lambda name=name: read_last_window(user_path(name, "--input"), metadata, "error", "error"),
         }.items():
             message = refusal(action)
             if name != "/dev/zero" or setting != "--input":
@@ -70,9 +74,9 @@ def test_what_can_not_become_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     special(tmp_path)
     for name in ("pipe.csv", "link.csv", "loop.csv", "pipe.csv/more"):
-        for data in (SeriesData("etth1", name), TextData("ag_news", name), ImageData("cifar10", name)):
+        for data in (Etth1(path=name), named_texts("news")(path=name), named_images("cifar10")(path=name)):
             message = refusal(data.prepare_data)
             assert message.startswith(f"data.path: {name.removesuffix('/more')} is not a folder; name the one that ")
     for option in ("path", "cache_dir"):
-        message = refusal(TextData, **{option: "~nobody-of-this-name/data"})
+        message = refusal(TextData, "generated", **{option: "~nobody-of-this-name/data"})
         assert message.endswith(": there is no such home directory; write the whole path")

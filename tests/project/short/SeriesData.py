@@ -1,12 +1,3 @@
-"""The tiny series."""
+"""Small windows of a small series, for forecast_small.yaml."""
 
-from collections.abc import Callable
-from typing import Any
-
-
-def settings(fixture: Callable[[str], Any]) -> list[str]:
-    """Flags; `fixture` gives a fixture of the tests by its name."""
-    return [
-        "--data.dataset=csv", f"--data.path={fixture('series')}", "--data.targets=[load]", "--data.context_length=48",
-        "--data.horizon=24", "--data.batch_size=48", "--data.split=[0.6, 0.2, 0.2]",
-    ]  # fmt: skip
+from tests.project.short.ETTh1Data import settings as settings

@@ -1,6 +1,8 @@
-"""Images: public sets, folders and CSV files; decoding, cache, augmentation, predictions."""
+"""Images: folders, CSV files and public sets; decoding, cache, augmentation, predictions."""
 
 from litlab.data.images.augment import Augment
 from litlab.data.images.datamodule import ImageData
+from litlab.data.images.metadata import ImageMetadata
+from litlab.data.images.public import PublicImages
 
-__all__ = ["Augment", "ImageData"]
+__all__ = ["Augment", "ImageData", "ImageMetadata", "PublicImages"]

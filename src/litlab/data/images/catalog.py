@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from lightning.pytorch.utilities import rank_zero_info
@@ -15,7 +15,7 @@ from litlab.data.images.decode import ImageFormat, Mode, Resize, peek
 from litlab.data.images.folder import first_image, folder_classes, list_folder
 from litlab.data.images.generated import generated_class_names
 from litlab.data.images.listing import Listing, list_csv
-from litlab.data.images.public import PUBLIC_SETS, ensure_downloaded
+from litlab.data.images.public import PublicImages, ensure_downloaded
 from litlab.data.images.sources import Source, generated_source, listed_source, public_source
 from litlab.data.labels import label_notes
 from litlab.errors import UserError
@@ -26,7 +26,8 @@ class Catalog:
     """A data set by the names of its options, see `ImageData`.
 
     Args:
-        dataset: Key of `PUBLIC_SETS`, "folder", "csv" or "generated".
+        dataset: "folder", "csv" or "generated"; None: the public data set.
+        public: The public data set, if there is one.
         path: Where it is.
         file_column: CSV column of the file names.
         label_column: CSV column of the class names.
@@ -37,7 +38,8 @@ class Catalog:
         bad_rows: Whether images that can't be read, and rows of a CSV file, are an error or left out.
     """
 
-    dataset: str
+    dataset: str | None
+    public: PublicImages | None
     path: Path
     file_column: str
     label_column: str
@@ -54,8 +56,8 @@ class Catalog:
             generated: Whether the images are made up.
         """
         if generated:
-            return "GENERATED images" if self.dataset == "generated" else f"GENERATED stand-in for {self.dataset}"
-        return self.dataset if self.dataset in PUBLIC_SETS else f"{self.dataset} {self.path}"
+            return f"GENERATED stand-in for {self._public.name}" if self.dataset is None else "GENERATED images"
+        return self._public.name if self.dataset is None else f"{self.dataset} {self.path}"
 
     def ensure_downloaded(self, fallback: Literal["generated"] | None) -> bool:
         """Make sure that the files of a public data set are there.
@@ -69,11 +71,16 @@ class Catalog:
         Raises:
             UserError: They are not there, and there is no fallback.
         """
-        if self.dataset not in PUBLIC_SETS:
+        if self.dataset is not None:
             return True
-        files, own = list(PUBLIC_SETS[self.dataset].archives), "--data.dataset folder --data.path DIR"
-        download = partial(ensure_downloaded, self.dataset, self.path)
-        return ensure_or_fall_back(download, fallback, self.dataset, files, self.path, own)
+        files, own = list(self._public.archives), "--data.dataset folder --data.path DIR"
+        download = partial(ensure_downloaded, self._public, self.path)
+        return ensure_or_fall_back(download, fallback, self._public.name, files, self.path, own)
+
+    @property
+    def _public(self) -> PublicImages:
+        assert self.public is not None  # `ImageData` refuses to have neither
+        return self.public
 
     @property
     def unsplit(self) -> bool:
@@ -95,8 +102,8 @@ class Catalog:
     @cached_property
     def class_names(self) -> list[str]:
         """Name of each class, in the order of the labels."""
-        if self.dataset in PUBLIC_SETS:
-            return list(PUBLIC_SETS[self.dataset].class_names)
+        if self.dataset is None:
+            return list(self._public.class_names)
         if self.dataset == "generated":
             return generated_class_names(10)
         return folder_classes(self.path) if self.dataset == "folder" else self._listing.class_names
@@ -111,9 +118,8 @@ class Catalog:
     @cached_property
     def source(self) -> Source:
         """The images, to be decoded."""
-        if self.dataset in PUBLIC_SETS:
-            native = PUBLIC_SETS[self.dataset].shape
-            return public_source(self.dataset, self.path, self.class_names, native, self.form)
+        if self.dataset is None:
+            return public_source(self._public, self.path, self.form)
         if self.dataset == "generated":
             return self.stand_in
         return listed_source(self.path, self._listing, self.form, self.bad_rows)
@@ -137,8 +143,8 @@ class Catalog:
     @cached_property
     def _native(self) -> tuple[int, int, Mode]:
         """(height, width, mode) of the first readable image as it is."""
-        if self.dataset in PUBLIC_SETS:
-            channels, height, width = PUBLIC_SETS[self.dataset].shape
+        if self.dataset is None:
+            channels, height, width = self._public.shape
             return height, width, "RGB" if channels == 3 else "L"
         if self.dataset == "generated":
             return 32, 32, "RGB"
@@ -155,28 +161,3 @@ class Catalog:
         if self.dataset == "folder":
             yield first_image(self.path, self.class_names)
         yield from (self._listing.root / name for name in self._listing.files["train"])
-
-
-def check_same(trained: dict[str, Any], here: dict[str, Any]) -> None:
-    """Refuse data that a checkpoint can't be right about.
-
-    Args:
-        trained: What `ImageData.state_dict` returned when the checkpoint was made.
-        here: What it returns now.
-
-    Raises:
-        UserError: The classes or the shape differ.
-    """
-    if trained["class_names"] != here["class_names"]:
-        old, new = (
-            f"{len(names)} classes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
-            for names in (trained["class_names"], here["class_names"])
-        )
-        raise UserError(f"data: the checkpoint was trained on {old}, the data have {new}; use data of the same classes")
-    if trained["image_shape"] != here["image_shape"]:
-        channels, height, width = trained["image_shape"]
-        raise UserError(
-            f"data: the checkpoint was trained on images of {channels} x {height} x {width}, the data have "
-            f"{' x '.join(map(str, here['image_shape']))}; add --data.image_size '[{height}, {width}]' "
-            f"--data.mode {trained['mode']}"
-        )

@@ -25,6 +25,11 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         self.labels = labels
         self.rows = rows
 
+    @property
+    def device(self) -> torch.device:
+        """Where the images are."""
+        return self.images.device
+
     def __len__(self) -> int:
         """Number of samples."""
         return len(self.labels)

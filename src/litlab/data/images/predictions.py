@@ -13,7 +13,6 @@ from torch.utils.data import Dataset
 from litlab.data.bad_rows import BadRows, Policy, settle
 from litlab.data.images.decode import SUFFIXES, ImageFormat, decode_blocks, peek
 from litlab.data.images.folder import check_files, image_files
-from litlab.data.table import check_finite, class_columns, write_table
 from litlab.errors import UserError
 
 
@@ -118,27 +117,3 @@ def readable(files: list[Path], form: ImageFormat, source: str, bad_rows: Policy
     if note:
         rank_zero_info(note)
     return [file for file in files if str(file) not in bad]
-
-
-def write_csv(path: Path, files: list[Path], class_names: list[str], probabilities: Tensor) -> None:
-    """Write predictions: file, prediction, its probability, and the probability of each class (see `class_columns`).
-
-    Args:
-        path: The CSV file; it is replaced in one step.
-        files: The images.
-        class_names: The name of each class.
-        probabilities: (file, class).
-
-    Raises:
-        UserError: A probability is not finite, or the file can't be written.
-        ValueError: There are more or fewer probabilities than files or classes.
-    """
-    if probabilities.shape != (len(files), len(class_names)):
-        raise ValueError(
-            f"probabilities of shape {tuple(probabilities.shape)} for {len(files)} files and {len(class_names)} classes"
-        )
-    check_finite(probabilities, files)
-    best, number = probabilities.float().max(dim=1)
-    rows = zip(files, best.tolist(), number.tolist(), probabilities.tolist(), strict=True)
-    header = class_columns(["file", "prediction", "probability"], class_names)
-    write_table(path, header, ([f, class_names[n], f"{p:.6f}", *(f"{v:.6f}" for v in row)] for f, p, n, row in rows))

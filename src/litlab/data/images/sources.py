@@ -15,7 +15,7 @@ from litlab.data.images.copies import check_copies
 from litlab.data.images.decode import ImageFormat, conform, decode_blocks
 from litlab.data.images.generated import generated_class_names, generated_images
 from litlab.data.images.listing import Listing
-from litlab.data.images.public import read
+from litlab.data.images.public import PublicImages, read
 
 _VERSION = 1  # raise it when the arrays of the same source would come out different
 _GENERATED = {"train": 10_000, "test": 2_000}
@@ -96,16 +96,12 @@ def listed_source(path: Path, listing: Listing, form: ImageFormat, bad_rows: Pol
     return Source(path.stem[:60], marks, form.shape, listing.class_names, parts, listing.dropped)
 
 
-def public_source(
-    name: str, root: Path, class_names: list[str], native: tuple[int, int, int], form: ImageFormat
-) -> Source:
+def public_source(public: PublicImages, root: Path, form: ImageFormat) -> Source:
     """Describe a public data set. Its contents are known by checksum, so the cache is good without the files.
 
     Args:
-        name: Key of `PUBLIC_SETS`.
+        public: The data set.
         root: Folder of the files.
-        class_names: Name of each class.
-        native: (channel, height, width) of the files.
         form: The format wanted.
     """
 
@@ -114,15 +110,15 @@ def public_source(
 
         for start in range(0, len(images), 4096):
             block = images[start : start + 4096]
-            if form.shape != native:
-                pictures = (Image.fromarray(i[0] if native[0] == 1 else i.transpose(1, 2, 0)) for i in block)
+            if form.shape != public.shape:
+                pictures = (Image.fromarray(i[0] if public.shape[0] == 1 else i.transpose(1, 2, 0)) for i in block)
                 block = np.stack([conform(picture, form) for picture in pictures])
             yield block
 
     def parts() -> dict[str, Part]:
-        return {split: Part(labels, partial(blocks, images)) for split, (images, labels) in read(name, root).items()}
+        return {split: Part(labels, partial(blocks, images)) for split, (images, labels) in read(public, root).items()}
 
-    return Source(name, f"{name} {form}", form.shape, class_names, parts)
+    return Source(public.name, f"{public.name} {form}", form.shape, list(public.class_names), parts)
 
 
 def generated_source(num_classes: int, shape: tuple[int, int, int]) -> Source:

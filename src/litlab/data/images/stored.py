@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from litlab.data.bad_rows import settle
-from litlab.data.cache import damage, new_cache, open_array, write_array
+from litlab.data.cache import find_corruption, new_cache, open_array, write_array
 from litlab.data.images.memory import moments
 from litlab.data.images.sources import Source
 from litlab.errors import UserError
@@ -41,12 +41,12 @@ class Stored:
     notes: list[str]
 
 
-def store(source: Source, cache_dir: Path) -> None:
+def store(source: Source, folder: Path) -> None:
     """Decode a source into its cache.
 
     Args:
         source: The images.
-        cache_dir: Folder of all caches.
+        folder: The cache.
 
     Raises:
         UserError: An image is unreadable or odd, or the cache can't be written.
@@ -56,7 +56,7 @@ def store(source: Source, cache_dir: Path) -> None:
     total = sum(len(part.labels) for part in parts.values())
     meta: dict[str, Any] = {"name": source.name, "class_names": source.class_names, "shape": source.shape}
     with (
-        new_cache(source.folder(cache_dir), total * int(np.prod(source.shape))) as folder,
+        new_cache(folder, total * int(np.prod(source.shape))) as staging,
         SlowProgress(total, "decoding images") as progress,
     ):
         for split, part in parts.items():
@@ -68,19 +68,21 @@ def store(source: Source, cache_dir: Path) -> None:
                     yield block
                     progress.advance(len(block))
 
-            count = write_array(folder / f"{split}_images.npy", source.shape, watched(part.blocks()))
+            count = write_array(staging / f"{split}_images.npy", source.shape, watched(part.blocks()))
             kept[split] = part.kept_labels()
             if count != len(kept[split]):
                 raise ValueError(f"{count} {split} images with {len(kept[split])} labels")
-            np.save(folder / f"{split}_labels.npy", kept[split].numpy())
-            np.save(folder / f"{split}_sums.npy", np.concatenate(sums or [np.empty((0, source.shape[0], 2), np.int64)]))
+            np.save(staging / f"{split}_labels.npy", kept[split].numpy())
+            np.save(
+                staging / f"{split}_sums.npy", np.concatenate(sums or [np.empty((0, source.shape[0], 2), np.int64)])
+            )
         bad = parts["train"].bad
         notes = settle((bad, sum(map(len, kept.values())))) if bad else []
         for split, labels in kept.items() if bad else ():
             _check_left(labels, split, source)
         meta["images"] = {split: len(labels) for split, labels in kept.items()}
         meta["dropped"], meta["notes"] = source.dropped + len(bad or ()), notes
-        (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        (staging / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
 
 def _check_left(labels: Tensor, split: str, source: Source) -> None:
@@ -93,18 +95,17 @@ def _check_left(labels: Tensor, split: str, source: Source) -> None:
         raise UserError(f"data.path: no training image of class {name!r} can be read; replace some")
 
 
-def load(source: Source, cache_dir: Path) -> Stored:
+def load(source: Source, folder: Path) -> Stored:
     """Open the cache of a source; the images are read from it as they are used.
 
     Args:
         source: The images.
-        cache_dir: Folder of all caches.
+        folder: The cache.
 
     Raises:
         RuntimeError: There is no whole cache.
     """
-    folder = source.folder(cache_dir)
-    fault = damage(folder, quick=True)
+    fault = find_corruption(folder, quick=True)
     if fault:
         raise RuntimeError(f"{folder}: {fault}; prepare_data() makes this cache")
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))

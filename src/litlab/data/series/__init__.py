@@ -1,5 +1,7 @@
-"""Time series: public and your own; checks, calendar, splits, windows, predictions."""
+"""Time series: your own and public ones; checks, calendar, splits, windows, predictions."""
 
 from litlab.data.series.datamodule import SeriesData
+from litlab.data.series.metadata import SeriesMetadata
+from litlab.data.series.public import PublicSeries
 
-__all__ = ["SeriesData"]
+__all__ = ["PublicSeries", "SeriesData", "SeriesMetadata"]

@@ -1,75 +1,84 @@
-"""Time series for the training, evaluation and prediction of forecasters."""
+"""Windows of a time series, for training, evaluation and forecasting."""
 
 import hashlib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from typing_extensions import override
 
 from litlab.data.bad_rows import Policy, count_text
+from litlab.data.loading import check_settings
+from litlab.data.metadata import describe
 from litlab.data.module import ExperimentData
 from litlab.data.paths import user_path
-from litlab.data.sampler import EpochBatches
 from litlab.data.series.covariates import Covariate, calendar_features
+from litlab.data.series.metadata import SeriesMetadata
 from litlab.data.series.predictions import read_last_window, write_forecast
+from litlab.data.series.public import PublicSeries
 from litlab.data.series.scaled import ScaledSeries
-from litlab.data.series.scaler import check_same, measured
+from litlab.data.series.scaler import measured
 from litlab.data.series.source import Source
 from litlab.data.series.split import check_split, split_windows
 from litlab.data.series.timeline import Series
 from litlab.data.series.windows import Windows
 from litlab.errors import UserError
 
-_SPLITS = {"validate": "val", "test": "test"}
 
-
-class SeriesData(ExperimentData):
-    """Windows of a time series with one or more columns: ETTh1, your own CSV file, or generated.
+class SeriesData(ExperimentData[SeriesMetadata]):
+    """Windows of a time series with one or more columns: your own CSV file, a public one (in subclasses), or generated.
 
     The file needs a time column at equal steps (months count as equal) and columns of numbers. Times may have any form
     that `datetime.fromisoformat` takes: dates, or times to the second; with UTC offsets they are converted to UTC, and
     all must have one. The split is by time. Each column is scaled to mean 0 and deviation 1 of the training rows.
-    Windows are at every row; the past of validation and test windows may reach back into the rows before, what they
+    Windows are at every row; the context of validation and test windows may reach back into the rows before, what they
     forecast may not.
 
     A batch is a dict: `past`, float32 (batch, context_length, channel), scaled; `future`, float32 (batch, horizon,
     channel), not in prediction; `calendar`, float32 (batch, context_length + horizon, feature), where there are
-    covariates; `start`, int64 (batch,): row of the series where the window begins. Use the trainer
-    with ``use_distributed_sampler=False``.
+    covariates; `start`, int64 (batch,): row of the series where the window begins. Use the trainer with
+    ``use_distributed_sampler=False``.
 
     Args:
-        dataset: The public ETTh1, `csv` for your own file, `generated` for a made-up series.
-        path: ETTh1: folder to download to (`data` where null). `csv`: the file, UTF-8, .gz too.
+        dataset: `csv` for your own file, `generated` for a made-up series; null: the public series that the class is
+            named for.
+        path: `csv`: the file, UTF-8, .gz too. Public: folder to download to (`data` where null).
         time_column: Column of the times.
         targets: Columns to forecast; null: all that hold numbers.
         covariates: What the model is told of past and future times: sine and cosine of the place in the hour, day,
             week, month or year.
         context_length: Rows that a forecast is made from.
         horizon: Rows to forecast.
-        split: Shares of train, val and test, such as [0.7, 0.1, 0.2]; or dates: that of the first validation row, that
-            of the first test row, optionally that of the first row after the test. null: [0.7, 0.1, 0.2]; ETTh1:
-            the 12, 4 and 4 months of 30 days that papers use.
+        split: Fractions of train, val and test, such as [0.7, 0.1, 0.2]; or dates: that of the first validation row,
+            that of the first test row, optionally that of the first row after the test. null: [0.7, 0.1, 0.2], or the
+            split that is usual for the public series.
         gaps: Whether missing rows and values are errors or interpolated linearly, also from the rows after them.
         bad_rows: Rows that can't be used (text for a number, no time, a time that is there twice, ...): `error` names
-            them, `drop` takes them out and says how many there are; `gaps` says what becomes of the holes.
+            them, `drop` leaves them out and says how many there are; `gaps` says what becomes of the holes.
         season: Rows of a season, for the seasonal naive forecast and for MASE. null: a day's rows; 7 for daily, 52
             for weekly, 12 for monthly ones; 1 for other steps, and where the training rows hold no two seasons.
         batch_size: Windows per batch and process.
         seed: Seed of the order; that of the run (seed_everything) when left out.
-        fallback: `generated` uses a made-up series where ETTh1 can't be had, and says so; null stops there.
+        fallback: `generated` uses a made-up series where the public one can't be downloaded, and says so; null stops
+            there.
         **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
 
     Raises:
-        UserError: A value makes no sense; later: the data is missing or wrong.
+        UserError: A value is not valid; later: the data is missing or wrong.
     """
+
+    public: ClassVar[PublicSeries | None] = None
+    item = "windows"
+    input_kinds = "a CSV file"
+    metadata_type = SeriesMetadata
 
     def __init__(
         self,
-        dataset: Literal["etth1", "csv", "generated"] = "etth1",
+        dataset: Literal["csv", "generated"] | None = None,
         path: str | None = None,
+        *,
         time_column: str = "date",
         targets: list[str] | None = None,
         covariates: list[Covariate] | None = None,
@@ -84,68 +93,60 @@ class SeriesData(ExperimentData):
         fallback: Literal["generated"] | None = None,
         **loader: Any,
     ) -> None:
-        super().__init__(**loader)
+        super().__init__(batch_size=batch_size, seed=seed, generated=dataset == "generated", **loader)
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
-        for name, value, good, hint in (
+        named = covariates or []
+        twice = next((name for name in named if named.count(name) > 1), None)
+        check_settings(
+            ("dataset", dataset, dataset is not None or self.public is not None, "set csv or generated"),
             ("path", path, path is not None or dataset != "csv", "dataset csv needs your file"),
             ("targets", targets, targets is None or len(targets) > 0, "name at least one, or leave it out"),
-            ("context_length", context_length, context_length >= 1, "it must be at least 1"),
-            ("horizon", horizon, horizon >= 1, "it must be at least 1"),
-            ("season", season, season is None or season >= 1, "it must be at least 1"),
-            ("batch_size", batch_size, batch_size >= 1, "it must be at least 1"),
-        ):
-            if not good:
-                raise UserError(f"data.{name}: {'null' if value is None else value} is not valid; {hint}")
-        for name in covariates or []:
-            if (covariates or []).count(name) > 1:
-                raise UserError(f"data.covariates: {name!r} is listed twice; delete one")
+            ("context_length", context_length, context_length >= 1, "it must be 1 or more"),
+            ("horizon", horizon, horizon >= 1, "it must be 1 or more"),
+            ("season", season, season is None or season >= 1, "it must be 1 or more"),
+        )
+        if twice is not None:
+            raise UserError(f"data.covariates: {twice!r} is listed twice; delete one")
         if split is not None:
             check_split(split)
-        self.source = Source(
-            dataset, user_path(path or "data", "data.path"), time_column, targets, split, gaps, bad_rows
-        )
-        self.batch_size = batch_size
-        self.seed = seed or 0
+        place = user_path(path or "data", "data.path")
+        self.source = Source(dataset, self.public, place, time_column, targets, split, gaps, bad_rows)
         self.fallback: Literal["generated"] | None = fallback
-
-        self.generated = dataset == "generated"
-        self.sizes: dict[str, int] = {}
         self._settings: dict[str, Any] = {
-            "context_length": context_length,
-            "horizon": horizon,
-            "covariates": list(covariates or []),
-        }
+            "context_length": context_length, "horizon": horizon, "covariates": list(named)
+        }  # fmt: skip
         self._season = season
         self._series: Series | None = None
         self._scaled: ScaledSeries | None = None
         self._ends = (0, 0, 0)
         self._starts: dict[str, range] = {}
         self._predicted: np.ndarray | None = None  # the times
-        self._state: dict[str, Any] = {}  # see state_dict
-        self._restored = False
 
-    # ---- facts that are known before the series is split; those of the checkpoint where one was loaded
+    # ---- facts that are known before the series is read; those of the checkpoint where one was loaded
+
+    def _setting(self, name: str) -> Any:
+        return getattr(self.metadata, name) if self.restored else self._settings[name]
 
     @property
     def context_length(self) -> int:
         """Rows that a forecast is made from."""
-        return self._known["context_length"]
+        return self._setting("context_length")
 
     @property
     def horizon(self) -> int:
         """Rows to forecast."""
-        return self._known["horizon"]
+        return self._setting("horizon")
 
     @property
     def num_covariates(self) -> int:
         """Number of calendar features."""
-        return 2 * len(self._known["covariates"])
+        return 2 * len(self._setting("covariates"))
 
     @property
     def target_names(self) -> list[str]:
         """Names of the columns to forecast: the channels."""
-        if self._restored:
-            return list(self._state["targets"])
+        if self.metadata and self.restored:
+            return list(self.metadata.targets)
         return self.source.columns or list(self._read().names)
 
     @property
@@ -166,46 +167,39 @@ class SeriesData(ExperimentData):
     @property
     def description(self) -> str:
         """The series in one line; with the numbers of windows after `setup`."""
-        counts = " / ".join(f"{count:,} {split}" for split, count in self.sizes.items())
         filled = f", {self._series.filled}" if self._series and self._series.filled else ""
         filled += count_text(self._series.dropped) if self._series else ""
-        return (
-            f"{self.source.name(self.generated)}: {counts + ' ' if counts else ''}windows of {self.context_length} + "
-            f"{self.horizon} rows, {self.num_targets} columns{filled}"
-        )
+        metadata = f"windows of {self.context_length} + {self.horizon} rows, {self.num_targets} columns{filled}"
+        return describe(self.source.name(self.generated), self.sizes, metadata)
 
     @property
     def fingerprint(self) -> str:
         """Changes whenever the series or its columns do."""
         series = self._read()
         digest = hashlib.sha256(repr(series.names).encode() + series.times.tobytes() + series.values.tobytes())
-        return f"{self.source.dataset}-{digest.hexdigest()[:12]}"
-
-    @property
-    def _known(self) -> dict[str, Any]:
-        return self._state if self._restored else self._settings
+        return f"{self.source.kind}-{digest.hexdigest()[:12]}"
 
     # ---- facts that are known after `setup` or from a checkpoint
 
     @property
     def mean(self) -> Tensor:
         """Mean of each channel in the training rows, float32 (channel,): units = scaled * scale + mean."""
-        return torch.tensor(self._state["mean"], dtype=torch.float32)
+        return torch.tensor(self.known_metadata.mean, dtype=torch.float32)
 
     @property
     def scale(self) -> Tensor:
         """Standard deviation of each channel in the training rows, float32 (channel,)."""
-        return torch.tensor(self._state["scale"], dtype=torch.float32)
+        return torch.tensor(self.known_metadata.scale, dtype=torch.float32)
 
     @property
     def naive_error(self) -> Tensor:
         """Mean absolute error of the seasonal naive forecast within the training rows, scaled, float32 (channel,)."""
-        return torch.tensor(self._state["naive_error"], dtype=torch.float32)
+        return torch.tensor(self.known_metadata.naive_error, dtype=torch.float32)
 
     @property
     def season(self) -> int:
         """Rows of a season."""
-        return self._state["season"]
+        return self.known_metadata.season
 
     @property
     def times(self) -> np.ndarray:
@@ -214,65 +208,66 @@ class SeriesData(ExperimentData):
 
     # ---- from a file to memory
 
-    def prepare_data(self) -> None:
-        """Download ETTh1 where it is not there yet, or resort to a generated series. Runs on one process."""
-        if not self.generated and (self.trainer is None or not self.trainer.predicting):
-            self.generated = self.source.ensure_downloaded(self.fallback)
+    @override
+    def ensure_downloaded(self) -> bool:
+        return self.source.ensure_downloaded(self.fallback)
 
     def _read(self) -> Series:
         if self._series is None:
             self._series = self.source.read(self.generated)
         return self._series
 
-    def setup(self, stage: str | None = None) -> None:
-        """Read the series, split and scale it, and bring into memory what the stage needs.
-
-        Args:
-            stage: "fit", "validate", "test" or "predict"; None: all but prediction.
-
-        Raises:
-            UserError: The series is wrong or too short, or there are no windows for this stage.
-        """
-        if stage == "predict":
-            return
-        if self.trainer is not None:
-            self.generated = self.trainer.strategy.broadcast(self.generated)
-        series, name = self._read(), self.source.name(self.generated)
+    @override
+    def open(self, stage: str | None) -> SeriesMetadata:
+        series, name, settings = self._read(), self.source.name(self.generated), self._settings
+        self._scaled = None
         self._ends = self.source.ends(series, self.generated)
-        self._starts = split_windows(self._ends, self._settings["context_length"], self._settings["horizon"], name)
+        self._starts = split_windows(self._ends, settings["context_length"], settings["horizon"], name)
         self.sizes = {split: len(starts) for split, starts in self._starts.items()}
         own = {"time_column": self.source.time_column, "generated": self.generated}
-        here = {**self._settings, **own, **measured(series, self._ends[0], self._season, name)}
-        if self._restored:
-            check_same(self._state, here)
-        else:
-            self._state = here
-        self._scale()
-        if stage in ("validate", "test") and (missing := _SPLITS[stage]) not in self._starts:
-            raise UserError(f"data.split: there are no {missing} rows; give {missing} a share above 0")
+        return SeriesMetadata(**settings, **own, **measured(series, self._ends[0], self._season, name))
 
-    def _scale(self) -> None:
-        """Apply the scaler of the state, and move the series to where the model is if it fits there."""
-        values = self._read().scaled(self._state["mean"], self._state["scale"])
-        calendar = calendar_features(self._read().times, self._state["covariates"])
-        self._scaled = ScaledSeries(values, calendar, self._ends, self._starts, self.context_length, self.horizon)
-        if self.trainer is not None:
-            self._scaled = self._scaled.on_device(self.trainer.strategy.root_device)
+    @override
+    def setup(self, stage: str | None = None) -> None:
+        super().setup(stage)
+        if stage != "predict":
+            _ = self.scaled  # so that values which can't be scaled are refused here
+
+    @override
+    def missing_split(self, split: str) -> str:
+        return f"data.split: there are no {split} rows; give {split} a fraction above 0"
+
+    @override
+    def samples(self, split: str) -> Windows:
+        return self.scaled.windows(split)
+
+    @property
+    def scaled(self) -> ScaledSeries:
+        """The scaled series with its splits, where the model is if it fits there; after `setup`."""
+        if self._scaled is None:
+            metadata, series = self.known_metadata, self._read()
+            values = series.scaled(metadata.mean, metadata.scale)
+            calendar = calendar_features(series.times, metadata.covariates)
+            lengths = metadata.context_length, metadata.horizon
+            self._scaled = ScaledSeries(values, calendar, self._ends, self._starts, *lengths)
+            if self.trainer is not None:
+                self._scaled = self._scaled.on_device(self.trainer.strategy.root_device)
+        return self._scaled
 
     def ridge(self, context_length: int | None = None) -> Tensor:
-        """Ridge regression fitted on the training rows, its penalty chosen on the validation rows.
+        """Fit a ridge regression on the training rows, its penalty chosen on the validation rows.
 
         Args:
             context_length: Rows that it forecasts from, those of the windows if left out.
 
         Returns:
-            float32 (horizon, context_length), on the CPU: one linear map from scaled past to scaled forecast for
-            all channels.
+            float32 (horizon, context_length), on the CPU: one linear map from scaled past to scaled forecast for all
+            channels.
 
         Raises:
-            UserError: The training rows hold no window so long.
+            UserError: The training rows hold no window that long.
         """
-        return self._ready.ridge(context_length or self.context_length)
+        return self.scaled.ridge(context_length or self.context_length)
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Errors of simple forecasts over all test windows, also where `trainer.limit_test_batches` cuts the test.
@@ -281,63 +276,20 @@ class SeriesData(ExperimentData):
             For "repeat last", "seasonal naive" and "ridge (N rows)", its window chosen by validation: "test/mse" and
             "test/mae" of the scaled series, and "test/mase".
         """
-        return self._ready.baselines(self.season, self.naive_error)
+        return self.scaled.baselines(self.season, self.naive_error)
 
-    @property
-    def _ready(self) -> ScaledSeries:
-        if self._scaled is None:
-            raise RuntimeError("SeriesData: call setup() first")
-        return self._scaled
+    # ---- checkpoint and prediction
 
-    # ---- batches
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        """Batches of the training windows, in an order that depends on (seed, epoch) only."""
-        return self._loader(self._ready.windows("train"), "train")
-
-    def val_dataloader(self) -> DataLoader[Any] | list[Any]:
-        """Batches of the validation windows; none where there is no validation split."""
-        if "val" in self._starts:
-            return self._loader(self._ready.windows("val"), "val")
-        return self.no_loader()
-
-    def test_dataloader(self) -> DataLoader[Any]:
-        """Batches of the test windows."""
-        return self._loader(self._ready.windows("test"), "test")
-
-    def predict_dataloader(self) -> DataLoader[Any]:
-        """One batch with one window: the last rows of the file that `predict_input` names."""
-        source = self.check_prediction(self._restored, "a CSV file")
-        windows, self._predicted = read_last_window(
-            user_path(source, "--input"), self._state, self.source.gaps, self.source.bad_rows
-        )
-        return self._loader(windows, "predict")
-
-    def _loader(self, windows: Windows, split: str) -> DataLoader[Any]:
-        sampler = EpochBatches(len(windows), self.batch_size, **self.sampler_options(split, "windows"))
-        return self.loader(windows, sampler, in_host_memory=windows.values.device.type == "cpu")
-
-    # ---- what a checkpoint needs to forecast from a raw file
-
-    def state_dict(self) -> dict[str, Any]:
-        """Columns, window, covariates, season, step of time, scaler, seasonal naive error, whether generated."""
-        return dict(self._state)
-
+    @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what the checkpoint was trained with.
+        super().load_state_dict(state_dict)
+        self._scaled = None  # the scaler is the checkpoint's now
 
-        Args:
-            state_dict: What `state_dict` returned.
-
-        Raises:
-            UserError: The data at hand have other columns, another step or other windows.
-        """
-        if self._state:
-            check_same(state_dict, self._state)
-        self._state = dict(state_dict)
-        self._restored = True
-        if self._scaled is not None:
-            self._scale()
+    @override
+    def open_input(self, source: str) -> Windows:
+        file = user_path(source, "--input")
+        windows, self._predicted = read_last_window(file, self.known_metadata, self.source.gaps, self.source.bad_rows)
+        return windows
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a CSV file with a row per time that follows `predict_input`, in the user's units.
@@ -352,4 +304,4 @@ class SeriesData(ExperimentData):
         """
         if self._predicted is None:
             raise RuntimeError("SeriesData: nothing was predicted")
-        write_forecast(Path(path), self._state, self._predicted, torch.cat(outputs)[0])
+        write_forecast(Path(path), self.known_metadata, self._predicted, torch.cat(outputs)[0])

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from litlab.data.bad_rows import Policy
 from litlab.data.series.covariates import calendar_features
+from litlab.data.series.metadata import SeriesMetadata
 from litlab.data.series.reading import read_table
 from litlab.data.series.step import Step
 from litlab.data.series.timeline import regular
@@ -20,13 +21,13 @@ from litlab.errors import UserError
 
 
 def read_last_window(
-    path: Path, state: dict[str, Any], gaps: Literal["error", "interpolate"], bad_rows: Policy
+    path: Path, metadata: SeriesMetadata, gaps: Literal["error", "interpolate"], bad_rows: Policy
 ) -> tuple[Windows, np.ndarray]:
     """Read the rows that a forecast is made from.
 
     Args:
         path: A CSV file with the columns of the training; others are ignored.
-        state: What `SeriesData.state_dict` returned when the checkpoint was made.
+        metadata: Metadata of the checkpoint.
         gaps: Whether what is missing is an error or interpolated.
         bad_rows: Whether rows that can't be used are errors or left out.
 
@@ -36,11 +37,11 @@ def read_last_window(
     Raises:
         UserError: The file is missing, wrong, too short, or not like that of the training.
     """
-    context_length, horizon = state["context_length"], state["horizon"]
+    context_length, horizon = metadata.context_length, metadata.horizon
     options = {"trained": True, "setting": "--input", "bad_rows": bad_rows}
-    table = read_table(path, state["time_column"], state["targets"], **options)
-    series = regular(table, gaps, Step(**state["step"]))
-    if series.utc != state["utc"]:
+    table = read_table(path, metadata.time_column, metadata.targets, **options)
+    series = regular(table, gaps, Step(**metadata.step))
+    if series.utc != metadata.utc:
         has, lack = ("have", "had none") if series.utc else ("have no", "had some")
         raise UserError(f"{path}: its times {has} UTC offsets, those of the training {lack}; write them alike")
     if series.filled:
@@ -49,14 +50,13 @@ def read_last_window(
     if rows < context_length:
         raise UserError(f"{path}: {rows} rows, the checkpoint forecasts from {context_length}; give at least so many")
     future = series.step.after(series.times[-1], horizon)
-    calendar = calendar_features(np.concatenate([series.times, future]), state["covariates"])
+    calendar = calendar_features(np.concatenate([series.times, future]), metadata.covariates)
     last = range(rows - context_length, rows - context_length + 1)
-    return Windows(
-        series.scaled(state["mean"], state["scale"]), calendar, last, context_length, horizon, known=False
-    ), future
+    values = series.scaled(metadata.mean, metadata.scale)
+    return Windows(values, calendar, last, context_length, horizon, known=False), future
 
 
-def write_forecast(path: Path, state: dict[str, Any], times: np.ndarray, forecast: Tensor) -> None:
+def write_forecast(path: Path, metadata: SeriesMetadata, times: np.ndarray, forecast: Tensor) -> None:
     """Write a row per time: the time, and for each column its forecast, lower and upper bound, in the user's units.
 
     The columns are named by `forecast_columns`; bounds are empty where there are none. Times are written as dates where
@@ -64,24 +64,23 @@ def write_forecast(path: Path, state: dict[str, Any], times: np.ndarray, forecas
 
     Args:
         path: The CSV file; it is replaced in one step.
-        state: What `SeriesData.state_dict` returns.
+        metadata: Metadata of the checkpoint.
         times: datetime64[s] of shape (horizon,).
         forecast: Forecast, lower and upper bound, scaled, (horizon, column, 3); bounds are NaN where there are none.
 
     Raises:
         UserError: A forecast is not finite, or the file can't be written.
     """
-    mean, scale, utc, names = (state[key] for key in ("mean", "scale", "utc", "targets"))
-    units = forecast.cpu().double().numpy() * np.array(scale)[:, None] + np.array(mean)[:, None]
-    daily = state["step"]["seconds"] % 86_400 == 0  # months are 0 seconds
-    dates = daily and not utc and bool((times == times.astype("datetime64[D]")).all())
-    texts = [str(time)[:10] if dates else str(time).replace("T", " ") + "+00:00" * utc for time in times]
+    units = forecast.cpu().double().numpy() * np.array(metadata.scale)[:, None] + np.array(metadata.mean)[:, None]
+    daily = metadata.step["seconds"] % 86_400 == 0  # months are 0 seconds
+    dates = daily and not metadata.utc and bool((times == times.astype("datetime64[D]")).all())
+    texts = [str(time)[:10] if dates else str(time).replace("T", " ") + "+00:00" * metadata.utc for time in times]
     known = units[:, :, : 1 if np.isnan(units[:, :, 1:]).all() else 3]
     check_finite(torch.from_numpy(known), texts)
     rows = units.reshape(len(times), -1).tolist()
     write_table(
         path,
-        forecast_columns(state["time_column"], names),
+        forecast_columns(metadata.time_column, metadata.targets),
         ([text, *map(_number, row)] for text, row in zip(texts, rows, strict=True)),
     )
 

@@ -1,12 +1,22 @@
-"""The public series ETTh1: hourly load and oil temperature of a transformer (Zhou et al. 2021, arXiv:2012.07436)."""
+"""Public series; which ones there are, the DataModules that are named for them say."""
+
+from dataclasses import dataclass
 
 from litlab.data.download import PublicFile
 
-ETTH1 = PublicFile(
-    "https://raw.githubusercontent.com/zhouhaoyi/ETDataset/main/ETT-small/ETTh1.csv",
-    "ETTh1.csv",
-    "sha256:f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066",
-)
-ETTH1_COLUMNS = ("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT")
-# The split of all published comparisons: 12, 4 and 4 months of 30 days; the rows after them are not used.
-ETTH1_ENDS = (12 * 30 * 24, 16 * 30 * 24, 20 * 30 * 24)
+
+@dataclass(frozen=True)
+class PublicSeries:
+    """A public series.
+
+    Args:
+        name: Short name.
+        file: Its file.
+        columns: The columns of numbers.
+        ends: Rows where training, validation and test end in published comparisons.
+    """
+
+    name: str
+    file: PublicFile
+    columns: tuple[str, ...]
+    ends: tuple[int, int, int]

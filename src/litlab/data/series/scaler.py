@@ -7,7 +7,6 @@ import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.series.outliers import check_outliers
-from litlab.data.series.step import Step
 from litlab.data.series.timeline import Series
 from litlab.errors import UserError
 
@@ -73,27 +72,3 @@ def fit_scaler(train: np.ndarray, names: list[str], season: int, source: str) ->
             )
     naive_error = np.abs(train[season:] - train[:-season]).mean(0) / scale
     return {"mean": train.mean(0).tolist(), "scale": scale.tolist(), "naive_error": naive_error.tolist()}
-
-
-def check_same(trained: dict[str, Any], here: dict[str, Any]) -> None:
-    """Refuse data or settings that a checkpoint can't be right about.
-
-    Args:
-        trained: What `SeriesData.state_dict` returned when the checkpoint was made.
-        here: What it returns now.
-
-    Raises:
-        UserError: Columns, window, covariates, season, step or kind of times differ.
-    """
-    for key in ("targets", "context_length", "horizon", "covariates", "step", "season", "utc"):
-        old, new = trained[key], here[key]
-        if old == new:
-            continue
-        if key == "step":
-            old, new = Step(**old), Step(**new)
-            raise UserError(f"data: the rows are {new} apart, the checkpoint was trained on {old}; give such rows")
-        if key == "utc":
-            have, lack = ("the checkpoint", "the data") if old else ("the data", "the checkpoint")
-            raise UserError(f"data: the times of {have} have UTC offsets, those of {lack} have none; write them alike")
-        old, new = (f"[{', '.join(value)}]" if isinstance(value, list) else value for value in (old, new))
-        raise UserError(f"data.{key}: the checkpoint was trained with {old}, here it is {new}; set it to {old}")

@@ -1,5 +1,6 @@
 """All windows of a part of a series, cut out by indexing."""
 
+import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -37,6 +38,11 @@ class Windows(Dataset[dict[str, Tensor]]):
         if calendar is not None:
             self.views["calendar"] = _view(calendar, context_length + horizon)
         self.widths = {"calendar": calendar.shape[1]} if calendar is not None else {}
+
+    @property
+    def device(self) -> torch.device:
+        """Where the series is."""
+        return self.values.device
 
     def __len__(self) -> int:
         """Number of windows."""

@@ -1,5 +1,9 @@
-"""Texts: public sets and CSV files; tokenizer, cache, batches of equal lengths, n-gram evidence, predictions."""
+"""Texts: CSV files and public sets; tokenizer, cache, batches of equal lengths, predictions."""
 
+from litlab.data.text.baselines import classification_scores
 from litlab.data.text.datamodule import TextData
+from litlab.data.text.metadata import TextMetadata
+from litlab.data.text.public import PublicTexts
+from litlab.data.text.reading import read_texts
 
-__all__ = ["TextData"]
+__all__ = ["PublicTexts", "TextData", "TextMetadata", "classification_scores", "read_texts"]

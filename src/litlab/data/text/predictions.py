@@ -8,7 +8,6 @@ from torch import Tensor
 
 from litlab.data.bad_rows import Policy, settle
 from litlab.data.paths import user_path
-from litlab.data.table import check_finite, class_columns, write_table
 from litlab.data.text.reading import Rows, read_lines, read_rows
 from litlab.errors import UserError
 
@@ -43,36 +42,6 @@ def read_input(
     if note:
         rank_zero_info(note)
     return rows
-
-
-def write_csv(path: Path, rows: Rows, class_names: list[str], probabilities: Tensor) -> None:
-    """Write predictions: row in the input, start of the text, prediction, its probability, and that of each class.
-
-    The columns of the classes are named by `class_columns`.
-
-    Args:
-        path: The CSV file; it is replaced in one step.
-        rows: The texts.
-        class_names: The name of each class.
-        probabilities: (text, class), in the order of the texts.
-
-    Raises:
-        UserError: A probability is not finite, or the file can't be written.
-        ValueError: There are more or fewer probabilities than texts or classes.
-    """
-    if probabilities.shape != (len(rows.texts), len(class_names)):
-        raise ValueError(
-            f"probabilities of shape {tuple(probabilities.shape)} for {len(rows.texts)} texts and "
-            f"{len(class_names)} classes"
-        )
-    check_finite(probabilities, [f"row {number}" for number in rows.numbers])
-    best, number = probabilities.float().max(dim=1)
-    table = zip(rows.numbers, rows.texts, best.tolist(), number.tolist(), probabilities.tolist(), strict=True)
-    write_table(
-        path,
-        class_columns(["row", "text", "prediction", "probability"], class_names),
-        ([r, shorten(t), class_names[n], f"{p:.6f}", *(f"{v:.6f}" for v in each)] for r, t, p, n, each in table),
-    )
 
 
 def shorten(text: str) -> str:

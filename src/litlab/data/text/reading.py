@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 
-from litlab.data.bad_rows import BadRows, Policy
+from litlab.data.bad_rows import BadRows, Policy, settle
 from litlab.data.text_file import odd_bytes, read_records, read_text_file
 from litlab.errors import UserError
 
@@ -96,6 +96,28 @@ def read_rows(
     if not rows.texts and not rows.bad:
         raise UserError(f"{path}: no rows below the column names; add one per text")
     return rows
+
+
+def read_texts(
+    path: Path, columns: list[str], text_columns: list[str], label_column: str
+) -> tuple[list[str], list[str]]:
+    """Read a CSV file of a public data set, in which every row is good.
+
+    Args:
+        path: The file, without a row of names.
+        columns: Names of its columns.
+        text_columns: Columns that make up the text, joined by a space.
+        label_column: Column of the labels.
+
+    Returns:
+        The texts and their labels.
+
+    Raises:
+        UserError: The file can't be read, or has bad rows.
+    """
+    rows = read_rows(path, columns, text_columns, label_column)
+    settle((rows.bad, len(rows.texts)))
+    return rows.texts, rows.labels
 
 
 def read_lines(path: Path, setting: str, bad_rows: Policy) -> Rows:

@@ -10,9 +10,9 @@ import torch
 
 from litlab.data.bad_rows import Policy, settle
 from litlab.data.labels import label_notes, shortened
-from litlab.data.text import public
 from litlab.data.text.corpus import Corpus, Source
 from litlab.data.text.generated import generated_class_names, generated_texts
+from litlab.data.text.public import PublicTexts
 from litlab.data.text.reading import Rows, read_rows
 from litlab.data.text_file import check_file
 from litlab.errors import UserError
@@ -79,16 +79,20 @@ def csv_source(
     return Source(stem, hashlib.sha256(repr(marks).encode()).hexdigest(), test_path is not None, None, read)
 
 
-def public_source(name: str, root: Path) -> Source:
+def public_source(public: PublicTexts, root: Path) -> Source:
     """Describe a public data set. Its contents are known by checksum, so the cache is good without the files.
 
     Args:
-        name: Key of `PUBLIC_SETS`.
+        public: The data set.
         root: Folder of the files.
     """
-    known = public.PUBLIC_SETS[name]
-    digest = " ".join(file.digest for file in known.files)
-    return Source(name, digest, True, list(known.class_names), lambda: public.read(name, root))
+    class_names = list(public.class_names)
+
+    def read() -> Corpus:
+        texts, labels = public.read(root)
+        return Corpus(class_names, texts, {split: torch.tensor(own) for split, own in labels.items()})
+
+    return Source(public.name, " ".join(file.digest for file in public.files), True, class_names, read)
 
 
 def generated_source(num_classes: int) -> Source:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from litlab.data.cache import damage, new_cache, open_array
+from litlab.data.cache import find_corruption, new_cache, open_array
 from litlab.data.split import partition
 from litlab.data.text.corpus import Corpus, Source
 from litlab.data.text.tokenizer import Kind, encode, train_tokenizer
@@ -112,16 +112,20 @@ def stored_classes(folder: Path) -> list[str] | None:
     Args:
         folder: The cache.
     """
-    return None if damage(folder, quick=True) else json.loads((folder / "meta.json").read_text("utf-8"))["class_names"]
+    return (
+        None
+        if find_corruption(folder, quick=True)
+        else json.loads((folder / "meta.json").read_text("utf-8"))["class_names"]
+    )
 
 
-def store(recipe: Recipe, corpus: Corpus, cache_dir: Path) -> None:
+def store(recipe: Recipe, corpus: Corpus, folder: Path) -> None:
     """Split a corpus, train the tokenizer on what is left for training, and encode everything into the cache.
 
     Args:
         recipe: How.
         corpus: The texts.
-        cache_dir: Folder of all caches.
+        folder: The cache.
 
     Raises:
         UserError: The cache can't be written.
@@ -139,9 +143,9 @@ def store(recipe: Recipe, corpus: Corpus, cache_dir: Path) -> None:
                 f"word, which makes the test easier than new texts are"
             )
     characters = sum(len(text) for own in texts.values() for text in own)
-    with new_cache(recipe.folder(cache_dir), 2 * characters) as folder:
+    with new_cache(folder, 2 * characters) as staging:
         tokenizer = train_tokenizer(texts["train"], recipe.kind, recipe.vocab_size)
-        (folder / "tokenizer.json").write_text(tokenizer, encoding="utf-8")
+        (staging / "tokenizer.json").write_text(tokenizer, encoding="utf-8")
         for split, own in texts.items():
             ids, offsets = encode(tokenizer, own)
             content = [text.encode("utf-8") for text in own]
@@ -153,7 +157,7 @@ def store(recipe: Recipe, corpus: Corpus, cache_dir: Path) -> None:
                 "text_offsets": np.cumsum([0, *map(len, content)], dtype=np.int64),
             }
             for kind, array in arrays.items():
-                np.save(folder / f"{split}_{kind}.npy", array)
+                np.save(staging / f"{split}_{kind}.npy", array)
         meta = {
             "name": recipe.source.name,
             "class_names": corpus.class_names,
@@ -161,7 +165,7 @@ def store(recipe: Recipe, corpus: Corpus, cache_dir: Path) -> None:
             "dropped": corpus.dropped,
             "notes": notes,
         }
-        (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        (staging / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
 
 def load(folder: Path) -> Stored:
@@ -173,7 +177,7 @@ def load(folder: Path) -> Stored:
     Raises:
         RuntimeError: There is no whole cache.
     """
-    fault = damage(folder, quick=True)
+    fault = find_corruption(folder, quick=True)
     if fault:
         raise RuntimeError(f"{folder}: {fault}; prepare_data() makes this cache")
     meta = json.loads((folder / "meta.json").read_text("utf-8"))

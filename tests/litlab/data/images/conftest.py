@@ -9,6 +9,30 @@ import pytest
 from PIL import Image
 
 from litlab.data import ImageData
+from litlab.data.images import PublicImages
+
+_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+_IDX = tuple(f"MNIST/raw/{part}-ubyte.gz" for part in _PARTS)
+_FINE = tuple(f"class{number:02}" for number in range(100))
+_COARSE = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_SHAPE = (3, 32, 32)
+PUBLIC_SETS = {  # two kinds of files that torchvision reads
+    "cifar10": PublicImages("cifar10", "CIFAR10", "cifar-10-batches-py", ("cifar-10-python.tar.gz",), _COARSE, _SHAPE),
+    "cifar100": PublicImages("cifar100", "CIFAR100", "cifar-100-python", ("cifar-100-python.tar.gz",), _FINE, _SHAPE),
+    "mnist": PublicImages(
+        "mnist",
+        "MNIST",
+        "MNIST",
+        tuple(f"MNIST/raw/{part}-ubyte.gz" for part in _PARTS),
+        tuple("0123456789"),
+        (1, 28, 28),
+    ),
+}
+
+
+def named(name: str) -> type[ImageData]:
+    """The DataModule of a public data set."""
+    return type(name, (ImageData,), {"public": PUBLIC_SETS[name]})
 
 
 def write_image(path: Path, size: tuple[int, int] = (8, 6), mode: str = "RGB", value: int | None = None, seed: int = 0):
@@ -33,6 +57,9 @@ def image_folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def make_data(tmp_path: Path) -> Callable[..., ImageData]:
     def make(**options) -> ImageData:
-        return ImageData(**{"cache_dir": str(tmp_path / "cache"), "batch_size": 4, **options})
+        settings = {"dataset": "cifar10", "cache_dir": str(tmp_path / "cache"), "batch_size": 4, **options}
+        if settings["dataset"] in PUBLIC_SETS:
+            return named(settings.pop("dataset"))(**settings)
+        return ImageData(**settings)
 
     return make

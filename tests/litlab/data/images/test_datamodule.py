@@ -165,7 +165,7 @@ def test_checkpoint_carries_what_raw_images_need(make_data, make_trainer, image_
     checkpoint = torch.load(tmp_path / "model.ckpt", weights_only=True)
     state = checkpoint["ImageData"]
     assert state["class_names"] == ["cat", "dog"]
-    assert state["image_shape"] == [3, 8, 6]
+    assert state["image_shape"] == (3, 8, 6)
     assert (state["mode"], state["resize"], state["generated"]) == ("RGB", "crop", False)
     assert len(state["mean"]) == len(state["std"]) == 3
     again = ImageData.load_from_checkpoint(tmp_path / "model.ckpt", weights_only=True)
@@ -199,7 +199,8 @@ def test_checkpoint_carries_what_raw_images_need(make_data, make_trainer, image_
 
 def test_facts_of_a_checkpoint_come_first(make_data, tmp_path):
     data = make_data(dataset="folder", path=str(tmp_path / "gone"))
-    data.load_state_dict({"class_names": ["a", "b", "c"], "image_shape": [1, 5, 4], "mode": "L"})
+    known = {"class_names": ["a", "b", "c"], "image_shape": (1, 5, 4), "mode": "L"}
+    data.load_state_dict({**known, "mean": [0.5], "std": [0.2], "resize": "crop", "generated": False})
     assert (data.num_classes, data.image_shape) == (3, (1, 5, 4))
 
 
@@ -218,12 +219,12 @@ def test_the_checkpoints_normalisation_is_used(make_data, make_trainer, image_fo
     [
         (
             {"class_names": ["cat", "cow", "dog", "hen"]},
-            "data: the checkpoint was trained on 4 classes (cat, cow, dog, ...), the data have 2 classes (cat, dog); "
+            "data: the checkpoint was trained on 4 classes (cat, cow, dog, ...), the data has 2 classes (cat, dog); "
             "use data of the same classes",
         ),
         (
             {"image_shape": [1, 9, 9], "mode": "L"},
-            "data: the checkpoint was trained on images of 1 x 9 x 9, the data have 3 x 8 x 6; "
+            "data: the checkpoint was trained on images of 1 x 9 x 9, the data has 3 x 8 x 6; "
             "add --data.image_size '[9, 9]' --data.mode L",
         ),
     ],
@@ -282,9 +283,9 @@ def test_generated_data_through_a_run(make_data, make_trainer, monkeypatch):
     ("options", "message"),
     [
         ({"dataset": "csv"}, "data.path: null is not valid; dataset csv needs your folder or file"),
-        ({"batch_size": 0}, "data.batch_size: 0 is not valid"),
-        ({"val_fraction": 1.0}, "data.val_fraction: 1.0 is not valid"),
-        ({"image_size": (0, 3)}, "data.image_size: (0, 3) is not valid"),
+        ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be 1 or more"),
+        ({"val_fraction": 1.0}, "data.val_fraction: 1.0 is not valid; it must be at least 0 and below 1"),
+        ({"image_size": (0, 3)}, "data.image_size: (0, 3) is not valid; it must be 1 or more"),
     ],
 )
 def test_impossible_values(make_data, options, message):

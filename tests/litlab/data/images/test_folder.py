@@ -13,7 +13,8 @@ from litlab.data.images import folder
 from litlab.data.images.copies import check_copies
 from litlab.data.images.decode import peek
 from litlab.data.images.folder import list_folder
-from litlab.data.images.predictions import find_images, write_csv
+from litlab.data.images.predictions import find_images
+from litlab.data.table import write_classes
 from litlab.errors import UserError
 from tests.litlab.data.images.conftest import write_image
 
@@ -198,7 +199,8 @@ def test_what_is_no_image_to_predict(tmp_path, make, source, says):
 
 def test_names_that_are_not_utf8_are_written_as_they_are(tmp_path):
     write_image(tmp_path / f"{NOT_UTF8}.png")
-    write_csv(tmp_path / "out.csv", [tmp_path / f"{NOT_UTF8}.png"], ["a", "b"], torch.tensor([[0.25, 0.75]]))
+    files = [tmp_path / f"{NOT_UTF8}.png"]
+    write_classes(tmp_path / "out.csv", {"file": files}, files, ["a", "b"], torch.tensor([[0.25, 0.75]]))
     with (tmp_path / "out.csv").open(newline="", errors="surrogateescape") as stream:
         (row,) = csv.DictReader(stream)
     assert Path(row["file"]).is_file()

@@ -16,9 +16,10 @@ import torchvision.datasets
 
 from litlab.data.download import Unavailable
 from litlab.data.images import public
-from litlab.data.images.public import PUBLIC_SETS, ensure_downloaded
+from litlab.data.images.public import ensure_downloaded
 from litlab.errors import UserError
 from tests.litlab.data.conftest import Recorder
+from tests.litlab.data.images.conftest import PUBLIC_SETS
 
 
 @pytest.fixture(autouse=True)
@@ -42,10 +43,10 @@ def idx(array: np.ndarray) -> bytes:
     return header + array.astype(np.uint8).tobytes()
 
 
-def write_mnist(root, name="MNIST", compress=False) -> dict[str, np.ndarray]:
+def write_mnist(root, compress=False) -> dict[str, np.ndarray]:
     random = np.random.default_rng(0)
     arrays = {}
-    folder = root / name / "raw"
+    folder = root / "MNIST" / "raw"
     folder.mkdir(parents=True)
     for split, count in (("train", 40), ("t10k", 10)):
         arrays[f"{split}-images-idx3-ubyte"] = random.integers(0, 256, (count, 28, 28), dtype=np.uint8)
@@ -93,15 +94,14 @@ def write_cifar(root, monkeypatch, name="cifar10"):
     return files
 
 
-@pytest.mark.parametrize(("dataset", "folder"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST")])
-def test_mnist(make_data, tmp_path, dataset, folder):
-    arrays = write_mnist(tmp_path / "raw", folder)
+def test_mnist(make_data, tmp_path):
+    dataset, arrays = "mnist", write_mnist(tmp_path / "raw")
     data = make_data(dataset=dataset, path=str(tmp_path / "raw"), fallback="generated")
     data.prepare_data()
     data.setup()
     assert not data.generated
     assert data.description == f"{dataset}: 36 train / 4 val / 10 test images of 1 x 28 x 28, 10 classes"
-    batch = data._sets["test"][torch.arange(10)]
+    batch = data.samples("test")[torch.arange(10)]
     np.testing.assert_array_equal(batch["image"][:, 0], arrays["t10k-images-idx3-ubyte"])
     assert batch["label"].tolist() == list(range(10))
     # Brought to another format; and from the cache, once the files are gone.
@@ -111,7 +111,7 @@ def test_mnist(make_data, tmp_path, dataset, folder):
         file.unlink()
     data.prepare_data()
     data.setup()
-    assert data._sets["test"].images.shape == (10, 3, 32, 32)
+    assert data.samples("test").images.shape == (10, 3, 32, 32)
 
 
 @pytest.mark.parametrize("dataset", ["cifar10", "cifar100"])
@@ -121,19 +121,8 @@ def test_cifar(make_data, tmp_path, monkeypatch, dataset):
     data.prepare_data()
     data.setup()
     expected = pickle.loads(files["test_batch" if dataset == "cifar10" else "test"])["data"].reshape(-1, 3, 32, 32)
-    np.testing.assert_array_equal(data._sets["test"][torch.arange(20)]["image"], expected)
+    np.testing.assert_array_equal(data.samples("test")[torch.arange(20)]["image"], expected)
     assert data.class_names == list(PUBLIC_SETS[dataset].class_names)
-
-
-def test_class_names_and_shapes_are_torchvisions():
-    assert PUBLIC_SETS["fashion_mnist"].class_names == tuple(torchvision.datasets.FashionMNIST.classes)
-    assert len(PUBLIC_SETS["cifar100"].class_names) == 100
-    assert list(PUBLIC_SETS["cifar100"].class_names) == sorted(PUBLIC_SETS["cifar100"].class_names)
-    for facts in PUBLIC_SETS.values():
-        reader = getattr(torchvision.datasets, facts.reader)
-        names = [f"{facts.folder}/raw/{name}" for name, _ in reader.resources] if "MNIST" in facts.reader else None
-        assert list(facts.archives) == (names or [reader.filename])
-        assert facts.folder == (reader.__name__ if names else reader.base_folder)
 
 
 def test_an_archive_that_the_user_put_there_is_unpacked(tmp_path, monkeypatch):
@@ -146,9 +135,9 @@ def test_an_archive_that_the_user_put_there_is_unpacked(tmp_path, monkeypatch):
             archive.addfile(entry, io.BytesIO(content))
     md5 = hashlib.md5((tmp_path / "cifar-10-python.tar.gz").read_bytes()).hexdigest()
     monkeypatch.setattr(torchvision.datasets.CIFAR10, "tgz_md5", md5)
-    ensure_downloaded("cifar10", tmp_path)
+    ensure_downloaded(PUBLIC_SETS["cifar10"], tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cifar-10-batches-py", "cifar-10-python.tar.gz"]
-    assert len(public.read("cifar10", tmp_path)["train"][1]) == 100
+    assert len(public.read(PUBLIC_SETS["cifar10"], tmp_path)["train"][1]) == 100
 
 
 def test_archives_of_mnist_are_unpacked(tmp_path, monkeypatch):
@@ -158,8 +147,8 @@ def test_archives_of_mnist_are_unpacked(tmp_path, monkeypatch):
         for name, _ in torchvision.datasets.MNIST.resources
     ]
     monkeypatch.setattr(torchvision.datasets.MNIST, "resources", resources)
-    ensure_downloaded("mnist", tmp_path)
-    assert len(public.read("mnist", tmp_path)["train"][1]) == 40
+    ensure_downloaded(PUBLIC_SETS["mnist"], tmp_path)
+    assert len(public.read(PUBLIC_SETS["mnist"], tmp_path)["train"][1]) == 40
 
 
 def test_nothing_there_and_no_fallback(make_data, tmp_path):
@@ -230,7 +219,7 @@ def test_the_decision_does_not_wait_for_a_server_that_hangs(tmp_path, monkeypatc
     monkeypatch.setattr("urllib.request.urlopen", hang)
     start = time.monotonic()
     with pytest.raises(Unavailable, match="no answer"):
-        ensure_downloaded("mnist", tmp_path, seconds=0.1)
+        ensure_downloaded(PUBLIC_SETS["mnist"], tmp_path, seconds=0.1)
     assert time.monotonic() - start < 5
     end.set()
 
@@ -238,7 +227,7 @@ def test_the_decision_does_not_wait_for_a_server_that_hangs(tmp_path, monkeypatc
 def test_a_download_that_fails_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(public, "reach", lambda urls, seconds: None)
     with pytest.raises(Unavailable, match="offline"):
-        ensure_downloaded("cifar10", tmp_path / "raw")
+        ensure_downloaded(PUBLIC_SETS["cifar10"], tmp_path / "raw")
     assert list((tmp_path / "raw").iterdir()) == []
 
 

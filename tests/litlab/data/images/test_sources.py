@@ -181,7 +181,7 @@ def test_csv_without_splits_is_split_by_class(make_data, table):
     assert data.class_names == ["cat", "dog"]
     assert data.sizes == {"train": 16, "val": 2, "test": 2}
     assert data.has_test
-    rows = {split: data._sets[split].labels.bincount().tolist() for split in data.sizes}
+    rows = {split: data.samples(split).labels.bincount().tolist() for split in data.sizes}
     assert rows == {"train": [8, 8], "val": [1, 1], "test": [1, 1]}
 
 
@@ -192,10 +192,10 @@ def test_csv_of_excel_with_other_columns_and_splits(make_data, table):
     options = {"file_column": "image", "label_column": "class", "split_column": "part"}
     data = prepared(from_csv(make_data, table(text), **options), None)
     assert data.sizes == {"train": 10, "val": 4, "test": 6}
-    assert data._sets["test"].labels.tolist() == [1, 0] * 3
+    assert data.samples("test").labels.tolist() == [1, 0] * 3
     with Image.open(table(text).parent / "images" / "14.png") as image:
         expected = torch.from_numpy(np.array(image)).permute(2, 0, 1)
-    assert data._sets["test"][torch.tensor([0])]["image"][0].equal(expected)
+    assert data.samples("test")[torch.tensor([0])]["image"][0].equal(expected)
 
 
 def test_csv_splits_without_test(make_data, table):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from litlab.data import SeriesData
+from litlab.data import PublicFile, SeriesData
+from litlab.data.series import PublicSeries
 from tests.litlab.data.conftest import Recorder
 
 START = np.datetime64("2024-01-01T00:00:00")
@@ -53,12 +54,25 @@ class SeriesRecorder(Recorder):
         return torch.cat([batch[key] for batch in self.seen[stage, epoch]])
 
 
+class Etth1(SeriesData):
+    """A series with a public file."""
+
+    public = PublicSeries(
+        name="etth1",
+        file=PublicFile("https://example.org/ETTh1.csv", "ETTh1.csv", "sha256:0"),
+        columns=("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"),
+        ends=(8640, 11520, 14400),
+    )
+
+
 @pytest.fixture
 def make(write):
     def make_it(rows: int = 100, **options) -> SeriesData:
         settings = {"dataset": "csv", "context_length": 6, "horizon": 3, "season": 4, "batch_size": 8, **options}
         if settings["dataset"] == "csv":
             settings.setdefault("path", str(write(rows=rows)))
+        if settings["dataset"] == "etth1":
+            return Etth1(**{**settings, "dataset": None})
         return SeriesData(**settings)
 
     return make_it

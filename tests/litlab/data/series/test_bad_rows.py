@@ -60,7 +60,7 @@ def test_bad_rows_of_a_series_become_gaps(tmp_path, said):
     assert len(data.times) == 60
     assert data.description.endswith("7 missing rows and 0 empty values interpolated, 7 rows dropped")
     assert said[0].startswith(f"{path}: 7 of 60 rows dropped (data.bad_rows): row 5 (")
-    windows, _ = read_last_window(hours(tmp_path, {59: ODD[17]}), data.state_dict(), "interpolate", "drop")
+    windows, _ = read_last_window(hours(tmp_path, {59: ODD[17]}), data.known_metadata, "interpolate", "drop")
     assert len(windows) == 1
     assert "row 59 (2024-01-01 07:00:00 is there twice, also in row 9" in said[-1]
 

@@ -9,7 +9,7 @@ from litlab.data.download import Unavailable
 from litlab.data.series.baselines import fit_ridge
 from litlab.errors import UserError
 from tests.litlab.data.conftest import a_rank
-from tests.litlab.data.series.conftest import SeriesRecorder, hourly, trained, wave
+from tests.litlab.data.series.conftest import Etth1, SeriesRecorder, hourly, trained, wave
 
 TRAIN = 70  # of 100 rows
 
@@ -22,8 +22,8 @@ def test_facts_are_known_before_setup(make, tmp_path):
     assert data.has_test
     assert not data.generated
     elsewhere = str(tmp_path / "none")
-    assert SeriesData(path=elsewhere).target_names == ["HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"]
-    assert SeriesData(path=elsewhere, targets=["OT"]).num_targets == 1
+    assert Etth1(path=elsewhere).target_names == ["HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"]
+    assert Etth1(path=elsewhere, targets=["OT"]).num_targets == 1
     assert SeriesData("csv", path=elsewhere, targets=["a", "b"]).num_targets == 2
     assert SeriesData("generated").num_targets == 7
     assert not make(split=[0.5, 0.5, 0.0]).has_test
@@ -94,7 +94,7 @@ def test_overfitting_repeats_the_same_windows(make, make_trainer):
 
 
 def test_other_processes_follow_the_first_one_to_the_stand_in(tmp_path, make_trainer):
-    data = SeriesData(path=str(tmp_path), fallback="generated")
+    data = Etth1(path=str(tmp_path), fallback="generated")
     data.trainer = make_trainer()
     data.trainer.strategy.broadcast = lambda value: True
     data.setup("fit")
@@ -194,9 +194,9 @@ def test_without_validation_and_test(make, make_trainer):
     make_trainer().fit(model, data)
     assert {stage for stage, _ in model.seen} == {"train"}
     assert data.ridge().shape == (3, 6)
-    with pytest.raises(UserError, match=r"^data\.split: there are no val rows; give val a share above 0$"):
+    with pytest.raises(UserError, match=r"^data\.split: there are no val rows; give val a fraction above 0$"):
         make_trainer().validate(model, data)
-    with pytest.raises(UserError, match=r"^data\.split: there are no test rows; give test a share above 0$"):
+    with pytest.raises(UserError, match=r"^data\.split: there are no test rows; give test a fraction above 0$"):
         make_trainer().test(model, data)
 
 
@@ -242,11 +242,11 @@ def refuse(*_):
 
 def test_stand_in_for_the_public_series(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("litlab.data.series.source.obtain_file", refuse)
-    missing = SeriesData(path=str(tmp_path))
+    missing = Etth1(path=str(tmp_path))
     with pytest.raises(UserError, match=r"^etth1 is not in .*: put ETTh1\.csv into .*--data\.fallback generated"):
         missing.prepare_data()
     split = ["2017-07-01", "2017-11-01"]  # the stand-in ends before
-    data = SeriesData(path=str(tmp_path), fallback="generated", targets=["OT", "HUFL"], split=split)
+    data = Etth1(path=str(tmp_path), fallback="generated", targets=["OT", "HUFL"], split=split)
     data.prepare_data()
     assert "GENERATED" in capsys.readouterr().err
     data.setup()
@@ -266,10 +266,10 @@ def test_the_public_series_has_the_published_split(tmp_path, monkeypatch):
     (tmp_path / "ETTh1.csv").write_text("\n".join(lines))
     asked = []
     monkeypatch.setattr("litlab.data.series.source.obtain_file", lambda *file: asked.append(file))
-    data = SeriesData(path=str(tmp_path), horizon=720)
+    data = Etth1(path=str(tmp_path), horizon=720)
     data.prepare_data()
     data.setup()
-    assert asked[0][0].digest == "sha256:f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066"
+    assert asked[0][0] == Etth1.public.file
     assert asked[0][1] == tmp_path
     assert data.sizes == {"train": 7585, "val": 2161, "test": 2161}
     assert data.season == 24
@@ -278,17 +278,17 @@ def test_the_public_series_has_the_published_split(tmp_path, monkeypatch):
 def test_etth1_needs_a_folder(tmp_path):
     (tmp_path / "ETTh1.csv").write_text("")
     with pytest.raises(UserError, match=r"^data\.path: .*ETTh1\.csv is a file, etth1 needs its folder; or set"):
-        SeriesData(path=str(tmp_path / "ETTh1.csv")).prepare_data()
+        Etth1(path=str(tmp_path / "ETTh1.csv")).prepare_data()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"dataset": "csv", "path": None}, "data.path: null is not valid; dataset csv needs your file"),
-        ({"context_length": 0}, "data.context_length: 0 is not valid; it must be at least 1"),
-        ({"horizon": 0}, "data.horizon: 0 is not valid; it must be at least 1"),
-        ({"season": 0}, "data.season: 0 is not valid; it must be at least 1"),
-        ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be at least 1"),
+        ({"context_length": 0}, "data.context_length: 0 is not valid; it must be 1 or more"),
+        ({"horizon": 0}, "data.horizon: 0 is not valid; it must be 1 or more"),
+        ({"season": 0}, "data.season: 0 is not valid; it must be 1 or more"),
+        ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be 1 or more"),
         ({"targets": []}, "data.targets: [] is not valid; name at least one, or leave it out"),
         ({"targets": ["load", "load"]}, "data.targets: 'load' is listed twice; delete one"),
         ({"targets": ["load", "date"]}, "data.targets: 'date' is the time column; delete it"),

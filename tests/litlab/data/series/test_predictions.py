@@ -1,6 +1,7 @@
 """Forecasts of new files, from a checkpoint alone."""
 
 import csv
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -100,12 +101,12 @@ def test_times_of_the_forecast(make, make_trainer, write, tmp_path, step, offset
 
 
 def test_one_hour_at_midnight_is_no_date(tmp_path):
-    state = {"mean": [0.0], "scale": [1.0], "utc": False, "targets": ["load"], "time_column": "when"}
+    known = {"mean": [0.0], "scale": [1.0], "utc": False, "targets": ["load"], "time_column": "when"}
     times = np.array(["2024-03-01T00:00:00"], dtype="datetime64[s]")
     written = []
     for seconds, months in ((3600, 0), (86_400, 0), (0, 1)):
         step = {"seconds": seconds, "months": months, "at_end": False}
-        write_forecast(tmp_path / "one.csv", {**state, "step": step}, times, torch.zeros(1, 1, 3))
+        write_forecast(tmp_path / "one.csv", SimpleNamespace(**known, step=step), times, torch.zeros(1, 1, 3))
         written.append((tmp_path / "one.csv").read_text().splitlines()[1].split(",")[0])
     assert written == ["2024-03-01 00:00:00", "2024-03-01", "2024-03-01"]
 

@@ -8,8 +8,31 @@ import numpy as np
 import pytest
 import torch
 
-from litlab.data import TextData
+from litlab.data import PublicFile, TextData
+from litlab.data.text import PublicTexts, read_texts
 from tests.litlab.data.conftest import Recorder
+
+_FILES = [PublicFile(f"https://example.com/{split}.csv", f"news/{split}.csv", "md5:0") for split in ("train", "test")]
+
+
+def read_news(root: Path) -> tuple[dict[str, list[str]], dict[str, list[int]]]:
+    texts, labels = {}, {}
+    for split in ("train", "test"):
+        texts[split], numbers = read_texts(root / f"news/{split}.csv", ["class", "text"], ["text"], "class")
+        labels[split] = [int(number) for number in numbers]
+    return texts, labels
+
+
+PUBLIC_SETS = {
+    "news": PublicTexts("news", tuple(_FILES), ("World", "Sports", "Business", "Sci/Tech"), read_news),
+    "films": PublicTexts("films", tuple(_FILES), ("negative", "positive"), read_news),
+}
+
+
+def named(name: str) -> type[TextData]:
+    """The DataModule of a public data set."""
+    return type(name, (TextData,), {"public": PUBLIC_SETS[name]})
+
 
 WORDS = [f"w{number}" for number in range(30)]
 
@@ -42,7 +65,10 @@ def reviews(tmp_path: Path) -> Path:
 @pytest.fixture
 def make_data(tmp_path: Path) -> Callable[..., TextData]:
     def make(**options) -> TextData:
-        return TextData(**{"cache_dir": str(tmp_path / "cache"), "batch_size": 8, **options})
+        settings = {"cache_dir": str(tmp_path / "cache"), "batch_size": 8, **options}
+        if settings.get("dataset") in PUBLIC_SETS:
+            return named(settings.pop("dataset"))(**settings)
+        return TextData(**settings)
 
     return make
 

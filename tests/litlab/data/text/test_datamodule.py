@@ -12,6 +12,7 @@ import torch
 
 from litlab.data import TextData
 from litlab.data.text import datamodule
+from litlab.data.text.stored import store
 from litlab.errors import UserError
 from tests.litlab.data.conftest import a_rank
 from tests.litlab.data.text.conftest import TextRecorder, make_rows, write_csv
@@ -25,17 +26,16 @@ def decode(data, ids):
 
 
 def test_facts_are_known_before_anything_is_tokenised(make_data, csv_data):
-    data = csv_data(ngrams=2, vocab_size=50, max_tokens=7)
+    data = csv_data(vocab_size=50, max_tokens=7)
     assert data.class_names == ["bad", "good"]
-    assert (data.num_classes, data.vocab_size, data.max_tokens, data.ngram_features) == (2, 50, 7, 4)
+    assert (data.num_classes, data.vocab_size, data.max_tokens) == (2, 50, 7)
     assert data.has_val
     assert data.has_test
     assert not data.generated
     assert not data.cache_dir.exists()
-    news = make_data()
+    news = make_data(dataset="news")
     assert news.class_names == ["World", "Sports", "Business", "Sci/Tech"]
-    assert (news.vocab_size, news.max_tokens, news.ngram_features) == (20_000, 256, 0)
-    assert make_data(dataset="imdb").class_names == ["negative", "positive"]
+    assert (news.vocab_size, news.max_tokens) == (20_000, 256)
     assert make_data(dataset="generated").num_classes == 4
     assert not csv_data(val_fraction=0.0).has_val
     assert not csv_data(test_fraction=0.0).has_test
@@ -154,7 +154,7 @@ def test_crops_are_random_in_training_and_whole_in_evaluation(csv_data, make_tra
     whole = csv_data()
     whole.setup("fit")
     sampler = data.train_dataloader().sampler
-    stored = whole._texts("train")
+    stored = whole.samples("train")
     starts = set()
     for epoch in range(8):
         sampler.set_epoch(epoch)
@@ -192,7 +192,7 @@ def test_a_crop_depends_on_seed_epoch_and_text_only(csv_data):
 def test_a_run_repeats_exactly_and_leaves_the_global_generator_alone(csv_data, make_trainer):
     runs = []
     for noise in (1, 2):
-        data, model = csv_data(seed=5, tokens_per_batch=64, ngrams=2), TextRecorder()
+        data, model = csv_data(seed=5, tokens_per_batch=64), TextRecorder()
         torch.manual_seed(noise)
         make_trainer(max_epochs=3).fit(model, data)
         runs.append(([model.ids("train", epoch) for epoch in range(3)], torch.rand(1)))
@@ -211,20 +211,6 @@ def test_overfitting_repeats_the_same_batches(csv_data, make_trainer):
     assert len(model.ids("train", 0)) == 16
 
 
-def test_evidence_comes_along(csv_data, make_trainer):
-    data, model = csv_data(ngrams=2, max_tokens=8), TextRecorder()
-    make_trainer().fit(model, data)
-    for stage in ("train", "val"):
-        for inputs, labels in model.seen[stage, 0]:
-            evidence = inputs["ngram_features"]
-            assert evidence.shape == (*inputs["ids"].shape, data.ngram_features)
-            assert evidence.dtype == torch.float32
-            assert (evidence[inputs["ids"] == 0] == 0).all()
-            # The second token is "good" or "bad", which tells the class; unigrams of both classes come first.
-            assert evidence[:, 1, :2].argmax(1).equal(labels)
-            assert (evidence[:, 1, :2].amax(1) > 1).all()
-
-
 def test_without_validation_or_test(csv_data, make_trainer):
     data, model = csv_data(val_fraction=0.0, test_fraction=0.0), TextRecorder()
     make_trainer().fit(model, data)
@@ -232,7 +218,7 @@ def test_without_validation_or_test(csv_data, make_trainer):
     assert data.sizes == {"train": 100}
     assert data.baselines() == {}
     for verb, split in (("validate", "val"), ("test", "test")):
-        with pytest.raises(UserError, match=rf"^data\.{split}_fraction is 0: .* has no {split} texts; set it above 0$"):
+        with pytest.raises(UserError, match=rf"^data\.{split}_fraction: 0 leaves no {split} texts of .*; set it above"):
             getattr(make_trainer(), verb)(model, data)
 
 
@@ -240,16 +226,16 @@ def test_a_second_start_reads_no_csv_and_tokenises_nothing(csv_data, make_traine
     def expected(data):
         data.prepare_data()
         data.setup("fit")
-        return [(x["ids"].tolist(), x["ngram_features"].tolist(), y.tolist()) for x, y in data.train_dataloader()]
+        return [(x["ids"].tolist(), y.tolist()) for x, y in data.train_dataloader()]
 
-    first = expected(csv_data(ngrams=2))
+    first = expected(csv_data())
 
     def refuse(*_, **__):
         raise AssertionError("read again")
 
-    for name in ("sources.read_rows", "stored.train_tokenizer", "stored.encode", "ngram_cache.count_ngrams"):
+    for name in ("sources.read_rows", "stored.train_tokenizer", "stored.encode"):
         monkeypatch.setattr(f"litlab.data.text.{name}", refuse)
-    data = csv_data(ngrams=2)
+    data = csv_data()
     assert data.class_names == ["bad", "good"]
     assert expected(data) == first
 
@@ -289,43 +275,37 @@ def test_other_settings_make_another_cache(csv_data, reviews, change):
     assert all(name.startswith("reviews-") for name in folders)
 
 
-def test_runs_that_begin_at_once_tokenise_and_count_once(csv_data, monkeypatch):
+def test_runs_that_begin_at_once_tokenise_once(csv_data, monkeypatch):
     """As the first trials of a sweep with several workers do."""
     done = []
 
-    def slowly(name):
-        inner = getattr(datamodule, name)
+    def slowly(*arguments):
+        done.append(arguments)
+        time.sleep(0.2)
+        store(*arguments)
 
-        def watched(*arguments):
-            done.append(name)
-            time.sleep(0.2)
-            inner(*arguments)
-
-        monkeypatch.setattr(datamodule, name, watched)
-
-    slowly("store")
-    slowly("store_evidence")
+    monkeypatch.setattr(datamodule, "store", slowly)
 
     def begin(_: int) -> None:
-        data = csv_data(ngrams=1)
+        data = csv_data()
         data.prepare_data()
         data.setup("fit")
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(begin, range(3)))
-    assert sorted(done) == ["store", "store_evidence"]
+    assert len(done) == 1
 
 
-def test_damaged_caches_are_made_anew(csv_data, caplog):
-    data = csv_data(ngrams=1)
+def test_damaged_caches_are_made_again(csv_data, caplog):
+    data = csv_data()
     data.prepare_data()
     before = {path: path.read_bytes() for folder in data.cache_dir.iterdir() for path in folder.glob("*.npy")}
     for path in before:
-        if path.name in ("train_ids.npy", "hashes1.npy"):
+        if path.name == "train_ids.npy":
             path.write_bytes(before[path][:-1] + b"x")
     with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"):
-        csv_data(ngrams=1).prepare_data()
-    assert sum("the cache is damaged" in message for message in caplog.messages) == 2
+        csv_data().prepare_data()
+    assert sum("the cache is damaged" in message for message in caplog.messages) == 1
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -352,13 +332,13 @@ def test_several_text_columns_numbers_as_labels_no_names_gzip(make_data, tmp_pat
 
 
 def test_checkpoint_carries_what_raw_texts_need(csv_data, make_data, make_trainer, tmp_path):
-    data, model = csv_data(ngrams=2, max_tokens=8, vocab_size=60), TextRecorder()
+    data, model = csv_data(max_tokens=8, vocab_size=60), TextRecorder()
     trainer = make_trainer()
     trainer.fit(model, data)
     trainer.save_checkpoint(tmp_path / "model.ckpt")
     state = torch.load(tmp_path / "model.ckpt", weights_only=True)["TextData"]
     assert state["class_names"] == ["bad", "good"]
-    assert (state["max_tokens"], state["vocab_size"], state["ngrams"], state["generated"]) == (8, 60, 2, False)
+    assert (state["max_tokens"], state["vocab_size"], state["generated"]) == (8, 60, False)
     again = TextData.load_from_checkpoint(tmp_path / "model.ckpt", weights_only=True)
     assert dict(again.hparams) == dict(data.hparams)
     assert again.state_dict()["tokenizer"] == data.state_dict()["tokenizer"]
@@ -370,18 +350,8 @@ def test_checkpoint_carries_what_raw_texts_need(csv_data, make_data, make_traine
     other = make_data(dataset="csv", path=str(tmp_path / "gone.csv"), batch_size=3, cache_dir=str(tmp_path / "none"))
     other.predict_input = str(tmp_path / "in.txt")
     outputs = make_trainer().predict(model, other, ckpt_path=tmp_path / "model.ckpt", weights_only=True)
-    assert (other.num_classes, other.max_tokens, other.vocab_size, other.ngram_features) == (2, 8, 60, 4)
-    tested, predicted = model.seen["test", 1], model.seen["predict", 0]
-    rows = {
-        tuple(i for i in ids if i): evidence
-        for inputs, _ in tested
-        for ids, evidence in zip(inputs["ids"].tolist(), inputs["ngram_features"], strict=True)
-    }
-    assert len(rows) == 10
-    for inputs in predicted:
-        for ids, evidence in zip(inputs["ids"].tolist(), inputs["ngram_features"], strict=True):
-            real = [i for i in ids if i]
-            assert evidence[: len(real)].equal(rows[tuple(real)][: len(real)])
+    assert (other.num_classes, other.max_tokens, other.vocab_size) == (2, 8, 60)
+    assert sorted(model.ids("predict")) == sorted(model.ids("test", 1))
 
     other.write_predictions(outputs, str(tmp_path / "out.csv"))
     with (tmp_path / "out.csv").open(newline="") as stream:
@@ -395,19 +365,16 @@ def test_checkpoint_carries_what_raw_texts_need(csv_data, make_data, make_traine
 
 
 def test_other_texts_are_read_with_the_checkpoints_tokenizer(csv_data, make_trainer, tmp_path):
-    data, model = csv_data(ngrams=1), TextRecorder()
+    data, model = csv_data(), TextRecorder()
     trainer = make_trainer()
     trainer.fit(model, data)
     trainer.save_checkpoint(tmp_path / "model.ckpt")
     write_csv(tmp_path / "new.csv", [["text", "label"], *([f"new {t}", y] for t, y in make_rows(60, seed=2))])
-    new = csv_data(path=str(tmp_path / "new.csv"), ngrams=1, test_fraction=0.5)
+    new = csv_data(path=str(tmp_path / "new.csv"), test_fraction=0.5)
     make_trainer().test(model, new, ckpt_path=tmp_path / "model.ckpt", weights_only=True, verbose=False)
     inputs, labels = model.seen["test", model.current_epoch][0]
-    for ids, evidence, label in zip(inputs["ids"].tolist(), inputs["ngram_features"], labels.tolist(), strict=True):
+    for ids, label in zip(inputs["ids"].tolist(), labels.tolist(), strict=True):
         assert decode(data, ids[:3]) == ["[UNK]", "[UNK]", ("bad", "good")[label]]
-        assert evidence[2].argmax() == label
-    with pytest.raises(UserError, match="the checkpoint was trained with n-gram evidence from other texts or settings"):
-        make_trainer(max_epochs=2).fit(model, new, ckpt_path=tmp_path / "model.ckpt", weights_only=True)
 
 
 def test_settings_of_the_checkpoint_win_and_are_told(csv_data, make_trainer, tmp_path, caplog):
@@ -429,7 +396,7 @@ def test_a_checkpoint_of_other_classes_is_refused(csv_data):
     data.setup("test")
     state = {**data.state_dict(), "class_names": ["a", "b", "c", "d"]}
     expected = (
-        "data: the checkpoint was trained on 4 classes (a, b, c, ...), the data have 2 classes (bad, good); "
+        "data: the checkpoint was trained on 4 classes (a, b, c, ...), the data has 2 classes (bad, good); "
         "use data of the same classes"
     )
     with pytest.raises(UserError) as error:
@@ -479,15 +446,11 @@ def test_two_processes_share_the_work(csv_data, make_trainer):
     assert torch.cat(seen["train"]).sort().values.tolist() == list(range(80))
 
 
-def test_baselines_are_computed_once(csv_data, monkeypatch):
+def test_the_baseline_is_the_most_frequent_class(csv_data):
     data = csv_data()
     data.prepare_data()
     data.setup()
-    results = data.baselines()
-    assert results["n-gram model"] == {"test/acc": 1.0, "test/f1": 1.0}
-    assert results["most frequent class"] == {"test/acc": 0.5, "test/f1": pytest.approx(1 / 3)}
-    monkeypatch.setattr("litlab.data.text.baselines.ngram_model", None)
-    assert csv_data().baselines() == results
+    assert data.baselines() == {"most frequent class": {"test/acc": 0.5, "test/f1": pytest.approx(1 / 3)}}
 
 
 @pytest.mark.parametrize(
@@ -495,6 +458,7 @@ def test_baselines_are_computed_once(csv_data, monkeypatch):
     [
         ({"dataset": "csv"}, "data.path: null is not valid; dataset csv needs your file"),
         ({"test_path": "a.csv"}, "data.test_path: a.csv is not valid; it goes with dataset csv"),
+        ({}, "data.dataset: null is not valid; set csv or generated"),
         ({"text_columns": []}, "data.text_columns: [] is not valid; name at least one"),
         (
             {"text_columns": ["a", "a"]},
@@ -504,15 +468,14 @@ def test_baselines_are_computed_once(csv_data, monkeypatch):
             {"text_columns": ["a", "label"]},  # it would tell the answer
             "data.text_columns: ['a', 'label'] is not valid; label is data.label_column",
         ),
-        ({"vocab_size": 2}, "data.vocab_size: 2 is not valid; word needs at least 3"),
+        ({"vocab_size": 2}, "data.vocab_size: 2 is not valid; word needs 3 or more"),
         (
             {"tokenizer": "bpe", "vocab_size": 299},
-            "data.vocab_size: 299 is not valid; bpe needs at least 300",
+            "data.vocab_size: 299 is not valid; bpe needs 300 or more",
         ),
-        ({"max_tokens": 0}, "data.max_tokens: 0 is not valid; it must be at least 1"),
-        ({"ngrams": -1}, "data.ngrams: -1 is not valid; it must be from 0 to 5"),
-        ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be at least 1"),
-        ({"tokens_per_batch": 0}, "data.tokens_per_batch: 0 is not valid; it must be at least 1"),
+        ({"max_tokens": 0}, "data.max_tokens: 0 is not valid; it must be 1 or more"),
+        ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be 1 or more"),
+        ({"tokens_per_batch": 0}, "data.tokens_per_batch: 0 is not valid; it must be 1 or more"),
         ({"val_fraction": 1.0}, "data.val_fraction: 1.0 is not valid; it must be at least 0 and below 1"),
         (
             {"dataset": "csv", "path": "a.csv", "val_fraction": 0.5, "test_fraction": 0.5},
@@ -520,7 +483,7 @@ def test_baselines_are_computed_once(csv_data, monkeypatch):
         ),
     ],
 )
-def test_impossible_values(make_data, options, message):
+def test_impossible_values(options, message):
     with pytest.raises(UserError) as error:
-        make_data(**options)
+        TextData(**({"dataset": "generated"} if options else {}) | options)
     assert str(error.value) == message

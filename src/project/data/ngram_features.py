@@ -8,18 +8,19 @@ with c of the N training texts containing it, c_k of them in class k, which has 
 model (Wang & Manning 2012, aclanthology.org/P12-2018), here as features of each token. It is 0 for n-grams that fewer
 than two texts contain, and where the text ends before the n-gram does.
 
-A training text is not counted into its own evidence: each tenth of them gets the counts of the other nine. Otherwise
+A training text is not counted into its own features: each tenth of them gets the counts of the other nine. Otherwise
 every rare n-gram would tell the label of its text, and a model would learn to trust it.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from litlab.data.text.ngram_model import ngram_hashes
-from litlab.util.progress import SlowProgress
+from litlab.data import SlowProgress, open_array
+from project.data.ngram_model import ngram_hashes
 
 _FOLDS = 10
 _SEEN = 2  # texts that must contain an n-gram
@@ -61,8 +62,33 @@ class NgramCounts:
             state["documents"].numpy(),
         )
 
-    def evidence(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Evidence of texts that were not counted.
+    def save(self, folder: Path) -> None:
+        """Save the counts.
+
+        Args:
+            folder: Where to.
+        """
+        np.save(folder / "documents.npy", self.documents)
+        for order, (hashes, counts) in enumerate(zip(self.hashes, self.counts, strict=True), 1):
+            np.save(folder / f"hashes{order}.npy", hashes)
+            np.save(folder / f"counts{order}.npy", counts)
+
+    @classmethod
+    def load(cls, folder: Path, orders: int) -> "NgramCounts":
+        """Open what `save` wrote.
+
+        Args:
+            folder: Where it is.
+            orders: Longest n-gram.
+        """
+        hashes, counts = (
+            [open_array(folder / f"{kind}{order}.npy") for order in range(1, orders + 1)]
+            for kind in ("hashes", "counts")
+        )
+        return cls(hashes, counts, open_array(folder / "documents.npy"))
+
+    def features(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Compute the features of texts that were not counted.
 
         Args:
             ids: Ids of all texts one after the other, int32 of shape (tokens,).
@@ -104,7 +130,7 @@ def count_ngrams(
         orders: Longest n-gram.
 
     Returns:
-        The counts, and the evidence of the training texts themselves, each without its own fold, float16 of shape
+        The counts, and the features of the training texts themselves, each without its own fold, float16 of shape
         (tokens, orders x classes).
     """
     texts = len(labels)
@@ -112,7 +138,7 @@ def count_ngrams(
     documents = np.bincount(labels, minlength=classes)
     in_fold = np.bincount(fold * classes + labels, minlength=_FOLDS * classes).reshape(_FOLDS, classes)
     text_of = np.repeat(np.arange(texts, dtype=np.int32), np.diff(offsets))
-    evidence = np.zeros((len(ids), orders * classes), np.float16)
+    features = np.zeros((len(ids), orders * classes), np.float16)
     result = NgramCounts([], [], documents)
     with SlowProgress(orders * (_FOLDS + 2), "counting n-grams") as progress:
         for order, (grams, places) in enumerate(ngram_hashes(ids, offsets, orders)):
@@ -141,9 +167,9 @@ def count_ngrams(
                 others = total - np.bincount(cell[cell_fold == own], minlength=size).reshape(-1, classes)
                 ratios = _log_ratios(others, documents - in_fold[own])
                 here = text_fold == own
-                evidence[places[here], order * classes : (order + 1) * classes] = ratios[number[here]]
+                features[places[here], order * classes : (order + 1) * classes] = ratios[number[here]]
                 progress.advance(1)
-    return result, evidence
+    return result, features
 
 
 def _log_ratios(counts: np.ndarray, documents: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from litlab.util.splitmix import GOLDEN, mix_array
+from litlab.data import GOLDEN, mix_array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

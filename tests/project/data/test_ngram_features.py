@@ -1,4 +1,4 @@
-"""N-gram evidence, against counting by hand."""
+"""N-gram features, against counting by hand."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from litlab.data.text.ngram_features import _FOLDS, NgramCounts, count_ngrams
+from project.data.ngram_features import _FOLDS, NgramCounts, count_ngrams
 
 CLASSES, ORDERS = 3, 3
 
@@ -24,7 +24,7 @@ def corpus():
 
 
 def by_hand(texts, labels, text, counted):
-    """Evidence of one text from the texts numbered `counted`."""
+    """Features of one text from the texts numbered `counted`."""
     documents = [sum(labels[i] == k for i in counted) for k in range(CLASSES)]
     result = np.zeros((len(text), ORDERS * CLASSES))
     for start in range(len(text)):
@@ -52,23 +52,23 @@ def test_new_texts_get_the_counts_of_all(corpus):
     counts, _ = count_ngrams(*flat(texts), labels, CLASSES, ORDERS)
     new = [np.array([3, 4, 5, 3, 4]), np.array([20]), texts[0], np.array([5, 99, 6])]
     ids, offsets = flat(new)
-    evidence = counts.evidence(ids, offsets)
-    assert evidence.dtype == np.float16
-    assert evidence.shape == (len(ids), ORDERS * CLASSES)
+    features = counts.features(ids, offsets)
+    assert features.dtype == np.float16
+    assert features.shape == (len(ids), ORDERS * CLASSES)
     expected = np.concatenate([by_hand(texts, labels, text, range(60)) for text in new])
-    np.testing.assert_allclose(evidence, expected, atol=2e-3)
+    np.testing.assert_allclose(features, expected, atol=2e-3)
     assert (expected != 0).any(0).all()
 
 
 def test_training_texts_leave_out_their_own_tenth(corpus):
     texts, labels = corpus
-    _, evidence = count_ngrams(*flat(texts), labels, CLASSES, ORDERS)
+    _, features = count_ngrams(*flat(texts), labels, CLASSES, ORDERS)
     fold = np.random.default_rng(0).permutation(60) % _FOLDS
     assert np.bincount(fold).tolist() == [6] * 10
     expected = np.concatenate(
         [by_hand(texts, labels, text, np.flatnonzero(fold != own)) for text, own in zip(texts, fold, strict=True)]
     )
-    np.testing.assert_allclose(evidence, expected, atol=2e-3)
+    np.testing.assert_allclose(features, expected, atol=2e-3)
 
 
 def test_labels_of_noise_do_not_leak():
@@ -76,8 +76,8 @@ def test_labels_of_noise_do_not_leak():
     rng = np.random.default_rng(1)
     labels = rng.integers(0, 2, 400)
     ids, offsets = flat([rng.integers(2, 400, 20) for _ in labels])
-    counts, evidence = count_ngrams(ids, offsets, labels, 2, 1)
-    for scores, low, high in ((evidence, 0.35, 0.6), (counts.evidence(ids, offsets), 0.8, 1.0)):
+    counts, features = count_ngrams(ids, offsets, labels, 2, 1)
+    for scores, low, high in ((features, 0.35, 0.6), (counts.features(ids, offsets), 0.8, 1.0)):
         favoured = np.add.reduceat(scores[:, 1].astype(np.float64), offsets[:-1]) > 0
         assert low < (favoured == labels).mean() <= high
 
@@ -88,7 +88,7 @@ def test_only_n_grams_of_two_texts_are_kept():
     assert [len(hashes) for hashes in counts.hashes] == [2, 0]
     assert sorted(map(tuple, counts.counts[0].tolist())) == [(0, 2), (1, 2)]
     assert counts.documents.tolist() == [1, 2]
-    assert (counts.evidence(ids, offsets)[:, 2:] == 0).all()
+    assert (counts.features(ids, offsets)[:, 2:] == 0).all()
 
 
 def test_counts_survive_a_checkpoint(corpus, tmp_path):
@@ -97,5 +97,5 @@ def test_counts_survive_a_checkpoint(corpus, tmp_path):
     torch.save(counts.state_dict(), tmp_path / "counts.pt")
     again = NgramCounts.from_state_dict(torch.load(tmp_path / "counts.pt", weights_only=True))
     assert again.counts[0].dtype == np.int32
-    assert np.array_equal(again.evidence(*flat(texts)), counts.evidence(*flat(texts)))
+    assert np.array_equal(again.features(*flat(texts)), counts.features(*flat(texts)))
     assert all((np.diff(hashes) > 0).all() for hashes in again.hashes)

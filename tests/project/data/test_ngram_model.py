@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from litlab.data.text.ngram_model import ngram_hashes, ngram_model
+from project.data.ngram_model import ngram_hashes, ngram_model
 
 
 def sentences(count, seed, classes=2):

@@ -1,0 +1,109 @@
+"""DataLoaders of whole batches, which continue exactly where a checkpoint was written."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from lightning.pytorch import Trainer
+from torch.utils.data import DataLoader
+
+from litlab.data.sampler import EpochSampler
+from litlab.errors import UserError
+
+
+@dataclass(frozen=True)
+class LoaderSettings:
+    """Settings of the loaders.
+
+    Args:
+        num_workers: Processes that prepare batches; 0: the training process does, which is faster for data in memory.
+        pin_memory: Whether batches are copied to page-locked memory on their way to a GPU; null: where there is one.
+        persistent_workers: Whether the processes stay from one epoch to the next, instead of starting again.
+        prefetch_factor: Batches that each process prepares ahead; null: 2.
+
+    Raises:
+        UserError: A value is not valid, or needs workers that there are not.
+    """
+
+    num_workers: int = 0
+    pin_memory: bool | None = None
+    persistent_workers: bool = False
+    prefetch_factor: int | None = None
+
+    def __post_init__(self) -> None:
+        ahead = self.prefetch_factor
+        check_settings(
+            ("num_workers", self.num_workers, self.num_workers >= 0, "it must be 0 or more"),
+            ("prefetch_factor", ahead, ahead is None or ahead >= 1, "it must be 1 or more"),
+        )
+        for name in ("persistent_workers", "prefetch_factor"):
+            if getattr(self, name) and not self.num_workers:
+                raise UserError(f"data.{name}: there are no workers; set data.num_workers, or leave {name} out")
+
+    def loader(self, samples: Any, sampler: EpochSampler, trainer: Trainer | None, seed: int) -> DataLoader[Any]:
+        """Make a loader.
+
+        Args:
+            samples: Returns a batch for an index tensor; with an attribute `device` where it lies on one.
+            sampler: Yields index tensors.
+            trainer: The trainer, if there is one: a resumed epoch begins where it ended.
+            seed: Seed of the loader's own generator.
+
+        Raises:
+            UserError: Worker processes are to read data that lies on an accelerator, or memory is to be pinned that no
+                GPU reads.
+        """
+        in_host_memory = getattr(samples, "device", torch.device("cpu")).type == "cpu"
+        if self.num_workers and not in_host_memory:
+            raise UserError(
+                f"data.num_workers: {self.num_workers} worker processes can't read data that lies on the accelerator, "
+                "which is faster; set it to 0."
+            )
+        if sampler.train and trainer is not None and trainer.fit_loop.is_resuming:
+            sampler.go_on_from(*_progress(trainer))
+        device = "cpu" if trainer is None else trainer.strategy.root_device.type
+        if self.pin_memory and (device == "cpu" or not in_host_memory):
+            where = "on the accelerator already" if device != "cpu" else "used by the CPU"
+            raise UserError(f"data.pin_memory: the batches are {where}; leave it out, or set it to null")
+        if self.persistent_workers:
+            sampler.share_epoch()
+        # Gathering a batch from memory takes less than handing it over from a worker process.
+        warnings.filterwarnings("ignore", ".*does not have many workers.*")
+        # Lightning can't know that the sampler continues where the checkpoint was written.
+        warnings.filterwarnings("ignore", ".*resuming from a checkpoint that ended before the epoch ended.*")
+        return DataLoader(
+            dataset=samples,
+            sampler=sampler,
+            batch_size=None,
+            num_workers=self.num_workers,
+            pin_memory=device == "cuda" and in_host_memory and self.pin_memory is not False,
+            persistent_workers=self.persistent_workers,
+            prefetch_factor=self.prefetch_factor,
+            generator=torch.Generator().manual_seed(seed),  # else it draws from the global generator
+        )
+
+
+def _progress(trainer: Trainer) -> tuple[int, int]:
+    """Epoch and batch that a resumed run continues with."""
+    epochs: Any = trainer.fit_loop.epoch_progress.current
+    batches: Any = trainer.fit_loop.epoch_loop.batch_progress
+    if epochs.started == epochs.processed:  # the next epoch has not begun
+        return epochs.processed, 0
+    if batches.is_last_batch and batches.total.completed < batches.total.processed:
+        return epochs.processed + 1, 0  # saved within the last batch: Lightning counts the epoch as complete
+    return epochs.processed, batches.current.ready
+
+
+def check_settings(*rules: tuple[str, object, bool, str]) -> None:
+    """Refuse the first setting that is not valid.
+
+    Args:
+        rules: For each its name, its value, whether that is valid, and what to do.
+
+    Raises:
+        UserError: One is not valid.
+    """
+    for name, value, good, remedy in rules:
+        if not good:
+            raise UserError(f"data.{name}: {'null' if value is None else value} is not valid; {remedy}")

@@ -1,0 +1,44 @@
+"""What is known of texts once they are read."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from litlab.data.metadata import Metadata, check_classes
+
+
+@dataclass(frozen=True)
+class TextMetadata(Metadata):
+    """Metadata of texts.
+
+    Args:
+        class_names: Name of each class, in the order of the labels.
+        tokenizer: The tokenizer as JSON.
+        vocab_size: Upper bound of the vocabulary.
+        max_tokens: Longest piece of a text that the model reads at once.
+        long_texts: What happens to longer texts.
+        columns: Names of the CSV columns where a file has no row of names.
+        text_columns: CSV columns that make up the text.
+        label_column: CSV column of the class.
+        generated: Whether the texts are made up.
+    """
+
+    class_names: list[str]
+    tokenizer: str
+    vocab_size: int
+    max_tokens: int
+    long_texts: Literal["truncate", "crop"]
+    columns: list[str] | None
+    text_columns: list[str]
+    label_column: str
+    generated: bool
+
+    def check_same(self, here: Any) -> None:
+        """Refuse texts of other classes.
+
+        Args:
+            here: The facts of the texts at hand.
+
+        Raises:
+            UserError: They differ.
+        """
+        check_classes(self.class_names, here.class_names)

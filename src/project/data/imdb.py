@@ -1,0 +1,42 @@
+"""IMDB movie reviews."""
+
+import tarfile
+from pathlib import Path
+
+from litlab.data import PublicFile, SlowProgress
+from litlab.data.text import PublicTexts
+from project.data.ngram_text import NgramTextData
+
+_ARCHIVE = PublicFile(
+    "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+    "aclImdb_v1.tar.gz",
+    "md5:7c2ac02c03563afcf9b574c7e56c153a",
+)
+_MEMBERS = 100_022
+
+
+def _read(root: Path) -> tuple[dict[str, list[str]], dict[str, list[int]]]:
+    """Read the archive from front to back, without unpacking it; the order is that of the numbers in the names."""
+    found: dict[str, list[tuple[int, int, str]]] = {"train": [], "test": []}
+    with (
+        tarfile.open(root / _ARCHIVE.name, "r|gz") as archive,
+        SlowProgress(_MEMBERS, "reading the archive") as progress,
+    ):
+        for member in archive:
+            progress.advance(1)
+            parts = member.name.split("/")  # aclImdb/train/pos/123_9.txt: number and stars; unsup/ has no labels
+            if member.isfile() and len(parts) == 4 and parts[1] in found and parts[2] in ("neg", "pos"):
+                stream = archive.extractfile(member)
+                assert stream is not None  # it is a file
+                label, number = int(parts[2] == "pos"), int(parts[3].split("_")[0])
+                found[parts[1]].append((label, number, stream.read().decode("utf-8")))
+    for reviews in found.values():
+        reviews.sort()
+    texts = {split: [text for _, _, text in reviews] for split, reviews in found.items()}
+    return texts, {split: [label for label, _, _ in reviews] for split, reviews in found.items()}
+
+
+class IMDBData(NgramTextData):
+    """IMDB (Maas et al. 2011, aclanthology.org/P11-1015): negative and positive movie reviews, 25,000 a split."""
+
+    public = PublicTexts("imdb", (_ARCHIVE,), ("negative", "positive"), _read)

@@ -1,0 +1,45 @@
+"""AG News and IMDB: small files in their formats in place of the real ones."""
+
+import io
+import tarfile
+
+from project.data.ag_news import AGNewsData
+from project.data.imdb import IMDBData
+
+
+def test_ag_news(tmp_path):
+    (tmp_path / "ag_news").mkdir()
+    for split, count in (("train", 40), ("test", 8)):
+        rows = [f'"{i % 4 + 1}","Title {i}","Said ""{split}"" \\ {i}"\n' for i in range(count)]
+        (tmp_path / "ag_news" / f"{split}.csv").write_text("".join(rows), encoding="utf-8")
+    texts, labels = AGNewsData.public.read(tmp_path)
+    assert AGNewsData.public.class_names == ("World", "Sports", "Business", "Sci/Tech")
+    assert texts["test"][3] == 'Title 3 Said "test" \\ 3'
+    assert {split: len(some) for split, some in texts.items()} == {"train": 40, "test": 8}
+    assert labels["train"] == [i % 4 for i in range(40)]
+
+
+def test_imdb_is_read_from_the_archive(tmp_path):
+    with tarfile.open(tmp_path / "aclImdb_v1.tar.gz", "w:gz") as archive:
+        for split, count in (("test", 4), ("train", 12)):
+            for folder in ("pos", "neg", "unsup"):
+                for i in reversed(range(count)):
+                    content = f"{split} {folder} {i} é".encode()
+                    member = tarfile.TarInfo(f"aclImdb/{split}/{folder}/{i}_{i % 10}.txt")
+                    member.size = len(content)
+                    archive.addfile(member, io.BytesIO(content))
+        archive.addfile(tarfile.TarInfo("aclImdb/train/urls_pos.txt"))
+    texts, labels = IMDBData.public.read(tmp_path)
+    assert IMDBData.public.class_names == ("negative", "positive")
+    assert texts["train"] == [f"train {folder} {i} é" for folder in ("neg", "pos") for i in range(12)]
+    assert labels["train"] == [0] * 12 + [1] * 12
+    assert len(texts["test"]) == 8
+    assert {path.name for path in tmp_path.iterdir()} == {"aclImdb_v1.tar.gz"}
+
+
+def test_the_checksums_are_the_published_ones():
+    assert [file.digest for file in (*AGNewsData.public.files, *IMDBData.public.files)] == [
+        "md5:b1a00f826fdfbd249f79597b59e1dc12",
+        "md5:d52ea96a97a2d943681189a97654912d",
+        "md5:7c2ac02c03563afcf9b574c7e56c153a",
+    ]
