@@ -25,7 +25,6 @@ from tests.processes import Python, ranks
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
-use_package("project")
 SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # of processes that use `tests`
 
 
@@ -39,6 +38,17 @@ class Outcome:
     code: int
     out: str
     err: str
+
+
+@pytest.fixture(scope="module")
+def team() -> str:
+    """The package whose experiments a test runs; tests/litlab has one of its own."""
+    return "project"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _team(team):
+    use_package(team)
 
 
 @pytest.fixture(autouse=True)
@@ -108,10 +118,9 @@ def short(request) -> Callable[[Path], list[str]]:
 
     def flags(config: Path) -> list[str]:
         settings = yaml.safe_load(config.read_text())
-        name = settings["data"]["class_path"].rpartition(".")[-1]
-        if not (Path(__file__).parent / f"project/short/{name}.py").is_file():
+        own = small_data(settings["data"]["class_path"].rpartition(".")[-1], request)
+        if not own:
             return [*limits, *brief]
-        own = import_module(f"tests.project.short.{name}").settings(request.getfixturevalue)
         ensemble = settings["model"].get("init_args", {}).get("ensemble", [])
         longest = max((member["context_length"] for member in ensemble), default=0)
         window = [f"--data.context_length={longest}", "--trainer.limit_train_batches=1.0"] if longest else []
@@ -120,28 +129,35 @@ def short(request) -> Callable[[Path], list[str]]:
     return flags
 
 
+def small_data(name: str, request: pytest.FixtureRequest) -> list[str]:
+    """Flags with which tests/project/short makes the data of a class small; none where it has no file."""
+    if not (Path(__file__).parent / f"project/short/{name}.py").is_file():
+        return []
+    return import_module(f"tests.project.short.{name}").settings(request.getfixturevalue)
+
+
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys) -> Callable[..., Outcome]:
+def run(team, tmp_path, monkeypatch, capsys) -> Callable[..., Outcome]:
     """Runs ``python -m project ARGUMENTS`` in this process and an empty folder."""
     monkeypatch.chdir(tmp_path)
 
     def run_here(*arguments: object) -> Outcome:
-        code = command(monkeypatch, *arguments)
+        code = command(monkeypatch, *arguments, package=team)
         printed = capsys.readouterr()
         return Outcome(code, printed.out, printed.err)
 
     return run_here
 
 
-def command(patch: pytest.MonkeyPatch, *arguments: object) -> int:
-    """Runs ``python -m project ARGUMENTS`` in this process; returns the exit code."""
-    patch.setattr(sys, "argv", ["project", *map(str, arguments)])
+def command(patch: pytest.MonkeyPatch, *arguments: object, package: str = "project") -> int:
+    """Runs ``python -m PACKAGE ARGUMENTS`` in this process; returns the exit code."""
+    patch.setattr(sys, "argv", [package, *map(str, arguments)])
     for name in ("lightning.pytorch", "lightning.fabric"):
         for handler in logging.getLogger(name).handlers:
             if type(handler) is logging.StreamHandler:  # bound to what stderr was when Lightning was imported
                 patch.setattr(handler, "stream", sys.stderr)
     try:
-        return run_command("project")
+        return run_command(package)
     except SystemExit as exit_:
         return int(exit_.code or 0)
 

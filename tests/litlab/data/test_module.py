@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from acme.text import SmallTextClassifier
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
@@ -12,7 +13,6 @@ from litlab.data import ImageData, SeriesData, TextData
 from litlab.data.sampler import EpochBatches
 from litlab.errors import UserError
 from litlab.optim import Schedule, WarmupDecay
-from project.models.transformer_classifier import TransformerClassifier
 
 
 class Interrupted(Exception):
@@ -26,10 +26,8 @@ def _fit(folder, texts, stop=None, resume=None, scheduled=True, loader=None, **s
         **(loader or {}),
     )  # fmt: skip
     schedule = Schedule(WarmupDecay, interval="step") if scheduled else None
-    model = TransformerClassifier(
-        embed_dim=8, num_heads=2, vocab_size=data.vocab_size, max_tokens=20, num_classes=4, schedule=schedule,
-        optimizer=partial(torch.optim.SGD, lr=0.1),
-    )  # fmt: skip
+    optimizer = partial(torch.optim.SGD, lr=0.1)
+    model = SmallTextClassifier(vocab_size=data.vocab_size, num_classes=4, schedule=schedule, optimizer=optimizer)
     seen, step = {}, model.training_step
 
     def watched(batch, batch_idx):
