@@ -116,7 +116,7 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
 
 
 @pytest.mark.filterwarnings("ignore:.*AMP with fp16 is not supported on CPU")  # it says what it does instead
-@pytest.mark.parametrize(("number", "overlay"), enumerate(sorted(EFFECTS.keys() - {"compile"})), ids=str)
+@pytest.mark.parametrize(("number", "overlay"), list(enumerate(sorted(EFFECTS.keys() - {"compile"}))), ids=str)
 def test_overlay(fit, number, overlay):
     folder, done = fit(THERE[number % len(THERE)], [overlay])
     assert EFFECTS[overlay](folder, done), _config(folder)

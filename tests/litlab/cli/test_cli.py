@@ -283,7 +283,7 @@ def test_explicit_settings_win_over_the_checkpoint(fit_images, run, images, tmp_
     assert done.code == 0, done.err
     model = yaml.safe_load((tmp_path / "lightning_logs/images/version_1/config.yaml").read_text())["model"]["init_args"]
     assert model["width"] == 16  # the checkpoint's
-    assert model["optimizer"]["class_path"] == "torch.optim.sgd.SGD"  # the checkpoint's
+    assert model["optimizer"]["class_path"] == "torch.optim.SGD"  # the checkpoint's
     assert model["label_smoothing"] == 0.3  # the flag's
     assert "model.label_smoothing: 0.3 (the checkpoint has 0.1)" in done.out + done.err
     assert "epoch 3/3" in done.out

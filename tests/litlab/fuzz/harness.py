@@ -62,11 +62,7 @@ class Hang(BaseException):
 
 
 class _Building(WithoutRunning):
-    """Parses and builds, with the parser of one verb: the parsers of the others are a third of the time."""
-
-    @staticmethod
-    def subcommands() -> dict[str, set[str]]:
-        return {verb: skipped for verb, skipped in WithoutRunning.subcommands().items() if verb == sys.argv[1]}
+    """Parses and builds."""
 
 
 def verb_parser(verb: str) -> ArgumentParser:

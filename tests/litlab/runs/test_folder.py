@@ -37,8 +37,8 @@ def root(tmp_path, monkeypatch):
         ("night", "night/text/version_0"),
         ("night/text", "night/text/version_0"),
         ("cifar/version_10", "cifar/version_10"),
-        ("lightning_logs/images/version_10", "cifar/version_10"),
-        ("lightning_logs/images/version_10/checkpoints/last.ckpt", "cifar/version_10"),
+        ("lightning_logs/cifar/version_10", "cifar/version_10"),
+        ("lightning_logs/cifar/version_10/checkpoints/last.ckpt", "cifar/version_10"),
         ("cifar/version_10/checkpoints/last.ckpt", "cifar/version_10"),
     ],
 )

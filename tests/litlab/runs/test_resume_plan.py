@@ -426,7 +426,7 @@ def test_predictions_lie_in_the_run(run, folder, series):
 
 
 def test_evaluation_needs_to_know_the_weights(run, folder):
-    assert "did you mean 'series'" in error(run("test", "--run", "forecast_smal"))
+    assert "did you mean 'series'" in error(run("test", "--run", "serie"))
     assert "give --run RUN" in error(run("test", "--config", CONFIG))
     best = next(folder.checkpoints.glob("epoch=*.ckpt"))
     assert "leave --ckpt_path out" in error(run("test", "--run", best, "--ckpt_path", "last"))
