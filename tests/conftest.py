@@ -1,22 +1,23 @@
-"""What all tests share: tiny images, and the command line in a temporary folder."""
+"""What all tests share: tiny data, and the command line in a temporary folder.
+
+torch and Lightning are imported where tests are collected: the process that only hands them to workers does without.
+"""
 
 import csv
 import logging
 import math
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 
-import lightning.pytorch  # noqa: F401 - its log handlers must exist before the first test
 import numpy as np
 import pytest
-import torch
 import yaml
-from jsonargparse._common import parsing_settings
 from PIL import Image
 
 from litlab.cli.command import run_command
@@ -26,9 +27,14 @@ from tests.processes import Python, ranks
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
 SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # of processes that use `tests`
-
-
 OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+
+
+def pytest_collectstart() -> None:
+    """Lightning's log handlers must exist before the first test; what it warns of when imported is its own affair."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import lightning.pytorch  # noqa: F401
 
 
 @dataclass
@@ -53,12 +59,16 @@ def _team(team):
 
 @pytest.fixture(autouse=True)
 def _one_thread():
+    import torch
+
     torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
 def _trust():
     """What a command may import is settled once per process: here every test is a command of its own."""
+    from jsonargparse._common import parsing_settings
+
     before = dict(parsing_settings)
     yield
     parsing_settings.update(before)
@@ -138,7 +148,7 @@ def small_data(name: str, request: pytest.FixtureRequest) -> list[str]:
 
 @pytest.fixture
 def run(team, tmp_path, monkeypatch, capsys) -> Callable[..., Outcome]:
-    """Runs ``python -m project ARGUMENTS`` in this process and an empty folder."""
+    """Runs ``python -m TEAM ARGUMENTS`` in this process and an empty folder."""
     monkeypatch.chdir(tmp_path)
 
     def run_here(*arguments: object) -> Outcome:
