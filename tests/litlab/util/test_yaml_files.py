@@ -91,11 +91,11 @@ def test_mistakes_are_refused_with_their_line(tmp_path, case):
 def test_what_is_no_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").mkdir()
-    (tmp_path / "configs/images.yaml").write_text(GOOD)
+    (tmp_path / "configs/cifar.yaml").write_text(GOOD)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "secret.yaml").write_text(GOOD)
     for name, says in {
-        "configs/cifr.yaml": "configs/cifr.yaml: no such file: did you mean 'configs/images.yaml'?",
+        "configs/cifr.yaml": "configs/cifr.yaml: no such file: did you mean 'configs/cifar.yaml'?",
         "configs": "configs: is a folder: give a YAML file.",
         "pipe": "pipe: is a named pipe: give a YAML file.",
         "x" * 300: "File name too long.",
