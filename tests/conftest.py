@@ -1,22 +1,23 @@
-"""What all tests share: tiny images, and the command line in a temporary folder."""
+"""What all tests share: tiny data, and the command line in a temporary folder.
+
+torch and Lightning are imported where tests are collected: the process that only hands them to workers does without.
+"""
 
 import csv
 import logging
 import math
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 
-import lightning.pytorch  # noqa: F401 - its log handlers must exist before the first test
 import numpy as np
 import pytest
-import torch
 import yaml
-from jsonargparse._common import parsing_settings
 from PIL import Image
 
 from litlab.cli.command import run_command
@@ -25,11 +26,15 @@ from tests.processes import Python, ranks
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
-use_package("project")
 SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # of processes that use `tests`
-
-
 OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+
+
+def pytest_collectstart() -> None:
+    """Lightning's log handlers must exist before the first test; what it warns of when imported is its own affair."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import lightning.pytorch  # noqa: F401
 
 
 @dataclass
@@ -41,14 +46,29 @@ class Outcome:
     err: str
 
 
+@pytest.fixture(scope="module")
+def team() -> str:
+    """The package whose experiments a test runs; tests/litlab has one of its own."""
+    return "project"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _team(team):
+    use_package(team)
+
+
 @pytest.fixture(autouse=True)
 def _one_thread():
+    import torch
+
     torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
 def _trust():
     """What a command may import is settled once per process: here every test is a command of its own."""
+    from jsonargparse._common import parsing_settings
+
     before = dict(parsing_settings)
     yield
     parsing_settings.update(before)
@@ -108,10 +128,9 @@ def short(request) -> Callable[[Path], list[str]]:
 
     def flags(config: Path) -> list[str]:
         settings = yaml.safe_load(config.read_text())
-        name = settings["data"]["class_path"].rpartition(".")[-1]
-        if not (Path(__file__).parent / f"project/short/{name}.py").is_file():
+        own = small_data(settings["data"]["class_path"].rpartition(".")[-1], request)
+        if not own:
             return [*limits, *brief]
-        own = import_module(f"tests.project.short.{name}").settings(request.getfixturevalue)
         ensemble = settings["model"].get("init_args", {}).get("ensemble", [])
         longest = max((member["context_length"] for member in ensemble), default=0)
         window = [f"--data.context_length={longest}", "--trainer.limit_train_batches=1.0"] if longest else []
@@ -120,28 +139,35 @@ def short(request) -> Callable[[Path], list[str]]:
     return flags
 
 
+def small_data(name: str, request: pytest.FixtureRequest) -> list[str]:
+    """Flags with which tests/project/short makes the data of a class small; none where it has no file."""
+    if not (Path(__file__).parent / f"project/short/{name}.py").is_file():
+        return []
+    return import_module(f"tests.project.short.{name}").settings(request.getfixturevalue)
+
+
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys) -> Callable[..., Outcome]:
-    """Runs ``python -m project ARGUMENTS`` in this process and an empty folder."""
+def run(team, tmp_path, monkeypatch, capsys) -> Callable[..., Outcome]:
+    """Runs ``python -m TEAM ARGUMENTS`` in this process and an empty folder."""
     monkeypatch.chdir(tmp_path)
 
     def run_here(*arguments: object) -> Outcome:
-        code = command(monkeypatch, *arguments)
+        code = command(monkeypatch, *arguments, package=team)
         printed = capsys.readouterr()
         return Outcome(code, printed.out, printed.err)
 
     return run_here
 
 
-def command(patch: pytest.MonkeyPatch, *arguments: object) -> int:
-    """Runs ``python -m project ARGUMENTS`` in this process; returns the exit code."""
-    patch.setattr(sys, "argv", ["project", *map(str, arguments)])
+def command(patch: pytest.MonkeyPatch, *arguments: object, package: str = "project") -> int:
+    """Runs ``python -m PACKAGE ARGUMENTS`` in this process; returns the exit code."""
+    patch.setattr(sys, "argv", [package, *map(str, arguments)])
     for name in ("lightning.pytorch", "lightning.fabric"):
         for handler in logging.getLogger(name).handlers:
             if type(handler) is logging.StreamHandler:  # bound to what stderr was when Lightning was imported
                 patch.setattr(handler, "stream", sys.stderr)
     try:
-        return run_command("project")
+        return run_command(package)
     except SystemExit as exit_:
         return int(exit_.code or 0)
 

@@ -11,41 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import OFFLINE, ROOT
-
-MODEL = '''
-"""Another team's model."""
-
-import torch
-from torch import nn
-
-from litlab.tasks import Classifier
-
-
-class Brightness(Classifier):
-    """Tell classes by the mean of each channel.
-
-    Args:
-        num_classes: Number of classes, which the data knows.
-    """
-
-    def __init__(self, num_classes: int | None = None) -> None:
-        network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, num_classes))
-        super().__init__(network, num_classes=num_classes)
-'''
-CONFIG = """
-experiment: brightness
-model: {class_path: Brightness}
-data: {class_path: ImageData, init_args: {dataset: folder, path: PATH, batch_size: 40}}
-trainer: {max_epochs: 2, accelerator: cpu, log_every_n_steps: 1}
-checkpoint: {monitor: val/acc, mode: max}
-"""
-FACE = '''"""The commands of another team."""
-
-from litlab.cli import main
-
-if __name__ == "__main__":
-    main(package=__package__)
-'''
+from tests.litlab.conftest import CONFIGS, TEAM
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +35,8 @@ def environment(tmp_path_factory) -> Path:
 
 
 def test_another_team_uses_litlab_alone(environment, images, tmp_path):
-    package = tmp_path / "src/acme"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "__main__.py").write_text(FACE)
-    (package / "models.py").write_text(MODEL)
-    (tmp_path / "acme.yaml").write_text(CONFIG.replace("PATH", str(images)))
+    shutil.copytree(TEAM / "acme", tmp_path / "src/acme", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(CONFIGS, tmp_path / "configs")
     variables = {**os.environ, **OFFLINE, "PYTHONPATH": "src", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -87,12 +49,13 @@ def test_another_team_uses_litlab_alone(environment, images, tmp_path):
     where = run("-c", "import litlab, importlib.util as util; print(litlab.__file__, util.find_spec('project'))")
     assert where.stdout.startswith(str(environment.parents[1]))
     assert where.stdout.endswith("None\n")
-    done = run("-m", "acme", "fit", "--config", "acme.yaml")
+    data = ["--data.dataset=folder", f"--data.path={images}", "--trainer.accelerator=cpu"]
+    done = run("-m", "acme", "fit", "--config", "configs/images.yaml", *data)
     assert "test/acc" in done.stdout
     assert "error" not in done.stderr
     listed = run("-m", "acme", "runs")
-    assert "brightness/version_0" in listed.stdout
-    saved = (tmp_path / "lightning_logs/brightness/version_0/config.yaml").read_text()
-    assert "class_path: acme.models.Brightness" in saved
-    provenance = (tmp_path / "lightning_logs/brightness/version_0/provenance.json").read_text()
+    assert "images/version_0" in listed.stdout
+    saved = (tmp_path / "lightning_logs/images/version_0/config.yaml").read_text()
+    assert "class_path: acme.images.SmallCNN" in saved
+    provenance = (tmp_path / "lightning_logs/images/version_0/provenance.json").read_text()
     assert '"acme"' in provenance

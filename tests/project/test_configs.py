@@ -1,20 +1,29 @@
-"""Every shipped config and every overlay runs; a new one is run by being there."""
+"""Every shipped config and every overlay runs; a new one is run by being there.
+
+Each overlay is parsed with each experiment, runs by itself with one of them, and with the others in a stack.
+"""
 
 import json
+import math
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 import torch
 import torch._dynamo.utils
 import yaml
+from jsonargparse import ArgumentParser
 
-from tests.conftest import CONFIGS, ROOT, shell
+from litlab.cli.start import register_classes
+from litlab.cli.trust import Trust
+from tests.conftest import CONFIGS, ROOT, Outcome, shell
+from tests.litlab.fuzz.harness import verb_parser
 
 EXPERIMENTS = sorted(CONFIGS.glob("*.yaml"))
 OVERLAYS = sorted((CONFIGS / "with").glob("*.yaml"))
-# What an overlay must be seen to have done, by the run folder and what was printed, after 20 steps.
+# What an overlay must be seen to have done, by the run folder and what was printed, after 8 steps.
 EFFECTS = {
-    "accumulate": lambda folder, done: _checkpoint(folder)["global_step"] == 20 / 4,
+    "accumulate": lambda folder, done: _checkpoint(folder)["global_step"] == 8 / 4,
     "amp16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,  # the CPU's form of it
     "bf16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,
     "clip": lambda folder, done: _config(folder)["trainer"]["gradient_clip_val"] == 1.0,  # clipping is Lightning's
@@ -23,12 +32,15 @@ EFFECTS = {
     "ema": lambda folder, done: "current_model_state" in _checkpoint(folder),
     "smoke": lambda folder, done: _checkpoint(folder)["global_step"] == 2,
 }
-# For each experiment a small model, and batches small enough for 20 steps of one epoch.
+# For each experiment a small model, and batches small enough for 8 steps of one epoch.
 SMALL = {
-    "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=8"],
-    "text": ["--model.embed_dim=16", "--data.batch_size=6"],
-    "forecast": ["--model.hidden_size=16", "--data.batch_size=8"],
+    "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=16"],
+    "text": ["--model.embed_dim=16", "--data.batch_size=12"],
+    "forecast": ["--model.hidden_size=16", "--data.batch_size=32"],
 }
+THERE = [name for name in SMALL if (CONFIGS / f"{name}.yaml").is_file()]
+GUESSES = {"cifar": 10, "text": 4}  # classes
+STACK = ("bf16", "accumulate", "clip", "ema", "deterministic", "smoke")
 IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp", "profile"}  # each has its own test below
 
 
@@ -56,55 +68,87 @@ def test_experiment(run, short, tmp_path, config):
         assert monitor.replace("val/", "test/") in done.out
 
 
-@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
-@pytest.mark.filterwarnings("ignore:.*AMP with fp16 is not supported on CPU")  # it says what it does instead
-@pytest.mark.parametrize("overlay", [p for p in OVERLAYS if p.stem in EFFECTS], ids=lambda path: path.stem)
-@pytest.mark.parametrize("experiment", SMALL)
-def test_overlay(run, short, tmp_path, experiment, overlay):
-    if overlay.stem == "compile" and not _compiles():
-        pytest.skip("no C++ compiler here")
+@pytest.mark.parametrize("experiment", THERE)
+def test_check_finds_nothing_wrong(run, short, tmp_path, experiment):
+    config = CONFIGS / f"{experiment}.yaml"
+    done = run("fit", "--config", config, *short(config), *SMALL[experiment], "--trainer.precision=32-true", "--check")
+    assert done.code == 0, done.err
+    assert "1 epochs of" in done.out
+    assert "warning" not in done.out
+    assert ("a guess" if experiment == "forecast" else f"(a guess: {math.log(GUESSES[experiment]):.4g})") in done.out
+    assert {path.name for path in tmp_path.iterdir()} <= {"data"}
+
+
+@pytest.fixture(scope="module")
+def parser() -> ArgumentParser:
+    register_classes()
+    return verb_parser("fit")
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
+def test_overlay_fits_experiment(parser, config, overlay):
+    """All that an overlay says is in the config that would be run, and it takes no callback away."""
+    Trust().enforce()
+    merged = parser.parse_args(["--config", str(config), "--config", str(overlay)]).as_dict()
+    before, over = (yaml.safe_load(path.read_text()) for path in (config, overlay))
+    assert _callbacks(before) <= _callbacks(merged)
+    assert merged["experiment"] == over.get("experiment", before["experiment"])
+    for section in ("compile", "ema"):
+        assert section not in over or over[section].items() <= merged[section]["init_args"].items()
+    for name, value in over.get("trainer", {}).items():
+        assert merged["trainer"][name] == value or isinstance(value, dict)
+
+
+def _callbacks(config: dict) -> set[str]:
+    return {callback["class_path"].rsplit(".")[-1] for callback in config["trainer"]["callbacks"]}
+
+
+@pytest.fixture
+def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
+    """Fits an experiment with overlays for a few steps; returns its folder and what it printed."""
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     torch.use_deterministic_algorithms(False)
-    base = CONFIGS / f"{experiment}.yaml"
-    small = [*short(base), *SMALL[experiment], "--trainer.limit_train_batches=20"]
-    if overlay.stem == "compile" and experiment != "cifar":
-        small.append("--compile.backend=aot_eager")  # what inductor does with a graph is torch's; compiling takes long
-    done = run("fit", "--config", base, *small, "--config", overlay)
-    assert done.code == 0, done.err
-    folder = tmp_path / f"lightning_logs/{yaml.safe_load(overlay.read_text()).get('experiment', experiment)}/version_0"
-    assert EFFECTS[overlay.stem](folder, done), _config(folder)
+
+    def fit_small(experiment: str, overlays: Iterable[str], *flags: str) -> tuple[Path, Outcome]:
+        base, over = CONFIGS / f"{experiment}.yaml", [CONFIGS / f"with/{name}.yaml" for name in overlays]
+        small = [*short(base), *SMALL[experiment], "--trainer.limit_train_batches=8", *flags]
+        done = run("fit", "--config", base, *small, *(part for path in over for part in ("--config", path)))
+        assert done.code == 0, done.err
+        name = "smoke" if "smoke" in overlays else experiment
+        folder = tmp_path / f"lightning_logs/{name}/version_0"
+        assert _callbacks(yaml.safe_load(base.read_text())) <= _callbacks(_config(folder))
+        return folder, done
+
+    yield fit_small
     torch.use_deterministic_algorithms(False)
 
-    def callbacks(config: dict) -> set[str]:
-        return {callback["class_path"].rsplit(".")[-1] for callback in config["trainer"]["callbacks"]}
 
-    before = callbacks(yaml.safe_load(base.read_text()))
-    assert before <= callbacks(_config(folder))  # an overlay adds, it does not take away
-
-
-def _compiles() -> bool:
-    from torch._inductor.cpp_builder import get_cpp_compiler
-    from torch._inductor.exc import InvalidCxxCompiler
-
-    try:
-        return bool(get_cpp_compiler())
-    except InvalidCxxCompiler:
-        return False
+@pytest.mark.filterwarnings("ignore:.*AMP with fp16 is not supported on CPU")  # it says what it does instead
+@pytest.mark.parametrize(("number", "overlay"), list(enumerate(sorted(EFFECTS.keys() - {"compile"}))), ids=str)
+def test_overlay(fit, number, overlay):
+    folder, done = fit(THERE[number % len(THERE)], [overlay])
+    assert EFFECTS[overlay](folder, done), _config(folder)
 
 
-def test_overlays_stack(run, short, tmp_path):
-    stack = [
-        part
-        for name in ("bf16", "accumulate", "clip", "ema", "smoke")
-        for part in ("--config", CONFIGS / f"with/{name}.yaml")
-    ]
-    done = run("fit", "--config", CONFIGS / "cifar.yaml", *short(CONFIGS / "cifar.yaml"), "--model.width=16", *stack)
-    assert done.code == 0, done.err
-    trainer = _config(tmp_path / "lightning_logs/smoke/version_0")["trainer"]
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
+@pytest.mark.parametrize("experiment", THERE)
+def test_compile_overlay(fit, experiment):
+    """What inductor does with the graphs is torch's, and takes a minute; tests/litlab/callbacks trains with it."""
+    folder, done = fit(experiment, ["compile"], "--compile.backend=aot_eager")
+    assert EFFECTS["compile"](folder, done), _config(folder)
+
+
+@pytest.mark.parametrize("experiment", THERE)
+def test_overlays_stack(fit, experiment):
+    folder, done = fit(experiment, STACK)
+    assert "Using bfloat16 Automatic Mixed Precision" in done.err
+    assert torch.are_deterministic_algorithms_enabled()
+    trainer = _config(folder)["trainer"]
     assert (trainer["accumulate_grad_batches"], trainer["gradient_clip_val"]) == (4, 1.0)
-    assert len(trainer["callbacks"]) == 2
-    assert "current_model_state" in _checkpoint(tmp_path / "lightning_logs/smoke/version_0")  # EMA
+    assert _checkpoint(folder)["global_step"] == 1
+    assert "current_model_state" in _checkpoint(folder)  # EMA
 
 
 def test_ddp_overlay_trains_the_same_network_on_both_processes(short, tmp_path):
@@ -120,12 +164,13 @@ def test_ddp_overlay_trains_the_same_network_on_both_processes(short, tmp_path):
     assert _checkpoint(folder)["state_dict"]["network.whitened"]
 
 
-def test_profile_overlay_shows_training_steps(tmp_path):
+def test_profile_overlay_shows_training_steps(short, tmp_path):
     """In a process of its own: torch's profiler ends Python when it is collected in the middle of another run."""
-    config, overlay = CONFIGS / "forecast_small.yaml", CONFIGS / "with/profile.yaml"
-    done = shell("fit", "--config", config, "--config", overlay, "--trainer.limit_val_batches=2", cwd=tmp_path)
+    config, overlay = CONFIGS / "cifar.yaml", CONFIGS / "with/profile.yaml"
+    small = [*short(config), *SMALL["cifar"], "--trainer.limit_val_batches=2", "--config", overlay]
+    done = shell("fit", "--config", config, *small, cwd=tmp_path)
     assert done.code == 0, done.err
-    folder = tmp_path / "lightning_logs/forecast_small/version_0"
+    folder = tmp_path / "lightning_logs/cifar/version_0"
     table = (folder / "fit-profile.txt").read_text()
     assert table.startswith("3 training steps, after 5")
     calls = {line.split()[0]: line.split()[-1] for line in table.splitlines() if line.strip()}
@@ -162,3 +207,11 @@ def test_first_lines_say_what_it_is_and_how_it_is_run(config):
     assert any(f"--config {config.relative_to(ROOT)}" in line for line in lines[:3] if line.startswith("#"))
     if config in OVERLAYS:
         assert len(lines) <= 13
+
+
+def test_a_new_data_module_needs_no_edit_of_the_tests(run, short, tmp_path):
+    """Without a file in tests/project/short it runs as it is, for two batches of everything."""
+    config = ROOT / "tests/litlab/tasks/plain/plain.yaml"
+    done = run("fit", "--config", config, *short(config))
+    assert done.code == 0, done.err
+    assert _config(tmp_path / "lightning_logs/plain/version_0")["trainer"]["limit_val_batches"] == 2

@@ -189,22 +189,6 @@ def test_two_processes_give_the_test_metrics_of_one(fitted, images, tmp_path):
     assert alone["test/acc"] * 49 == pytest.approx(round(alone["test/acc"] * 49), abs=1e-4)
 
 
-def test_checkpoints_are_the_same_with_and_without_compile(cifar, tmp_path):
-    compiled = ["--compile.mode=default", "--compile.backend=eager"]
-    assert cifar("fit", "--experiment=plain", "--trainer.precision=32-true").code == 0
-    assert cifar("fit", "--experiment=compiled", "--trainer.precision=32-true", *compiled).code == 0
-    checkpoints = [
-        tmp_path / f"lightning_logs/{name}/version_0/checkpoints/last.ckpt" for name in ("plain", "compiled")
-    ]
-    plain, fast = (torch.load(path, weights_only=True)["state_dict"] for path in checkpoints)
-    assert plain.keys() == fast.keys()
-    for name in plain:
-        torch.testing.assert_close(plain[name], fast[name], rtol=1e-3, atol=1e-4)
-    assert cifar("test", "--ckpt_path", checkpoints[1]).code == 0
-    assert cifar("test", "--ckpt_path", checkpoints[0], *compiled).code == 0
-    assert cifar("fit", "--ckpt_path", checkpoints[0], "--trainer.max_epochs=3", *compiled).code == 0
-
-
 RESNET = ["--model=Classifier", "--model.network=torchvision.models.resnet18", "--data=ImageData"]
 
 

@@ -1,28 +1,60 @@
-"""An experiment is deleted by deleting its files, as docs/experiments.md says; what is left runs."""
+"""An experiment is deleted by deleting its files, as docs/experiments.md says; what is left runs, as do its tests."""
 
 import re
 import shutil
 import subprocess
+from pathlib import Path
+
+import pytest
 
 from tests.conftest import ROOT
 from tests.processes import Python
 
 SECTION = re.search(r"## Removing an experiment\n(.*?)\n## ", (ROOT / "docs/experiments.md").read_text(), re.DOTALL)
+# Forked from a process that has imported torch and, of this tree, `tests`.
+PYTEST = """
+import sys
+import pytest
+for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+    del sys.modules[name]
+sys.exit(pytest.main(["-qq", "-p", "no:cacheprovider", *sys.argv[1:]]))
+"""
+SOME = "test_the_flag or test_a_resumed_run_goes_on_in_its_folder or test_class_help or test_check_finds"
 
 
-def test_what_is_left_runs(short, tmp_path):
-    for name in ("src", "configs", "tests"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+@pytest.fixture(scope="module")
+def left(tmp_path_factory) -> Path:
+    """The tree without text and series."""
+    folder = tmp_path_factory.mktemp("left")
+    for name in ("src", "configs", "tests", "docs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
     assert SECTION is not None
     for block in re.findall(r"```bash\n(.*?)```", SECTION[1], re.DOTALL):
-        subprocess.run(["bash", "-euc", block], cwd=tmp_path, check=True)
-    left = {path.stem for path in (tmp_path / "src/project").rglob("*.py")}
-    assert {"cifar_cnn", "whitened_cnn", "vgg", "image_plots"} <= left
-    assert not [name for name in left if re.search("text|series|forecast|lstm|segment|transformer|attention", name)]
+        subprocess.run(["bash", "-euc", block], cwd=folder, check=True)
+    return folder
 
-    config = tmp_path / "configs/cifar.yaml"
+
+def test_what_is_left_runs(left, short, tmp_path):
+    names = {path.stem for path in (left / "src/project").rglob("*.py")}
+    assert {"cifar_cnn", "whitened_cnn", "vgg", "image_plots"} <= names
+    assert not [name for name in names if re.search("text|series|forecast|lstm|segment|transformer|attention", name)]
+
+    config = left / "configs/cifar.yaml"
     fit = ["-m", "project", "fit", "--config", config, *short(config), "--model.width=16"]
-    process = Python(*fit, cwd=tmp_path, environment={"PYTHONPATH": tmp_path / "src"})
+    process = Python(*fit, cwd=tmp_path, environment={"PYTHONPATH": left / "src"})
     out, err = process.communicate()
     assert process.wait() == 0, err
     assert "test/acc" in out
+
+
+def test_its_tests_are_found_and_pass(left, tmp_path):
+    """All of them are imported; a few run: of litlab, whose tests know no experiment, and of what is left."""
+    script = tmp_path / "run.py"
+    script.write_text(PYTEST)
+    process = Python(script, "tests", "-k", SOME, cwd=left, environment={"PYTHONPATH": left / "src"}, merge=True)
+    printed, _ = process.communicate()
+    assert process.wait() == 0, printed
+    assert "error" not in printed
+    assert int(re.search(r"(\d+) passed", printed)[1]) >= 4

@@ -106,6 +106,9 @@ class ExperimentParser(LightningArgumentParser):
         jsonargparse (4.53) has no text for a string where a function could be named, or a default such as a device,
         and writes that it can't. What such values print as is what they are given as.
         """
+        # Lightning asks for all of it before it builds the data, and again before the model: it was parsed just now.
+        # The text that the run keeps is validated.
+        kwargs.setdefault("skip_validation", kwargs.get("skip_link_targets") is False)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", rf"\s*{UNWRITTEN}(?!<)")
             return re.sub(f"{UNWRITTEN}(?!<)", "", super().dump(*args, **kwargs))

@@ -7,8 +7,8 @@ import lightning.pytorch.callbacks as lightning_callbacks
 import pytest
 import torch
 
-from tests.conftest import CONFIGS
 from tests.litlab.callbacks import lightning_parts as parts
+from tests.litlab.conftest import CONFIGS
 
 FOLDER = Path("lightning_logs/smoke/version_0")
 PARTS = "tests.litlab.callbacks.lightning_parts"
@@ -63,9 +63,9 @@ def fit(run, series, monkeypatch):
         named = [{"class_path": f"lightning.pytorch.callbacks.{name}", "init_args": a} for name, a in callbacks.items()]
         parts.Watch.stop_at = stop_at
         arguments = [
-            "fit", "--config", CONFIGS / "forecast_small.yaml", "--config", CONFIGS / "with/smoke.yaml",
+            "fit", "--config", CONFIGS / "series.yaml", "--config", CONFIGS / "with/smoke.yaml",
             "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.context_length=24",
-            "--data.horizon=4", "--data.batch_size=64", "--data.split=[0.7, 0.15, 0.15]", "--model.width=4",
+            "--data.horizon=4", "--data.batch_size=64", "--data.split=[0.7, 0.15, 0.15]", "--model.hidden_size=4",
             "--trainer.max_epochs=2", "--trainer.limit_train_batches=4", "--trainer.accelerator=cpu",
             f"--trainer.callbacks={json.dumps([WATCH, *named])}", *flags,
         ]  # fmt: skip
@@ -198,7 +198,7 @@ def test_finetuning_of_a_classifier(run, images, monkeypatch):
         "init_args": {"unfreeze_backbone_at_epoch": 1},
     }
     flags = [
-        "--config", CONFIGS / "cifar.yaml", "--model=Classifier", "--model.schedule=null",
+        "--config", CONFIGS / "images.yaml", "--model=Classifier", "--model.schedule=null",
         "--model.network=torchvision.models.squeezenet1_1", "--data=ImageData",
         "--data.dataset=folder", f"--data.path={images}", "--data.batch_size=16", "--experiment=smoke",
         "--model.optimizer=torch.optim.SGD", "--model.optimizer.lr=0.01", "--trainer.limit_train_batches=1",

@@ -81,15 +81,17 @@ class Interrupt(Callback):
             torch.save([pl_module.state_dict(), averages, optimizers], "final.pt")
 
 
-def project(folder: Path, *arguments: str, count: int = 1, interrupt: str = "never") -> int:
-    """Runs ``python -m project ARGUMENTS`` in a folder; what it prints is in ``printed_N.txt``, N the rank.
+def fit(folder: Path, *arguments: str, package: str = "acme", count: int = 1, interrupt: str = "never") -> int:
+    """Runs ``python -m PACKAGE fit ARGUMENTS`` in a folder; what it prints is in ``printed_N.txt``, N the rank.
 
     Returns:
         The exit code of the first rank, below 0 for one that was killed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     processes = [
-        Python("-m", "project", *arguments, cwd=folder, environment={"INTERRUPT": interrupt, **of_rank}, merge=True)
+        Python(
+            "-m", package, "fit", *arguments, cwd=folder, environment={"INTERRUPT": interrupt, **of_rank}, merge=True
+        )
         for of_rank in ranks(count)
     ]
     try:

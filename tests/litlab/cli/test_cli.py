@@ -9,12 +9,12 @@ import torch
 import yaml
 
 from litlab.cli.start import register_classes
-from tests.conftest import CONFIGS
+from tests.litlab.conftest import CONFIGS
 from tests.litlab.fuzz.harness import run_input
 
 GOOD = """\
 model:
-  class_path: CifarCNN
+  class_path: SmallCNN
   init_args:
     width: 16
     optimizer: {class_path: torch.optim.SGD, init_args: {lr: 0.1}}
@@ -26,8 +26,8 @@ data:
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys; sys.argv = ['project', '--help']\n"
-        "from litlab.cli.command import run_command; assert run_command('project') == 0\n"
+        "import sys; sys.argv = ['acme', '--help']\n"
+        "from litlab.cli.command import run_command; assert run_command('acme') == 0\n"
         "heavy = {'torch', 'lightning', 'jsonargparse', 'numpy', 'rich'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
@@ -53,9 +53,9 @@ def test_verb_help_explains_the_sections(run, verb):
 
 
 def test_class_help_is_the_docstring(run):
-    done = run("fit", "--model.help", "CifarCNN")
+    done = run("fit", "--model.help", "SmallCNN")
     assert done.code == 0
-    assert "Channels of the second block" in " ".join(done.out.split())
+    assert "Channels of the convolution" in " ".join(done.out.split())
 
 
 # (change of the good config, further flags, what the one line must say after the file's name)
@@ -85,8 +85,8 @@ TYPOS = {
         ":9: RunCheckpoint has no 'modus': did you mean 'mode'?",
     ),
     "syntax": ("trainer: {max_epochs: 3\n", [], ":9: not valid YAML: it ends too early"),
-    "model key": (("width", "widht"), [], ":4: CifarCNN has no 'widht': did you mean 'width'?"),
-    "model class": (("CifarCNN", "CifarCN"), [], ":2: there is no class 'CifarCN': did you mean 'CifarCNN'?"),
+    "model key": (("width", "widht"), [], ":4: SmallCNN has no 'widht': did you mean 'width'?"),
+    "model class": (("SmallCNN", "SmallCN"), [], ":2: there is no class 'SmallCN': did you mean 'SmallCNN'?"),
     "data class": (("ImageData", "ImagData"), [], ":7: there is no class 'ImagData': did you mean 'ImageData'?"),
     "data value": (("generated", "cifar"), [], ":8: 'data.dataset' must be one of 'cifar10', 'cifar100', "),
     "optimizer": (("optim.SGD", "optim.SDG"), [], ":5: torch.optim has no 'SDG': did you mean 'SGD'?"),
@@ -105,7 +105,7 @@ TYPOS = {
     "model flag": (
         "",
         ["--model.label_smothing=1"],
-        "--model.label_smothing: CifarCNN has no 'label_smothing': did you",
+        "--model.label_smothing: SmallCNN has no 'label_smothing': did you",
     ),
     "scheduler": (
         "",
@@ -147,7 +147,7 @@ REFUSED = {
     "remote": (["GOOD", "--ckpt_path", "https://example.org/a.ckpt"], "remote checkpoints are not loaded"),
     "not a checkpoint": (["GOOD", "--ckpt_path", "mine.yaml"], "--ckpt_path mine.yaml is damaged or no checkpoint"),
     "learning rate": (["GOOD", "--model.optimizer.lr=-1"], "model.optimizer.lr is -1.0: it must be above 0."),
-    "width": (["GOOD", "--model.width=0"], "model.width is 0: it must be 4 or more."),
+    "width": (["GOOD", "--model.width=0"], "model.width: 0 is not valid; it must be 4 or more"),
     "smoothing": (
         ["GOOD", "--model.label_smoothing=1"],
         "model.label_smoothing is 1.0: it must be at least 0 and below",
@@ -173,8 +173,8 @@ REFUSED = {
     "outside": (["GOOD", "--experiment=../x"], "experiment: '../x' is not a valid folder name in lightning_logs"),
     "module": (["GOOD", "--model=nomodule.Mine"], "--model: 'nomodule.Mine': there is no module 'nomodule'."),
     "network": (
-        ["GOOD", "--model=Classifier", "--model.network=VGG"],
-        "there are several classes 'VGG': give the path, project.networks.vgg.VGG or torchvision.models.VGG.",
+        ["GOOD", "--model=Classifier", "--model.network=MNASNet"],
+        "there are several classes 'MNASNet': give the path, acme.images.MNASNet or torchvision.models.MNASNet.",
     ),
     "checkpoint mode": (["GOOD", '--checkpoint={"monitor": "val/acc", "mode": "up"}'], "mode"),
     "endless": (
@@ -223,28 +223,28 @@ def test_a_config_elsewhere_is_named_rightly(run, tmp_path, monkeypatch):
 def test_flags_alone_are_enough(run):
     data = ["--data=SeriesData", "--data.dataset=generated"]
     done = run(
-        "fit", "--model=LSTMForecaster", *data, "--trainer.max_epochs=1", "--trainer.limit_train_batches=2", "--check"
+        "fit", "--model=SmallForecaster", *data, "--trainer.max_epochs=1", "--trainer.limit_train_batches=2", "--check"
     )
     assert done.code == 0, done.err
 
 
-def test_a_bug_keeps_its_traceback(cifar, monkeypatch):
-    from project.models.cifar_cnn import CifarCNN
+def test_a_bug_keeps_its_traceback(fit_images, monkeypatch):
+    from acme.images import SmallCNN
 
     def broken(*_):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(CifarCNN, "configure_optimizers", broken)
+    monkeypatch.setattr(SmallCNN, "configure_optimizers", broken)
     with pytest.raises(ZeroDivisionError):
-        cifar("fit")
+        fit_images("fit")
 
 
-def test_sections_can_be_turned_off(cifar, tmp_path):
-    done = cifar(
+def test_sections_can_be_turned_off(fit_images, tmp_path):
+    done = fit_images(
         "fit", "--checkpoint=null", "--early_stopping=null", "--vram=null", "--compile=null", "--test_after_fit=false"
     )
     assert done.code == 0
-    folder = tmp_path / "lightning_logs/cifar/version_0"
+    folder = tmp_path / "lightning_logs/images/version_0"
     assert not list(folder.rglob("*.ckpt"))
     assert "test/acc" not in done.out
     config = yaml.safe_load((folder / "config.yaml").read_text())
@@ -260,9 +260,9 @@ def test_without_a_test_split_fit_ends_well(run, images, tmp_path):
     assert "There is no test split: not tested." in done.err
 
 
-def test_facts_of_the_data_reach_the_model_and_its_checkpoint(cifar, tmp_path):
-    assert cifar("fit").code == 0
-    folder = tmp_path / "lightning_logs/cifar/version_0"
+def test_facts_of_the_data_reach_the_model_and_its_checkpoint(fit_images, tmp_path):
+    assert fit_images("fit").code == 0
+    folder = tmp_path / "lightning_logs/images/version_0"
     config = yaml.safe_load((folder / "config.yaml").read_text())
     assert config["model"]["init_args"]["num_classes"] == 10
     assert config["model"]["init_args"]["image_shape"] == [3, 32, 32]
@@ -270,38 +270,38 @@ def test_facts_of_the_data_reach_the_model_and_its_checkpoint(cifar, tmp_path):
     assert saved["num_classes"] == 10
 
 
-def test_explicit_settings_win_over_the_checkpoint(cifar, run, images, tmp_path):
-    assert cifar("fit", "--model.label_smoothing=0.1").code == 0
-    last = tmp_path / "lightning_logs/cifar/version_0/checkpoints/last.ckpt"
-    config = yaml.safe_load((CONFIGS / "cifar.yaml").read_text())
-    config["model"] = {"class_path": "CifarCNN"}  # says nothing of the model but its class
+def test_explicit_settings_win_over_the_checkpoint(fit_images, run, images, tmp_path):
+    assert fit_images("fit", "--model.label_smoothing=0.1").code == 0
+    last = tmp_path / "lightning_logs/images/version_0/checkpoints/last.ckpt"
+    config = yaml.safe_load((CONFIGS / "images.yaml").read_text())
+    config["model"] = {"class_path": "SmallCNN"}  # says nothing of the model but its class
     (tmp_path / "bare.yaml").write_text(yaml.safe_dump(config))
     data = ["--data.dataset=folder", f"--data.path={images}", "--data.batch_size=40", "--trainer.accelerator=cpu"]
     data.append("--trainer.log_every_n_steps=1")
     further = ["--ckpt_path", last, "--trainer.max_epochs=3", "--model.label_smoothing=0.3"]
     done = run("fit", "--config", "bare.yaml", *data, *further)
     assert done.code == 0, done.err
-    model = yaml.safe_load((tmp_path / "lightning_logs/cifar/version_1/config.yaml").read_text())["model"]["init_args"]
+    model = yaml.safe_load((tmp_path / "lightning_logs/images/version_1/config.yaml").read_text())["model"]["init_args"]
     assert model["width"] == 16  # the checkpoint's
-    assert model["optimizer"]["class_path"] == "project.optim.muon_sgd.MuonSGD"  # the checkpoint's
+    assert model["optimizer"]["class_path"] == "torch.optim.SGD"  # the checkpoint's
     assert model["label_smoothing"] == 0.3  # the flag's
     assert "model.label_smoothing: 0.3 (the checkpoint has 0.1)" in done.out + done.err
     assert "epoch 3/3" in done.out
     assert "epoch 2/3" not in done.out
     before = torch.load(last, weights_only=True)["state_dict"]
-    after = torch.load(tmp_path / "lightning_logs/cifar/version_1/checkpoints/last.ckpt", weights_only=True)[
+    after = torch.load(tmp_path / "lightning_logs/images/version_1/checkpoints/last.ckpt", weights_only=True)[
         "state_dict"
     ]
-    assert not torch.equal(before["network.head.weight"], after["network.head.weight"])  # the schedule goes on
+    assert not torch.equal(before["network.5.weight"], after["network.5.weight"])  # the schedule goes on
 
 
-def test_a_checkpoint_of_another_class_is_refused(cifar, run, images, tmp_path):
-    assert cifar("fit", "--trainer.max_epochs=1").code == 0
-    last = tmp_path / "lightning_logs/cifar/version_0/checkpoints/last.ckpt"
-    done = cifar("test", "--model=Classifier", "--model.network=torchvision.models.resnet18", "--ckpt_path", last)
+def test_a_checkpoint_of_another_class_is_refused(fit_images, run, images, tmp_path):
+    assert fit_images("fit", "--trainer.max_epochs=1").code == 0
+    last = tmp_path / "lightning_logs/images/version_0/checkpoints/last.ckpt"
+    done = fit_images("test", "--model=Classifier", "--model.network=torchvision.models.resnet18", "--ckpt_path", last)
     assert done.code == 2
-    assert "holds a project.models.cifar_cnn.CifarCNN" in done.err
-    done = cifar("test", "--model.width=32", "--ckpt_path", last)
+    assert "holds a acme.images.SmallCNN" in done.err
+    done = fit_images("test", "--model.width=32", "--ckpt_path", last)
     assert done.code == 2
     assert "weights don't fit the model as it is described here (model.width: 16 -> 32)" in done.err
     assert "Traceback" not in done.err

@@ -11,12 +11,12 @@ from tests.litlab.fuzz.harness import run_input, verb_parser
 
 GOOD = """\
 model:
-  class_path: LSTMForecaster
+  class_path: SmallForecaster
   init_args:
     hidden_size: 8
     optimizer: {class_path: torch.optim.Adam, init_args: {lr: 0.01}}
 data: {class_path: SeriesData, init_args: {dataset: generated, targets: [sine], context_length: 24, horizon: 6}}
-trainer: {accelerator: cpu, logger: false, callbacks: [{class_path: ForecastPlots}]}
+trainer: {accelerator: cpu, logger: false, callbacks: [{class_path: Pictures}]}
 """
 
 FLAGS = {
@@ -32,7 +32,7 @@ FLAGS = {
     "--trainer.callbacks={EMA: {decay: 0.9}}": "'trainer.callbacks' has no class_path: write {class_path: NAME,",
     "--trainer.callbacks=[5]": "'trainer.callbacks.0' must be a Callback (class_path and init_args), not '5'.",
     "--trainer.callbacks=[{class_path: EMA": "not valid YAML: it ends too early",
-    "--trainer.callbacks.widht=5": "ForecastPlots has no 'widht'",
+    "--trainer.callbacks.widht=5": "Pictures has no 'widht'",
     "--model.optimizer={class_path: SDG}": "there is no class 'SDG': did you mean 'SGD'?",
     "--model.optimizer={class_path: torch.optim.SGD, lr: 1}":
         "'model.optimizer.lr' stands beside class_path: put it into init_args.",
@@ -46,12 +46,12 @@ FLAGS = {
     "--model.schedule.scheduler=StepLRR": "there is no class 'StepLRR': did you mean 'StepLR'?",
     # names
     "--modle.hidden_size=3": "there is no key 'modle.hidden_size': did you mean 'model.hidden_size'?",
-    "--model.hiden_size=3": "LSTMForecaster has no 'hiden_size': did you mean 'hidden_size'?",
-    "--model.HIDDEN_SIZE=3": "LSTMForecaster has no 'HIDDEN_SIZE': did you mean 'hidden_size'?",
-    "--model=LSTMForcaster": "there is no class 'LSTMForcaster': did you mean 'LSTMForecaster'?",
+    "--model.hiden_size=3": "SmallForecaster has no 'hiden_size': did you mean 'hidden_size'?",
+    "--model.HIDDEN_SIZE=3": "SmallForecaster has no 'HIDDEN_SIZE': did you mean 'hidden_size'?",
+    "--model=SmallForcaster": "there is no class 'SmallForcaster': did you mean 'SmallForecaster'?",
     "--data=SeriesDta": "there is no class 'SeriesDta': did you mean 'SeriesData'?",
     "--batch_size=3": "there is no key 'batch_size': did you mean 'data.batch_size'?",
-    "--model.batch_size=3": "LSTMForecaster has no 'batch_size': did you mean 'data.batch_size'?",
+    "--model.batch_size=3": "SmallForecaster has no 'batch_size': did you mean 'data.batch_size'?",
     "--trainer.batch_size=3": "there is no key 'trainer.batch_size': did you mean 'data.batch_size'?",
     "--lr=3": "there is no key 'lr': did you mean 'model.optimizer.lr'?",
     "--max_epochs=3": "there is no key 'max_epochs': did you mean 'trainer.max_epochs'?",
@@ -63,7 +63,8 @@ FLAGS = {
     "--model.hidden_size=1.0": "'model.hidden_size' must be int, not '1.0': write 1.",
     "--model.hidden_size=1e2": "'model.hidden_size' must be int, not '1e2': write 100.",
     "--model.hidden_size=null": "'model.hidden_size' must be int, not null.",
-    "--model.cell=LSTM": "'model.cell' must be one of 'lstm', 'gru', not 'LSTM': did you mean 'lstm'?",
+    "--model.activation=RELU":
+        "'model.activation' must be one of 'tanh', 'relu', not 'RELU': did you mean 'relu'?",
     "--test_after_fit=ja": "'test_after_fit' must be bool, not 'ja'.",
     "--test_after_fit=1": "'test_after_fit' must be bool, not '1': write true.",
     "--data.targets=a,b": "'data.targets' must be a list of str, not 'a,b': write [a, b].",
@@ -80,7 +81,7 @@ FILES = {
     "model:\n  init_args: 5\n": "over.yaml:2: 'model.init_args' must be a block of settings, not '5'.",
     "model:\n  class_path:\n": "over.yaml:2: 'model.class_path' must be the name of a LightningModule, not null.",
     "model:\n  init_args:\n    hiddne_size: 3\n": 
-        "over.yaml:3: LSTMForecaster has no 'hiddne_size': did you mean 'hidden_size'?",
+        "over.yaml:3: SmallForecaster has no 'hiddne_size': did you mean 'hidden_size'?",
     "model: {class_path: Classifier}\n": "over.yaml:1: Classifier needs 'network'.",
     "model:\n  init_args:\n    optimizer:\n      init_args:\n        lr: 1,5\n":
         "over.yaml:5: 'model.optimizer.lr' must be float, not '1,5': write 1.5.",
@@ -112,8 +113,8 @@ LINES = {  # through the whole command: (command line, the line)
     ),
     "no config": (["GOOD", "--config"], "--config: it needs a value."),
     "no flag": (
-        ["configs/cifar.yaml"],
-        "configs/cifar.yaml: a config needs --config: write --config configs/cifar.yaml.",
+        ["configs/images.yaml"],
+        "configs/images.yaml: a config needs --config: write --config configs/images.yaml.",
     ),
     "one dash": (
         ["GOOD", "-model.hidden_size=3"],
@@ -141,13 +142,13 @@ LINES = {  # through the whole command: (command line, the line)
     "loop": (["--config", "loop.yaml"], "loop.yaml: the configs name each other, without end."),
     "part": (
         ["GOOD", "--model", "part.yaml"],
-        "part.yaml:2: LSTMForecaster has no 'hiddne_size': did you mean 'hidden_size'?",
+        "part.yaml:2: SmallForecaster has no 'hiddne_size': did you mean 'hidden_size'?",
     ),
     "part of a section": (["GOOD", "--trainer", "trainer.yaml"], "trainer.yaml:1: there is no key 'trainer.max_epoch'"),
     "damaged part": (["GOOD", "--model", "self.yaml"], "self.yaml:1: init_args.hidden_size: the anchor holds itself."),
     "help": (
-        ["GOOD", "--model.help=LSTMForcaster"],
-        "there is no class 'LSTMForcaster': did you mean 'LSTMForecaster'?",
+        ["GOOD", "--model.help=SmallForcaster"],
+        "there is no class 'SmallForcaster': did you mean 'SmallForecaster'?",
     ),
 }
 

@@ -13,7 +13,7 @@ from torch import nn
 from litlab.checkpointing.io import path_in
 from litlab.cli.trust import Trust, trust_of
 from litlab.errors import UserError
-from tests.conftest import CONFIGS
+from tests.litlab.conftest import CONFIGS
 
 ALLOW = "add --allow_modules"
 NEVER = "can't be named in a config: it could run commands, load code or change files."
@@ -76,8 +76,8 @@ def trained(tmp_path_factory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("trained")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        smoke = [f"--config={CONFIGS / 'forecast_small.yaml'}", f"--config={CONFIGS / 'with/smoke.yaml'}"]
-        patch.setattr("sys.argv", ["project", "fit", *smoke, "--trainer.accelerator=cpu", "--test_after_fit=false"])
+        smoke = [f"--config={CONFIGS / 'series.yaml'}", f"--config={CONFIGS / 'with/smoke.yaml'}"]
+        patch.setattr("sys.argv", ["acme", "fit", *smoke, "--trainer.accelerator=cpu", "--test_after_fit=false"])
         cli = WithoutRunning()
         cli.trainer.fit(cli.model, cli.datamodule)
     return torch.load(next(folder.rglob("last.ckpt")), weights_only=True)
@@ -165,7 +165,7 @@ def test_settings_of_a_checkpoint_beside_ones_own_config(run, tmp_path, evil, tr
 )
 def test_ones_own_config_is_code_but_not_anything(run, evil, flag, payload, says):
     text = yaml.safe_dump(payload, default_flow_style=True, width=1000).strip()
-    done = run("fit", "--config", CONFIGS / "forecast_small.yaml", flag, text)
+    done = run("fit", "--config", CONFIGS / "series.yaml", flag, text)
     assert (done.code, says in done.err, evil.exists()) == (2, True, False), done.err
 
 
@@ -185,7 +185,7 @@ def test_a_module_is_allowed_by_flag_and_by_what_the_user_writes(run, tmp_path, 
 def test_the_config_of_a_run_is_foreign_under_its_own_name_too(tmp_path, trained):
     folder = run_folder(tmp_path, trained)
     assert trust_of(["fit", "--config", f"{folder}/config.yaml"], False) == Trust(False)
-    assert trust_of(["fit", f"--config={CONFIGS / 'cifar.yaml'}"], False).anything
+    assert trust_of(["fit", f"--config={CONFIGS / 'images.yaml'}"], False).anything
 
 
 @pytest.mark.parametrize("name", ["/etc/victim.ckpt", "../victim.ckpt", "a/../../victim.ckpt"])

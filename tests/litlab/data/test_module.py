@@ -1,10 +1,11 @@
 """A run that is resumed in the middle of an epoch gets the batches that are left."""
 
 import os
-from functools import partial
+from functools import cache, partial
 
 import pytest
 import torch
+from acme.text import SmallTextClassifier
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
@@ -13,7 +14,6 @@ from litlab.data.loading import LoaderSettings
 from litlab.data.sampler import EpochBatches
 from litlab.errors import UserError
 from litlab.optim import Schedule, WarmupDecay
-from project.models.transformer_classifier import TransformerClassifier
 
 
 class Interrupted(Exception):
@@ -23,14 +23,12 @@ class Interrupted(Exception):
 def _fit(folder, texts, stop=None, resume=None, scheduled=True, loader=None, **settings):
     """Returns the first token ids of each training batch, by epoch and batch."""
     data = TextData(
-        "csv", path=str(texts), batch_size=16, max_tokens=20, long_texts="crop", cache_dir=str(folder / "cache"),
+        "csv", path=str(texts), batch_size=16, max_tokens=20, long_texts="crop", cache_dir=str(texts.parent / "cache"),
         **(loader or {}),
     )  # fmt: skip
     schedule = Schedule(WarmupDecay, interval="step") if scheduled else None
-    model = TransformerClassifier(
-        embed_dim=8, num_heads=2, vocab_size=data.vocab_size, max_tokens=20, num_classes=4, schedule=schedule,
-        optimizer=partial(torch.optim.SGD, lr=0.1),
-    )  # fmt: skip
+    optimizer = partial(torch.optim.SGD, lr=0.1)
+    model = SmallTextClassifier(vocab_size=data.vocab_size, num_classes=4, schedule=schedule, optimizer=optimizer)
     seen, step = {}, model.training_step
 
     def watched(batch, batch_idx):
@@ -53,16 +51,22 @@ def _fit(folder, texts, stop=None, resume=None, scheduled=True, loader=None, **s
     return seen
 
 
+@pytest.fixture(scope="module")
+def whole(texts, tmp_path_factory):
+    """The batches of a run that never stopped."""
+    return cache(lambda **settings: _fit(tmp_path_factory.mktemp("whole"), texts, **settings))
+
+
 @pytest.mark.filterwarnings("ignore:Checkpoint directory", "ignore:.*resuming from a checkpoint that ended before")
 @pytest.mark.parametrize("scheduled", [True, False])
 @pytest.mark.parametrize("stop", [(1, 0), (1, 3), (1, 7), (2, 0)])
-def test_resumed_batches(tmp_path, texts, stop, scheduled):
-    whole = _fit(tmp_path / "whole", texts, scheduled=scheduled)
-    assert max(whole) == (2, 7)
-    before = _fit(tmp_path / "parts", texts, stop, scheduled=scheduled)
-    after = _fit(tmp_path / "parts", texts, resume=tmp_path / "parts/last.ckpt", scheduled=scheduled)
+def test_resumed_batches(tmp_path, texts, whole, stop, scheduled):
+    expected = whole(scheduled=scheduled)
+    assert max(expected) == (2, 7)
+    before = _fit(tmp_path, texts, stop, scheduled=scheduled)
+    after = _fit(tmp_path, texts, resume=tmp_path / "last.ckpt", scheduled=scheduled)
     assert min(after) == stop
-    assert {**before, **after} == whole
+    assert {**before, **after} == expected
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")
@@ -73,21 +77,19 @@ def test_resumed_batches(tmp_path, texts, stop, scheduled):
         ((2, 0), {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 3}),
     ],
 )
-def test_resumed_batches_of_workers(tmp_path, texts, stop, loader):
+def test_resumed_batches_of_workers(tmp_path, texts, whole, stop, loader):
     """Their copies of the texts are cut where those of the training process are, and prefetching loses no batch."""
-    whole = _fit(tmp_path / "whole", texts)
-    before = _fit(tmp_path / "parts", texts, stop, loader=loader)
-    after = _fit(tmp_path / "parts", texts, resume=tmp_path / "parts/last.ckpt", loader=loader)
-    assert {**before, **after} == whole
+    before = _fit(tmp_path, texts, stop, loader=loader)
+    after = _fit(tmp_path, texts, resume=tmp_path / "last.ckpt", loader=loader)
+    assert {**before, **after} == whole(scheduled=True)
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")
-def test_a_limited_epoch_is_complete(tmp_path, texts):
-    whole = _fit(tmp_path / "whole", texts, limit_train_batches=4)
-    before = _fit(tmp_path / "parts", texts, (1, 0), limit_train_batches=4)
-    after = _fit(tmp_path / "parts", texts, resume=tmp_path / "parts/last.ckpt", limit_train_batches=4)
+def test_a_limited_epoch_is_complete(tmp_path, texts, whole):
+    before = _fit(tmp_path, texts, (1, 0), limit_train_batches=4)
+    after = _fit(tmp_path, texts, resume=tmp_path / "last.ckpt", limit_train_batches=4)
     assert max(before) == (0, 3)
-    assert {**before, **after} == whole
+    assert {**before, **after} == whole(limit_train_batches=4)
 
 
 class OnGPU:

@@ -62,16 +62,12 @@ class Hang(BaseException):
 
 
 class _Building(WithoutRunning):
-    """Parses and builds, with the parser of one verb: the parsers of the others are a third of the time."""
-
-    @staticmethod
-    def subcommands() -> dict[str, set[str]]:
-        return {verb: skipped for verb, skipped in WithoutRunning.subcommands().items() if verb == sys.argv[1]}
+    """Parses and builds."""
 
 
 def verb_parser(verb: str) -> ArgumentParser:
     """The parser of a verb, with its keys and types."""
-    with mock.patch.object(sys, "argv", ["project", verb]), mock.patch.object(_Building, "parse_arguments", _stop):
+    with mock.patch.object(sys, "argv", ["acme", verb]), mock.patch.object(_Building, "parse_arguments", _stop):
         try:
             _Building()
         except _Parsed as parsed:
@@ -98,11 +94,11 @@ def run_input(arguments: list[str], folder: Path, seconds: float = 60.0, whole: 
     """
     out, err = io.StringIO(), io.StringIO()
     command = contextlib.nullcontext() if whole else mock.patch("litlab.cli.start.ExperimentCLI", _Building)
-    argv = mock.patch.object(sys, "argv", ["project", *arguments])  # restored, as the command changes it
+    argv = mock.patch.object(sys, "argv", ["acme", *arguments])  # restored, as the command changes it
     with argv, command, _as_before(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             with _limits(seconds):
-                code = run_command("project")
+                code = run_command("acme")
         except SystemExit as exit_:
             code = exit_.code or 0
         except Hang:

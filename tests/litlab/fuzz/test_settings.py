@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from litlab.cli.start import register_classes
-from tests.conftest import CONFIGS
+from tests.litlab.conftest import CONFIGS
 from tests.litlab.fuzz.harness import Ending, run_input, verb_parser
 from tests.litlab.fuzz.mutations import Mutator, settings
 
@@ -19,7 +19,7 @@ INPUTS = 60  # in the everyday run
 def mutator(tmp_path):
     def make(seed: int) -> Mutator:
         register_classes()
-        config = yaml.safe_load((CONFIGS / "forecast_small.yaml").read_text())
+        config = yaml.safe_load((CONFIGS / "series.yaml").read_text())
         smoke = yaml.safe_load((CONFIGS / "with/smoke.yaml").read_text())["trainer"]
         config["trainer"] |= {**smoke, "accelerator": "cpu", "logger": False}
         return Mutator(settings(verb_parser("fit"), config), config, seed)

@@ -21,7 +21,7 @@ from litlab.errors import UserError
 from litlab.preflight import probe
 from litlab.preflight.check import preflight
 from litlab.tasks import Classifier, Forecaster
-from tests.conftest import CONFIGS
+from tests.litlab.conftest import CONFIGS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*tensorboardX")
 
@@ -353,7 +353,7 @@ def from_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
 
     def check_it(config: Path, *flags: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["project", "fit", "--config", str(config), *flags])
+        monkeypatch.setattr(sys, "argv", ["acme", "fit", "--config", str(config), *flags])
         quiet()
         register_classes()
         Checking()
@@ -363,12 +363,10 @@ def from_the_command_line(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("config", "guess"), [("cifar.yaml", math.log(10)), ("text.yaml", math.log(4)), ("forecast.yaml", None)]
+    ("config", "guess"), [("images.yaml", math.log(10)), ("text.yaml", math.log(4)), ("series.yaml", None)]
 )
 def test_the_experiments(from_the_command_line, short, tmp_path, config, guess):
     flags = [*short(CONFIGS / config), "--trainer.precision=32-true"]
-    if config == "cifar.yaml":
-        flags.append("--model.width=16")
     out = from_the_command_line(CONFIGS / config, *flags)
     assert "1 epochs of" in out
     assert "warning" not in out
@@ -378,12 +376,12 @@ def test_the_experiments(from_the_command_line, short, tmp_path, config, guess):
 
 
 def test_the_flag(run, short, tmp_path):
-    flags = [*short(CONFIGS / "forecast.yaml"), "--check"]
-    done = run("fit", "--config", CONFIGS / "forecast.yaml", *flags)
+    flags = [*short(CONFIGS / "series.yaml"), "--check"]
+    done = run("fit", "--config", CONFIGS / "series.yaml", *flags)
     assert done.code == 0, done.err
     assert "Preflight" in done.out
     assert not list(tmp_path.iterdir())
-    done = run("fit", "--config", CONFIGS / "forecast.yaml", *flags, "--model.optimizer.lr", "1e30")
+    done = run("fit", "--config", CONFIGS / "series.yaml", *flags, "--model.optimizer.lr", "1e30")
     assert done.code == 2
     assert "error: The loss is " in done.err
     assert "Traceback" not in done.err
@@ -395,8 +393,8 @@ def test_data_that_is_damaged_is_one_line(from_the_command_line, short, capsys, 
     (tmp_path / "photos/train/dog").mkdir()
     for name in ("cat", "dog"):
         (tmp_path / f"photos/train/{name}/1.png").write_bytes(b"no image")
-    flags = [*short(CONFIGS / "cifar.yaml"), f"--data.path={tmp_path / 'photos'}", "--data.image_size=[32, 32]"]
+    flags = [*short(CONFIGS / "images.yaml"), f"--data.path={tmp_path / 'photos'}", "--data.image_size=[32, 32]"]
     with pytest.raises(UserError) as raised:
-        from_the_command_line(CONFIGS / "cifar.yaml", *flags)
+        from_the_command_line(CONFIGS / "images.yaml", *flags)
     assert "1.png" in (user_message(raised.value) or "")
     assert "Preflight" not in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`python -m project compare`."""
+"""`python -m acme compare`."""
 
 import io
 
@@ -108,30 +108,30 @@ def test_errors_are_one_line(root, capsys, arguments, line):
 def test_a_config_by_dotted_keys():
     config = yaml.safe_load("""
         model:
-          class_path: project.models.cifar_cnn.CifarCNN
+          class_path: acme.images.SmallCNN
           init_args:
             width: 16
             shape: [3, 32]
             optimizer: {class_path: torch.optim.SGD, init_args: {lr: 0.1}}
         trainer:
           callbacks:
-          - {class_path: project.callbacks.image_plots.ImagePlots, init_args: {images: 32}}
+          - {class_path: acme.callbacks.Pictures, init_args: {images: 32}}
           - {class_path: litlab.callbacks.VRAM}
-          - {class_path: project.callbacks.image_plots.ImagePlots, init_args: {images: 8}}
+          - {class_path: acme.callbacks.Pictures, init_args: {images: 8}}
         ema: null
         plugins: []
     """)
     assert flat_config(config) == {
-        "model": "CifarCNN",
+        "model": "SmallCNN",
         "model.width": 16,
         "model.shape": [3, 32],
         "model.optimizer": "SGD",
         "model.optimizer.lr": 0.1,
-        "trainer.callbacks.ImagePlots": "ImagePlots",
-        "trainer.callbacks.ImagePlots.images": 32,
+        "trainer.callbacks.Pictures": "Pictures",
+        "trainer.callbacks.Pictures.images": 32,
         "trainer.callbacks.VRAM": "VRAM",
-        "trainer.callbacks.ImagePlots#2": "ImagePlots",
-        "trainer.callbacks.ImagePlots#2.images": 8,
+        "trainer.callbacks.Pictures#2": "Pictures",
+        "trainer.callbacks.Pictures#2.images": 8,
         "ema": None,
         "plugins": [],
     }

@@ -12,10 +12,11 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from litlab.runs import claim
 from litlab.runs.folder import RunFolder, read_json
-from tests.conftest import CONFIGS, command
+from tests.conftest import command
+from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.test_claim import held_by_another
 
-CONFIG = CONFIGS / "forecast_small.yaml"
+CONFIG = CONFIGS / "series.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def fitted(settings, tmp_path_factory):
         patch.chdir(folder)
         torch.set_num_threads(1)
         name = "--checkpoint.filename={epoch}-{val/mse:.3f}"
-        assert command(patch, "fit", "--config", CONFIG, *settings, "--trainer.max_epochs=2", name) == 0
+        assert command(patch, "fit", "--config", CONFIG, *settings, "--trainer.max_epochs=2", name, package="acme") == 0
     return folder / "lightning_logs"
 
 
@@ -43,7 +44,7 @@ def fitted(settings, tmp_path_factory):
 def folder(fitted, tmp_path) -> RunFolder:
     """A copy of that run, in the folder that commands run in."""
     shutil.copytree(fitted, tmp_path / "lightning_logs")
-    return RunFolder(tmp_path / "lightning_logs/forecast_small/version_0")
+    return RunFolder(tmp_path / "lightning_logs/series/version_0")
 
 
 def error(done) -> str:
@@ -74,7 +75,7 @@ def test_a_resumed_run_goes_on_in_its_folder(run, folder):
     before = read_json(folder.metrics)
     done = run("fit", "--resume", "last", "--trainer.max_epochs", 3)
     assert done.code == 0, done.err
-    assert "Not as in forecast_small/version_0: trainer.max_epochs: 2 -> 3." in done.err
+    assert "Not as in series/version_0: trainer.max_epochs: 2 -> 3." in done.err
     assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
     metrics = read_json(folder.metrics)
     assert (metrics["epochs"], metrics["steps"]) == (3, before["steps"] // 2 * 3)
@@ -110,21 +111,21 @@ def test_what_was_logged_after_the_checkpoint_is_hidden(run, folder):
 
 def test_a_finished_run_says_so(run, folder):
     before = folder.metrics.read_bytes()
-    done = run("fit", "--resume", "forecast_small")
+    done = run("fit", "--resume", "series")
     assert done.code == 0
-    assert "forecast_small/version_0 is finished: 2 epochs" in done.err
+    assert "series/version_0 is finished: 2 epochs" in done.err
     assert folder.metrics.read_bytes() == before
 
 
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--trainer.max_epochs=1"], "forecast_small/version_0 has done 2 epochs: trainer.max_epochs can't be 1."),
+        (["--trainer.max_epochs=1"], "series/version_0 has done 2 epochs: trainer.max_epochs can't be 1."),
         (
             ["--trainer.max_epochs=3", "--model.hidden_size=16"],
             "don't fit the model as it is described here (model.hidden_size: 8",
         ),
-        (["--trainer.max_epochs=3", "--model=CifarCNN"], "another class of model (model: LSTMForecaster -> CifarCNN)"),
+        (["--trainer.max_epochs=3", "--model=SmallCNN"], "another class of model (model: SmallForecaster -> SmallCNN)"),
         (["--trainer.max_epochs=3", "--model.optimizer=torch.optim.SGD"], "another class of model.optimizer"),
         (["--ckpt_path=x.ckpt"], "leave --ckpt_path out"),
         (["--init_from=last"], "leave --init_from out"),
@@ -222,11 +223,11 @@ def test_the_same_command_goes_on_until_the_run_is_finished(run, folder, setting
     command = ["fit", "--config", CONFIG, *settings, "--checkpoint.filename={epoch}-{val/mse:.3f}", "--resume", "auto"]
     done = run(*command, "--trainer.max_epochs=2")
     assert done.code == 0
-    assert "forecast_small/version_0 is finished: 2 epochs" in done.err
+    assert "series/version_0 is finished: 2 epochs" in done.err
     interrupt(folder)
     done = run(*command, "--trainer.max_epochs=3", "--trainer.callbacks+=Baselines")
     assert done.code == 0, done.err
-    assert "--resume auto: the newest run is forecast_small/version_0." in done.err
+    assert "--resume auto: the newest run is series/version_0." in done.err
     assert "trainer.max_epochs: 2 -> 3" in done.err
     assert "model." not in next(line for line in done.err.splitlines() if line.startswith("Not as in"))
     assert read_json(folder.metrics)["epochs"] == 3
@@ -258,7 +259,7 @@ def test_a_run_that_has_no_checkpoint_yet_is_begun_once_more(run, folder, settin
     other = folder.path.with_name("version_2")
     other.mkdir()
     with held_by_another(other):  # which has not come so far as to be a run
-        assert "forecast_small/version_2 is being started by another process" in error(run(*command))
+        assert "series/version_2 is being started by another process" in error(run(*command))
     assert run(*command).code == 0  # it is gone, and version_1 is finished
 
 
@@ -290,7 +291,7 @@ def test_other_loggers_stay_beside_the_folder_and_are_gone_on_with(run, settings
     logger = f"{{class_path: {CSVLogger.__module__}.CSVLogger, init_args: {{save_dir: csv}}}}"
     done = run("fit", "--config", CONFIG, *settings, "--trainer.max_epochs=1", "--trainer.logger", logger)
     assert done.code == 0, done.err
-    folder = RunFolder(tmp_path / "lightning_logs/forecast_small/version_0")
+    folder = RunFolder(tmp_path / "lightning_logs/series/version_0")
     [path] = tmp_path.glob("csv/*/*/metrics.csv")
     before = rows(path)
     with path.open("a") as stream:
@@ -318,11 +319,11 @@ def rows(path) -> list[dict[str, str]]:
 
 def test_weights_of_another_run(run, folder, settings):
     begun = run(
-        "fit", "--config", CONFIG, *settings, "--init_from=forecast_small", "--trainer.max_epochs=1",
+        "fit", "--config", CONFIG, *settings, "--init_from=series", "--trainer.max_epochs=1",
         "--model.optimizer.lr=1e-12", "--test_after_fit=false",
     )  # fmt: skip
     assert begun.code == 0, begun.err
-    assert "8 of the model's 8 tensors match" in begun.err
+    assert "6 of the model's 6 tensors match" in begun.err
     new = RunFolder(folder.path.with_name("version_1"))
     best = next(folder.checkpoints.glob("epoch=*.ckpt"))
     assert f"init_from: {best.relative_to(folder.path.parents[2])}" in new.config.read_text()
@@ -336,22 +337,22 @@ def test_weights_of_another_run(run, folder, settings):
         "--test_after_fit=false",
     )  # fmt: skip
     assert part.code == 0, part.err
-    assert "1 of the model's 8 tensors match" in part.err
-    assert "Another shape there, so left as initialised: network.network.rnn.weight_ih_l0" in part.err
+    assert "1 of the model's 6 tensors match" in part.err
+    assert "Another shape there, so left as initialised: network.layers.0.weight" in part.err
 
 
 def test_weights_of_something_else(run, folder, texts):
     done = run(
         "fit", "--config", CONFIGS / "text.yaml", "--data.dataset=csv", f"--data.path={texts}", "--init_from=last"
     )
-    assert "none of its 8 tensors has the name and shape of one of the model's" in error(done)
+    assert "none of its 6 tensors has the name and shape of one of the model's" in error(done)
     assert not (folder.path.parents[1] / "text").exists()
 
 
 # test, validate and predict
 
 
-@pytest.mark.parametrize("named", ["last", "best", "forecast_small", "lightning_logs/forecast_small/version_0"])
+@pytest.mark.parametrize("named", ["last", "best", "series", "lightning_logs/series/version_0"])
 def test_a_run_is_tested_by_its_name(run, folder, named):
     before = read_json(folder.metrics)
     config = folder.config.read_bytes()
@@ -400,9 +401,8 @@ def test_a_best_checkpoint_that_is_lost_is_not_replaced_by_the_last(run, folder,
         ["test", "--run", "last", "--ckpt_path", "best"],
         ["fit", "--config", CONFIG, *settings, "--init_from", "last"],
     ):
-        assert (
-            f"its best checkpoint, lightning_logs/forecast_small/version_0/checkpoints/{best.name}, is not there"
-            in error(run(*arguments))
+        assert f"its best checkpoint, lightning_logs/series/version_0/checkpoints/{best.name}, is not there" in error(
+            run(*arguments)
         )
     assert run("test", "--run", "last", "--ckpt_path", "last").code == 0
     interrupt(folder)
@@ -426,7 +426,7 @@ def test_predictions_lie_in_the_run(run, folder, series):
 
 
 def test_evaluation_needs_to_know_the_weights(run, folder):
-    assert "did you mean 'forecast_small'" in error(run("test", "--run", "forecast_smal"))
+    assert "did you mean 'series'" in error(run("test", "--run", "serie"))
     assert "give --run RUN" in error(run("test", "--config", CONFIG))
     best = next(folder.checkpoints.glob("epoch=*.ckpt"))
     assert "leave --ckpt_path out" in error(run("test", "--run", best, "--ckpt_path", "last"))

@@ -1,4 +1,4 @@
-"""`python -m project runs`."""
+"""`python -m acme runs`."""
 
 import json
 import os
@@ -219,7 +219,7 @@ def test_when():
 def test_the_light_verbs_import_neither_torch_nor_lightning(root, verb):
     arguments = {"run_table": [], "compare": ["cifar", "cifar_vgg"], "reproduce": ["cifar", "--print"]}[verb]
     code = (
-        f"import sys; from litlab.util.team import use_package; use_package('project')\n"
+        f"import sys; from litlab.util.team import use_package; use_package('acme')\n"
         f"from litlab.runs.{verb} import main; code = main({arguments})\n"
         "print([name for name in ('torch', 'lightning', 'jsonargparse', 'numpy') if name in sys.modules], code)"
     )
@@ -230,7 +230,7 @@ def test_the_light_verbs_import_neither_torch_nor_lightning(root, verb):
 
 
 def test_the_reader_of_a_pipe_may_leave(root):
-    command = [sys.executable, "-m", "project", "runs", "--json"]
+    command = [sys.executable, "-m", "acme", "runs", "--json"]
     for number in range(2, 40):
         write_run(root, f"cifar/version_{number}")  # more than a pipe holds
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from litlab.runs.folder import RunFolder, read_json
-from tests.conftest import CONFIGS, ROOT
+from tests.conftest import ROOT
+from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.tiny_run import run
 from tests.processes import Python, ranks
 
@@ -216,9 +217,9 @@ def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
 
 def test_a_closed_terminal_saves_the_run(series, tmp_path):
     """The kernel sends SIGHUP, and whatever is printed from then on raises an error."""
-    run = RunFolder(tmp_path / "lightning_logs/forecast_small/version_0")
+    run = RunFolder(tmp_path / "lightning_logs/series/version_0")
     command = [
-        "-m", "project", "fit", "--config", CONFIGS / "forecast_small.yaml", "--data.dataset=csv",
+        "-m", "acme", "fit", "--config", CONFIGS / "series.yaml", "--data.dataset=csv",
         f"--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
         "--data.horizon=24", "--model.hidden_size=8",
         "--data.split=[0.6, 0.2, 0.2]", "--trainer.callbacks=[]", "--trainer.max_epochs=3000", "--early_stopping=null",
@@ -252,12 +253,12 @@ def test_slurm_s_signal_puts_the_job_back_into_the_queue(tiny, slurm):
 def test_a_requeued_job_goes_on_with_its_run(slurm, series, tmp_path, monkeypatch):
     """The very command of the batch script, once more."""
     command = [
-        "-m", "project", "fit", "--config", CONFIGS / "forecast_small.yaml", "--data.dataset=csv",
+        "-m", "acme", "fit", "--config", CONFIGS / "series.yaml", "--data.dataset=csv",
         f"--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
         "--data.horizon=24", "--model.hidden_size=8",
         "--data.split=[0.6, 0.2, 0.2]", "--trainer.callbacks=[]", "--trainer.max_epochs=30", "--early_stopping=null",
     ]  # fmt: skip
-    run = RunFolder(tmp_path / "lightning_logs/forecast_small/version_0")
+    run = RunFolder(tmp_path / "lightning_logs/series/version_0")
     process = Python(*command, cwd=tmp_path)
     while not read_json(run.metrics).get("epochs"):
         time.sleep(0.05)
@@ -271,7 +272,7 @@ def test_a_requeued_job_goes_on_with_its_run(slurm, series, tmp_path, monkeypatc
     again = Python(*command, cwd=tmp_path)
     _, printed = again.communicate()
     assert again.returncode == 0, printed
-    assert "SLURM has requeued the job: it goes on with forecast_small/version_0." in printed
+    assert "SLURM has requeued the job: it goes on with series/version_0." in printed
     assert read_json(run.metrics)["epochs"] == 30
     assert [path.name for path in run.path.parent.iterdir()] == ["version_0"]
 

@@ -11,7 +11,7 @@ import torch
 
 from litlab.runs.folder import RunFolder
 from litlab.util.variables import TRIAL_ADDRESS
-from tests.conftest import CONFIGS
+from tests.litlab.conftest import CONFIGS
 from tests.processes import Python, ranks
 
 
@@ -27,9 +27,9 @@ def listener(tmp_path, monkeypatch) -> Iterator[socket.socket]:
 
 
 def fit(tmp_path: Path, short, *arguments: str, **environment: object) -> Python:
-    config = CONFIGS / "forecast_small.yaml"
+    config = CONFIGS / "series.yaml"
     brief = ["--trainer.max_epochs=9", "--trainer.callbacks=[]", "--test_after_fit=false", *arguments]
-    command = ["-m", "project", "fit", "--config", config, *short(config), *brief]
+    command = ["-m", "acme", "fit", "--config", config, *short(config), *brief]
     return Python(*command, cwd=tmp_path, environment=environment, merge=True)
 
 

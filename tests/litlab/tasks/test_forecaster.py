@@ -234,15 +234,8 @@ PROGRAM = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from tests.litlab.tasks.test_forecaster import evaluate
-from tests.litlab.tasks.tiny_series import TinySeries, make_trainer
-from project.models.lstm_forecaster import LSTMForecaster
 
 result = evaluate(sys.argv[2], devices=2, strategy="ddp")
-data = TinySeries(windows=20)
-model = LSTMForecaster(context_length=12, horizon=6, num_targets=2, hidden_size=4, skip="ridge")
-make_trainer(sys.argv[2], devices=2, strategy="ddp").fit(model, data)
-result["solved"] = len(data.ridge_calls)
-result["weights"] = [weight.sum().item() for weight in model.state_dict().values()]
 with open(f"{sys.argv[2]}/{result.pop('rank')}.json", "w") as file:
     json.dump(result, file)
 """
@@ -258,7 +251,5 @@ def test_two_processes_evaluate_like_one(tmp_path):
     one = evaluate(tmp_path)  # 21 windows; the two have 11 and 10
     assert one.pop("rank") == 0
     assert {"val/loss", "val/mse", "test/mase", "test/coverage", "radius"} <= one.keys()
-    assert (first["solved"], second["solved"]) == (1, 0)
-    assert first["weights"] == second["weights"]
     for name, value in one.items():
         assert first[name] == second[name] == pytest.approx(value, rel=1e-5), name

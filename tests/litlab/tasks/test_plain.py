@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from litlab.testing import ModuleContract
 from tests.litlab.tasks.plain import Points
@@ -75,13 +74,6 @@ def test_what_it_lacks_is_left_out_in_one_line(run, tmp_path, model, data, line)
     assert line in done.err
     assert "Run summary" in done.out
     assert json.loads((FOLDER / "status.json").read_text())["status"] == "finished"
-
-
-def test_a_new_data_module_needs_no_edit_of_the_tests(run, short, tmp_path):
-    """Without a file in tests/project/short it runs as it is, for two batches of everything."""
-    done = run("fit", "--config", CONFIG, *short(CONFIG))
-    assert done.code == 0, done.err
-    assert yaml.safe_load((FOLDER / "config.yaml").read_text())["trainer"]["limit_val_batches"] == 2
 
 
 def test_what_the_command_line_builds_can_be_copied(request, monkeypatch, tmp_path):

@@ -7,20 +7,16 @@ import numpy as np
 import pytest
 import yaml
 from lightning.pytorch import Trainer
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from PIL import Image
+from lightning.pytorch.loggers import CSVLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from litlab.callbacks import Baselines, ConfusionMatrix
 from litlab.util.loggers import log_file, log_image, log_settings, log_table, takes_images
-from project.callbacks.forecast_plots import ForecastPlots
-from project.callbacks.image_plots import ImagePlots
-from project.callbacks.text_samples import TextSamples
-from tests.conftest import CONFIGS
-from tests.litlab.callbacks.tiny import Tiny, TinyData, TinyForecaster, TinySeries, make_trainer
-from tests.project.callbacks.test_text_samples import Reader, Texts
-from tests.recorder import Recorder, RunRecorder
+from tests.litlab.callbacks.loggers import check_loggers
+from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.conftest import CONFIGS
+from tests.recorder import Recorder
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
@@ -30,49 +26,9 @@ class Compared(TinyData):
         return {"majority": {"test/loss": 2.0}}
 
 
-@pytest.fixture(scope="module")
-def tested(tmp_path_factory):
-    """What a test with each callback sent to a logger of each kind."""
-    sent = {}
-    for callback, model, data in (
-        (ImagePlots(4), Tiny(), TinyData()),
-        (ConfusionMatrix(), Tiny(), TinyData()),
-        (TextSamples(2), Reader(), Texts()),
-        (ForecastPlots(windows=1, targets=1, periods=2), TinyForecaster(), TinySeries()),
-        (Baselines(), Tiny(), Compared()),
-    ):
-        folder, recorder, run = tmp_path_factory.mktemp("run"), Recorder(), RunRecorder()
-        loggers = [TensorBoardLogger(folder, name="", version=""), CSVLogger(folder / "csv"), recorder, run]
-        make_trainer(folder, logger=loggers, callbacks=[callback]).test(model, data, verbose=False)
-        events = EventAccumulator(str(folder))
-        events.Reload()
-        sent[type(callback).__name__] = folder, recorder, run.client, events.Tags()
-    return sent
-
-
-@pytest.mark.parametrize(
-    ("callback", "pictures", "tables"),
-    [
-        ("ImagePlots", {"test_images"}, set()),
-        ("ConfusionMatrix", {"confusion_matrix"}, set()),
-        ("TextSamples", set(), {"texts"}),
-        ("ForecastPlots", {"forecasts", "error_by_step", "backtest"}, {"backtest", "forecast_metrics"}),
-        ("Baselines", set(), {"baselines"}),
-    ],
-)
-def test_every_logger_gets_what_it_takes(tested, callback, pictures, tables):
-    folder, recorder, client, tags = tested[callback]
-    pictures, tables = {f"test/{name}" for name in pictures}, {f"test/{name}" for name in tables}
-    assert recorder.pictures.keys() == client.pictures.keys() == set(tags["images"]) == pictures
-    for name, pixels in recorder.pictures.items():
-        assert np.array_equal(pixels, np.asarray(Image.open(folder / f"{name.removeprefix('test/')}.png")))
-        assert np.array_equal(pixels, client.pictures[name])
-    assert recorder.tables.keys() == client.texts.keys() == tables
-    assert {tag.removesuffix("/text_summary") for tag in tags["tensors"]} == tables
-    for name, (columns, rows) in recorder.tables.items():
-        assert rows
-        assert {len(row) for row in rows} == {len(columns)}
-        assert all(column in client.texts[name] for column in columns)
+def test_every_logger_gets_what_it_takes(tmp_path):
+    check_loggers(tmp_path / "a", ConfusionMatrix(), Tiny(), TinyData(), pictures={"confusion_matrix"})
+    check_loggers(tmp_path / "b", Baselines(), Tiny(), Compared(), tables={"baselines"})
 
 
 def test_the_stand_in_of_fast_dev_run_gets_nothing(tmp_path):
@@ -94,15 +50,15 @@ trainer:
   - {class_path: tests.recorder.Recorder, init_args: {api_key: very-secret}}
 """
     (tmp_path / "short.yaml").write_text(settings)
-    done = run("fit", "--config", CONFIGS / "forecast_small.yaml", "--config", tmp_path / "short.yaml")
+    done = run("fit", "--config", CONFIGS / "series.yaml", "--config", tmp_path / "short.yaml")
     assert done.code == 0, done.err
     assert "FLOPs" not in done.out
-    folder = tmp_path / "lightning_logs/forecast_small/version_0"
+    folder = tmp_path / "lightning_logs/series/version_0"
 
     (sent,) = Recorder.last.settings  # once: not the model's own ones too
     wanted = {
-        "data": "SeriesData", "data.batch_size": 64, "data.context_length": 96, "trainer.max_epochs": 1,
-        "model.hidden_size": 32,
+        "data": "SeriesData", "data.batch_size": 64, "data.context_length": 48, "trainer.max_epochs": 1,
+        "model.hidden_size": 8,
         "trainer.precision": None, "model.optimizer.lr": 0.005, "checkpoint.monitor": "val/mse",
         "trainer.callbacks.LambdaCallback_2": "LambdaCallback",
     }  # fmt: skip

@@ -1,18 +1,27 @@
 """Every shipped callback and every shipped DataModule: what one asks for, the other has, or says in a line that not."""
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 import pytest
+from lightning.pytorch import Callback
 
 from litlab import callbacks as machinery
 from litlab.callbacks.reporting.data_facts import ClassNames, ImageFacts, SeriesFacts, TextFacts, facts
 from litlab.callbacks.reporting.samples import from_test_step
 from litlab.data import ImageData, SeriesData, TextData
 from litlab.errors import UserError
-from project.callbacks.forecast_plots import ForecastPlots
-from project.callbacks.image_plots import ImagePlots
-from project.callbacks.text_samples import TextSamples
+from project import callbacks as plots
 from tests.litlab.callbacks.tiny import make_trainer
 
-PLOTS = {cls.__name__: cls for cls in (ForecastPlots, ImagePlots, TextSamples)}
+MODULES = [import_module(module.name) for module in iter_modules(plots.__path__, "project.callbacks.")]
+PLOTS = {
+    name: thing
+    for module in MODULES
+    for name, thing in vars(module).items()
+    if isinstance(thing, type) and issubclass(thing, Callback) and thing.__module__ == module.__name__
+}
+KNOWN = {*machinery.__all__, *PLOTS}
 # What each callback that looks at the data asks of it: what it needs, and what it uses where it is there.
 NEEDS = {"TextSamples": TextFacts, "ForecastPlots": SeriesFacts}
 USES = {"ConfusionMatrix": [ClassNames], "ImagePlots": [ClassNames, ImageFacts], "TextSamples": [ClassNames]}
@@ -44,10 +53,11 @@ def modules(tmp_path_factory, images, texts, series):
 
 
 def test_no_callback_is_forgotten():
-    assert NEEDS.keys() | USES.keys() | NO_DATA == {*machinery.__all__, *PLOTS}
+    """Some of those named here may have been removed with their experiment."""
+    assert {*machinery.__all__, "ImagePlots"} <= KNOWN <= NEEDS.keys() | USES.keys() | NO_DATA
 
 
-@pytest.mark.parametrize("callback", sorted(NEEDS.keys() | USES.keys()))
+@pytest.mark.parametrize("callback", sorted(KNOWN & (NEEDS.keys() | USES.keys())))
 @pytest.mark.parametrize("data", MADE_FOR)
 def test_every_callback_with_every_data_module(modules, callback, data, tmp_path):
     made = PLOTS.get(callback) or getattr(machinery, callback)

@@ -8,6 +8,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from litlab.errors import UserError
 from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
 from project.callbacks.forecast_plots import ForecastPlots
+from tests.litlab.callbacks.loggers import check_loggers
 from tests.litlab.callbacks.tiny import TinyForecaster, TinySeries, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
@@ -242,3 +243,9 @@ def test_what_is_missing_is_named(tmp_path):
     for name in ("windows", "targets", "periods"):
         with pytest.raises(UserError, match=rf"ForecastPlots\.{name}: 0"):
             ForecastPlots(**{name: 0})
+
+
+def test_every_logger_gets_the_plots_and_tables(tmp_path):
+    plots = ForecastPlots(windows=1, targets=1, periods=2)
+    pictures, tables = {"forecasts", "error_by_step", "backtest"}, {"backtest", "forecast_metrics"}
+    check_loggers(tmp_path, plots, TinyForecaster(), TinySeries(), pictures, tables)

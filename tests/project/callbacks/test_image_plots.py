@@ -8,6 +8,7 @@ from litlab.data import ImageData
 from litlab.errors import UserError
 from project.callbacks import image_plots as module
 from project.callbacks.image_plots import ImagePlots, denormalised, draw_images, within_0_and_1
+from tests.litlab.callbacks.loggers import check_loggers
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
@@ -114,3 +115,7 @@ def test_pixels_are_brought_back():
     mean, std = [0.4, 0.5, 0.6], [0.2, 0.3, 0.25]
     normalised = (image - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(3, 1, 1)
     torch.testing.assert_close(denormalised(normalised, mean, std), image)
+
+
+def test_every_logger_gets_the_picture(tmp_path):
+    check_loggers(tmp_path, ImagePlots(4), Tiny(), TinyData(), pictures={"test_images"})

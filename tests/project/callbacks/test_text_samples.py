@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 from litlab.callbacks.reporting.tables import markdown_table
 from litlab.errors import UserError
 from project.callbacks.text_samples import TextSamples
+from tests.litlab.callbacks.loggers import check_loggers
 from tests.litlab.callbacks.tiny import Tiny, make_trainer
 
 pytestmark = [
@@ -155,3 +156,7 @@ def test_what_is_missing_is_named(tmp_path):
         run(tmp_path, NoNumbers(), logger=False)
     with pytest.raises(UserError, match=r"TextSamples\.samples: 0"):
         TextSamples(0)
+
+
+def test_every_logger_gets_the_table(tmp_path):
+    check_loggers(tmp_path, TextSamples(2), Reader(), Texts(), tables={"texts"})

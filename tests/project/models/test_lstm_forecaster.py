@@ -229,6 +229,7 @@ def test_the_plain_form_learns_a_noisy_sine(tmp_path, cell):
         ({"context_length": None}, "model: context_length, horizon and num_targets are not all set"),
         ({"hidden_size": 1}, "model.hidden_size: 1 is not valid"),
         ({"num_layers": 0}, "model.num_layers: 0 is not valid"),
+        ({"num_layers": 1000000}, "model.num_layers: 1000000 is not valid; it must be from 1 to 1000"),
         ({"segment_length": 13}, "model.segment_length: 13 is not valid; it must be from 1 to the 12 rows"),
         ({"segment_length": 0}, "model.segment_length: 0 is not valid"),
         ({"hidden_size": 0}, "model.hidden_size: 0 is not valid; it must be 2 or more, or 0 beside a skip"),

@@ -186,3 +186,17 @@ def test_only_the_last_rows_are_read(instance_norm):
 def test_a_constant_window_is_forecast_as_it_is():
     forecast = WindowForecast(SegmentRNN(8, 4, 1, hidden_size=8, segment_length=4), "revin")(torch.full((1, 8, 1), 5.0))
     assert (forecast - 5).abs().max() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: SegmentRNN(24, 12, segment_length=0), "segment_length is 0: it must be 1 or more"),
+        (lambda: SegmentRNN(24, 12, segment_length=48), "segment_length is 48: it must be at most context_length"),
+        (lambda: SegmentRNN(24, 12, segment_length=1, hidden_size=1), "hidden_size is 1: it must be 2 or more"),
+    ],
+)
+def test_sizes_that_make_no_network(build, says):
+    with pytest.raises(ValueError, match="it must be") as refused:
+        build()
+    assert says in str(refused.value)

@@ -240,3 +240,19 @@ def test_exports_with_a_free_batch_and_length():
     for length in (6, 12, 21):
         other = {name: value.repeat(2, *[1] * (value.ndim - 1)) for name, value in _text(length, network).items()}
         torch.testing.assert_close(exported(**other), network(**other), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (
+            lambda: TextTransformer(10, 8, 2, embed_dim=10, num_heads=4),
+            "embed_dim is 10: it must be divisible",
+        ),
+        (lambda: TextTransformer(10, 8, 2, num_layers=-1), "num_layers is -1: it must be 0 or more"),
+    ],
+)
+def test_sizes_that_make_no_network(build, says):
+    with pytest.raises(ValueError, match="it must be") as refused:
+        build()
+    assert says in str(refused.value)

@@ -1,0 +1,1 @@
+"""Another team's package: the smallest experiments that the tests of litlab run."""

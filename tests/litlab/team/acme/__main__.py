@@ -1,0 +1,6 @@
+"""``python -m acme``: the commands of this package's experiments."""
+
+from litlab.cli import main
+
+if __name__ == "__main__":
+    main(package=__package__)

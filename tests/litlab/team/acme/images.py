@@ -1,0 +1,60 @@
+"""Images."""
+
+from lightning.pytorch.cli import OptimizerCallable
+from torch import nn
+
+from litlab.errors import UserError
+from litlab.optim import Schedule
+from litlab.tasks import Classifier
+
+
+class SmallCNN(Classifier):
+    """Classify images with one convolution.
+
+    Args:
+        width: Channels of the convolution.
+        num_classes: Number of classes. Taken from the data when left out.
+        image_shape: Channels, height and width of an image. Taken from the data when left out.
+        label_smoothing: Share of the target that is spread evenly over all classes.
+        optimizer: Any torch.optim class, without its parameters.
+        schedule: Learning-rate schedule.
+    """
+
+    def __init__(
+        self,
+        width: int = 8,
+        num_classes: int | None = None,
+        image_shape: tuple[int, int, int] | None = None,
+        label_smoothing: float = 0.0,
+        optimizer: OptimizerCallable | None = None,
+        schedule: Schedule | None = None,
+    ) -> None:
+        if width < 4:
+            raise UserError(f"model.width: {width} is not valid; it must be 4 or more")
+        if image_shape is None or num_classes is None:
+            raise UserError("model: image_shape or num_classes is not set, and the data does not give it")
+        network = nn.Sequential(
+            nn.Conv2d(image_shape[0], width, 4, stride=4, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(width, num_classes),
+        )
+        super().__init__(network, num_classes, image_shape, label_smoothing, optimizer, schedule)
+
+
+class MNASNet(nn.Module):
+    """A network that has the name of one of torchvision's.
+
+    Args:
+        width: Channels.
+    """
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, width, 4, stride=4), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, images):
+        return self.head(self.layers(images))

@@ -1,0 +1,42 @@
+"""Each experiment, interrupted in the middle of an epoch and resumed, ends with the bits of a run that was not.
+
+pytest -k test_resume -m matrix      in other ways too, with two ranks; tests/litlab has the matrix of interruptions
+"""
+
+import pytest
+import yaml
+
+from tests.conftest import CONFIGS, small_data
+from tests.litlab.checkpointing.resuming import Cell, Resuming
+
+# For each experiment a batch with which an epoch has 7 batches, and flags that make it small.
+EXPERIMENTS = {
+    "cifar": (22, ["--model.width=16"]),
+    "text": (18, ["--data.max_tokens=16", "--data.long_texts=crop", "--model.embed_dim=16"]),
+    "forecast": (96, ["--model.hidden_size=8"]),
+}
+INTERRUPTIONS = [("kill", "inside", 2, 2), ("SIGTERM", "last batch", 0, 1), ("exception", "end", 2, 1)]
+THERE = [name for name in EXPERIMENTS if (CONFIGS / f"{name}.yaml").is_file()]
+
+
+@pytest.fixture(scope="module")
+def resuming(request, tmp_path_factory) -> Resuming:
+    def own(cell: Cell) -> list[str]:
+        config = CONFIGS / f"{cell.experiment}.yaml"
+        name = yaml.safe_load(config.read_text())["data"]["class_path"].rpartition(".")[-1]
+        batch, flags = EXPERIMENTS[cell.experiment]
+        return ["--config", str(config), *small_data(name, request), *flags, f"--data.batch_size={batch // cell.ranks}"]
+
+    return Resuming("project", tmp_path_factory.mktemp("resuming"), own)
+
+
+@pytest.mark.parametrize("experiment", THERE)
+def test_a_resumed_run_is_exact(resuming, experiment):
+    assert resuming.interrupted(Cell(experiment, "kill", "inside", workers=2))[1] == []
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("interruption", INTERRUPTIONS, ids=str)
+@pytest.mark.parametrize("experiment", THERE)
+def test_however_it_is_interrupted(resuming, experiment, interruption):
+    assert resuming.interrupted(Cell(experiment, *interruption))[1] == []
