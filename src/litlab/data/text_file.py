@@ -9,10 +9,12 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from litlab.data.bad_rows import BadRows
+from litlab.data.labels import shortened
 from litlab.data.paths import check_file
 from litlab.errors import UserError
 
@@ -117,3 +119,47 @@ def read_records(path: Path, content: str, bad: BadRows) -> Iterator[tuple[int, 
                 yield number, fields
     finally:
         csv.field_size_limit(limit)
+
+
+def column_place(
+    path: Path,
+    names: Sequence[str],
+    column: str,
+    setting: str,
+    *,
+    is_list: bool = False,
+    otherwise: str = "",
+    trained: bool = False,
+) -> int:
+    """Find a column of a CSV file.
+
+    Args:
+        path: The file.
+        names: Its columns.
+        column: The one to find.
+        setting: The setting that names it, such as ``data.label_column``.
+        is_list: Whether that setting is a list.
+        otherwise: What else the user could do, for the error message.
+        trained: Whether a checkpoint asks for the column, not the setting.
+
+    Returns:
+        Its place.
+
+    Raises:
+        UserError: It is not there, or more than once.
+    """
+    if names.count(column) == 1:
+        return names.index(column)
+    if column in names:
+        raise UserError(f"{path}: there are {names.count(column)} columns {column!r}; rename all but one")
+    shown = ", ".join(map(shortened, names[:8])) + (", ..." if len(names) > 8 else "")
+    by_lower = {name.lower(): name for name in names if name.isprintable()}
+    near = [by_lower[name] for name in get_close_matches(column.lower(), by_lower, n=1, cutoff=0.7)]
+    value = near[0] if near else "NAME"
+    if trained:
+        remedy = "the checkpoint needs it"
+    elif len(names) == 1 and set(names[0]) & set(";\t|"):
+        remedy = "separate the values by commas, and decimals by points"
+    else:
+        remedy = f"set --{setting} " + (f"'[{value}]'" if is_list else value) + (otherwise if not near else "")
+    raise UserError(f"{path}: there is no column {column!r}, only {shown or 'an empty file'}; {remedy}")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from litlab.data.bad_rows import BadRows, Policy, settle
 from litlab.data.labels import shortened
-from litlab.data.text_file import read_records, read_text_file
+from litlab.data.text_file import column_place, read_records, read_text_file
 from litlab.errors import UserError
 
 SPLITS = ("train", "val", "test")
@@ -127,16 +127,7 @@ def _read_rows(path: Path, columns: dict[str, str], bad: BadRows) -> Iterator[tu
     """Yield the number of each good row, and its values in the columns (given by the names of the settings)."""
     records = read_records(path, read_text_file(path, "data.path"), bad)
     header = [name.strip() for name in next(records, (0, []))[1]]
-    for setting, column in columns.items():
-        if header.count(column) > 1:
-            raise UserError(f"{path}: there are {header.count(column)} columns {column!r}; rename all but one")
-        if column not in header:
-            hint = "; it must be separated by commas" if len(header) == 1 and set(header[0]) & set(";\t|") else ""
-            raise UserError(
-                f"{path}: there is no column {column!r}, only {', '.join(map(shortened, header)) or 'an empty file'}"
-                f"{hint}; name the right one with --data.{setting}"
-            )
-    places = [header.index(column) for column in columns.values()]
+    places = [column_place(path, header, column, f"data.{setting}") for setting, column in columns.items()]
     empty = True
     for number, fields in records:
         empty = False

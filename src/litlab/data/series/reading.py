@@ -13,7 +13,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.data.bad_rows import BadRows, Policy, settle
 from litlab.data.labels import shortened
 from litlab.data.series.numbers import are_formatted, no_number, read_numbers
-from litlab.data.text_file import read_records, read_text_file
+from litlab.data.text_file import column_place, read_records, read_text_file
 from litlab.errors import UserError
 
 _TIME = "write it like 2024-01-31 13:00:00"
@@ -77,10 +77,9 @@ def read_table(
     header = [name.strip() for name in next(records, (0, []))[1]]
     if not header:
         raise UserError(f"{path}: the file is empty; give a header and one row per time")
-    for column in [time_column, *(columns or [])]:
-        if header.count(column) != 1:
-            option = "time_column" if column == time_column else "targets"
-            raise _wrong_column(path, header, column, option, trained)
+    column_place(path, header, time_column, "data.time_column", trained=trained)
+    for column in columns or []:
+        column_place(path, header, column, "data.targets", is_list=True, trained=trained)
     lines = list(records)
     if not lines:
         settle((bad, 0))
@@ -98,8 +97,7 @@ def read_table(
             if wrong and column:
                 left_out.append(f"{column} ({shortened(texts[wrong[0]])} in row {rows[wrong[0]]})")
             continue
-        if header.count(column) != 1:
-            raise _wrong_column(path, header, column, "targets", trained)
+        column_place(path, header, column, "data.targets", is_list=True, trained=trained)
         if words:
             others = f" (and {len(wrong) - 1:,} more rows)" if len(wrong) > 1 else ""
             remedy = "name other columns in data.targets" if columns is None else "leave it out of data.targets"
@@ -116,18 +114,6 @@ def read_table(
     if left_out:
         rank_zero_info(f"{path}: not among the targets, as they hold no numbers: {', '.join(left_out)}")
     return Table(path, rows, times, utc, names, np.stack(values, axis=1), bad).good()
-
-
-def _wrong_column(path: Path, header: list[str], column: str, option: str, trained: bool) -> UserError:
-    remedy = "the checkpoint needs it" if trained else f"name the right one in data.{option}"
-    if column in header:
-        return UserError(f"{path}: there are {header.count(column)} columns {column!r}; rename all but one")
-    if len(header) == 1 and set(header[0]) & set(";\t|"):
-        return UserError(
-            f"{path}: there is no column {column!r}, only {shortened(header[0])}; separate the values by commas, and "
-            f"decimals by points"
-        )
-    return UserError(f"{path}: there is no column {column!r}{nearest_name(column, header)}; {remedy}")
 
 
 def nearest_name(name: str, names: Sequence[str]) -> str:

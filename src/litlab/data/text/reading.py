@@ -3,12 +3,11 @@
 import io
 from collections import Counter
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 
 from litlab.data.bad_rows import BadRows, Policy, settle
-from litlab.data.text_file import odd_bytes, read_records, read_text_file
+from litlab.data.text_file import column_place, odd_bytes, read_records, read_text_file
 from litlab.errors import UserError
 
 
@@ -160,24 +159,12 @@ def _column_names(
 
 
 def _place(path: Path, names: list[str], column: str, setting: str, columns: list[str] | None) -> int:
-    if names.count(column) > 1:
-        where = path if columns is None else "data.columns"
-        raise UserError(f"{where}: there are {names.count(column)} columns {column!r}; rename all but one")
-    if column in names:
-        return names.index(column)
-    if columns is not None:
-        raise UserError(f"data.{setting}: {column!r} is none of data.columns ({', '.join(columns)})")
-    shown = ", ".join(repr(name if len(name) <= 40 else name[:37] + "...") for name in names[:8])
-    by_lower = {name.lower(): name for name in names}
-    near = [by_lower[name] for name in get_close_matches(column.lower(), by_lower, n=1, cutoff=0.7)]
-    if near and near[0].isprintable():
-        value = f"'[{near[0]}]'" if setting == "text_columns" else near[0]
-        hint = f"did you mean --data.{setting} {value}?"
-    elif len(names) == 1 and set(names[0]) & set(";\t|"):
-        hint = "columns must be separated by commas"
-    else:
-        example = "'[NAME]'" if setting == "text_columns" else "NAME"
-        hint = (
-            f"name the right one with --data.{setting} {example}, or all of them with --data.columns if row 1 is a text"
-        )
-    raise UserError(f"{path}: there is no column {column!r}, only {shown}{', ...' if len(names) > 8 else ''}; {hint}")
+    is_list = setting == "text_columns"
+    if columns is None:
+        otherwise = ", or name all columns with --data.columns if row 1 is a text"
+        return column_place(path, names, column, f"data.{setting}", is_list=is_list, otherwise=otherwise)
+    if columns.count(column) > 1:
+        raise UserError(f"data.columns: there are {columns.count(column)} columns {column!r}; rename all but one")
+    if column not in columns:
+        raise UserError(f"data.{setting}: {column!r} is not in data.columns ({', '.join(columns)}); name one of these")
+    return names.index(column)

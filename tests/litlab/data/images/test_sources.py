@@ -211,20 +211,20 @@ def test_csv_splits_without_test(make_data, table):
         (
             "name,label\nimages/0.png,cat\n",
             {},
-            "{path}: there is no column 'file', only 'name', 'label'; name the right one with --data.file_column",
+            "{path}: there is no column 'file', only 'name', 'label'; set --data.file_column NAME",
         ),
         (
             "file;label\nimages/0.png;cat\n",
             {},
-            "{path}: there is no column 'file', only 'file;label'; it must be separated by commas; "
-            "name the right one with --data.file_column",
+            "{path}: there is no column 'file', only 'file;label'; separate the values by commas, "
+            "and decimals by points",
         ),
         (
             "file,label\n" + ROWS[0],
             {"split_column": "part"},
-            "{path}: there is no column 'part', only 'file', 'label'; name the right one with --data.split_column",
+            "{path}: there is no column 'part', only 'file', 'label'; set --data.split_column NAME",
         ),
-        ("", {}, "{path}: there is no column 'file', only an empty file; name the right one with --data.file_column"),
+        ("", {}, "{path}: there is no column 'file', only an empty file; set --data.file_column NAME"),
         ("file,label\n", {}, "{path}: no rows below the header; add one per image"),
         (
             f"file,label\n{ROWS[0]}\n{ROWS[1]}\nimages/2.png,\n",

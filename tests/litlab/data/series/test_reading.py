@@ -97,17 +97,17 @@ def test_columns_without_a_name_are_row_numbers(write):
         (
             "day,load\n2024-01-01,1\n",
             None,
-            ": there is no column 'date', only 'day', 'load'; name the right one in data.time_column",
+            ": there is no column 'date', only 'day', 'load'; set --data.time_column NAME",
         ),
         (
             "Date,load\n2024-01-01,1\n",
             None,
-            ": there is no column 'date' (did you mean 'Date'?); name the right one in data.time_column",
+            ": there is no column 'date', only 'Date', 'load'; set --data.time_column Date",
         ),
         (
             "date,load\n2024-01-01,1\n",
             ["laod"],
-            ": there is no column 'laod' (did you mean 'load'?); name the right one in data.targets",
+            ": there is no column 'laod', only 'date', 'load'; set --data.targets '[load]'",
         ),
         (
             "date;load\n2024-01-01;1\n",

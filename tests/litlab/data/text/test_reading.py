@@ -59,21 +59,22 @@ def test_a_text_may_be_very_long(write):
         (b"text,label\n", "my.csv: no rows below the column names; add one per text"),
         (
             b"texts,label\na,b\n",
-            "my.csv: there is no column 'text', only 'texts', 'label'; did you mean --data.text_columns '[texts]'?",
+            "my.csv: there is no column 'text', only 'texts', 'label'; set --data.text_columns '[texts]'",
         ),
         (
             b"review,label\na,b\n",
-            "my.csv: there is no column 'text', only 'review', 'label'; name the right one with "
-            "--data.text_columns '[NAME]', or all of them with --data.columns if row 1 is a text",
+            "my.csv: there is no column 'text', only 'review', 'label'; set "
+            "--data.text_columns '[NAME]', or name all columns with --data.columns if row 1 is a text",
         ),
         (
             b"text,y\na,b\n",
-            "my.csv: there is no column 'label', only 'text', 'y'; name the right one with "
-            "--data.label_column NAME, or all of them with --data.columns if row 1 is a text",
+            "my.csv: there is no column 'label', only 'text', 'y'; set "
+            "--data.label_column NAME, or name all columns with --data.columns if row 1 is a text",
         ),
         (
             b"text;label\na;b\n",
-            "my.csv: there is no column 'text', only 'text;label'; columns must be separated by commas",
+            "my.csv: there is no column 'text', only 'text;label'; separate the values by commas, "
+            "and decimals by points",
         ),
         (b"text,label\na,b\n ,b\n", "my.csv, row 3: the text is empty" + REMEDY),
         (b"text,label\na,b\n\nc, \n", "my.csv, row 4: label is empty" + REMEDY),
@@ -146,8 +147,8 @@ def test_spaces_around_column_names_do_not_count(write):
 
 def test_what_a_hint_says_can_be_typed(write):
     """`--data.text_columns` takes a list."""
-    assert refusal(write(b"texts,label\none,a\n")).endswith("; did you mean --data.text_columns '[texts]'?")
-    assert refusal(write(b"text,labels\none,a\n")).endswith("; did you mean --data.label_column labels?")
+    assert refusal(write(b"texts,label\none,a\n")).endswith("; set --data.text_columns '[texts]'")
+    assert refusal(write(b"text,labels\none,a\n")).endswith("; set --data.label_column labels")
 
 
 def test_a_class_unseen_in_training(write):
@@ -165,7 +166,7 @@ def test_columns_without_names(write):
         "my.csv, row 1: 3 fields, but data.columns names 2; make them agree"
     )
     assert refusal(path, **options, text_columns=["body"]) == (
-        "data.text_columns: 'body' is none of data.columns (label, text, more)"
+        "data.text_columns: 'body' is not in data.columns (label, text, more); name one of these"
     )
 
 
