@@ -20,14 +20,14 @@ from common import save, summary
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from torch import nn
 
-from litlab.callbacks.nan_guard import NonFiniteGuard
+from litlab.callbacks.nan_guard import NaNGuard
 from litlab.checkpointing.exact_resume import ExactResume
 from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.runs.recorder import RunRecord
 from litlab.runs.signals import StopSignals
 
 STEPS = 2000
-SURVIVAL = (ExactResume, RunRecord, StopSignals, NonFiniteGuard)
+SURVIVAL = (ExactResume, RunRecord, StopSignals, NaNGuard)
 
 
 class Batches:

@@ -30,7 +30,7 @@ class Step:
         return f"step {self.step} (epoch {self.epoch}, batch {self.batch}, learning rate {self.learning_rate:.3g})"
 
 
-class NonFiniteGuard(Callback):
+class NaNGuard(Callback):
     """Keep a NaN or infinite loss or gradient from weights, optimizer and checkpoints: stop, or skip the step.
 
     Looked at is the norm of the whole gradient, before it is clipped, so that one that overflows counts too. Where
@@ -60,7 +60,7 @@ class NonFiniteGuard(Callback):
 
     def __init__(self, action: Literal["stop", "skip"] = "stop") -> None:
         if action not in ("stop", "skip"):
-            raise UserError(f"guard.action is {action}: it must be stop or skip.")
+            raise UserError(f"nan_guard.action is {action}: it must be stop or skip.")
         self.action = action
         self.skipped = 0  # steps of the whole run
         self._in_a_row = 0
@@ -218,7 +218,7 @@ class NonFiniteGuard(Callback):
         if self.action == "stop":
             self._stop(
                 f"{step}: {what}. It has not reached the weights or a checkpoint. Lower model.optimizer.lr, set "
-                "trainer.gradient_clip_val, look at the data of this batch, or set guard.action: skip."
+                "trainer.gradient_clip_val, look at the data of this batch, or set nan_guard.action: skip."
             )
         self.skipped += 1
         rank_zero_info(f"{step}: {what}. The step is skipped ({self.skipped} so far in this run).")

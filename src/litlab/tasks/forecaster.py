@@ -33,7 +33,7 @@ class Forecaster(ExperimentModule):
     Logged, in scaled units: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at
     most 50). Once per epoch, exact over all windows and ranks: ``loss`` for train, val and test, ``mse`` and ``mae``
     for val and test, and for test ``mase`` (mean absolute error over that of the seasonal naive forecast within the
-    training rows, Hyndman & Koehler 2006), ``coverage`` and ``width`` of the intervals. After a test, ``test_metrics``
+    training rows, Hyndman & Koehler 2006), ``coverage`` and ``interval_width``. After a test, ``test_metrics``
     has all but the first and ``mase`` for each horizon step and for each channel, until the next test starts.
 
     Args:

@@ -66,7 +66,7 @@ def test_what_is_logged_is_the_mean_over_all_windows(tmp_path, loss):
     torch.testing.assert_close(logged["test/mae"], error.mean())
     torch.testing.assert_close(logged["test/mase"], (error / data.naive_error).mean())
     torch.testing.assert_close(logged["test/coverage"], (error <= radius).float().mean())
-    torch.testing.assert_close(logged["test/width"], 2 * radius.mean())
+    torch.testing.assert_close(logged["test/interval_width"], 2 * radius.mean())
     torch.testing.assert_close(model.test_metrics.per_step()["mae"], error.mean(dim=(0, 2)))
     torch.testing.assert_close(model.test_metrics.per_target()["mae"], error.mean(dim=(0, 1)))
     trainer.test(model, data, verbose=False)
@@ -158,7 +158,7 @@ def test_without_validation_there_are_no_intervals_and_it_says_so(tmp_path, monk
     assert len(said) == 1
     assert "no intervals" in said[0]
     assert "9 windows" in said[0]
-    assert {"test/coverage", "test/width"}.isdisjoint(trainer.callback_metrics)
+    assert {"test/coverage", "test/interval_width"}.isdisjoint(trainer.callback_metrics)
     assert trainer.callback_metrics["test/mse"].isfinite()
     output = model.test_step(everything(data, 2), 0)
     assert output["forecast"].isfinite().all()

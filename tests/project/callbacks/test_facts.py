@@ -26,7 +26,7 @@ KNOWN = {*machinery.__all__, *PLOTS}
 NEEDS = {"TextSamples": TextFacts, "ForecastPlots": SeriesFacts}
 USES = {"ConfusionMatrix": [ClassNames], "ImagePlots": [ClassNames, ImageFacts], "TextSamples": [ClassNames]}
 NO_DATA = {
-    "Baselines", "Compile", "EMA", "ModelSummary", "NonFiniteGuard", "ProgressBar", "RunSummary", "StepProfiler",
+    "Baselines", "Compile", "EMA", "ModelSummary", "NaNGuard", "ProgressBar", "RunSummary", "StepProfiler",
     "VRAM",
 }  # fmt: skip
 # The callbacks that are meant for each DataModule, and so must get all that they use.
