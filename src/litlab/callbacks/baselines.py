@@ -6,11 +6,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting.protocols import HasBaselines
 from litlab.callbacks.reporting.tables import markdown_table
 from litlab.util.loggers import log_table
 from litlab.util.tables import Fitted
@@ -38,14 +39,14 @@ class Baselines(Callback):
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Compute on the first rank, print, log and save; the other ranks wait."""
         data = getattr(trainer, "datamodule", None)
-        if not hasattr(data, "baselines") or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
+        if not isinstance(data, HasBaselines) or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             return
         folder = run_folder(trainer)  # on every rank, like the barrier
         if trainer.is_global_zero:
             self._compare(trainer, type(pl_module).__name__, data, folder)
         trainer.strategy.barrier("baselines")
 
-    def _compare(self, trainer: Trainer, name: str, data: Any, folder: Path | None) -> None:
+    def _compare(self, trainer: Trainer, name: str, data: HasBaselines, folder: Path | None) -> None:
         from rich import get_console
 
         limit = trainer.limit_test_batches  # pyright: ignore[reportAttributeAccessIssue]

@@ -6,9 +6,9 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from litlab.callbacks.reporting.data_facts import class_names
 from litlab.callbacks.reporting.figures import publish_figure
 from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting.protocols import class_names
 from litlab.callbacks.reporting.samples import from_test_step
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting.protocols import Described, MaybeGenerated
 from litlab.callbacks.vram import VRAM
 from litlab.util.tables import Fitted
 
@@ -41,8 +42,8 @@ class RunSummary(Callback):
             if any(isinstance(logger, TensorBoardLogger) for logger in trainer.loggers):
                 self._rows["look at it"] = f"tensorboard --logdir {folder}"
         data = getattr(trainer, "datamodule", None)
-        if getattr(data, "generated", False):
-            what = getattr(data, "description", None) or type(data).__name__
+        if isinstance(data, MaybeGenerated) and data.generated:
+            what = data.description if isinstance(data, Described) else type(data).__name__
             self._generated = f"GENERATED, not real: {what}. The metrics say nothing about the real data."
             if folder is not None and trainer.is_global_zero:
                 (folder / "GENERATED_DATA.txt").write_text(

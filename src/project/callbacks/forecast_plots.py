@@ -8,6 +8,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from litlab.callbacks.reporting import (
+    HasCoverage,
     SeriesFacts,
     facts,
     from_test_step,
@@ -117,7 +118,7 @@ class ForecastPlots(Callback):
             return
         data = facts(self, trainer, SeriesFacts)
         names, times, mean, scale = list(data.target_names), data.times, data.mean.cpu(), data.scale.cpu()
-        aim = getattr(pl_module, "coverage", None)
+        aim = pl_module.coverage if isinstance(pl_module, HasCoverage) else None
         shown = self._targets(len(names))
 
         order = starts.argsort()  # every rank kept as many as are drawn of all

@@ -13,7 +13,7 @@ def from_test_step(callback: Callback, pl_module: LightningModule, outputs: Any,
     """Return one of the tensors that ``test_step`` returned.
 
     Args:
-        callback: Who needs it.
+        callback: The callback that needs it.
         pl_module: The model.
         outputs: What its ``test_step`` returned.
         name: Key of the tensor.
@@ -26,7 +26,7 @@ def from_test_step(callback: Callback, pl_module: LightningModule, outputs: Any,
         who = type(callback).__name__
         raise UserError(
             f"{who}: {type(pl_module).__name__}.test_step must return a dict with '{name}' {shape}; "
-            f"return it, or take {who} out of trainer.callbacks"
+            f"return it, or remove {who} from trainer.callbacks"
         )
     return outputs[name].detach()
 
