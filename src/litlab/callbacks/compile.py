@@ -90,7 +90,7 @@ class Compile(Callback):
             rank_zero_info(f"{self._log.finish()}: {self._log.baseFilename}")
             self._log = None
 
-    def on_train_batch_start(self, *args: Any) -> None:
+    def on_train_batch_start(self, *args: Any, **kwargs: Any) -> None:
         """Tell CUDA graphs that a step begins."""
         # A CUDA graph's outputs live until the next step. By default PyTorch takes each call outside training for a
         # step of its own, and the second of several compiled children would find the first one's output overwritten.

@@ -34,7 +34,7 @@ class GraphBreakLog(logging.FileHandler):
     def finish(self) -> str:
         """Close the file, after a summary, and return the summary."""
         summary = f"torch.compile: {self.breaks} graph break(s), {self.recompilations} recompilation(s)"
-        self.stream.write(f"{summary}\n")
+        super().emit(logging.makeLogRecord({"msg": summary}))
         LOGGER.removeHandler(self)
         self.close()
         return summary
@@ -42,4 +42,4 @@ class GraphBreakLog(logging.FileHandler):
 
 def log_graph_breaks(on: bool) -> None:
     """Switch PyTorch's log of graph breaks and recompilations on or off; where TORCH_LOGS is set, that decides."""
-    torch._logging.set_logs(graph_breaks=on, recompiles=on)
+    torch._logging.set_logs(graph_breaks=on, recompiles=on)  # pyright: ignore[reportPrivateImportUsage]

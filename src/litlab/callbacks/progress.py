@@ -77,17 +77,17 @@ class ProgressBar(TQDMProgressBar):
             metrics["left"] = str(timedelta(seconds=math.ceil(left)))
         return metrics
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, *args: Any) -> None:
         """Begin an epoch: one that is resumed in its middle has no start of its own."""
-        super().on_train_start(trainer, pl_module)
+        super().on_train_start(*args)
         self._pace = None
-        self._begin_epoch(trainer)
+        self._begin_epoch()
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_epoch_start(self, trainer: Trainer, *args: Any) -> None:
         """Print the epoch before, whose means are known only now, and begin the next."""
         if self._epoch != trainer.current_epoch:
-            self._print_epoch(trainer)
-            self._begin_epoch(trainer)
+            self._print_epoch()
+            self._begin_epoch()
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -102,25 +102,25 @@ class ProgressBar(TQDMProgressBar):
             self._loss = f"{float(loss):.4g}" if isinstance(loss, Tensor) and loss.numel() == 1 else ""
             super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
-    def on_validation_batch_end(self, *args: Any) -> None:
+    def on_validation_batch_end(self, *args: Any, **kwargs: Any) -> None:
         """Advance the bar where it is due."""
         if self._is_due(args[4], self.total_val_batches_current_dataloader):
-            super().on_validation_batch_end(*args)
+            super().on_validation_batch_end(*args, **kwargs)
 
-    def on_test_batch_end(self, *args: Any) -> None:
+    def on_test_batch_end(self, *args: Any, **kwargs: Any) -> None:
         """Advance the bar where it is due."""
         if self._is_due(args[4], self.total_test_batches_current_dataloader):
-            super().on_test_batch_end(*args)
+            super().on_test_batch_end(*args, **kwargs)
 
-    def on_predict_batch_end(self, *args: Any) -> None:
+    def on_predict_batch_end(self, *args: Any, **kwargs: Any) -> None:
         """Advance the bar where it is due."""
         if self._is_due(args[4], self.total_predict_batches_current_dataloader):
-            super().on_predict_batch_end(*args)
+            super().on_predict_batch_end(*args, **kwargs)
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_end(self, *args: Any) -> None:
         """Print the last epoch."""
-        self._print_epoch(trainer)
-        super().on_train_end(trainer, pl_module)
+        self._print_epoch()
+        super().on_train_end(*args)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Leave the line of the bar, before the error is printed."""
@@ -136,19 +136,20 @@ class ProgressBar(TQDMProgressBar):
         self._next_draw = now + SECONDS_BETWEEN_DRAWS
         return True
 
-    def _begin_epoch(self, trainer: Trainer) -> None:
-        self._epoch, self._epoch_started = trainer.current_epoch, time.monotonic()
-        of = f"/{trainer.max_epochs}" if trainer.max_epochs is not None and trainer.max_epochs > 0 else ""
+    def _begin_epoch(self) -> None:
+        self._epoch, self._epoch_started = self.trainer.current_epoch, time.monotonic()
+        epochs = self.trainer.max_epochs
+        of = f"/{epochs}" if epochs is not None and epochs > 0 else ""
         self._epoch_name = f"epoch {self._epoch + 1}{of}"
         self.train_progress_bar.set_description(self._epoch_name, refresh=False)
         self.train_progress_bar.reset(self.total_train_batches if math.isfinite(self.total_train_batches) else None)
 
-    def _print_epoch(self, trainer: Trainer) -> None:
+    def _print_epoch(self) -> None:
         if self._silent or self._epoch is None:
             return
         metrics = [
             f"{name} {float(value):.4g}"
-            for name, value in sorted(trainer.callback_metrics.items())
+            for name, value in sorted(self.trainer.callback_metrics.items())
             if not name.startswith(NOT_SHOWN) and not name.endswith("_step")
         ]
         seconds = time.monotonic() - self._epoch_started

@@ -181,10 +181,10 @@ def test_the_sanity_check_calibrates_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"horizon": None}, "model.horizon and model.num_targets are not set"),
-        ({"coverage": 1.0}, "model.coverage is 1.0"),
-        ({"quantiles": [0.5, 0.1]}, "model.quantiles is"),
-        ({"quantiles": [0.1, 0.1, 0.5]}, "model.quantiles is"),
+        ({"horizon": None}, "model: horizon and num_targets are not set"),
+        ({"coverage": 1.0}, "model.coverage: 1.0 is not valid"),
+        ({"quantiles": [0.5, 0.1]}, "model.quantiles: "),
+        ({"quantiles": [0.1, 0.1, 0.5]}, "model.quantiles: "),
         ({"quantiles": [0.1, 0.9]}, "contain 0.5"),
         ({"quantiles": [0.0, 0.5]}, "between 0 and 1"),
     ],
@@ -198,7 +198,7 @@ def test_data_of_another_size_and_a_network_of_another_shape(tmp_path):
     data, model = TinySeries(), Forecaster(Linear(), horizon=5, num_targets=2)
     trainer = make_trainer(tmp_path)
     for verb in (trainer.fit, trainer.validate, trainer.test, trainer.predict):
-        with pytest.raises(UserError, match=r"^model.horizon is 5, the data has 6"):
+        with pytest.raises(UserError, match=r"^model.horizon: 5 differs from the data's 6"):
             verb(model, data)
     with pytest.raises(UserError, match=r"returns \(5, 6, 2, 2\), not .* = \(5, 6, 2, 1\)"):
         make_trainer(tmp_path, num_sanity_val_steps=0).fit(build(outputs=2), data)

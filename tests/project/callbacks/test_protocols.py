@@ -31,7 +31,7 @@ from tests.litlab.callbacks.tiny import make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
-PROTOCOLS = [cls for _, cls in getmembers(protocols, isclass) if getattr(cls, "_is_protocol", False)]
+PROTOCOLS = [cls for _, cls in getmembers(protocols, isclass) if cls.__doc__ and cls.__module__ == protocols.__name__]
 OF_A_MODEL = [HasCoverage]
 # What each callback that looks at the data gets from the DataModules that it is meant for, and the file that it writes.
 GETS: dict[type[Callback], tuple[list[type], str, set[str]]] = {
@@ -58,6 +58,9 @@ class Answers(LightningModule):
 
     def training_step(self, batch, batch_idx):
         return self.network(torch.ones(1)).sum()
+
+    def validation_step(self, batch, batch_idx):
+        pass
 
     def test_step(self, batch, batch_idx):
         if isinstance(batch, dict):
@@ -106,7 +109,9 @@ def data(request, cache):
 
 def run(folder, data, *callbacks):
     """A fit of one step, and a test; return the model."""
-    options = {"max_steps": 1, "limit_val_batches": 0, "enable_progress_bar": False}
+    options = {"max_steps": 1, "limit_val_batches": 1}
+    options["enable_progress_bar"] = any(isinstance(callback, machinery.ProgressBar) for callback in callbacks)
+    options["enable_model_summary"] = any(isinstance(callback, machinery.ModelSummary) for callback in callbacks)
     trainer = make_trainer(folder, logger=CSVLogger(folder, name="", version=""), callbacks=list(callbacks), **options)
     model = Answers(getattr(data, "num_classes", 0))
     trainer.fit(model, data)
