@@ -55,7 +55,7 @@ class NaNGuard(Callback):
         """Note where the gradients are and who reduces them."""
         self._scaler = getattr(trainer.precision_plugin, "scaler", None) is not None
         self._waits = trainer.strategy.root_device.type == "cpu" and not self._scaler
-        self._every = 1 if self._waits else trainer.log_every_n_steps or IN_A_ROW  # pyright: ignore[reportAttributeAccessIssue]
+        self._every = trainer.log_every_n_steps or IN_A_ROW  # pyright: ignore[reportAttributeAccessIssue]
         self._sharded = trainer.world_size > 1 and not isinstance(trainer.strategy, DDPStrategy)
         if self.action == "skip":
             self._buffers = [buffer for buffer in pl_module.buffers() if buffer.is_floating_point()]
@@ -80,23 +80,24 @@ class NaNGuard(Callback):
         norm = total_norm(gradients)
         if self._sharded:
             torch.distributed.all_reduce(norm)
-        rate = float(optimizer.param_groups[0]["lr"])
-        place = trainer.global_step, trainer.current_epoch, trainer.fit_loop.batch_idx, rate
-        pair = torch.stack([loss.to(norm), norm])
-        self._unread.append((place, pair))
-        if len(self._unread) >= self._every:
-            self._read(trainer)
-        good = pair.isfinite().all()
         if self._waits:
+            good = self._judge(_place(trainer, optimizer), loss.item(), norm.item())
             if not good:
                 for parameter in parameters:
                     parameter.grad = None  # which optimizers pass over
-        elif not self._scaler:
-            zero_unless(good, gradients)
-            if optimizer.defaults.get("fused"):
-                optimizer.found_inf = (~good).float()  # pyright: ignore[reportAttributeAccessIssue]
+        else:
+            pair = torch.stack([loss.to(norm), norm])
+            if len(self._unread) >= self._every:
+                self._read(trainer)
+            self._unread.append((_place(trainer, optimizer), pair))
+            good = pair.isfinite().all()
+            if not self._scaler:  # which looks at the gradients itself
+                zero_unless(good, gradients)
+                if optimizer.defaults.get("fused"):
+                    optimizer.found_inf = (~good).float()  # pyright: ignore[reportAttributeAccessIssue]
         if self._buffers:
             pairs = zip(self._buffers, self._good_buffers, strict=True)
+            good = torch.as_tensor(good, device=norm.device)
             copy_all(self._buffers, [torch.where(good, buffer, before) for buffer, before in pairs])
             copy_all(self._good_buffers, self._buffers)
 
@@ -138,13 +139,13 @@ class NaNGuard(Callback):
         if self._scaler and trainer.world_size > 1:
             torch.distributed.all_reduce(values[0])  # the loss alone counts, and each rank has its own
         for (place, _), loss, norm in zip(unread, *values.tolist(), strict=True):
-            if math.isfinite(loss) and math.isfinite(norm):
-                self._in_a_row = 0
-            else:
-                self._judge(place, loss, norm)
+            self._judge(place, loss, norm)
 
-    def _judge(self, place: tuple[Any, ...], loss: float, norm: float) -> None:
-        """Count a bad step, or stop the run."""
+    def _judge(self, place: tuple[Any, ...], loss: float, norm: float) -> bool:
+        """Return whether a step is good; count a bad one, or stop the run."""
+        if math.isfinite(loss) and math.isfinite(norm):
+            self._in_a_row = 0
+            return True
         self._in_a_row += 1
         what = f"the gradient is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
         step = "at step {} (epoch {}, batch {}, learning rate {:.3g})".format(*place)
@@ -152,7 +153,7 @@ class NaNGuard(Callback):
         if self._in_a_row >= IN_A_ROW:
             self._stopped = UserError(f"nan_guard: {what} {step}, the {IN_A_ROW}th bad step in a row; {remedy}")
         elif self._scaler and math.isfinite(loss):
-            return
+            return False
         elif self.action == "stop":
             self._stopped = UserError(
                 f"nan_guard: {what} {step}, and has not reached the weights or a checkpoint; {remedy}; "
@@ -162,6 +163,7 @@ class NaNGuard(Callback):
             raise self._stopped
         self.skipped += 1
         rank_zero_info(f"nan_guard: {what} {step}: the step is skipped ({self.skipped} so far in this run)")
+        return False
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of skipped steps."""
@@ -170,3 +172,9 @@ class NaNGuard(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue to count from there."""
         self.skipped = state_dict["skipped"]
+
+
+def _place(trainer: Trainer, optimizer: Optimizer) -> tuple[Any, ...]:
+    """Return step, epoch and batch, counted from 0 as in the logs, and the learning rate."""
+    rate = float(optimizer.param_groups[0]["lr"])
+    return trainer.global_step, trainer.current_epoch, trainer.fit_loop.batch_idx, rate

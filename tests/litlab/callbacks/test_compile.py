@@ -116,7 +116,9 @@ def test_named_children(tmp_path):
 
 
 def test_unknown_child_names_the_nearest(tmp_path):
-    with pytest.raises(UserError, match=r"compile\.children: Tiny has no module 'netwrok': did you mean 'network'\?"):
+    with pytest.raises(
+        UserError, match=r"compile\.children: Tiny has no module 'netwrok'[:;] did you mean 'network'\?"
+    ):
         set_up(Tiny(), Compile("default", children=["netwrok"]), tmp_path)
 
 
