@@ -39,7 +39,7 @@ class ImagePlots(Callback):
         self._classes = 0
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget the test before."""
+        """Forget the previous test."""
         self._samples = []
         self._batches = 0
 

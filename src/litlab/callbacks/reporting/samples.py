@@ -1,4 +1,4 @@
-"""What callbacks ask of a test: what its steps return, samples spread over it, rows from all ranks."""
+"""Collect samples of a test: tensors that its steps return, samples spread over it, rows from all ranks."""
 
 from typing import Any
 
@@ -42,8 +42,8 @@ def spread(wanted: int, kept: int, batch: int, batches: int | float, size: int) 
         size: Samples in this batch.
 
     Returns:
-        Positions in the batch, int64 of shape (chosen,), often none; fewer in all than wanted where a batch has not as
-        many samples as are due from it.
+        Positions in the batch, int64 of shape (chosen,), often none; fewer in all than wanted if a batch has fewer
+        samples than are due.
     """
     due = wanted if batches == float("inf") else int((batch + 1) * wanted / batches + 0.5)
     chosen = max(0, min(due - kept, wanted - kept, size))
@@ -51,11 +51,11 @@ def spread(wanted: int, kept: int, batch: int, batches: int | float, size: int) 
 
 
 def gather_rows(trainer: Trainer, rows: Tensor) -> Tensor:
-    """Return the rows of all ranks, one rank's after the other's. Call it on every rank.
+    """Return the rows of all ranks, in the order of the ranks. Call it on every rank.
 
     Args:
         trainer: The trainer whose ranks they are.
-        rows: Shape (rows, ...) on any device; each rank may have another number of rows.
+        rows: Shape (rows, ...) on any device; the number of rows may differ between ranks.
 
     Returns:
         Shape (all rows, ...), on the CPU.
