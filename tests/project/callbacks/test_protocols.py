@@ -33,6 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
 PROTOCOLS = [cls for _, cls in getmembers(protocols, isclass) if cls.__doc__ and cls.__module__ == protocols.__name__]
 OF_A_MODEL = [HasCoverage]
+FOLDERS = tuple(str(ROOT / f"src/{package}/callbacks/") for package in ("litlab", "project"))
 # What each callback that looks at the data gets from the DataModules that it is meant for, and the file that it writes.
 GETS: dict[type[Callback], tuple[list[type], str, set[str]]] = {
     machinery.ConfusionMatrix: ([ClassNames], "confusion_matrix.png", {"ImageData", "TextData"}),
@@ -80,9 +81,7 @@ def watch(data, hidden=()):
         def __getattribute__(self, name):
             if name in hidden:
                 raise AttributeError(name)
-            if sys._getframe(1).f_code.co_filename.startswith(str(ROOT / "src")) and (
-                "/callbacks/" in sys._getframe(1).f_code.co_filename
-            ):
+            if sys._getframe(1).f_code.co_filename.startswith(FOLDERS):
                 seen.add(name)
             return super().__getattribute__(name)
 
