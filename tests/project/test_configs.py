@@ -138,8 +138,9 @@ def test_overlay(fit, number, overlay):
 @pytest.mark.parametrize("experiment", THERE)
 def test_compile_overlay(fit, experiment):
     """What inductor does with the graphs is torch's, and takes a minute; tests/litlab/callbacks trains with it."""
-    folder, done = fit(experiment, ["compile"], "--compile.backend=aot_eager")
+    folder, done = fit(experiment, ["compile", "graph_breaks"], "--compile.backend=aot_eager")
     assert EFFECTS["compile"](folder, done), _config(folder)
+    assert EFFECTS["graph_breaks"](folder, done), _config(folder)
 
 
 @pytest.mark.parametrize("experiment", THERE)
