@@ -30,6 +30,7 @@ EFFECTS = {
     "compile": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
     "deterministic": lambda folder, done: torch.are_deterministic_algorithms_enabled(),
     "ema": lambda folder, done: "current_model_state" in _checkpoint(folder),
+    "graph_breaks": lambda folder, done: "graph break(s), " in (folder / "graph_breaks.txt").read_text(),
     "smoke": lambda folder, done: _checkpoint(folder)["global_step"] == 2,
 }
 # For each experiment a small model, and batches small enough for 8 steps of one epoch.
@@ -41,6 +42,7 @@ SMALL = {
 THERE = [name for name in SMALL if (CONFIGS / f"{name}.yaml").is_file()]
 GUESSES = {"cifar": 10, "text": 4}  # classes
 STACK = ("bf16", "accumulate", "clip", "ema", "deterministic", "smoke")
+COMPILED = {"compile", "graph_breaks"}
 IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp", "profile"}  # each has its own test below
 
 
@@ -126,7 +128,7 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
 
 
 @pytest.mark.filterwarnings("ignore:.*AMP with fp16 is not supported on CPU")  # it says what it does instead
-@pytest.mark.parametrize(("number", "overlay"), list(enumerate(sorted(EFFECTS.keys() - {"compile"}))), ids=str)
+@pytest.mark.parametrize(("number", "overlay"), list(enumerate(sorted(EFFECTS.keys() - COMPILED))), ids=str)
 def test_overlay(fit, number, overlay):
     folder, done = fit(THERE[number % len(THERE)], [overlay])
     assert EFFECTS[overlay](folder, done), _config(folder)
@@ -136,8 +138,9 @@ def test_overlay(fit, number, overlay):
 @pytest.mark.parametrize("experiment", THERE)
 def test_compile_overlay(fit, experiment):
     """What inductor does with the graphs is torch's, and takes a minute; tests/litlab/callbacks trains with it."""
-    folder, done = fit(experiment, ["compile"], "--compile.backend=aot_eager")
+    folder, done = fit(experiment, ["compile", "graph_breaks"], "--compile.backend=aot_eager")
     assert EFFECTS["compile"](folder, done), _config(folder)
+    assert EFFECTS["graph_breaks"](folder, done), _config(folder)
 
 
 @pytest.mark.parametrize("experiment", THERE)

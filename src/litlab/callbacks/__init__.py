@@ -5,7 +5,7 @@ from litlab.callbacks.compile import Compile
 from litlab.callbacks.confusion_matrix import ConfusionMatrix
 from litlab.callbacks.ema import EMA
 from litlab.callbacks.model_summary import ModelSummary
-from litlab.callbacks.nan_guard import NonFiniteGuard
+from litlab.callbacks.nan_guard import NaNGuard
 from litlab.callbacks.profile import StepProfiler
 from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.summary import RunSummary
@@ -18,7 +18,7 @@ __all__ = [
     "Compile",
     "ConfusionMatrix",
     "ModelSummary",
-    "NonFiniteGuard",
+    "NaNGuard",
     "ProgressBar",
     "RunSummary",
     "StepProfiler",

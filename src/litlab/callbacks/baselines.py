@@ -1,4 +1,4 @@
-"""The model beside what takes no training, or little."""
+"""The model compared with methods that need little training or none."""
 
 import json
 import math
@@ -6,11 +6,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting.protocols import HasBaselines
 from litlab.callbacks.reporting.tables import markdown_table
 from litlab.util.loggers import log_table
 from litlab.util.tables import Fitted
@@ -20,39 +21,41 @@ if TYPE_CHECKING:
 
 HIGHER_IS_BETTER = {"acc", "f1"}
 LOWER_IS_BETTER = {"loss", "mse", "mae", "mase"}
-PATIENCE = 2.0  # seconds after which the reader is told what takes so long
+PATIENCE = 2.0  # seconds after which it is shown what takes so long
 
 
 class Baselines(Callback):
-    """Print the model's test metrics beside those of the data module's baselines.
+    """Compare the model's test metrics with those of the data module's baselines.
 
-    After a test, where the data module has ``baselines()``: it is called on the first rank and returns for each
-    baseline its metrics on the test split, ``{"seasonal naive": {"test/mse": 0.6, ...}, ...}``. A table on the console
-    has the model in its first row and the best value of each column in bold; the loggers get
-    ``baseline/<name>/<metric>`` and the table, the run folder ``baselines.json``.
+    After a test, if the data module has ``baselines()``: it is called on the first rank and returns the metrics of each
+    baseline on the test split, ``{"seasonal naive": {"test/mse": 0.6, ...}, ...}``. A table on the console has the
+    model in its first row and the best value of each column in bold. The loggers get ``baseline/<name>/<metric>`` and
+    the table, the run folder ``baselines.json``.
 
-    A test on a part of the split (``trainer.limit_test_batches``) can't be compared: it is left out, and under
-    ``trainer.fast_dev_run`` too.
+    A test of a part of the split (``trainer.limit_test_batches``, ``trainer.fast_dev_run``) can't be compared and is
+    left out.
     """
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Compute on the first rank, print, log and save; the other ranks wait."""
         data = getattr(trainer, "datamodule", None)
-        if not hasattr(data, "baselines") or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
+        if not isinstance(data, HasBaselines) or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             return
         folder = run_folder(trainer)  # on every rank, like the barrier
         if trainer.is_global_zero:
             self._compare(trainer, type(pl_module).__name__, data, folder)
         trainer.strategy.barrier("baselines")
 
-    def _compare(self, trainer: Trainer, name: str, data: Any, folder: Path | None) -> None:
+    def _compare(self, trainer: Trainer, name: str, data: HasBaselines, folder: Path | None) -> None:
         from rich import get_console
 
         limit = trainer.limit_test_batches  # pyright: ignore[reportAttributeAccessIssue]
         if isinstance(limit, int) or limit != 1.0:  # 1.0 is all of them, 1 is one batch
-            get_console().print("Baselines: left out, as trainer.limit_test_batches leaves out part of the test split.")
+            get_console().print(
+                "Baselines: left out, as trainer.limit_test_batches leaves out a part of the test split."
+            )
             return
-        with _told_if_slow("Computing the baselines"):
+        with _shown_if_slow("Computing the baselines"):
             baselines = data.baselines()
         metrics = list(dict.fromkeys(metric for values in baselines.values() for metric in values))
         logged = trainer.callback_metrics
@@ -107,24 +110,24 @@ def _short(metric: str) -> str:
 
 
 @contextmanager
-def _told_if_slow(what: str) -> Iterator[None]:
+def _shown_if_slow(what: str) -> Iterator[None]:
     """Show a spinner on a terminal, and print a line elsewhere, once the work has taken a while."""
     from rich import get_console
 
     console = get_console()
     status = console.status(f"{what} ...")
 
-    def tell() -> None:
+    def show() -> None:
         if console.is_terminal:
             status.start()
         else:
             console.print(f"{what} ...")
 
-    timer = threading.Timer(PATIENCE, tell)
+    timer = threading.Timer(PATIENCE, show)
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        timer.join()  # it may be telling right now
+        timer.join()  # it may have just started
         status.stop()

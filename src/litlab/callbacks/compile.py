@@ -1,19 +1,19 @@
 """torch.compile for chosen parts of the model."""
 
-import difflib
 from collections.abc import Iterator
 from typing import Any
 from weakref import WeakSet
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning_utilities.core.rank_zero import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 from torchmetrics import Metric, MetricCollection
 
-from litlab.callbacks.graph_breaks import GraphRecorder
+from litlab.callbacks.graph_breaks import GraphBreakLog, log_graph_breaks
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.errors import UserError
+from litlab.util.nearest import nearest
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
@@ -37,8 +37,8 @@ class Compile(Callback):
             for any size, when a size changes.
         fullgraph: Whether to fail where the compiler cannot turn a module into one single graph.
         backend: The compiler's backend; ``inductor`` unless you are looking for a bug (``eager``, ``aot_eager``).
-        graph_breaks: Whether to report where and why the compiler had to break the graph or compile again, in
-            ``graph_breaks.txt`` in the run folder and one line on the console.
+        graph_breaks: Whether to log where and why the compiler breaks the graph or compiles again, to stderr and to
+            ``graph_breaks.txt`` in the run folder, as ``TORCH_LOGS=graph_breaks,recompiles`` does.
 
     Raises:
         UserError: For an unknown mode, backend or child, and where this machine has no working compiler.
@@ -64,79 +64,40 @@ class Compile(Callback):
         self.backend = backend
         self.graph_breaks = graph_breaks
         self._compiled: WeakSet[nn.Module] = WeakSet()  # setup runs again for the test after fit
-        self._recorder: GraphRecorder | None = None
-        self._reported: tuple[int, ...] | None = None
+        self._log: GraphBreakLog | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Compile what was chosen, once, whatever the stage."""
         if self.mode is None:
             return
         modules = [module for module in self._chosen(pl_module) if module not in self._compiled]
-        if not modules:
-            return
-        _check_backend(self.backend, trainer.strategy.root_device)
-        backend, mode = self.backend, self.mode
-        if self.graph_breaks:
-            self._recorder = self._recorder or GraphRecorder(backend, mode, self.dynamic)
-            backend, mode = self._recorder, None  # the recorder passes the mode on
+        if modules:
+            _check_backend(self.backend, trainer.strategy.root_device)
         for module in modules:
-            _compile(module, mode=mode, dynamic=self.dynamic, fullgraph=self.fullgraph, backend=backend)
+            _compile(module, mode=self.mode, dynamic=self.dynamic, fullgraph=self.fullgraph, backend=self.backend)
             self._compiled.add(module)
+        if self.graph_breaks:
+            folder = run_folder(trainer)
+            if trainer.is_global_zero:
+                log_graph_breaks(on=True)
+                self._log = GraphBreakLog(folder / "graph_breaks.txt") if folder is not None else None
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Say how often the graph was broken."""
+        if self.graph_breaks and self.mode is not None:
+            log_graph_breaks(on=False)
+        if self._log is not None:
+            rank_zero_info(f"{self._log.finish()}: {self._log.baseFilename}")
+            self._log = None
+
+    def on_train_batch_start(self, *args: Any, **kwargs: Any) -> None:
         """Tell CUDA graphs that a step begins."""
-        self._begin_step()
-
-    def on_validation_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Tell CUDA graphs that a step begins."""
-        self._begin_step()
-
-    def on_test_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Tell CUDA graphs that a step begins."""
-        self._begin_step()
-
-    def on_predict_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Tell CUDA graphs that a step begins."""
-        self._begin_step()
-
-    def _begin_step(self) -> None:
-        # A CUDA graph's outputs live until the next step. Left to itself, PyTorch takes each call outside training for
-        # a step of its own, and the second of several compiled children would find the first one's output overwritten.
+        # A CUDA graph's outputs live until the next step. By default PyTorch takes each call outside training for a
+        # step of its own, and the second of several compiled children would find the first one's output overwritten.
         if self.mode in WITH_CUDA_GRAPHS:
             torch.compiler.cudagraph_mark_step_begin()
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Report after the first batch; what is compiled later is added at the end."""
-        if self._recorder is not None and self._reported is None:
-            self._report(trainer)
-
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Report what the stage compiled since the last report."""
-        if self._recorder is not None:
-            self._report(trainer)
-
-    def _report(self, trainer: Trainer) -> None:
-        assert self._recorder is not None
-        folder = run_folder(trainer)
-        counts = self._recorder.counts()
-        if counts == self._reported:
-            return
-        self._reported = counts
-        if folder is None:
-            rank_zero_info(self._recorder.report())
-            return
-        path = folder / "graph_breaks.txt"
-        if trainer.is_global_zero:
-            path.write_text(self._recorder.report(), encoding="utf-8")
-        rank_zero_info(f"{self._recorder.summary()}: {path}")
+    on_validation_batch_start = on_test_batch_start = on_predict_batch_start = on_train_batch_start
 
     def _chosen(self, pl_module: LightningModule) -> list[nn.Module]:
         if self.children is not None:
@@ -144,8 +105,7 @@ class Compile(Callback):
             named.pop("")  # the LightningModule itself
             for name in self.children:
                 if name not in named:
-                    near = difflib.get_close_matches(name, named, n=1, cutoff=0.0)
-                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    hint = nearest(name, named, f"; choose from {', '.join(dict(pl_module.named_children()))}")
                     raise UserError(f"compile.children: {type(pl_module).__name__} has no module {name!r}{hint}")
             roots = [named[name] for name in self.children]
         elif isinstance(network := getattr(pl_module, "network", None), nn.Module):
@@ -194,19 +154,16 @@ def _check_backend(backend: str, device: torch.device) -> None:
     """Fail before training, in one line, where the backend is unknown or has no compiler to work with.
 
     What inductor needs (a C++ compiler, Python's headers, triton, a C compiler for triton) depends on the device, the
-    platform and the version: a trial on ``x + 1`` asks inductor itself. It takes a second or two the first time and is
-    cached on disk.
+    platform and the version, so it is tried on ``x + 1``: a second or two the first time, then cached on disk.
     """
     if backend not in torch.compiler.list_backends(exclude_tags=()):
         useful = sorted({*torch.compiler.list_backends(), "eager", "aot_eager"})
         raise UserError(f"compile.backend: {backend!r} is unknown; choose one of {', '.join(useful)}")
     if backend in ("eager", "aot_eager"):
         return
-    from torch._dynamo.exc import ShortenTraceback  # base of all that a backend raises, "no triton" included
-
     try:
         torch.compile(lambda x: x + 1, backend=backend)(torch.ones(8, device=device))
-    except ShortenTraceback as error:
+    except RuntimeError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = next((line for line in lines if "error: " in line), lines[0])  # of a compiler, else of torch
         if backend != "inductor":

@@ -6,9 +6,9 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from litlab.callbacks.reporting.data_facts import class_names
 from litlab.callbacks.reporting.figures import publish_figure
 from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting.protocols import class_names
 from litlab.callbacks.reporting.samples import from_test_step
 
 if TYPE_CHECKING:
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 class ConfusionMatrix(Callback):
-    """Draw a confusion matrix at the end of each test, of a classifier of anything.
+    """Draw a confusion matrix at the end of each test of a classifier.
 
     It goes to the loggers as a picture and to the run folder as ``confusion_matrix.png``, and counts every test sample,
-    over all ranks. Class names are the data module's ``class_names``, where it has them.
+    over all ranks. Class names are the data module's ``class_names``, if it has them.
 
     The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels
     (batch,).
 
     Raises:
-        UserError: Where the model's ``test_step`` returns no ``logits``.
+        UserError: If the model's ``test_step`` returns no ``logits``.
     """
 
     def __init__(self) -> None:
         self.counts: Tensor | None = None  # (true class, predicted class), int64
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget the test before."""
+        """Forget the previous test."""
         self.counts = None
 
     def on_test_batch_end(
@@ -85,7 +85,7 @@ def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
     norm = PowerNorm(1.0 if classes <= 20 else 0.5, vmin=0.0, vmax=1.0)
     image = axes.imshow(shares.numpy(), cmap="Blues", norm=norm)
     figure.colorbar(image, ax=axes, shrink=0.8, label="share of the true class")
-    every = -(-classes // 120)  # more labels than that cannot be told apart
+    every = -(-classes // 120)  # more labels than that can't be read
     ticks = list(range(0, classes, every))
     size = 9 if classes <= 20 else 6
     axes.set_xticks(ticks, [names[tick] for tick in ticks], rotation=90, fontsize=size)

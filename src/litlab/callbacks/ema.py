@@ -8,6 +8,7 @@ from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
 from litlab.errors import UserError
+from litlab.util.foreach import copy_all, lerp_all
 
 
 class EMA(WeightAveraging):
@@ -17,12 +18,12 @@ class EMA(WeightAveraging):
     (Polyak and Juditsky, 1992, https://doi.org/10.1137/0330046). The first update copies the weights; in the t-th after
     it, counted from 0, d = min(decay, (1 + t) / (10 + t)), as in TensorFlow and timm: early on the average looks back
     over a ninth of the updates so far, so that a run of a few hundred steps does not end with an average that is still
-    half made of its untrained beginning. In checkpoints ``state_dict`` is the average,
-    so that testing and loading need nothing special; the weights in training are under ``current_model_state``.
+    half made of its untrained beginning. In checkpoints ``state_dict`` is the average, so that testing and loading need
+    nothing special; the weights in training are under ``current_model_state``.
 
     Lightning's own ``EMAWeightAveraging`` (2.6.6) puts the weights in training, not the average, into the model when
-    ``trainer.test(ckpt_path=...)`` follows ``fit`` in the same process; averages counters such as
-    ``num_batches_tracked``, which truncation then keeps from growing; and goes through the tensors one by one.
+    ``trainer.test(ckpt_path=...)`` follows ``fit`` in the same process. It averages counters such as
+    ``num_batches_tracked``, which truncation then keeps from growing, and goes through the tensors one by one.
 
     Args:
         decay: Share of the old average that each update keeps at most, from 0 to 1. The average then looks back over
@@ -37,11 +38,10 @@ class EMA(WeightAveraging):
 
     def __init__(self, decay: float = 0.999, every_n_steps: int = 1, start_step: int = 0) -> None:
         if not 0.0 <= decay < 1.0:
-            raise UserError(f"EMA.decay: {decay} is not in [0, 1); 0.999 is usual")
-        if every_n_steps < 1 or start_step < 0:
-            raise UserError(
-                f"EMA.every_n_steps: {every_n_steps} and EMA.start_step: {start_step} must be at least 1 and 0"
-            )
+            raise UserError(f"ema.decay: {decay} is not in [0, 1); 0.999 is usual")
+        for name, value, least in (("every_n_steps", every_n_steps, 1), ("start_step", start_step, 0)):
+            if value < least:
+                raise UserError(f"ema.{name}: {value} is not valid; it must be at least {least}")
         self.decay = decay
         self.every_n_steps = every_n_steps
         self.start_step = start_step
@@ -62,16 +62,16 @@ class EMA(WeightAveraging):
     def _update(self, averages: list[Tensor], weights: list[Tensor], updates: Tensor | int) -> None:
         # All tensors of one device and one type at a time, in a few kernels.
         if averages[0].is_floating_point() or averages[0].is_complex():
-            # `updates` lies on the device: reading it would wait for that. Its original stays on the CPU.
+            # Not `updates`: it is a copy on the device, and reading it would wait for the device.
             assert self._average_model is not None
             update = int(self._average_model.n_averaged) - 1  # the copy, update -1, does not get here
             decay = min(self.decay, (1 + update) / (10 + update))
-            torch._foreach_lerp_(averages, weights, 1.0 - decay)  # pyright: ignore[reportPrivateImportUsage]
+            lerp_all(averages, weights, 1.0 - decay)
         else:  # counters have a newest value, not a mean
-            torch._foreach_copy_(averages, weights)  # pyright: ignore[reportPrivateImportUsage]
+            copy_all(averages, weights)
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Restore average and weights to go on training; for all else the model has the average already."""
+        """Restore average and weights to continue a fit; for all else the model has the average already."""
         if trainer.state.fn == "fit":
             super().on_load_checkpoint(trainer, pl_module, checkpoint)
 

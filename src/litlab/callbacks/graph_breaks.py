@@ -1,112 +1,45 @@
-"""What torch.compile made of the model: graphs, the breaks between them, recompilations."""
+"""Where torch.compile breaks the graph or compiles again, as PyTorch logs it."""
 
-import textwrap
-from dataclasses import dataclass
-from typing import Any
+import logging
+from pathlib import Path
 
 import torch
 
-
-@dataclass
-class Graph:
-    """One graph that the compiler handed to its backend.
-
-    Attributes:
-        compile_id: Dynamo's ``frame/n`` for the frame's n-th compilation.
-        again: Whether the frame had been compiled before.
-        place: ``file:line`` and the line of user code where the graph ends in a break; empty where it ends normally.
-        reason: Why the graph was broken there; empty where it ends normally.
-    """
-
-    compile_id: str
-    again: bool
-    place: str
-    reason: str
+LOGGER = logging.getLogger("torch._dynamo")
 
 
-class GraphRecorder:
-    """A backend for ``torch.compile`` that notes down each graph and hands it on to the real backend.
+class GraphBreakLog(logging.FileHandler):
+    """Write PyTorch's log of graph breaks and recompilations to a file while it is open, and count them.
 
-    The breaks thus come from the real batches of the real run, and nothing runs twice.
+    It is the log of ``TORCH_LOGS=graph_breaks,recompiles``: of the real batches of the real run, each with the line of
+    the model and the reason. PyTorch prints it to stderr as well.
 
     Args:
-        backend: Name of the backend that compiles.
-        mode: Mode of ``inductor``.
-        dynamic: As given to ``torch.compile``; some modes depend on it.
+        path: The file; a log that is there is continued.
     """
 
-    def __init__(self, backend: str, mode: str, dynamic: bool | None) -> None:
-        from torch._dynamo.backends.registry import lookup_backend
-        from torch._dynamo.utils import clear_compilation_metrics, set_compilation_metrics_limit
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, encoding="utf-8")
+        self.breaks = self.recompilations = 0
+        LOGGER.addHandler(self)
 
-        self._compile = lookup_backend(backend)
-        self._options: dict[str, Any] = {}
-        if backend == "inductor" and mode != "default":
-            self._options["config_patches"] = torch._inductor.list_mode_options(mode, dynamic)
-        self.graphs: list[Graph] = []
-        # Dynamo's own notes hold what a backend never sees: why a frame was compiled again, and frames given up.
-        clear_compilation_metrics()
-        set_compilation_metrics_limit(10_000)
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a break or a recompilation; leave out what else the compiler logs."""
+        is_break, is_recompilation = (record.name.endswith(name) for name in ("__graph_breaks", "__recompiles"))
+        self.breaks += is_break
+        self.recompilations += is_recompilation
+        if is_break or is_recompilation:
+            super().emit(record)
 
-    def __call__(self, graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
-        """Note down the graph and compile it."""
-        from torch._guards import CompileContext
-
-        place = reason = ""
-        why = getattr(graph, "compile_subgraph_reason", None)  # parts that DDP's optimizer cut off have none
-        if why is not None and why.graph_break:
-            if why.user_stack:
-                frame = why.user_stack[-1]
-                place = f"{frame.filename}:{frame.lineno}: {frame.line}"
-            reason = why.reason
-            if reason.startswith("generic_jump"):
-                reason = f"A branch that depends on a tensor's value ({reason})"
-        compile_id = CompileContext.current_compile_id()
-        again = compile_id is not None and (compile_id.frame_compile_id or 0) > 0
-        self.graphs.append(Graph(str(compile_id), again, place, reason))
-        return self._compile(graph, inputs, **self._options)
-
-    def breaks(self) -> dict[tuple[str, str], int]:
-        """Return how often the graph was broken, for each place and reason, frames given up included."""
-        found: dict[tuple[str, str], int] = {}
-        for graph in self.graphs:
-            if graph.reason:
-                found[graph.place, graph.reason] = found.get((graph.place, graph.reason), 0) + 1
-        for note in _dynamo_notes():
-            if note.fail_reason is not None and note.co_filename is not None:
-                place = f"{note.co_filename}:{note.co_firstlineno}: {note.co_name} is not compiled at all"
-                found[place, note.fail_reason] = found.get((place, note.fail_reason), 0) + 1
-        return found
-
-    def recompilations(self) -> dict[str, str]:
-        """Return the reason for each time a frame was compiled again, by its ``frame/n``."""
-        again = {graph.compile_id: "" for graph in self.graphs if graph.again}
-        for note in _dynamo_notes():
-            if note.compile_id in again and note.recompile_reason:
-                again[note.compile_id] = note.recompile_reason
-        return again
-
-    def counts(self) -> tuple[int, int, int]:
-        """Return the numbers of graphs, of places with a break, and of recompilations."""
-        return len(self.graphs), len(self.breaks()), len(self.recompilations())
-
-    def summary(self) -> str:
-        """Return the counts in one line."""
-        graphs, breaks, again = self.counts()
-        return f"torch.compile: {graphs} graph(s), {breaks} break(s), {again} recompilation(s)"
-
-    def report(self) -> str:
-        """Return the whole report."""
-        lines = [self.summary()]
-        for number, ((place, reason), times) in enumerate(self.breaks().items(), 1):
-            lines += ["", f"Break {number}, met {times} time(s), at {place or 'an unknown line'}"]
-            lines += [textwrap.indent(reason.strip(), "    ")]
-        for compile_id, reason in self.recompilations().items():
-            lines += ["", f"Compiled again ({compile_id}): {reason or 'no reason given'}"]
-        return "\n".join(lines) + "\n"
+    def finish(self) -> str:
+        """Close the file, after a summary, and return the summary."""
+        summary = f"torch.compile: {self.breaks} graph break(s), {self.recompilations} recompilation(s)"
+        super().emit(logging.makeLogRecord({"msg": summary}))
+        LOGGER.removeHandler(self)
+        self.close()
+        return summary
 
 
-def _dynamo_notes() -> list[Any]:
-    from torch._dynamo.utils import get_compilation_metrics
-
-    return get_compilation_metrics()
+def log_graph_breaks(on: bool) -> None:
+    """Switch PyTorch's log of graph breaks and recompilations on or off; where TORCH_LOGS is set, that decides."""
+    torch._logging.set_logs(graph_breaks=on, recompiles=on)  # pyright: ignore[reportPrivateImportUsage]

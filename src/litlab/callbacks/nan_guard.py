@@ -1,7 +1,6 @@
-"""Losses and gradients that are not finite: they reach neither the weights nor a checkpoint."""
+"""Losses and gradients that are not finite reach neither the weights nor a checkpoint."""
 
 import math
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -11,48 +10,30 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.optim import Optimizer
 
-from litlab.callbacks._gradients import copy_all, local_part, zero_unless
 from litlab.errors import UserError
+from litlab.util.foreach import copy_all, local_part, total_norm, zero_unless
 
-IN_A_ROW = 50  # steps that are skipped without an end: nothing is learned any more
-
-
-@dataclass
-class Step:
-    """An optimizer step as a person finds it again: all counted from 0, as in the logs."""
-
-    step: int
-    epoch: int
-    batch: int
-    learning_rate: float
-
-    def __str__(self) -> str:
-        return f"step {self.step} (epoch {self.epoch}, batch {self.batch}, learning rate {self.learning_rate:.3g})"
+IN_A_ROW = 50  # bad steps that stop the run even under `skip`
 
 
-class NonFiniteGuard(Callback):
+class NaNGuard(Callback):
     """Keep a NaN or infinite loss or gradient from weights, optimizer and checkpoints: stop, or skip the step.
 
-    Looked at is the norm of the whole gradient, before it is clipped, so that one that overflows counts too. Where
-    there are several ranks or the numbers lie on a device, a loss that is not finite is first made to spoil its
-    gradient: ranks then see the same, as gradients are reduced and losses are not, and nothing more is communicated.
-    (Only strategies that shard gradients reduce one number per step.)
+    A step is bad if its loss or the norm of its whole gradient, before clipping, is not finite. On the CPU it is found
+    before the optimizer's step. On a device nothing waits to find out: the device itself sets the gradients to zero,
+    a fused optimizer is told to do nothing, and the outcome is read every ``trainer.log_every_n_steps`` steps, before
+    each validation and before each checkpoint.
 
-    On the CPU a bad step is known before it is made. On a device nobody waits to know: there gradients are set to zero
-    by the device itself, or a fused optimizer is told to do nothing, and what happened is read at
-    ``trainer.log_every_n_steps``, before each validation and before each checkpoint.
+    ``skip`` leaves weights, optimizer state and the network's buffers (statistics of batch normalisation) as they were
+    before the step. Only an optimizer on a device that is not fused sees gradients of zero instead, so that momentum
+    and weight decay act. The number of skipped steps is logged as ``train/skipped_steps``; 50 in a row stop the run.
 
-    ``skip`` leaves the optimizer untouched: weights, momentum and step counts stay as they were; the buffers of the
-    network (statistics of batch normalisation) return to what they were before the step. Only optimizers on a device
-    that are not fused see a zero gradient instead, so that momentum and weight decay act. Skipped steps are logged as
-    ``train/skipped_steps``; 50 of them in a row stop the run.
-
-    With ``16-mixed`` infinite gradients are how the scaler finds its scale: it skips these steps, and only a loss that
+    With ``16-mixed``, infinite gradients are how the scaler finds its scale, and it skips these steps: only a loss that
     is not finite counts, or 50 such gradients in a row. An optimizer that evaluates its closure several times (LBFGS)
-    would go on with the bad loss: take ``stop``.
+    would continue with the bad loss: use ``stop``.
 
     Args:
-        action: What to do: stop the run with the step named, or skip the step and go on.
+        action: What to do at a bad step: stop the run and name the step, or skip the step.
 
     Raises:
         UserError: For another action; in training, for a bad step under ``stop``.
@@ -60,116 +41,79 @@ class NonFiniteGuard(Callback):
 
     def __init__(self, action: Literal["stop", "skip"] = "stop") -> None:
         if action not in ("stop", "skip"):
-            raise UserError(f"guard.action is {action}: it must be stop or skip.")
+            raise UserError(f"nan_guard.action: {action!r} is unknown; choose stop or skip")
         self.action = action
-        self.skipped = 0  # steps of the whole run
+        self.skipped = 0  # in the whole run
         self._in_a_row = 0
         self._stopped: UserError | None = None
         self._loss: Tensor | None = None  # sum over the batches of the step
-        self._deferred = False  # whether what happened is read later
-        self._spoils = False
-        self._scaler = False
-        self._sharded = False
-        self._norm_dtype: torch.dtype | None = None
-        self._unread: list[Step] = []
-        self._values: Tensor | None = None  # (2, steps): losses and norms of the unread steps
+        self._unread: list[tuple[tuple[Any, ...], Tensor]] = []  # of each step: where it is, its loss and norm
         self._buffers: list[Tensor] = []
-        self._good_buffers: list[Tensor] = []  # the same before the step
-
-    # Training
+        self._good_buffers: list[Tensor] = []  # copies of before the step
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Find out where the gradients lie and who reduces them."""
-        device = trainer.strategy.root_device
+        """Note where the gradients are and who reduces them."""
         self._scaler = getattr(trainer.precision_plugin, "scaler", None) is not None
-        self._deferred = device.type != "cpu" or self._scaler
-        self._spoils = self._deferred or trainer.world_size > 1
+        self._waits = trainer.strategy.root_device.type == "cpu" and not self._scaler
+        self._every = trainer.log_every_n_steps or IN_A_ROW  # pyright: ignore[reportAttributeAccessIssue]
         self._sharded = trainer.world_size > 1 and not isinstance(trainer.strategy, DDPStrategy)
-        half = any(p.dtype in (torch.float16, torch.bfloat16) for p in pl_module.parameters())
-        self._norm_dtype = torch.float32 if half else None  # the norm overflows sooner than its gradient does
-        if self._deferred:
-            self._values = torch.zeros(2, max(trainer.log_every_n_steps, IN_A_ROW), device=device)  # pyright: ignore[reportAttributeAccessIssue]
         if self.action == "skip":
             self._buffers = [buffer for buffer in pl_module.buffers() if buffer.is_floating_point()]
             self._good_buffers = [buffer.clone() for buffer in self._buffers]
 
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
-        """Note the loss; let one that is not finite spoil its gradient."""
+        """Note the loss."""
         noted = loss.detach()
-        if self._spoils and loss.requires_grad:
+        self._loss = noted if self._loss is None else self._loss + noted
+        if (self._scaler or trainer.world_size > 1) and loss.requires_grad:
+            # A bad loss makes its gradient bad: the scaler looks at nothing else, and ranks share nothing else.
             spoil = noted - noted  # 0, or NaN
             loss.register_hook(lambda gradient: gradient + spoil)
-        self._loss = noted if self._loss is None else self._loss + noted
-        if self._unread and trainer.fit_loop.epoch_loop.batch_progress.total.ready % self._every(trainer) == 0:
-            self._read(trainer)  # here, as the module has just waited for the device to log its loss
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
-        """Look at the gradient, and make a bad step harmless."""
+        """Look at loss and gradient, and make a bad step harmless."""
         loss, self._loss = self._loss, None
         parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if not parameters or loss is None:
             return
         gradients = [local_part(p.grad) for p in parameters]
-        norms = torch._foreach_norm(gradients, 2, self._norm_dtype)  # pyright: ignore[reportPrivateImportUsage]
-        if self._deferred or self._sharded:
-            total = torch.stack(norms).sum()
-            if self._sharded:
-                torch.distributed.all_reduce(total)
-            if self._deferred:
-                self._defer(trainer, optimizer, gradients, loss, total)
-                return
-            norm = total.item()
+        norm = total_norm(gradients)
+        if self._sharded:
+            torch.distributed.all_reduce(norm)
+        if self._waits:
+            good = self._judge(_place(trainer, optimizer), loss.item(), norm.item())
+            if not good:
+                for parameter in parameters:
+                    parameter.grad = None  # which optimizers pass over
         else:
-            norm = sum(norm.item() for norm in norms)
-        if math.isfinite(norm) and math.isfinite(loss.item()):
-            self._in_a_row = 0
-            copy_all(self._good_buffers, self._buffers)
-        else:
-            self._judge(_step(trainer, optimizer), loss.item(), norm)
-            for parameter in parameters:
-                parameter.grad = None  # which optimizers pass over
-            copy_all(self._buffers, self._good_buffers)
-
-    def _defer(
-        self, trainer: Trainer, optimizer: Optimizer, gradients: list[Tensor], loss: Tensor, norm: Tensor
-    ) -> None:
-        """Makes a bad step harmless without knowing whether it is one."""
-        assert self._values is not None
-        if len(self._unread) == self._values.shape[1]:
-            self._read(trainer)
-        self._values[0, len(self._unread)] = loss
-        self._values[1, len(self._unread)] = norm
-        self._unread.append(_step(trainer, optimizer))
-        good = norm < torch.inf  # False for NaN
-        if self._scaler:
-            pass  # it has looked at the gradients itself and skips the step
-        elif getattr(optimizer, "_step_supports_amp_scaling", False):  # fused
-            optimizer.found_inf = (~good).float()  # pyright: ignore[reportAttributeAccessIssue]
-        else:
-            zero_unless(good, gradients)
+            pair = torch.stack([loss.to(norm), norm])
+            if len(self._unread) >= self._every:
+                self._read(trainer)
+            self._unread.append((_place(trainer, optimizer), pair))
+            good = pair.isfinite().all()
+            if not self._scaler:  # which looks at the gradients itself
+                zero_unless(good, gradients)
+                if optimizer.defaults.get("fused"):
+                    optimizer.found_inf = (~good).float()  # pyright: ignore[reportAttributeAccessIssue]
         if self._buffers:
-            bad_ones, good_ones = [b.clone() for b in self._buffers], [b.clone() for b in self._good_buffers]
-            zero_unless(good, bad_ones)
-            zero_unless(~good, good_ones)
-            copy_all(self._buffers, bad_ones)
-            torch._foreach_add_(self._buffers, good_ones)  # pyright: ignore[reportPrivateImportUsage]
+            pairs = zip(self._buffers, self._good_buffers, strict=True)
+            good = torch.as_tensor(good, device=norm.device)
+            copy_all(self._buffers, [torch.where(good, buffer, before) for buffer, before in pairs])
             copy_all(self._good_buffers, self._buffers)
-
-    # Reading what happened
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Read what happened."""
         self._read(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Read what happened and log the number of skipped steps."""
+        """Read what happened, and log the number of skipped steps."""
         self._read(trainer)
-        if self.action == "skip":
-            several = trainer.world_size > 1  # who have the same number
+        if self.action == "skip":  # the number is the same on all ranks
+            several = trainer.world_size > 1
             pl_module.log("train/skipped_steps", float(self.skipped), sync_dist=several, reduce_fx="max")
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Read what happened, and refuse to write after a bad step or weights that are not finite."""
+        """Read what happened, and refuse to save after a bad step, or weights that are not finite."""
         self._read(trainer)
         if self._stopped is not None:
             raise self._stopped
@@ -180,67 +124,57 @@ class NonFiniteGuard(Callback):
             for name, tensor in checkpoint.get(state, {}).items()
             if name in names and tensor.is_floating_point()
         ]
-        norms = torch._foreach_norm(weights, 2, self._norm_dtype)  # pyright: ignore[reportPrivateImportUsage]
-        finite = not norms or math.isfinite(torch.stack(norms).sum().item())
-        if not trainer.strategy.reduce_boolean_decision(finite):
+        if not trainer.strategy.reduce_boolean_decision(math.isfinite(total_norm(weights).item())):
             raise UserError(
-                f"The weights are not finite after {trainer.global_step} steps, though every gradient was: the "
-                "optimizer made them so. No checkpoint is written; earlier ones are intact. Lower model.optimizer.lr."
+                f"nan_guard: the weights are not finite after {trainer.global_step} steps, though every gradient was, "
+                "and no checkpoint is written (earlier ones are intact); lower model.optimizer.lr"
             )
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Read what happened."""
-        self._read(trainer)
-
     def _read(self, trainer: Trainer) -> None:
-        """Waits for the device, and judges the steps since it was last read."""
+        """Wait for the device, and judge the steps since it was last read."""
         unread, self._unread = self._unread, []
         if not unread:
             return
-        assert self._values is not None
-        values = self._values[:, : len(unread)]
-        if self._scaler and trainer.world_size > 1:  # the loss alone counts, and ranks have each their own
-            torch.distributed.all_reduce(values[0])
-        for step, loss, norm in zip(unread, *values.tolist(), strict=True):
-            self._judge(step, loss, norm)
+        values = torch.stack([pair for _, pair in unread], dim=1)  # (loss and norm, step)
+        if self._scaler and trainer.world_size > 1:
+            torch.distributed.all_reduce(values[0])  # the loss alone counts, and each rank has its own
+        for (place, _), loss, norm in zip(unread, *values.tolist(), strict=True):
+            self._judge(place, loss, norm)
 
-    def _judge(self, step: Step, loss: float, norm: float) -> None:
-        """Counts a step that is not good, or stops the run."""
+    def _judge(self, place: tuple[Any, ...], loss: float, norm: float) -> bool:
+        """Return whether a step is good; count a bad one, or stop the run."""
         if math.isfinite(loss) and math.isfinite(norm):
             self._in_a_row = 0
-            return
+            return True
         self._in_a_row += 1
         what = f"the gradient is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
+        step = "at step {} (epoch {}, batch {}, learning rate {:.3g})".format(*place)
+        remedy = "lower model.optimizer.lr, set trainer.gradient_clip_val, or look at the data of this batch"
         if self._in_a_row >= IN_A_ROW:
-            self._stop(f"{step}: {what}, for the {IN_A_ROW}th step in a row: nothing is learned any more.")
-        if self._scaler and math.isfinite(loss):
-            return
-        if self.action == "stop":
-            self._stop(
-                f"{step}: {what}. It has not reached the weights or a checkpoint. Lower model.optimizer.lr, set "
-                "trainer.gradient_clip_val, look at the data of this batch, or set guard.action: skip."
+            self._stopped = UserError(f"nan_guard: {what} {step}, the {IN_A_ROW}th bad step in a row; {remedy}")
+        elif self._scaler and math.isfinite(loss):
+            return False
+        elif self.action == "stop":
+            self._stopped = UserError(
+                f"nan_guard: {what} {step}, and has not reached the weights or a checkpoint; {remedy}; "
+                "or set nan_guard.action: skip"
             )
+        if self._stopped is not None:
+            raise self._stopped
         self.skipped += 1
-        rank_zero_info(f"{step}: {what}. The step is skipped ({self.skipped} so far in this run).")
-
-    def _stop(self, message: str) -> None:
-        self._stopped = UserError(message)
-        raise self._stopped
-
-    def _every(self, trainer: Trainer) -> int:
-        return trainer.log_every_n_steps or IN_A_ROW  # pyright: ignore[reportAttributeAccessIssue]
-
-    # The count of a resumed run
+        rank_zero_info(f"nan_guard: {what} {step}: the step is skipped ({self.skipped} so far in this run)")
+        return False
 
     def state_dict(self) -> dict[str, Any]:
-        """The number of skipped steps."""
+        """Return the number of skipped steps."""
         return {"skipped": self.skipped} if self.skipped else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on counting."""
+        """Continue to count from there."""
         self.skipped = state_dict["skipped"]
 
 
-def _step(trainer: Trainer, optimizer: Optimizer) -> Step:
+def _place(trainer: Trainer, optimizer: Optimizer) -> tuple[Any, ...]:
+    """Return step, epoch and batch, counted from 0 as in the logs, and the learning rate."""
     rate = float(optimizer.param_groups[0]["lr"])
-    return Step(trainer.global_step, trainer.current_epoch, trainer.fit_loop.batch_idx, rate)
+    return trainer.global_step, trainer.current_epoch, trainer.fit_loop.batch_idx, rate

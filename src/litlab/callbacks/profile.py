@@ -31,8 +31,9 @@ class StepProfiler(Profiler):
     def __init__(self, skip: int = 5, steps: int = 3, rows: int = 20) -> None:
         for name, value, least in (("skip", skip, 1), ("steps", steps, 1), ("rows", rows, 1)):
             if value < least:
-                raise UserError(f"trainer.profiler.{name}: {value} must be at least {least}.")
+                raise UserError(f"trainer.profiler.{name}: {value} is not valid; it must be at least {least}")
         super().__init__(filename="profile")
+        self._stage_name = self._suffix = ""
         self.skip = skip
         self.steps = steps
         self.rows = rows
@@ -40,6 +41,11 @@ class StepProfiler(Profiler):
         self._open: dict[str, record_function] = {}  # Lightning's actions that have started
         self._done = 0  # training steps
         self._table = ""
+
+    def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
+        """Note what is profiled."""
+        super().setup(stage, local_rank, log_dir)
+        self._stage_name, self._suffix = stage, "" if local_rank is None else f"-{local_rank}"
 
     def start(self, action_name: str) -> None:
         """Name what follows in the trace, while steps are recorded."""
@@ -60,8 +66,8 @@ class StepProfiler(Profiler):
             self._end()
 
     def summary(self) -> str:
-        """The table; Lightning writes it to the run folder at the end."""
-        if self._table or self._stage != "fit":
+        """Return the table; Lightning writes it to the run folder at the end."""
+        if self._table or self._stage_name != "fit":
             return self._table
         return f"No training step was recorded: there were {self._done}, and the first {self.skip} are skipped.\n"
 
@@ -87,4 +93,5 @@ class StepProfiler(Profiler):
         table = profile.key_averages().table(sort_by=sort_by, row_limit=self.rows, max_name_column_width=70)
         self._table = f"{steps} training steps, after {self.skip} that were skipped\n{table}\n"
         if self.dirpath:
-            profile.export_chrome_trace(str(Path(self.dirpath) / self._prepare_filename(extension=".trace.json")))
+            name = f"{self._stage_name}-{self.filename}{self._suffix}.trace.json"
+            profile.export_chrome_trace(str(Path(self.dirpath) / name))

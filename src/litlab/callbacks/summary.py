@@ -1,4 +1,4 @@
-"""What a finished run came to, in one table."""
+"""The results of a finished run in one table."""
 
 import statistics
 import time
@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting.protocols import Described, MaybeGenerated
 from litlab.callbacks.vram import VRAM
 from litlab.util.tables import Fitted
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class RunSummary(Callback):
-    """Sum up a run: best metric, test metrics, epochs, minutes, memory, speed, and where to look next.
+    """Summarise a run: best metric, test metrics, epochs, minutes, memory, speed, and where to look next.
 
-    The table holds the rows that the run has: after ``validate`` or ``test`` alone that is the metrics and the folder.
-    Where the data was generated because the real one was missing, the table says so first, the run folder gets a file
+    The table has the rows that are known: after ``validate`` or ``test`` alone, the metrics and the folder. If the data
+    was generated because the real one was missing, the table says so first, the run folder gets a file
     ``GENERATED_DATA.txt``, and the loggers get ``data/generated`` = 1.
     """
 
@@ -41,8 +42,8 @@ class RunSummary(Callback):
             if any(isinstance(logger, TensorBoardLogger) for logger in trainer.loggers):
                 self._rows["look at it"] = f"tensorboard --logdir {folder}"
         data = getattr(trainer, "datamodule", None)
-        if getattr(data, "generated", False):
-            what = getattr(data, "description", None) or type(data).__name__
+        if isinstance(data, MaybeGenerated) and data.generated:
+            what = data.description if isinstance(data, Described) else type(data).__name__
             self._generated = f"GENERATED, not real: {what}. The metrics say nothing about the real data."
             if folder is not None and trainer.is_global_zero:
                 (folder / "GENERATED_DATA.txt").write_text(
@@ -57,7 +58,7 @@ class RunSummary(Callback):
                 logger.log_metrics({"data/generated": 1.0}, step=0)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note what the fit came to."""
+        """Note the results of the fit."""
         limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs >= 0 else "no limit"
         self._rows["epochs"] = f"{trainer.current_epoch} of {limit}"
         callbacks = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
@@ -79,7 +80,7 @@ class RunSummary(Callback):
             self._rows["best checkpoint"] = str(_short(Path(checkpoint.best_model_path)))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keep the metrics of ``validate`` alone; those inside a fit are the progress bar's business."""
+        """Keep the metrics of ``validate`` alone; the progress bar shows those inside a fit."""
         if trainer.state.fn == "validate":
             self._keep_results(trainer)
 
@@ -91,7 +92,7 @@ class RunSummary(Callback):
         self._results = {name: float(value) for name, value in trainer.callback_metrics.items()}
 
     def table(self) -> "Table":
-        """Return the table of what is known so far, one row a fact."""
+        """Return the table of what is known so far."""
         from rich.table import Table
         from rich.text import Text
 
@@ -110,7 +111,7 @@ class RunSummary(Callback):
         return table
 
     def print_summary(self, trainer: Trainer) -> None:
-        """Print the table, on rank zero, or nothing where nothing is known.
+        """Print the table on rank zero, if anything is known.
 
         Args:
             trainer: The trainer that ran, after its ``fit`` and the test that may follow.
@@ -125,7 +126,7 @@ class RunSummary(Callback):
 
 
 def _short(path: Path) -> Path:
-    """Return a path as one would type it here: relative to the working directory if it lies below."""
+    """Return a path as one would type it here: relative to the working directory if it is inside."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 

@@ -14,7 +14,7 @@ class VRAM(Callback):
 
     On CUDA: ``vram/allocated_gib`` and ``vram/reserved_gib`` (peaks of the epoch, validation inside it included, in
     GiB, of the rank that needs most) and ``vram/share`` (peak reserved memory as a share of the device's total). On
-    Apple's MPS: the same names for the memory held at the end of the epoch, because MPS keeps no peaks. Without an
+    Apple's MPS: the same names for the memory held at the end of the epoch, as MPS keeps no peaks. Without an
     accelerator: ``memory/host_gib``, the peak resident memory of the process in GiB. Everywhere:
     ``time/epoch_seconds`` (training only, validation left out) and ``time/samples_per_second`` (over all ranks).
 
@@ -52,12 +52,12 @@ class VRAM(Callback):
         self._samples += count_samples(batch)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stop the clock while the epoch's validation runs."""
+        """Stop the clock during the epoch's validation."""
         if _inside_epoch(trainer):
             self._pause(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Let the clock go on."""
+        """Start the clock again."""
         if _inside_epoch(trainer):
             _wait_for(trainer.strategy.root_device)
             self._resumed_at = time.perf_counter()
@@ -130,10 +130,8 @@ def _inside_epoch(trainer: Trainer) -> bool:
 
 
 def _wait_for(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
 
 
 def _host_gib() -> tuple[float, float]:

@@ -47,7 +47,7 @@ class ExperimentCLI(CheckpointCLI):
     """``fit``, ``validate``, ``test`` and ``predict`` of any model and data, described by YAML.
 
     Beside ``model``, ``data`` and ``trainer``, every config has the sections ``checkpoint``, ``early_stopping``,
-    ``ema``, ``guard``, ``compile`` and ``vram``, each off when null. What a model must know of the data (number of
+    ``ema``, ``nan_guard``, ``compile`` and ``vram``, each off when null. What a model must know of the data (number of
     classes, image shape) is asked of the data: a model setting that is null and has the name of a property of the
     DataModule gets its value.
     """

@@ -4,7 +4,7 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningArgumentParser
 
-from litlab.callbacks import EMA, VRAM, Compile, NonFiniteGuard
+from litlab.callbacks import EMA, VRAM, Compile, NaNGuard
 from litlab.checkpointing import RunCheckpoint
 
 # Sections of every config: the callback that each describes, whether it is there without being named, and its help.
@@ -12,7 +12,7 @@ SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
     "checkpoint": (RunCheckpoint, True, "Which checkpoints are kept. null: none."),
     "early_stopping": (EarlyStopping, False, "When to stop early. null: never."),
     "ema": (EMA, False, "Average of the weights to validate and keep. null: none."),
-    "guard": (NonFiniteGuard, True, "What happens when a loss or gradient is not a number. null: nothing."),
+    "nan_guard": (NaNGuard, True, "What happens when a loss or gradient is not a number. null: nothing."),
     "compile": (Compile, True, "torch.compile, in place. null, or mode: null: off."),
     "vram": (VRAM, True, "Memory and speed, measured per epoch. null: off."),
 }

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Conformal:
-    """Widens (or narrows) intervals by what a held-out split shows to be needed, per horizon step and channel.
+    """Widen (or narrow) intervals to cover a share of a held-out split, for each horizon step and channel.
 
     Of each held-out window it takes how far the truth lies outside the model's interval: max(lower - y, y - upper).
     The ceil((n + 1) * coverage)-th smallest of these n scores is the `radius` that both ends are moved by. That is
@@ -17,7 +17,7 @@ class Conformal:
     arXiv:1604.04173). The coverage is guaranteed where held-out and later windows are exchangeable; those of a series
     that drifts are not quite, so it is measured in the test as well.
 
-    The radius is a plain attribute, no buffer: it belongs to the weights that were validated, and an average of the
+    The radius is a plain attribute, not a buffer: it belongs to the weights that were validated, and an average of the
     weights must not average or exchange it.
 
     Args:
@@ -33,19 +33,19 @@ class Conformal:
 
     @property
     def windows_needed(self) -> int:
-        """Held-out windows below which no finite radius covers the share."""
+        """Number of held-out windows below which no finite radius covers the share."""
         return math.ceil(self.coverage / (1 - self.coverage) - 1e-9)
 
     def reset(self, device: torch.device) -> None:
-        """Starts a calibration on this device; the radius stays what it is until `calibrate`."""
+        """Start a calibration on this device; the radius stays what it is until `calibrate`."""
         self._scores = [torch.empty(0, *self.shape, device=device)]  # a rank may get no window at all
 
     def add(self, lower: Tensor, upper: Tensor, future: Tensor) -> None:
-        """Remembers the scores of some held-out windows, all of shape (batch, horizon, channel)."""
+        """Add held-out windows, everything of shape (batch, horizon, channel)."""
         self._scores.append(torch.maximum(lower - future, future - upper).float())
 
     def calibrate(self, gather: Callable[[Tensor], Tensor]) -> None:
-        """Sets the radius from all windows since `reset`, to None if they are too few.
+        """Set the radius from all windows since `reset`, to None if they are too few.
 
         Args:
             gather: Joins the scores (window, horizon, channel) of all ranks.
@@ -58,12 +58,11 @@ class Conformal:
             return
         rank = math.ceil((windows + 1) * self.coverage - 1e-9)  # the product can come out above a whole number
         # Not `kthvalue`: it has no deterministic form on GPUs, and this is no slower.
-        self.radius = (
-            scores.topk(windows - rank + 1, dim=0).values[-1].clone()
-        )  # a view would take all of them into the checkpoint
+        highest = scores.topk(windows - rank + 1, dim=0).values
+        self.radius = highest[-1].clone()  # a view would put all of them into the checkpoint
 
     def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """Calibrated ends of intervals of shape (batch, horizon, channel); NaN without calibration."""
+        """Return the calibrated ends of intervals of shape (batch, horizon, channel), NaN without calibration."""
         if self.radius is None:
             return torch.full_like(lower, math.nan), torch.full_like(upper, math.nan)
         self.radius = self.radius.to(lower.device)

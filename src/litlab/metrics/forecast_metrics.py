@@ -1,4 +1,4 @@
-"""Errors of forecasts, summed up on the device."""
+"""Errors of forecasts, summed on the device."""
 
 import torch
 from torch import Tensor
@@ -7,9 +7,10 @@ from litlab.metrics.mean_loss import Reduce, widest
 
 
 class ForecastMetrics:
-    """Squared and absolute error, coverage and width, of each horizon step and channel, over all windows and ranks.
+    """Mean errors of forecasts, and coverage and width of their intervals, for each horizon step and channel.
 
-    `reset`, `add` for each batch, `reduce` once; then the means can be read until the next `reset`.
+    Over all windows and ranks: call `reset`, `add` for each batch, then `reduce` once. The means can be read until the
+    next `reset`. They are ``mse`` and ``mae`` and, where there are intervals, ``coverage`` and ``interval_width``.
 
     Args:
         shape: Horizon steps and channels.
@@ -20,13 +21,13 @@ class ForecastMetrics:
         self.reset(torch.device("cpu"))
 
     def reset(self, device: torch.device) -> None:
-        """Forgets everything and goes on on this device."""
+        """Start from zero, on this device."""
         kind = widest(device)
         self._sums = torch.zeros(4, *self.shape, dtype=kind, device=device)  # squared, absolute, covered, width
         self._windows = torch.zeros(2, dtype=kind, device=device)  # in all, with an interval
 
     def add(self, forecast: Tensor, future: Tensor, interval: tuple[Tensor, Tensor] | None = None) -> None:
-        """Counts a batch, everything of shape (batch, horizon, channel).
+        """Add a batch, everything of shape (batch, horizon, channel).
 
         Args:
             forecast: The forecast.
@@ -45,20 +46,20 @@ class ForecastMetrics:
         self._windows = self._windows + windows.to(self._windows, non_blocking=True)
 
     def reduce(self, reduce: Reduce) -> None:
-        """Adds up the ranks; every rank calls it once, after its last batch."""
+        """Sum over the ranks; every rank calls it once, after its last batch."""
         self._sums, self._windows = reduce(self._sums), reduce(self._windows)
 
     def per_step(self) -> dict[str, Tensor]:
-        """Means by name (mse, mae and, where there are intervals, coverage and width), each of shape (horizon,)."""
+        """Return the means by name, each of shape (horizon,)."""
         return {name: mean.mean(dim=1) for name, mean in self.means().items()}
 
     def per_target(self) -> dict[str, Tensor]:
-        """Means by name (mse, mae and, where there are intervals, coverage and width), each of shape (channel,)."""
+        """Return the means by name, each of shape (channel,)."""
         return {name: mean.mean(dim=0) for name, mean in self.means().items()}
 
     def means(self) -> dict[str, Tensor]:
-        """Means by name over all windows, each of shape (horizon, channel)."""
-        means = {name: self._sums[row] / self._windows[0] for row, name in enumerate(("mse", "mae"))}
-        if self._windows[1] > 0:
-            means |= {name: self._sums[row] / self._windows[1] for row, name in ((2, "coverage"), (3, "width"))}
-        return {name: mean.float() for name, mean in means.items()}
+        """Return the means by name, each of shape (horizon, channel)."""
+        counts = {"mse": 0, "mae": 0} | ({"coverage": 1, "interval_width": 1} if self._windows[1] > 0 else {})
+        return {
+            name: (self._sums[row] / self._windows[count]).float() for row, (name, count) in enumerate(counts.items())
+        }

@@ -1,4 +1,4 @@
-"""Mean loss over an epoch, summed up on the device."""
+"""Mean loss over an epoch, summed on the device."""
 
 from collections.abc import Callable
 
@@ -9,13 +9,13 @@ Reduce = Callable[[Tensor], Tensor]  # the sum over all ranks
 
 
 class MeanLoss:
-    """Mean loss over an epoch, exact over its samples, at the price of a list append per step.
+    """Mean loss over an epoch, exact over its samples, at the cost of a list append per step.
 
-    Not a torchmetrics metric, whose update costs more than a small network's step, and no buffers, which averaging of
-    the weights and DDP would change.
+    Not a torchmetrics metric: its update costs more than a small network's step. Not a buffer: averaging of the weights
+    and DDP would change it.
 
     Args:
-        flush_every: Steps remembered at most.
+        flush_every: Steps kept at most before they are summed.
     """
 
     def __init__(self, flush_every: int = 50) -> None:
@@ -23,19 +23,19 @@ class MeanLoss:
         self.reset(torch.device("cpu"))
 
     def reset(self, device: torch.device) -> None:
-        """Starts an epoch on this device."""
+        """Start an epoch, on this device."""
         self._sums = torch.zeros(2, dtype=widest(device), device=device)  # of the losses, of the samples
         self._steps: list[tuple[Tensor, int]] = []
 
     def add(self, loss: Tensor, samples: int) -> None:
-        """Remembers a step: the mean loss, shape (), of this many samples."""
+        """Add a step: its mean loss, shape (), over this many samples."""
         if len(self._steps) >= self.flush_every:
             self.flush()
         loss = loss.detach()
         self._steps.append((loss.clone() if loss.is_cuda else loss, samples))  # a CUDA graph's next run overwrites it
 
     def flush(self) -> Tensor:
-        """Mean loss, shape (), of the samples of the remembered steps; there must be one at least."""
+        """Sum the steps since the last flush, at least one, and return their mean loss, shape ()."""
         losses, samples = zip(*self._steps, strict=True)
         self._steps.clear()
         values = torch.stack(losses).to(self._sums.dtype)
@@ -45,23 +45,23 @@ class MeanLoss:
         return sums[0] / sums[1]
 
     def compute(self, reduce: Reduce) -> Tensor:
-        """Mean loss, shape (), since `reset`, over all ranks."""
+        """Return the mean loss since `reset` over all ranks, shape ()."""
         if self._steps:
             self.flush()
         total, samples = reduce(self._sums.clone())
         return (total / samples).float()
 
     def sums(self) -> list[Tensor]:
-        """What `add_sums` takes: the sums, (2,), and of each remembered step the loss and the samples, both (step,).
+        """Return what `add_sums` takes: the sums (2,), and loss and samples of each step since the last flush, (step,).
 
-        The steps are not added up for this, so that the next `flush` still tells the mean of the same steps.
+        It does not flush, so that the next `flush` still returns the mean of the same steps.
         """
         losses = [loss for loss, _ in self._steps]
         samples = torch.tensor([samples for _, samples in self._steps], dtype=torch.int64)
         return [self._sums, torch.stack(losses) if losses else torch.empty(0), samples]
 
     def add_sums(self, sums: list[Tensor]) -> None:
-        """Adds what `sums` returned, in this process or another."""
+        """Add what `sums` returned, in this process or another."""
         totals, losses, samples = sums
         device = self._sums.device
         self._sums = self._sums + totals.to(self._sums)
@@ -69,5 +69,5 @@ class MeanLoss:
 
 
 def widest(device: torch.device) -> torch.dtype:
-    """float64 keeps sums over millions of samples exact; Apple's GPUs have none."""
+    """Return the type for sums: float64 keeps those of millions of samples exact, but Apple's GPUs don't have it."""
     return torch.float32 if device.type == "mps" else torch.float64

@@ -1,4 +1,4 @@
-"""Loss and metrics of one stage, at the price of two list appends per step."""
+"""Loss and metrics of one stage, at the cost of two list appends per step."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ class StageMetrics(nn.Module):
     """Mean loss and metrics of a stage (train, val or test).
 
     Updating a torchmetrics collection at every step costs more than a small network's step (about 0.2 ms of CPU), so
-    steps only remember their tensors and `flush` updates the metrics for many steps at once. Every sample counts
-    exactly once, and nothing waits for the device until `compute`.
+    steps only keep their tensors and `flush` updates the metrics for many steps at once. Every sample counts exactly
+    once, and nothing waits for the device until `compute`.
 
     Args:
         metrics: The metrics, updated with (logits, labels). Cloned, so that each stage counts on its own.
         stage: Prefix of the logged names: train, val or test.
-        flush_every: Steps remembered at most; bounds the memory that the remembered logits take.
+        flush_every: Steps kept at most before a flush; bounds the memory that their logits take.
     """
 
     def __init__(self, metrics: MetricCollection, stage: str, flush_every: int = 50) -> None:
@@ -31,7 +31,7 @@ class StageMetrics(nn.Module):
         self._steps: list[tuple[Tensor, Tensor]] = []
 
     def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
-        """Remembers one step.
+        """Add a step.
 
         Args:
             loss: Mean loss of the batch, shape ().
@@ -46,31 +46,31 @@ class StageMetrics(nn.Module):
         self._steps.append((logits.clone() if logits.is_cuda else logits, labels))
 
     def flush(self) -> None:
-        """Brings the metrics up to date with every remembered step."""
+        """Update the metrics with all steps since the last flush."""
         if self._steps:
             logits, labels = zip(*self._steps, strict=True)
             self._steps.clear()
             self.metrics.update(torch.cat(logits).float(), torch.cat(labels))
 
     def compute(self, reduce: Reduce) -> dict[str, Tensor]:
-        """Means over everything since the last `reset`, over all ranks, by logged name such as ``val/acc``."""
+        """Return the means since `reset` over all ranks, by logged name such as ``val/acc``."""
         self.flush()
         return {f"{self.stage}/loss": self.loss.compute(reduce), **self.metrics.compute()}
 
     def reset(self, device: torch.device) -> None:
-        """Starts the next epoch on this device."""
+        """Start an epoch, on this device."""
         self.loss.reset(device)
         self._steps.clear()
         self.metrics.reset()
 
     def sums(self) -> list[Tensor]:
-        """What `add_sums` takes: the loss's, and the metrics' states; lists, as of an exact AUROC, in one piece."""
+        """Return what `add_sums` takes: the sums of the loss and the metrics' states, each list state as one tensor."""
         self.flush()
         states: list[Any] = [state for metric in self.metrics.values() for state in metric.metric_state.values()]
         return [*self.loss.sums(), *(_piece(state) if isinstance(state, list) else state for state in states)]
 
     def add_sums(self, sums: list[Tensor]) -> None:
-        """Adds what `sums` returned, in this process or another."""
+        """Add what `sums` returned, in this process or another."""
         self.loss.add_sums(sums[:3])
         pieces = iter(sums[3:])
         for metric in self.metrics.values():
@@ -79,9 +79,9 @@ class StageMetrics(nn.Module):
                 piece = next(pieces).to(metric.device)
                 states[name] = piece if isinstance(state, Tensor) else [piece] if len(piece) else []
             metric.merge_state(states)
-            metric._update_count += 1  # else it warns that nothing was counted, if no further step comes
+            metric._update_count += 1  # else compute() warns, where no further step comes, that there was none
 
 
 def _piece(states: list[Tensor]) -> Tensor:
-    """A list state as one tensor; an empty one where nothing was counted."""
+    """Return a list state as one tensor, empty where there was no step."""
     return torch.cat(states) if states else torch.empty(0)

@@ -1,4 +1,4 @@
-"""Fits a ready-made image network to other images and other classes."""
+"""Fit a ready-made image network to other images and other classes."""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +7,7 @@ from litlab.errors import UserError, first_line
 
 
 def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """Adapts the first convolution to the images' channels and the last layer to the classes, where they do not fit.
+    """Adapt the first convolution to the images' channels and the last layer to the classes, where they do not fit.
 
     A network that takes the images and returns the right number of logits comes back as it is. Pre-trained weights
     stay: a first convolution for other channels gets their mean over the channels, scaled so that a grey image gives
@@ -35,8 +35,8 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
     if isinstance(outcome, Exception):
         reason = first_line(outcome).rstrip(".")
         raise UserError(
-            f"model.network: {kind} can't take images of {shape} ({reason}): "
-            "set data.image_size or data.mode to what the network expects, or choose another network."
+            f"model.network: {kind} can't take images of {shape} ({reason}); "
+            "set data.image_size or data.mode to what the network expects, or choose another network"
         ) from outcome
     if isinstance(outcome, Tensor) and outcome.shape != (2, num_classes) and layers:
         name, last = layers[-1]
@@ -48,8 +48,8 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
     if not isinstance(outcome, Tensor) or outcome.shape != (2, num_classes):
         found = tuple(outcome.shape) if isinstance(outcome, Tensor) else type(outcome).__name__
         raise UserError(
-            f"model.network: {kind} returns {found} for 2 images, not logits of shape (2, {num_classes}): "
-            "switch its auxiliary outputs off, or choose a network that classifies."
+            f"model.network: {kind} returns {found} for 2 images, not logits of shape (2, {num_classes}); "
+            "switch its auxiliary outputs off, or choose a classifier"
         )
     return network
 
@@ -66,7 +66,7 @@ def _with_channels(old: nn.Conv2d, channels: int) -> nn.Conv2d:
 
 
 def _try(network: nn.Module, image_shape: tuple[int, int, int]) -> object:
-    """What the network returns for two black images in training, or the exception that says why it can't take them."""
+    """Return the network's output for two black images in training, or the exception that it raises."""
     states = {name: buffer.clone() for name, buffer in network.named_buffers()}
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
     training = network.training

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-DEEPEST = 1000  # layers; more are a slip of the keyboard, and building them would take hours
+DEEPEST = 1000  # layers; more are a typing error, and building them would take hours
 
 
 def check_sizes(least: int = 1, **sizes: int | Sequence[int]) -> None:
-    """Checks that sizes are large enough; torch builds layers of size 0, which learn nothing.
+    """Check that sizes are large enough; torch builds layers of size 0, which learn nothing.
 
     Args:
         least: The smallest size.

@@ -1,4 +1,4 @@
-"""Optimizers and schedulers as the command line describes them, in a form that can be copied."""
+"""Optimizers and schedulers from the command line, in a form that can be copied."""
 
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def plain_recipe(value: Any) -> Any:
-    """Turns what the command line makes of a class and its arguments into a plain ``functools.partial`` of that class.
+    """Turn what the command line makes of a class and its arguments into a plain ``functools.partial`` of that class.
 
     The command line builds a partial that calls the class through its parser. The parser holds the whole command line
     with its files and locks, so a module that keeps such a partial can be neither copied nor pickled.
@@ -15,7 +15,7 @@ def plain_recipe(value: Any) -> Any:
         value: Any value. A dataclass such as `Schedule` is searched too.
 
     Returns:
-        The same value with every such partial replaced; all else as it is.
+        The same value with every such partial replaced.
     """
     if isinstance(value, partial):
         place = next((number for number, part in enumerate(value.args) if isinstance(part, type)), None)

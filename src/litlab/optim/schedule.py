@@ -37,7 +37,7 @@ class Schedule:
     monitor: str | None = None
 
     def configure(self, optimizer: Optimizer, steps: float, epochs: int | None) -> dict[str, Any]:
-        """Builds the scheduler.
+        """Build the scheduler.
 
         Args:
             optimizer: The optimizer whose learning rate it drives.
@@ -51,24 +51,24 @@ class Schedule:
             UserError: If an argument is missing, wrong, or would have to come from a run without a known length.
         """
         if self.frequency < 1:
-            raise UserError(f"model.schedule.frequency is {self.frequency}: it must be 1 or more.")
+            raise UserError(f"model.schedule.frequency: {self.frequency} is not valid; it must be at least 1")
         length = steps if self.interval == "step" else epochs
         missing = self.missing_length()
         arguments = {}
         if missing is not None:
             if length == 0:
-                raise UserError("trainer: the run has no steps: check max_steps, max_epochs and limit_train_batches.")
+                raise UserError("trainer: the run has no steps; check max_steps, max_epochs and limit_train_batches")
             if length is None or length <= 0 or length == float("inf"):
                 raise UserError(
-                    f"model.schedule.scheduler: {missing} can't be taken from a run without an end: "
-                    "set it, or trainer.max_epochs or trainer.max_steps."
+                    f"model.schedule.scheduler: {missing} can't be taken from a run without an end; "
+                    "set it, or trainer.max_epochs or trainer.max_steps"
                 )
             arguments[missing] = max(1, int(length) // self.frequency)
         with refusals("model.schedule.scheduler"):
             scheduler = self._call(optimizer, arguments)
         if isinstance(scheduler, ReduceLROnPlateau) and self.monitor is None:
             raise UserError(
-                "model.schedule.monitor is not set: ReduceLROnPlateau needs a logged metric, e.g. val/loss."
+                "model.schedule.monitor: it is not set; name the metric for ReduceLROnPlateau, such as val/loss"
             )
         # Lightning counts the batches of an epoch; `ExperimentModule.lr_scheduler_step` counts optimizer steps.
         counted = self.interval == "step" and not isinstance(scheduler, ReduceLROnPlateau)
@@ -77,7 +77,7 @@ class Schedule:
         return configured if self.monitor is None else {**configured, "monitor": self.monitor}
 
     def _parameters(self) -> dict[str, Any]:
-        """The scheduler's parameters after the optimizer; the value is ``inspect.Parameter.empty`` where missing."""
+        """Return the scheduler's arguments after the optimizer, ``inspect.Parameter.empty`` where one is missing."""
         given = dict(getattr(self.scheduler, "keywords", {}))
         scheduler_class = next((a for a in getattr(self.scheduler, "args", ()) if isinstance(a, type)), self.scheduler)
         parameters = list(inspect.signature(scheduler_class).parameters.values())
@@ -86,11 +86,11 @@ class Schedule:
         return {p.name: given.get(p.name, p.default) for p in parameters}
 
     def missing_length(self) -> str | None:
-        """The name of the scheduler's length if it is left out, so that the run's takes its place; None if not."""
+        """Return the name of the scheduler's length if it is left out, to be taken from the run; None if not."""
         values = self._parameters()
         empty = [name for name, value in values.items() if value is inspect.Parameter.empty]
         if unknown := [name for name in empty if name not in LENGTH_NAMES]:
-            raise UserError(f"model.schedule.scheduler: '{unknown[0]}' is required and not set.")
+            raise UserError(f"model.schedule.scheduler: '{unknown[0]}' is not set; it is required")
         if values.get("epochs") is not None and values.get("steps_per_epoch") is not None:
             return None  # OneCycleLR's other way of saying how long it is
         return next((name for name in LENGTH_NAMES if name in values and (name in empty or values[name] is None)), None)

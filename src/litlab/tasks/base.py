@@ -1,4 +1,4 @@
-"""What all models do alike: settings in the checkpoint, optimizer and schedule, loss of the last steps."""
+"""What all tasks share: settings in the checkpoint, optimizer and schedule, loss of the last steps."""
 
 import warnings
 from collections.abc import Callable
@@ -22,14 +22,14 @@ class ExperimentModule(LightningModule):
     """A LightningModule that keeps its settings and builds its optimizer and its schedule from them.
 
     While ``lr`` is None, the optimizer has its own learning rates. Lightning's ``LearningRateFinder`` and ``Tuner`` set
-    ``lr`` to what they found; then all groups of parameters have it, as in the search that found it.
+    ``lr`` to what they found; then all parameter groups have it, as in the search that found it.
 
     Args:
         optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
         schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
     """
 
-    data_facts: tuple[str, ...] = ()  # settings that must be alike in model and data
+    data_facts: tuple[str, ...] = ()  # settings that must be the same in model and data
     lr: float | None = None
 
     def __init__(self, optimizer: OptimizerCallable | None = None, schedule: Schedule | None = None) -> None:
@@ -47,7 +47,7 @@ class ExperimentModule(LightningModule):
         self.schedule = plain_recipe(schedule)
 
     def check_data(self) -> None:
-        """Compares model and data: a checkpoint's model, or a setting, may meet other data than it is made for.
+        """Compare model and data: a checkpoint or a setting may be for other data.
 
         Raises:
             UserError: If they differ in one of `data_facts`.
@@ -56,26 +56,28 @@ class ExperimentModule(LightningModule):
         for name in self.data_facts:
             mine, theirs = getattr(self, name, self.hparams.get(name)), getattr(data, name, None)
             if mine is not None and theirs is not None and mine != theirs:
-                raise UserError(f"model.{name} is {mine}, the data has {theirs}: leave it out, or set both alike.")
+                raise UserError(
+                    f"model.{name}: {mine} differs from the data's {theirs}; leave it out, or set the same in both"
+                )
 
     def on_fit_start(self) -> None:
-        """Compares model and data."""
+        """Compare model and data."""
         self.check_data()
 
     def on_validation_start(self) -> None:
-        """Compares model and data."""
+        """Compare model and data."""
         self.check_data()
 
     def on_test_start(self) -> None:
-        """Compares model and data."""
+        """Compare model and data."""
         self.check_data()
 
     def on_predict_start(self) -> None:
-        """Compares model and data."""
+        """Compare model and data."""
         self.check_data()
 
     def new_optimizer(self) -> Optimizer:
-        """The optimizer over the parameters that are trained, without any state.
+        """Return the optimizer of the parameters that are trained, without any state.
 
         Raises:
             UserError: If it does not take its settings.
@@ -88,13 +90,13 @@ class ExperimentModule(LightningModule):
         return optimizer
 
     def configure_optimizers(self) -> Any:
-        """The optimizer over the parameters that are trained, and the schedule over the length of the run."""
+        """Return the optimizer of the parameters that are trained, and the schedule over the length of the run."""
         optimizer = self.new_optimizer()
         if self.schedule is None:
             return optimizer
         steps = self.trainer.estimated_stepping_batches
         if self.trainer.ckpt_path is not None:
-            # Counting the steps has loaded the training data, before it is known where a resumed run goes on.
+            # Counting the steps has loaded the training data, before it is known where a resumed run continues.
             self.trainer.fit_loop._combined_loader = None
         return {
             "optimizer": optimizer,
@@ -102,7 +104,7 @@ class ExperimentModule(LightningModule):
         }
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
-        """Steps the schedule, every ``frequency`` optimizer steps of the run."""
+        """Step the schedule, every ``frequency`` optimizer steps of the run."""
         schedule = self.schedule
         if schedule is None or schedule.interval == "epoch" or isinstance(scheduler, ReduceLROnPlateau):
             super().lr_scheduler_step(scheduler, metric)  # Lightning has counted
@@ -110,18 +112,18 @@ class ExperimentModule(LightningModule):
             super().lr_scheduler_step(scheduler, metric)
 
     def expected_loss(self, batch: Any) -> float | None:
-        """The training loss of a guess that knows nothing of the inputs: what an untrained network starts with, about.
+        """Return the training loss of a guess that ignores the inputs: about what an untrained network starts with.
 
         Args:
             batch: A training batch, as `training_step` gets it.
 
         Returns:
-            The loss; None where there is no theory of it.
+            The loss; None where it is not known.
         """
         return None
 
     def log_recent_loss(self, recent: Callable[[], Tensor]) -> None:
-        """Logs ``train/loss_step`` in a training step, every ``trainer.log_every_n_steps``.
+        """Log ``train/loss_step`` in a training step, every ``trainer.log_every_n_steps``.
 
         Args:
             recent: Called at these steps only: the mean loss of the last steps, shape ().
@@ -134,17 +136,17 @@ class ExperimentModule(LightningModule):
                 logger.log_metrics({"train/loss_step": value}, step=self.global_step)
 
     def sum_over_ranks(self, sums: Tensor) -> Tensor:
-        """The sum of all processes' tensors, of any shape."""
+        """Return the sum of a tensor of any shape over all ranks."""
         return self.trainer.strategy.reduce(sums, reduce_op="sum")  # pyright: ignore[reportReturnType]
 
     def epoch_sums(self) -> list[Tensor]:
-        """What this process has summed up of the training epoch so far, for its means; kept in checkpoints."""
+        """Return this rank's sums over the training epoch so far, for its means; checkpoints keep them."""
         return []
 
     def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
-        """Starts the sums of the training epoch that a resumed run goes on with.
+        """Start the sums of the training epoch that a resumed run continues.
 
         Args:
-            parts: What `epoch_sums` returned, to be added up: in this process, as a rule. Where the number of processes
-                has changed, the first one gets that of all, the others nothing.
+            parts: What `epoch_sums` returned, to be added up: on this rank, usually. Where the number of ranks has
+                changed, the first one gets the sums of all, the others none.
         """

@@ -1,4 +1,4 @@
-"""A classifier of anything that one network turns into logits."""
+"""Classification with any network that returns logits."""
 
 import math
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from litlab.tasks.base import ExperimentModule
 
 
 class Classifier(ExperimentModule):
-    """Trains any network with cross-entropy.
+    """Train any network with cross-entropy.
 
     A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel, height, width), or a dict
     of tensors, which the network gets as keyword arguments; and integer labels of shape (batch,). The network returns
@@ -47,6 +47,7 @@ class Classifier(ExperimentModule):
     def __init__(
         self,
         network: nn.Module,
+        *,
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
         label_smoothing: float = 0.0,
@@ -55,13 +56,13 @@ class Classifier(ExperimentModule):
     ) -> None:
         super().__init__(optimizer, schedule)
         if num_classes is None or num_classes < 2:
-            raise UserError(f"model.num_classes is {num_classes}: a classifier needs data with 2 classes or more.")
+            raise UserError(f"model.num_classes: {num_classes} is not valid; use data with 2 classes or more")
         if not 0 <= label_smoothing < 1:
-            raise UserError(f"model.label_smoothing is {label_smoothing}: it must be at least 0 and below 1.")
+            raise UserError(f"model.label_smoothing: {label_smoothing} is not valid; it must be at least 0 and below 1")
         self.network = network if image_shape is None else adapt_network(network, image_shape, num_classes)
         self.label_smoothing = label_smoothing
         metrics = MetricCollection(
-            {  # cross-entropy has refused labels out of range before they get here
+            {  # cross-entropy has already refused labels out of range
                 "acc": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
                 "f1": MulticlassF1Score(num_classes, average="macro", validate_args=False),
             }
@@ -72,61 +73,61 @@ class Classifier(ExperimentModule):
 
     @property
     def backbone(self) -> nn.ModuleList:
-        """The network without its last linear layer or convolution: what Lightning's ``BackboneFinetuning`` freezes."""
+        """Return the network without its last linear layer or convolution, for Lightning's ``BackboneFinetuning``."""
         layers: list[nn.Module] = [part for part in self.network.modules() if isinstance(part, nn.Linear | nn.Conv2d)]
         return nn.ModuleList(_without(self.network, layers[-1]) if layers else self.network.children())
 
     def forward(self, inputs: Any) -> Tensor:
-        """Logits of shape (batch, classes)."""
+        """Return logits of shape (batch, classes)."""
         return self.network(**inputs) if isinstance(inputs, dict) else self.network(inputs)
 
     def training_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> Tensor:
-        """Mean loss of the batch, shape ()."""
+        """Return the mean loss of the batch, shape ()."""
         loss, _ = self._step(batch, self.train_metrics)
         self.log_recent_loss(self.train_metrics.loss.flush)
         return loss
 
     def validation_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> None:
-        """Counts the batch into the validation metrics."""
+        """Add the batch to the validation metrics."""
         self._step(batch, self.val_metrics)
 
     def test_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> dict[str, Tensor]:
-        """Counts the batch into the test metrics; callbacks that plot get its logits."""
+        """Add the batch to the test metrics; callbacks that plot get its logits."""
         loss, logits = self._step(batch, self.test_metrics)
         return {"loss": loss, "logits": logits}
 
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Class probabilities, shape (batch, classes), of a batch of inputs without labels."""
+        """Return class probabilities, shape (batch, classes), for a batch of inputs without labels."""
         return self(self._cast(batch)).float().softmax(dim=1)
 
     def on_train_epoch_start(self) -> None:
-        """Starts counting."""
+        """Reset the metrics."""
         self.train_metrics.reset(self.device)
 
     def on_train_epoch_end(self) -> None:
-        """Logs the epoch's means."""
+        """Log the means of the epoch."""
         self._log_epoch(self.train_metrics)
 
     def on_validation_epoch_end(self) -> None:
-        """Logs the epoch's means."""
+        """Log the means of the epoch."""
         self._log_epoch(self.val_metrics)
 
     def on_test_epoch_end(self) -> None:
-        """Logs the means over the test split."""
+        """Log the means over the test split."""
         self._log_epoch(self.test_metrics)
 
     def epoch_sums(self) -> list[Tensor]:
-        """The sums of loss and metrics."""
+        """Return the sums of loss and metrics."""
         return self.train_metrics.sums()
 
     def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
-        """Goes on from them."""
+        """Continue from these sums."""
         self.train_metrics.reset(self.device)
         for part in parts:
             self.train_metrics.add_sums(part)
 
     def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
-        """The loss of equal probabilities for all classes, ln(classes), with label smoothing as well.
+        """Return the loss of equal probabilities for all classes: ln(classes), with or without label smoothing.
 
         Raises:
             UserError: If a label of the batch is not a class.
@@ -134,13 +135,13 @@ class Classifier(ExperimentModule):
         classes, low, high = self.hparams["num_classes"], int(batch[1].min()), int(batch[1].max())
         if low < 0 or high >= classes:
             raise UserError(
-                f"the labels of a training batch go from {low} to {high}: with model.num_classes {classes} they must "
-                f"be from 0 to {classes - 1}."
+                f"model.num_classes: {classes} does not fit a training batch with labels from {low} to {high}; "
+                f"labels must be from 0 to {classes - 1}"
             )
         return math.log(classes)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Lets a pre-trained network be rebuilt without a download: the checkpoint holds what became of its weights."""
+        """Let a pre-trained network be rebuilt without a download: the checkpoint holds its weights."""
         hparams = checkpoint.get("hyper_parameters", {})
         network = hparams.get("network")
         if isinstance(network, dict) and network.get("init_args", {}).get("weights") is not None:
@@ -148,7 +149,7 @@ class Classifier(ExperimentModule):
             checkpoint["hyper_parameters"] = {**hparams, "network": bare}
 
     def _cast(self, inputs: Any) -> Any:
-        """Brings floating-point inputs to the weights' type, for 16-true and 64-true precision."""
+        """Convert floating-point inputs to the type of the weights, for 16-true and 64-true precision."""
         if isinstance(inputs, dict):
             return {name: self._cast(value) for name, value in inputs.items()}
         return inputs.to(self.dtype) if inputs.is_floating_point() else inputs
@@ -163,13 +164,13 @@ class Classifier(ExperimentModule):
         return loss, logits
 
     def _log_epoch(self, metrics: StageMetrics) -> None:
-        # The values are the same on every rank already; sync_dist only tells Lightning so.
+        # The values are the same on all ranks already; sync_dist only tells Lightning so.
         self.log_dict(metrics.compute(self.sum_over_ranks), sync_dist=True)
         metrics.reset(self.device)
 
 
 def _without(module: nn.Module, head: nn.Module) -> Iterator[nn.Module]:
-    """The largest parts of a module that do not contain the head."""
+    """Yield the largest parts of a module that do not contain the head."""
     for child in module.children():
         if not any(part is head for part in child.modules()):
             yield child

@@ -1,4 +1,4 @@
-"""A forecaster of series with any network that turns a window of the past into the future."""
+"""Forecasting with any network that turns a window of the past into the future."""
 
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}
 
 
 class Forecaster(ExperimentModule):
-    """Trains any forecasting network, for one value or for quantiles, and calibrates its intervals on validation.
+    """Train any forecasting network, for one value or for quantiles, and calibrate its intervals on validation.
 
     A batch is a dict: ``past`` (batch, past, channel) and ``future`` (batch, horizon, channel), both scaled, and
     ``calendar`` (batch, past + horizon, feature) where there are covariates. The network takes past and calendar (or
@@ -33,14 +33,14 @@ class Forecaster(ExperimentModule):
     Logged, in scaled units: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at
     most 50). Once per epoch, exact over all windows and ranks: ``loss`` for train, val and test, ``mse`` and ``mae``
     for val and test, and for test ``mase`` (mean absolute error over that of the seasonal naive forecast within the
-    training rows, Hyndman & Koehler 2006), ``coverage`` and ``width`` of the intervals. After a test, ``test_metrics``
+    training rows, Hyndman & Koehler 2006), ``coverage`` and ``interval_width``. After a test, ``test_metrics``
     has all but the first and ``mase`` for each horizon step and for each channel, until the next test starts.
 
     Args:
         network: The network, for example one of your own.
         horizon: Rows to forecast. Taken from the data when left out.
         num_targets: Channels of the series. Taken from the data when left out.
-        loss: What a forecast of one value is trained by.
+        loss: The loss of a forecast of one value.
         quantiles: Quantiles to forecast, ascending and with 0.5, such as [0.05, 0.5, 0.95]: then the pinball loss
             (Koenker & Bassett 1978) takes the place of `loss`, the median is the forecast and the outermost quantiles
             are the interval before its calibration. Left out, the network forecasts one value.
@@ -57,6 +57,7 @@ class Forecaster(ExperimentModule):
     def __init__(
         self,
         network: nn.Module,
+        *,
         horizon: int | None = None,
         num_targets: int | None = None,
         loss: Literal["mse", "mae", "huber"] = "mse",
@@ -67,14 +68,17 @@ class Forecaster(ExperimentModule):
     ) -> None:
         super().__init__(optimizer, schedule)
         if horizon is None or num_targets is None:
-            raise UserError("model.horizon and model.num_targets are not set, and the data does not tell them.")
+            raise UserError(
+                "model: horizon and num_targets are not set, and the data does not provide them; "
+                "set them or use SeriesData"
+            )
         if not 0 < coverage < 1:
-            raise UserError(f"model.coverage is {coverage}: it must be between 0 and 1.")
+            raise UserError(f"model.coverage: {coverage} is not valid; it must be between 0 and 1")
         if quantiles is not None:
             ascending = all(low < high for low, high in zip([0.0, *quantiles], [*quantiles, 1.0], strict=True))
             if not ascending or 0.5 not in quantiles:
                 raise UserError(
-                    f"model.quantiles is {quantiles}: they must be ascending, between 0 and 1, and contain 0.5."
+                    f"model.quantiles: {quantiles} is not valid; it must be ascending, between 0 and 1, and contain 0.5"
                 )
         self.network = network
         self.horizon = horizon
@@ -88,18 +92,18 @@ class Forecaster(ExperimentModule):
         self.test_metrics = ForecastMetrics((horizon, num_targets))
 
     def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:
-        """Forecast of shape (batch, horizon, channel, outputs) from a past of shape (batch, past, channel)."""
+        """Return a forecast (batch, horizon, channel, outputs) for a past (batch, past, channel)."""
         return self.network(past, calendar)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        """Mean loss of the batch, shape ()."""
+        """Return the mean loss of the batch, shape ()."""
         loss = self._loss(self._outputs(batch), batch["future"].float())
         self.losses["train"].add(loss, len(batch["past"]))
         self.log_recent_loss(self.losses["train"].flush)
         return loss
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """Counts the batch into the validation metrics and the calibration."""
+        """Add the batch to the validation metrics and the calibration."""
         future = batch["future"].float()
         outputs = self._outputs(batch)
         forecast, lower, upper = self._forecast(outputs)
@@ -108,7 +112,7 @@ class Forecaster(ExperimentModule):
         self.conformal.add(lower, upper, future)
 
     def test_step(self, batch: dict[str, Tensor], batch_idx: int) -> dict[str, Tensor]:
-        """Counts the batch into the test metrics; callbacks get loss, forecast, lower and upper, in scaled units."""
+        """Add the batch to the test metrics; callbacks get loss, forecast, lower and upper, in scaled units."""
         future = batch["future"].float()
         outputs = self._outputs(batch)
         forecast, lower, upper = self._forecast(outputs)
@@ -119,50 +123,50 @@ class Forecaster(ExperimentModule):
         return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}
 
     def predict_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        """Scaled forecast, lower and upper end of its interval, shape (batch, horizon, channel, 3)."""
+        """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon, channel, 3)."""
         forecast, lower, upper = self._forecast(self._outputs(batch))
         return torch.stack([forecast, *self.conformal.interval(lower, upper)], dim=-1)
 
     def on_test_start(self) -> None:
-        """Compares model and data, and says so where there will be no intervals."""
+        """Compare model and data, and say so if there will be no intervals."""
         self.check_data()
         self._note_missing_intervals()
 
     def on_predict_start(self) -> None:
-        """Compares model and data, and says so where there will be no intervals."""
+        """Compare model and data, and say so if there will be no intervals."""
         self.check_data()
         self._note_missing_intervals()
 
     def on_train_epoch_start(self) -> None:
-        """Starts counting."""
+        """Reset the metrics."""
         self.losses["train"].reset(self.device)
 
     def on_train_epoch_end(self) -> None:
-        """Logs the epoch's mean loss."""
+        """Log the mean loss of the epoch."""
         self.log_dict(self._mean_loss("train"), sync_dist=True)
 
     def on_validation_epoch_start(self) -> None:
-        """Starts counting and calibrating."""
+        """Reset the metrics, and start a calibration."""
         self.losses["val"].reset(self.device)
         self.val_metrics.reset(self.device)
         self.conformal.reset(self.device)
 
     def on_validation_epoch_end(self) -> None:
-        """Logs the means and calibrates the intervals."""
+        """Log the means, and calibrate the intervals."""
         self.val_metrics.reduce(self.sum_over_ranks)
         if not self.trainer.sanity_checking:
             self.conformal.calibrate(self._gather_from_ranks)
         means = {f"val/{name}": mean.mean() for name, mean in self.val_metrics.means().items()}
-        # The values are the same on every rank already; sync_dist only tells Lightning so.
+        # The values are the same on all ranks already; sync_dist only tells Lightning so.
         self.log_dict({**self._mean_loss("val"), **means}, sync_dist=True)
 
     def on_test_epoch_start(self) -> None:
-        """Starts counting."""
+        """Reset the metrics."""
         self.losses["test"].reset(self.device)
         self.test_metrics.reset(self.device)
 
     def on_test_epoch_end(self) -> None:
-        """Logs the means over the test split."""
+        """Log the means over the test split."""
         self.test_metrics.reduce(self.sum_over_ranks)
         means = {f"test/{name}": mean.mean() for name, mean in self.test_metrics.means().items()}
         naive_error = getattr(getattr(self.trainer, "datamodule", None), "naive_error", None)
@@ -172,27 +176,27 @@ class Forecaster(ExperimentModule):
         self.log_dict({**self._mean_loss("test"), **means}, sync_dist=True)
 
     def epoch_sums(self) -> list[Tensor]:
-        """The mean loss's sums."""
+        """Return the sums of the mean loss."""
         return self.losses["train"].sums()
 
     def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
-        """Goes on from them."""
+        """Continue from these sums."""
         self.losses["train"].reset(self.device)
         for part in parts:
             self.losses["train"].add_sums(part)
 
     def expected_loss(self, batch: dict[str, Tensor]) -> float:
-        """The loss of forecasting the mean of the training rows everywhere, which is 0 in scaled units."""
+        """Return the loss of forecasting the mean of the training rows everywhere, which is 0 in scaled units."""
         future = batch["future"].float()
         return self._loss(future.new_zeros(*future.shape, len(self.quantiles or [1])), future).item()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the calibration. It is of the weights that were validated: with EMA of the average, as in the file."""
+        """Add the calibration: that of the weights that were validated, which with EMA are the average, as saved."""
         if self.conformal.radius is not None:
             checkpoint["conformal"] = {"coverage": self.coverage, "radius": self.conformal.radius}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes the calibration over, unless it is for another coverage."""
+        """Restore the calibration, unless it is for another coverage."""
         saved = checkpoint.get("conformal", {})
         self.conformal.radius = saved["radius"] if saved.get("coverage") == self.coverage else None
 
@@ -202,8 +206,8 @@ class Forecaster(ExperimentModule):
         expected = (len(past), self.horizon, self.num_targets, len(self.quantiles or [1]))
         if outputs.shape[-4:] != expected:
             raise UserError(
-                f"model.network returns {tuple(outputs.shape)}, not (batch, horizon, channel, outputs) = {expected}: "
-                "set its sizes to those of the data and model.quantiles."
+                f"model.network: it returns {(*outputs.shape,)}, not (batch, horizon, channel, outputs) = {expected}; "
+                "set its sizes to those of the data and model.quantiles"
             )
         # In training quantiles may cross; what is evaluated and served is in order (Chernozhukov et al. 2010).
         return outputs.float() if self.training else outputs.float().sort(dim=-1).values
@@ -216,7 +220,7 @@ class Forecaster(ExperimentModule):
         return torch.maximum(quantiles * error, (quantiles - 1) * error).mean()
 
     def _forecast(self, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Forecast and the ends of the interval that is not calibrated yet, each (batch, horizon, channel)."""
+        """Return forecast and ends of the interval before calibration, each (batch, horizon, channel)."""
         middle = 0 if self.quantiles is None else self.quantiles.index(0.5)
         return outputs[..., middle], outputs[..., 0], outputs[..., -1]
 
@@ -229,6 +233,6 @@ class Forecaster(ExperimentModule):
     def _note_missing_intervals(self) -> None:
         if self.conformal.radius is None:
             rank_zero_info(
-                "The forecasts have no intervals: these weights were not calibrated for model.coverage "
-                f"{self.coverage} by a validation of {self.conformal.windows_needed} windows or more."
+                f"The forecasts have no intervals: no validation with {self.conformal.windows_needed} windows or more "
+                f"has calibrated these weights for model.coverage {self.coverage}."
             )

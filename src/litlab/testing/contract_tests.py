@@ -1,4 +1,4 @@
-"""What every LightningModule must pass: name its config and its short settings, inherit, done.
+"""What every LightningModule must pass: inherit, and name its config and the settings that make it small.
 
 class TestMine(ModuleContract):
     config = Path("configs/mine.yaml").absolute()
@@ -29,7 +29,7 @@ class WithoutRunning(ExperimentCLI):
 
     def _run_subcommand(self, subcommand: str) -> None:
         self.model.trainer = self.datamodule.trainer = self.trainer
-        self.trainer.strategy._lightning_module = self.model
+        self.trainer.strategy.connect(self.model)
 
 
 def loss_of(result: Any) -> torch.Tensor:
@@ -97,7 +97,7 @@ class ModuleContract:
         return build_it
 
     def test_forward_is_finite_and_loss_starts_near_its_theory(self, build: Callable[..., Built]) -> None:
-        """The first loss is that of a network that knows nothing."""
+        """The first loss is that of an untrained network."""
         model, data, _ = build()
         data.prepare_data()
         data.setup("fit")
@@ -120,7 +120,7 @@ class ModuleContract:
 
     @pytest.mark.filterwarnings("ignore:You requested to overfit but enabled train dataloader shuffling")
     def test_overfits_one_batch(self, build: Callable[..., Built]) -> None:
-        """It can learn a batch by heart."""
+        """It can memorise a batch."""
         steps = f"--trainer.max_epochs={self.overfit_steps}"
         model, data, trainer = build(steps, "--trainer.overfit_batches=1", "--trainer.limit_val_batches=0")
         losses: list[float] = []

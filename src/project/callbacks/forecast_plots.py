@@ -8,6 +8,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from litlab.callbacks.reporting import (
+    HasCoverage,
     SeriesFacts,
     facts,
     from_test_step,
@@ -23,7 +24,7 @@ from project.callbacks._forecast_figures import Window, draw_backtest, draw_erro
 
 
 class ForecastPlots(Callback):
-    """Draw forecasts and tell where they err, at the end of each test.
+    """Draw forecasts, and tabulate their errors, at the end of each test.
 
     To the run folder and the loggers, over all test windows of all ranks:
 
@@ -59,7 +60,7 @@ class ForecastPlots(Callback):
     def __init__(self, windows: int = 4, targets: int = 3, periods: int = 10) -> None:
         for name, value in (("windows", windows), ("targets", targets), ("periods", periods)):
             if value < 1:
-                raise UserError(f"ForecastPlots.{name}: {value} must be at least 1")
+                raise UserError(f"ForecastPlots.{name}: {value} is not valid; it must be at least 1")
         self.windows = windows
         self.targets = targets
         self.periods = periods
@@ -70,7 +71,7 @@ class ForecastPlots(Callback):
         self._batches = 0
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget the test before."""
+        """Forget the previous test."""
         self._errors = None
         self._drawn, self._drawn_starts = [], []
         self._batches = 0
@@ -117,7 +118,7 @@ class ForecastPlots(Callback):
             return
         data = facts(self, trainer, SeriesFacts)
         names, times, mean, scale = list(data.target_names), data.times, data.mean.cpu(), data.scale.cpu()
-        aim = getattr(pl_module, "coverage", None)
+        aim = pl_module.coverage if isinstance(pl_module, HasCoverage) else None
         shown = self._targets(len(names))
 
         order = starts.argsort()  # every rank kept as many as are drawn of all

@@ -8,6 +8,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from litlab.callbacks.reporting import ImageFacts, class_names, from_test_step, publish_figure, run_folder, spread
+from litlab.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +29,7 @@ class ImagePlots(Callback):
         images: Number of test images in the grid.
 
     Raises:
-        UserError: Where the model's ``test_step`` returns no ``logits``.
+        UserError: Where the model's ``test_step`` returns no ``logits``, or the batches are not images.
     """
 
     def __init__(self, images: int = 32) -> None:
@@ -38,7 +39,7 @@ class ImagePlots(Callback):
         self._classes = 0
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget the test before."""
+        """Forget the previous test."""
         self._samples = []
         self._batches = 0
 
@@ -53,9 +54,14 @@ class ImagePlots(Callback):
     ) -> None:
         """Keep a few images."""
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
+        images, labels = batch
+        if not isinstance(images, Tensor) or images.ndim != 4:
+            raise UserError(
+                "ImagePlots: a test batch has no images (batch, channel, height, width); "
+                "remove ImagePlots from trainer.callbacks"
+            )
         if not trainer.is_global_zero:
             return
-        images, labels = batch
         self._classes = logits.shape[1]
         batches = sum(trainer.num_test_batches)
         chosen = spread(self.images, len(self._samples), self._batches, batches, len(images)).to(images.device)

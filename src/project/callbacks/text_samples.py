@@ -1,4 +1,4 @@
-"""Sample texts of a test with what a classifier made of them."""
+"""Sample texts of a test, with their predictions."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class TextSamples(Callback):
     """Show texts with true class, prediction and probability at the end of each test.
 
     The most confident mistakes, most confident first, and as many texts that are classified right, spread evenly over
-    the test set; of all ranks, and the same ones however many ranks there are. They go to the loggers as a table or
+    the test set; of all ranks, and the same ones for any number of ranks. They go to the loggers as a table or
     text (``test/texts``) and to the run folder as ``test_texts.csv``.
 
     The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels
@@ -40,14 +40,14 @@ class TextSamples(Callback):
 
     def __init__(self, samples: int = 10) -> None:
         if samples < 1:
-            raise UserError(f"TextSamples.samples: {samples} must be at least 1")
+            raise UserError(f"TextSamples.samples: {samples} is not valid; it must be at least 1")
         self.samples = samples
         self._mistakes = torch.empty(0, 4, dtype=torch.float64)  # number, true class, prediction, probability
         self._right = self._mistakes
         self._classes = 0
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget the test before."""
+        """Forget the previous test."""
         self._mistakes = self._right = torch.empty(0, 4, dtype=torch.float64)
 
     def on_test_batch_end(

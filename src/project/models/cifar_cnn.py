@@ -60,7 +60,10 @@ class CifarCNN(Classifier):
                 f"data.image_size: {image_shape[1]} x {image_shape[2]} is not valid; CifarCNN needs 16 x 16 or more."
             )
         network = WhitenedCNN(image_shape[0], num_classes, (width // 4, width, 2 * width))
-        super().__init__(network, num_classes, image_shape, label_smoothing, optimizer, schedule)
+        super().__init__(
+            network, num_classes=num_classes, image_shape=image_shape, label_smoothing=label_smoothing,
+            optimizer=optimizer, schedule=schedule,
+        )  # fmt: skip
         self.network: WhitenedCNN
         self.small_image_fraction = small_image_fraction
         self.flip_tta = flip_tta

@@ -104,7 +104,10 @@ class LSTMForecaster(Forecaster):
                     "model.ensemble: no member has a hidden_size above 0, so there is nothing to train; set one."
                 )
             network = ForecastEnsemble(part.network(*sizes) for part in parts)
-        super().__init__(network, horizon, num_targets, loss, quantiles, coverage, optimizer, schedule)
+        super().__init__(
+            network, horizon=horizon, num_targets=num_targets, loss=loss, quantiles=quantiles, coverage=coverage,
+            optimizer=optimizer, schedule=schedule,
+        )  # fmt: skip
         self.context_length = context_length
         self.num_covariates = num_covariates or 0
 

@@ -120,7 +120,9 @@ class TransformerClassifier(Classifier):
             head_dropout=head_dropout, word_dropout=word_dropout, ngram_features=ngram_features or 0,
             ngram_hidden_size=ngram_hidden_size,
         )  # fmt: skip
-        super().__init__(network, num_classes, label_smoothing=label_smoothing, optimizer=optimizer, schedule=schedule)
+        super().__init__(
+            network, num_classes=num_classes, label_smoothing=label_smoothing, optimizer=optimizer, schedule=schedule
+        )
         self.max_tokens = max_tokens
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:

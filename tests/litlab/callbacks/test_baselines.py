@@ -119,7 +119,7 @@ def test_says_what_takes_so_long(tmp_path, screen, monkeypatch, slow, terminal):
     text = out.getvalue()
     assert ("Computing the baselines ..." in text) == slow
     assert "Test: the model beside" in text
-    assert text.count("\x1b[?25h") == text.count("\x1b[?25l") == (1 + slow if terminal else 0)  # the cursor is back
+    assert text.count("\x1b[?25h") == text.count("\x1b[?25l") == (slow if terminal else 0)  # the cursor is back
 
 
 def test_an_error_of_the_data_ends_the_waiting(tmp_path, screen):

@@ -69,7 +69,9 @@ def test_no_logits_is_a_user_error(tmp_path):
         def test_step(self, batch, batch_idx):
             return super().test_step(batch, batch_idx)["loss"]
 
-    with pytest.raises(UserError, match=r"NoLogits\.test_step must return a dict with 'logits' .* ConfusionMatrix out"):
+    with pytest.raises(
+        UserError, match=r"NoLogits\.test_step must return a dict with 'logits' .* ConfusionMatrix from"
+    ):
         run(tmp_path, False, model=NoLogits())
 
 

@@ -86,5 +86,5 @@ def test_resumes_exactly(tmp_path):
 
 @pytest.mark.parametrize("options", [{"decay": 1.0}, {"decay": -0.1}, {"every_n_steps": 0}, {"start_step": -1}])
 def test_bad_values(options):
-    with pytest.raises(UserError, match=rf"EMA\.{next(iter(options))}"):
+    with pytest.raises(UserError, match=rf"^ema\.{next(iter(options))}: "):
         EMA(**options)

@@ -1,22 +1,53 @@
+import fcntl
 import io
 import math
 import os
 import re
+import struct
+import termios
+from contextlib import contextmanager, redirect_stdout
 from types import SimpleNamespace
 
 import pytest
-import rich
+from lightning.pytorch.callbacks import Timer
 
 from litlab.callbacks import ProgressBar, progress
-from litlab.callbacks import _bar as module
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
 
-@pytest.fixture(autouse=True)
-def own_console(monkeypatch):
-    monkeypatch.setattr(rich, "_console", None)  # rich looks at the output once, and pytest swaps it for each test
+class Screen(io.StringIO):
+    """A terminal of this width, and all that was ever written to it."""
+
+    encoding = "utf-8"
+
+    def __init__(self, width):
+        super().__init__()
+        self.ends = os.openpty()
+        fcntl.ioctl(self.fileno(), termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+
+    def fileno(self):
+        return self.ends[1]
+
+    def isatty(self):
+        return True
+
+    def states(self) -> list[str]:
+        """Return every line that was on the screen."""
+        return [line.strip() for line in re.split(r"[\r\n]|\x1b\[[\d;?]*[A-Za-z]", self.getvalue()) if line.strip()]
+
+
+@contextmanager
+def terminal(width=100):
+    """Let the output go to a terminal. Not a fixture: pytest has its own stdout for each phase of a test."""
+    screen = Screen(width)
+    try:
+        with redirect_stdout(screen):
+            yield screen
+    finally:
+        for end in screen.ends:
+            os.close(end)
 
 
 def test_one_plain_line_an_epoch(tmp_path, capsys):
@@ -52,78 +83,81 @@ def test_disabled_is_silent(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
+def fit_and_test(folder, bar, **options):
+    """Two epochs and a test on a terminal; return what was on it after the fit, and all of it."""
+    trainer = make_trainer(folder, max_epochs=2, enable_progress_bar=True, callbacks=[bar])
+    model, data = Tiny(), TinyData(samples=24)
+    with terminal(**options) as screen:
+        trainer.fit(model, data)
+        fitted = screen.getvalue()
+        trainer.test(model, data, verbose=False)
+    return fitted, screen
+
+
 def test_draws_by_the_clock_not_by_the_step(tmp_path, monkeypatch):
-    """On a terminal, 100 steps within one interval draw twice: after the first, as the time has come, and the last."""
-    draws = []
-    console = rich.console.Console(force_terminal=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    monkeypatch.setattr(rich, "_console", console)
-    monkeypatch.setattr(module, "SECONDS_BETWEEN_DRAWS", 1000.0)
-    bar = ProgressBar()
+    """100 steps within one interval draw twice: after the first, as the time has come, and after the last."""
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_DRAWS", 1000.0)
+    metrics = []
 
-    draw = module.Bar.draw
-    monkeypatch.setattr(module.Bar, "draw", lambda *args: (draws.append(args), draw(*args)))
-    trainer = make_trainer(tmp_path, enable_progress_bar=True, callbacks=[bar], limit_val_batches=0)
-    trainer.fit(Tiny(), TinyData(samples=100, batch_size=1))
-    assert len(draws) == 2  # the first, and the last batch
-    console.file.close()
+    class Counted(ProgressBar):
+        def get_metrics(self, trainer, pl_module):
+            metrics.append(trainer.fit_loop.batch_idx)
+            return super().get_metrics(trainer, pl_module)
 
-
-def test_terminal_shows_a_bar_and_keeps_the_lines(tmp_path, monkeypatch):
-    out = io.StringIO()
-    monkeypatch.setattr(rich, "_console", rich.console.Console(force_terminal=True, file=out, width=100))
-    trainer = make_trainer(tmp_path, max_epochs=2, enable_progress_bar=True, callbacks=[ProgressBar()])
-    model = Tiny()
-    trainer.fit(model, TinyData())
-    fitted = out.getvalue()
-    assert "━" in fitted
-    assert "validate" in fitted
-    assert re.findall(r"epoch ([12])/2  train/loss [\d.]+  val/acc", fitted) == ["1", "2"]
-    trainer.test(model, TinyData(), verbose=False)
-    tested = out.getvalue()[len(fitted) :]
-    assert re.search(r"test\b.*━", tested)
-    for text in (fitted, tested):
-        assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
+    trainer = make_trainer(tmp_path, enable_progress_bar=True, callbacks=[Counted()], limit_val_batches=0)
+    with terminal():
+        trainer.fit(Tiny(), TinyData(samples=100, batch_size=1))
+    assert metrics == [0, 99, 99]  # the last one at the end of the epoch
 
 
-def test_bar_is_gone_when_training_fails(tmp_path, monkeypatch):
+def test_terminal_shows_a_bar_and_keeps_the_lines(tmp_path):
+    fitted, screen = fit_and_test(tmp_path, ProgressBar())
+    assert "█" in fitted
+    assert "Validation" in fitted
+    lines = [line for line in screen.states() if "train/loss" in line]
+    assert [re.match(r"epoch ([12])/2  train/loss [\d.]+  val/acc", line)[1] for line in lines] == ["1", "2"]
+    assert fitted.endswith("\r")  # the bar of the epochs is gone
+    tested = screen.getvalue()[len(fitted) :]
+    assert re.search(r"Testing.*█", tested)
+    assert tested.endswith("\n")
+
+
+def test_bar_is_gone_when_training_fails(tmp_path):
     class Failing(Tiny):
         def training_step(self, batch, batch_idx):
             raise ValueError("here")
 
-    out = io.StringIO()
-    monkeypatch.setattr(rich, "_console", rich.console.Console(force_terminal=True, file=out, width=100))
     bar = ProgressBar()
     trainer = make_trainer(tmp_path, enable_progress_bar=True, callbacks=[bar])
-    with pytest.raises(ValueError, match="here"):
+    with terminal() as screen, pytest.raises(ValueError, match="here"):
         trainer.fit(Failing(), TinyData())
-    assert not bar._bar.is_open
-    assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")
+    assert bar.train_progress_bar.disable  # closed
+    assert screen.getvalue().endswith("\r")
 
 
-def drawn(out: io.StringIO) -> list[str]:
-    """Every state of the bar that was on the screen."""
-    return [line.strip() for line in re.split(r"[\r\n]|\x1b\[[\d;?]*[A-Za-z]", out.getvalue()) if line.strip()]
-
-
-@pytest.mark.parametrize("width", [40, 60, 100])
+@pytest.mark.parametrize("width", [60, 100])
 def test_bars_end_full_and_show_loss_and_time_left(tmp_path, monkeypatch, width):
-    out = io.StringIO()
-    console = rich.console.Console(force_terminal=True, file=out, width=width, color_system=None)
-    monkeypatch.setattr(rich, "_console", console)
-    monkeypatch.setattr(module, "SECONDS_BETWEEN_DRAWS", 0.0)
-    trainer = make_trainer(tmp_path, max_epochs=2, enable_progress_bar=True, callbacks=[ProgressBar()])
-    model = Tiny()
-    trainer.fit(model, TinyData(samples=24))
-    trainer.test(model, TinyData(samples=24), verbose=False)
-    bars = [line for line in drawn(out) if re.match(r"(epoch \d/2|validate|test) ", line) and "train/loss" not in line]
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_DRAWS", 0.0)
+    _, screen = fit_and_test(tmp_path, ProgressBar(), width=width)
+    bars = [line for line in screen.states() if re.match(r"(epoch \d/2|Validation.*|Testing.*):.*\|", line)]
     training = [line for line in bars if line.startswith("epoch")]
-    assert re.search(r"loss \d\.\d+, 0:00:0\d left$", training[-2]), training
-    assert "…" not in "".join(bars)
-    if width > 40:
-        counts = [re.search(r"(\d+)/6", line)[1] for line in training if "1/2" in line[:10]]
-        assert counts == sorted(counts)  # back from the validation it is where it was
-        for name in ("epoch 1/2", "epoch 2/2", "validate", "test"):
-            assert "6/6" in [line for line in bars if line.startswith(name)][-1], bars
+    assert re.search(r"loss=\d\.\d+, left=0:00:0\d$", training[-1]), training
+    assert width - 15 < max(len(line) for line in bars) <= width
+    counts = [int(re.search(r"(\d+)/6", line)[1]) for line in training if "1/2" in line[:10]]
+    assert counts == sorted(counts)  # back from the validation it is where it was
+    for name in ("epoch 1/2", "epoch 2/2", "Validation", "Testing"):
+        assert "6/6" in [line for line in bars if line.startswith(name)][-1], bars
+
+
+def test_what_a_model_logs_for_the_bar_is_in_it(tmp_path):
+    class Logs(Tiny):
+        def training_step(self, batch, batch_idx):
+            self.log("speed", 7.0, prog_bar=True)
+            return super().training_step(batch, batch_idx)
+
+    with terminal() as screen:
+        make_trainer(tmp_path, enable_progress_bar=True, callbacks=[ProgressBar()]).fit(Logs(), TinyData())
+    assert "speed=7.0" in screen.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -146,3 +180,19 @@ def test_time_left_is_that_of_the_whole_run(monkeypatch, limits, done, left):
     now[0] = 2.0
     trainer.current_epoch, trainer.global_step = done[0], 150
     assert bar._run_left(trainer, done[1]) == pytest.approx(left)
+
+
+def test_time_left_ends_with_max_time(monkeypatch):
+    monkeypatch.setattr(Timer, "time_remaining", lambda self: 3.0)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 2.0)
+    trainer = SimpleNamespace(
+        num_training_batches=100,
+        callbacks=[Timer("00:00:00:05")],
+        current_epoch=1,
+        global_step=100,
+        max_epochs=10,
+        max_steps=-1,
+    )
+    bar = ProgressBar()
+    bar._pace = 0.0, 0.0
+    assert bar._run_left(trainer, 0) == 3.0

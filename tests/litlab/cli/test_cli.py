@@ -150,7 +150,7 @@ REFUSED = {
     "width": (["GOOD", "--model.width=0"], "model.width: 0 is not valid; it must be 4 or more"),
     "smoothing": (
         ["GOOD", "--model.label_smoothing=1"],
-        "model.label_smoothing is 1.0: it must be at least 0 and below",
+        "model.label_smoothing: 1.0 is not valid; it must be at least 0 and below 1",
     ),
     "strategy": (["GOOD", "--trainer.strategy=dpp"], "trainer: You selected an invalid strategy name"),
     "precision": (["GOOD", "--trainer.precision=17"], "'trainer.precision' must be"),
@@ -160,7 +160,7 @@ REFUSED = {
     ),
     "plateau": (
         ["GOOD", "--model.schedule.scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau"],
-        "model.schedule.monitor is not set",
+        "model.schedule.monitor: it is not set",
     ),
     "scheduler argument": (
         ["GOOD", "--model.schedule.scheduler=StepLR"],

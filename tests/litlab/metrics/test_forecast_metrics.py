@@ -16,7 +16,7 @@ def test_metrics_are_exact_by_step_and_target():
     forecast, future = torch.cat(batches, dim=1)
     error = future - forecast
     inside = ((error >= -1) & (error <= 0.5)).float()
-    expected = {"mse": error**2, "mae": error.abs(), "coverage": inside, "width": torch.full_like(error, 1.5)}
+    expected = {"mse": error**2, "mae": error.abs(), "coverage": inside, "interval_width": torch.full_like(error, 1.5)}
     for means, dims in ((metrics.means(), 0), (metrics.per_step(), (0, 2)), (metrics.per_target(), (0, 1))):
         assert means.keys() == expected.keys()
         for name, values in expected.items():

@@ -61,12 +61,12 @@ def test_schedulers_without_a_length_need_no_end():
 @pytest.mark.parametrize(
     ("schedule", "says"),
     [
-        (Schedule(lr_scheduler.StepLR), "model.schedule.scheduler: 'step_size' is required and not set."),
-        (Schedule(lr_scheduler.OneCycleLR), "model.schedule.scheduler: 'max_lr' is required and not set."),
+        (Schedule(lr_scheduler.StepLR), "model.schedule.scheduler: 'step_size' is not set; it is required"),
+        (Schedule(lr_scheduler.OneCycleLR), "model.schedule.scheduler: 'max_lr' is not set; it is required"),
         (Schedule(lr_scheduler.CosineAnnealingLR), "T_max can't be taken from a run without an end"),
-        (Schedule(lr_scheduler.ReduceLROnPlateau), "model.schedule.monitor is not set"),
+        (Schedule(lr_scheduler.ReduceLROnPlateau), "model.schedule.monitor: it is not set"),
         (Schedule(partial(WarmupDecay, warmup=1.0, total_steps=3)), "model.schedule.scheduler: warmup is 1.0"),
-        (Schedule(WarmupDecay, frequency=0), "model.schedule.frequency is 0"),
+        (Schedule(WarmupDecay, frequency=0), "model.schedule.frequency: 0 is not valid"),
     ],
 )
 def test_errors_name_the_key(schedule, says):

@@ -78,7 +78,7 @@ class Network(nn.Module):
 
 
 def model(kind: str = "", scale: float = 1.0, classes: int = 4, lr: float = 0.01) -> Classifier:
-    return Classifier(Network(kind, scale), classes, optimizer=partial(torch.optim.SGD, lr=lr))
+    return Classifier(Network(kind, scale), num_classes=classes, optimizer=partial(torch.optim.SGD, lr=lr))
 
 
 @pytest.fixture
@@ -186,13 +186,13 @@ def test_a_learning_rate_that_is_far_too_high(check):
 
 def test_labels_that_are_no_class(check):
     with pytest.raises(
-        UserError, match=r"labels of a training batch go from 0 to 4: with model.num_classes 4 .*0 to 3"
+        UserError, match=r"model.num_classes: 4 does not fit a training batch with labels from 0 to 4; .*0 to 3"
     ):
         check(model(), Data(labels=5))
 
 
 def test_another_number_of_classes_than_the_data_has(check):
-    with pytest.raises(UserError, match=r"model.num_classes is 3, the data has 4"):
+    with pytest.raises(UserError, match=r"model.num_classes: 3 differs from the data's 4"):
         check(model(classes=3))
 
 

@@ -208,8 +208,8 @@ def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
     assert state(tmp_path / "step")["global_step"] == int(ends[0][0])
     assert state(tmp_path / "validation")["global_step"] == 2
     assert not list(tmp_path.glob("sanity/**/*.ckpt"))
-    assert "rank 0: error: step 8 (epoch 1, batch 2, learning rate 0.05): the gradient is nan" in first
-    assert "rank 1: error: step 8 (epoch 1, batch 2, learning rate 0.05): the loss is nan" in second
+    assert "rank 0: error: nan_guard: the gradient is nan at step 8 (epoch 1, batch 2, learning rate 0.05)" in first
+    assert "rank 1: error: nan_guard: the loss is nan at step 8 (epoch 1, batch 2, learning rate 0.05)" in second
     assert state(tmp_path / "nan")["global_step"] == 6
     assert state(tmp_path / "skip")["global_step"] == 18
     assert next(v for k, v in state(tmp_path / "skip")["callbacks"].items() if "Guard" in k) == {"skipped": 1}

@@ -86,9 +86,9 @@ def test_smoothing_is_for_training_only(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"num_classes": None}, "model.num_classes is None"),
-        ({"label_smoothing": 1.0}, "model.label_smoothing is 1.0"),
-        ({"label_smoothing": -0.1}, "model.label_smoothing is -0.1"),
+        ({"num_classes": None}, "model.num_classes: None is not valid"),
+        ({"label_smoothing": 1.0}, "model.label_smoothing: 1.0 is not valid"),
+        ({"label_smoothing": -0.1}, "model.label_smoothing: -0.1 is not valid"),
     ],
 )
 def test_refusals(settings, says):

@@ -66,7 +66,7 @@ def test_what_is_logged_is_the_mean_over_all_windows(tmp_path, loss):
     torch.testing.assert_close(logged["test/mae"], error.mean())
     torch.testing.assert_close(logged["test/mase"], (error / data.naive_error).mean())
     torch.testing.assert_close(logged["test/coverage"], (error <= radius).float().mean())
-    torch.testing.assert_close(logged["test/width"], 2 * radius.mean())
+    torch.testing.assert_close(logged["test/interval_width"], 2 * radius.mean())
     torch.testing.assert_close(model.test_metrics.per_step()["mae"], error.mean(dim=(0, 2)))
     torch.testing.assert_close(model.test_metrics.per_target()["mae"], error.mean(dim=(0, 1)))
     trainer.test(model, data, verbose=False)
@@ -158,7 +158,7 @@ def test_without_validation_there_are_no_intervals_and_it_says_so(tmp_path, monk
     assert len(said) == 1
     assert "no intervals" in said[0]
     assert "9 windows" in said[0]
-    assert {"test/coverage", "test/width"}.isdisjoint(trainer.callback_metrics)
+    assert {"test/coverage", "test/interval_width"}.isdisjoint(trainer.callback_metrics)
     assert trainer.callback_metrics["test/mse"].isfinite()
     output = model.test_step(everything(data, 2), 0)
     assert output["forecast"].isfinite().all()
@@ -181,10 +181,10 @@ def test_the_sanity_check_calibrates_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"horizon": None}, "model.horizon and model.num_targets are not set"),
-        ({"coverage": 1.0}, "model.coverage is 1.0"),
-        ({"quantiles": [0.5, 0.1]}, "model.quantiles is"),
-        ({"quantiles": [0.1, 0.1, 0.5]}, "model.quantiles is"),
+        ({"horizon": None}, "model: horizon and num_targets are not set"),
+        ({"coverage": 1.0}, "model.coverage: 1.0 is not valid"),
+        ({"quantiles": [0.5, 0.1]}, "model.quantiles: "),
+        ({"quantiles": [0.1, 0.1, 0.5]}, "model.quantiles: "),
         ({"quantiles": [0.1, 0.9]}, "contain 0.5"),
         ({"quantiles": [0.0, 0.5]}, "between 0 and 1"),
     ],
@@ -198,7 +198,7 @@ def test_data_of_another_size_and_a_network_of_another_shape(tmp_path):
     data, model = TinySeries(), Forecaster(Linear(), horizon=5, num_targets=2)
     trainer = make_trainer(tmp_path)
     for verb in (trainer.fit, trainer.validate, trainer.test, trainer.predict):
-        with pytest.raises(UserError, match=r"^model.horizon is 5, the data has 6"):
+        with pytest.raises(UserError, match=r"^model.horizon: 5 differs from the data's 6"):
             verb(model, data)
     with pytest.raises(UserError, match=r"returns \(5, 6, 2, 2\), not .* = \(5, 6, 2, 1\)"):
         make_trainer(tmp_path, num_sanity_val_steps=0).fit(build(outputs=2), data)

@@ -39,7 +39,7 @@ def test_a_checkpoint_has_the_radius_of_its_weights(tmp_path, average):
         torch.testing.assert_close(loaded.conformal.radius, expected)
         trainer.test(model, data, ckpt_path=path, weights_only=True, verbose=False)
         torch.testing.assert_close(model.conformal.radius, expected)
-        torch.testing.assert_close(trainer.callback_metrics["test/width"], 2 * expected.mean())
+        torch.testing.assert_close(trainer.callback_metrics["test/interval_width"], 2 * expected.mean())
         radii.append(expected)
     assert not torch.allclose(radii[0], radii[2])
 

@@ -152,7 +152,7 @@ def test_what_is_missing_is_named(tmp_path):
 
     with pytest.raises(UserError, match=r"NoLogits\.test_step must return a dict with 'logits'"):
         run(tmp_path, Texts(), model=NoLogits(), logger=False)
-    with pytest.raises(UserError, match=r"TextSamples: NoNumbers has no 'sample_index'; .*out of trainer\.callbacks"):
+    with pytest.raises(UserError, match=r"TextSamples: NoNumbers has no 'sample_index'; .*from trainer\.callbacks"):
         run(tmp_path, NoNumbers(), logger=False)
     with pytest.raises(UserError, match=r"TextSamples\.samples: 0"):
         TextSamples(0)

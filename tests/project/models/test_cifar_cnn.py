@@ -48,7 +48,7 @@ class TestCifarCNN(ModuleContract):
         ({"small_image_fraction": 1.5}, "model.small_image_fraction: 1.5 is not valid"),
         ({"image_shape": (3, 8, 8)}, "CifarCNN needs 16 x 16 or more"),
         ({"num_classes": None}, "model: image_shape and num_classes are not set"),
-        ({"num_classes": 1}, "model.num_classes is 1"),
+        ({"num_classes": 1}, "model.num_classes: 1 is not valid"),
     ],
 )
 def test_refusals(settings, says):

@@ -254,7 +254,7 @@ def test_the_plain_form_learns_a_noisy_sine(tmp_path, cell):
         ),
         ({"ensemble": [{"hidden_size": "8"}]}, r"model.ensemble\[0\].hidden_size: '8' is not valid; it must be int"),
         ({"dropout": 1.0}, "model.dropout: 1.0 is not valid"),
-        ({"coverage": 0.0}, "model.coverage is 0.0"),
+        ({"coverage": 0.0}, "model.coverage: 0.0 is not valid"),
     ],
 )
 def test_refusals(settings, says):
@@ -264,9 +264,9 @@ def test_refusals(settings, says):
 
 def test_data_that_does_not_fit(tmp_path):
     trainer = make_trainer(tmp_path)
-    with pytest.raises(UserError, match=r"^model.context_length is 10, the data has 12"):
+    with pytest.raises(UserError, match=r"^model.context_length: 10 differs from the data's 12"):
         trainer.fit(build(context_length=10), TinySeries())
-    with pytest.raises(UserError, match=r"^model.num_covariates is 0, the data has 2"):
+    with pytest.raises(UserError, match=r"^model.num_covariates: 0 differs from the data's 2"):
         trainer.fit(build(), TinySeries(covariates=2))
     with pytest.raises(UserError, match=r"^model.skip: ridge needs a DataModule with ridge\(\), and Sine has none"):
         make_trainer(tmp_path, limit_val_batches=0).fit(

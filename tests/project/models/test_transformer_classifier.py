@@ -44,7 +44,9 @@ class TestTransformerClassifier(ModuleContract):
         model, data, trainer = build(*facts, f"--model.{name}={here}")
         with pytest.raises(UserError) as error:
             trainer.fit(model, data)
-        assert str(error.value) == (f"model.{name} is {here}, the data has {there}: leave it out, or set both alike.")
+        assert str(error.value) == (
+            f"model.{name}: {here} differs from the data's {there}; leave it out, or set the same in both"
+        )
 
 
 def _model(**settings) -> TransformerClassifier:
@@ -156,8 +158,8 @@ def test_every_setting_reaches_the_network():
         ({"max_tokens": 0}, "model.max_tokens: 0 is not valid"),
         ({"max_tokens": None}, "model: vocab_size, max_tokens and num_classes are not all set"),
         ({"num_classes": None}, "model: vocab_size, max_tokens and num_classes are not all set"),
-        ({"num_classes": 1}, "model.num_classes is 1"),
-        ({"label_smoothing": 1.0}, "model.label_smoothing is 1.0"),
+        ({"num_classes": 1}, "model.num_classes: 1 is not valid"),
+        ({"label_smoothing": 1.0}, "model.label_smoothing: 1.0 is not valid"),
     ],
 )
 def test_refusals(settings, says):

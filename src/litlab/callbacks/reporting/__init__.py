@@ -1,14 +1,29 @@
-"""What callbacks that report on a test are made of: facts of the data, samples, figures and tables."""
+"""What callbacks that report on a test are made of: protocols for data and models, samples, figures and tables."""
 
-from litlab.callbacks.reporting.data_facts import ClassNames, ImageFacts, SeriesFacts, TextFacts, class_names, facts
 from litlab.callbacks.reporting.figures import publish_figure
 from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting.protocols import (
+    ClassNames,
+    Described,
+    HasBaselines,
+    HasCoverage,
+    ImageFacts,
+    MaybeGenerated,
+    SeriesFacts,
+    TextFacts,
+    class_names,
+    facts,
+)
 from litlab.callbacks.reporting.samples import from_test_step, gather_rows, spread
 from litlab.callbacks.reporting.tables import markdown_table, publish_table
 
 __all__ = [
     "ClassNames",
+    "Described",
+    "HasBaselines",
+    "HasCoverage",
     "ImageFacts",
+    "MaybeGenerated",
     "SeriesFacts",
     "TextFacts",
     "class_names",

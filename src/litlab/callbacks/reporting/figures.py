@@ -1,4 +1,4 @@
-"""What becomes of a figure: a picture in every logger that takes one, and a PNG file in the run folder."""
+"""Publish a figure: as a picture in every logger that takes one, and as a PNG file in the run folder."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Fi
 
     Args:
         trainer: The trainer that tests.
-        folder: The run folder; ``None`` for a run that keeps none.
+        folder: The run folder; ``None`` for a run without one.
         name: Name of the figure.
         figure: The figure, made with matplotlib's objects: pyplot keeps a global state.
     """

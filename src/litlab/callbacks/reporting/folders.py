@@ -6,11 +6,10 @@ from lightning.pytorch import Trainer
 
 
 def run_folder(trainer: Trainer) -> Path | None:
-    """Return the folder of this run, the first logger's, made if need be; ``None`` for a run that keeps no folder.
+    """Return the folder of this run, that of the first logger, and create it; ``None`` for a run without one.
 
-    Without a logger, or under ``fast_dev_run``, there is no folder of the run's own, and nothing may be left in the
-    working directory, which is what ``trainer.log_dir`` would then answer. Call it on every rank: the ranks agree on
-    the folder by a broadcast.
+    Without a logger, or under ``fast_dev_run``, a run has no folder, and nothing may be left in the working directory,
+    which ``trainer.log_dir`` then is. Call it on every rank: the folder is broadcast.
     """
     if not trainer.loggers:
         return None

@@ -1,4 +1,4 @@
-"""What callbacks ask of a test: what its steps return, samples spread over it, rows from all ranks."""
+"""Collect samples of a test: tensors that its steps return, samples spread over it, rows from all ranks."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def from_test_step(callback: Callback, pl_module: LightningModule, outputs: Any,
     """Return one of the tensors that ``test_step`` returned.
 
     Args:
-        callback: Who needs it.
+        callback: The callback that needs it.
         pl_module: The model.
         outputs: What its ``test_step`` returned.
         name: Key of the tensor.
@@ -26,7 +26,7 @@ def from_test_step(callback: Callback, pl_module: LightningModule, outputs: Any,
         who = type(callback).__name__
         raise UserError(
             f"{who}: {type(pl_module).__name__}.test_step must return a dict with '{name}' {shape}; "
-            f"return it, or take {who} out of trainer.callbacks"
+            f"return it, or remove {who} from trainer.callbacks"
         )
     return outputs[name].detach()
 
@@ -42,8 +42,8 @@ def spread(wanted: int, kept: int, batch: int, batches: int | float, size: int) 
         size: Samples in this batch.
 
     Returns:
-        Positions in the batch, int64 of shape (chosen,), often none; fewer in all than wanted where a batch has not as
-        many samples as are due from it.
+        Positions in the batch, int64 of shape (chosen,), often none; fewer in all than wanted if a batch has fewer
+        samples than are due.
     """
     due = wanted if batches == float("inf") else int((batch + 1) * wanted / batches + 0.5)
     chosen = max(0, min(due - kept, wanted - kept, size))
@@ -51,11 +51,11 @@ def spread(wanted: int, kept: int, batch: int, batches: int | float, size: int) 
 
 
 def gather_rows(trainer: Trainer, rows: Tensor) -> Tensor:
-    """Return the rows of all ranks, one rank's after the other's. Call it on every rank.
+    """Return the rows of all ranks, in the order of the ranks. Call it on every rank.
 
     Args:
         trainer: The trainer whose ranks they are.
-        rows: Shape (rows, ...) on any device; each rank may have another number of rows.
+        rows: Shape (rows, ...) on any device; the number of rows may differ between ranks.
 
     Returns:
         Shape (all rows, ...), on the CPU.

@@ -1,4 +1,4 @@
-"""What becomes of a table: a CSV file in the run folder, and a table or a text in the loggers."""
+"""Publish a table: as a CSV file in the run folder, and as a table or a text in the loggers."""
 
 import csv
 import math
@@ -26,7 +26,7 @@ def publish_table(
 
     Args:
         trainer: The trainer that tests.
-        folder: The run folder; ``None`` for a run that keeps none.
+        folder: The run folder; ``None`` for a run without one.
         name: Name of the table.
         header: Names of the columns.
         rows: Their values.
@@ -42,10 +42,9 @@ def write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[object
     """Write a CSV file.
 
     Args:
-        path: The file; one that is there is replaced.
+        path: The file; an existing one is replaced.
         header: Names of the columns.
-        rows: Their values. Numbers that are not whole ones get six significant digits, those that are unknown (NaN) an
-            empty field.
+        rows: Their values. Floats get six significant digits; NaN is an empty field.
     """
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)

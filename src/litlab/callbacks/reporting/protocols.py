@@ -1,4 +1,4 @@
-"""What callbacks ask of a data module: one record for each kind of data, which a data module of that kind satisfies."""
+"""What callbacks ask of a data module or a model, as protocols: whatever has the attributes will do."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, get_type_hints, runtime_checkable
@@ -49,9 +49,41 @@ class SeriesFacts(Protocol):
     mean: Tensor
     """Mean of each channel, (channel,)."""
     scale: Tensor
-    """Units of the user in one of the scaled data, (channel,)."""
+    """What a channel was divided by, (channel,): value = scaled value * scale + mean."""
     naive_error: Tensor
     """The denominator of MASE, (channel,)."""
+
+
+@runtime_checkable
+class HasBaselines(Protocol):
+    """Data that knows what simple methods achieve."""
+
+    baselines: Callable[[], dict[str, dict[str, float]]]
+    """Metrics on the test split of each baseline, by its name and theirs: ``{"seasonal naive": {"test/mse": 0.6}}``."""
+
+
+@runtime_checkable
+class MaybeGenerated(Protocol):
+    """Data that may have been generated, where the real one was missing."""
+
+    generated: bool
+    """Whether it was."""
+
+
+@runtime_checkable
+class Described(Protocol):
+    """Data that can be described in a line."""
+
+    description: str
+    """What it is and how much of it there is."""
+
+
+@runtime_checkable
+class HasCoverage(Protocol):
+    """A model whose forecasts have intervals."""
+
+    coverage: float
+    """Share of the truth that they are to cover, from 0 to 1."""
 
 
 Facts = TypeVar("Facts")
@@ -61,9 +93,9 @@ def facts(callback: Callback, trainer: Trainer, wanted: type[Facts]) -> Facts:
     """Return the data module, which has all that a callback needs of it.
 
     Args:
-        callback: Who needs it.
+        callback: The callback that needs it.
         trainer: The trainer that has the data module.
-        wanted: What is needed.
+        wanted: The protocol that it needs.
 
     Raises:
         UserError: The data module lacks something.
@@ -74,7 +106,7 @@ def facts(callback: Callback, trainer: Trainer, wanted: type[Facts]) -> Facts:
             who = type(callback).__name__
             raise UserError(
                 f"{who}: {type(data).__name__} has no '{name}'; add it to the data module, "
-                f"or take {who} out of trainer.callbacks"
+                f"or remove {who} from trainer.callbacks"
             )
     return data  # pyright: ignore[reportReturnType]
 
