@@ -11,10 +11,11 @@ from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 
+from litlab.cli.command import LIGHT
 from tests.conftest import ROOT
 
 LAYERS = (
-    {"errors", "util"},
+    {"errors", "types", "util"},
     {"metrics", "nn", "optim"},
     {"callbacks", "data", "tasks"},
     {"checkpointing", "preflight", "runs"},
@@ -69,6 +70,26 @@ def test_the_machinery_knows_no_experiment_and_its_layers_import_downwards():
     assert wrong == []
 
 
+def test_the_verbs_are_imported_by_name():
+    """What `litlab.cli.command` imports in a way that `imported` does not see: the one import from a layer above."""
+    assert set(LIGHT.values()) <= MODULES.keys()
+    above = {room(name) for name in LIGHT.values() if layer(name) > layer("litlab.cli")}
+    assert above == {"sweep"}
+    assert "`cli` imports `sweep` by name" in " ".join((ROOT / "docs/architecture.md").read_text().split())
+
+
+def test_slow_libraries_are_imported_where_they_are_used():
+    """Not when a command starts: each takes a good part of a second."""
+    slow = {"matplotlib", "optuna", "PIL", "plotly", "scipy", "sklearn", "tensorboard", "tokenizers", "torchvision"}
+    wrong = []
+    for name in MODULES.keys() - {name for name in MODULES if room(name) == "sweep"}:
+        for node in ast.parse(MODULES[name].read_text()).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            wrong += [f"{name} imports {one}" for one in names if one.partition(".")[0] in slow]
+    assert wrong == []
+
+
 def test_nothing_is_imported_in_a_circle():
     """Neither modules nor subpackages; a package's own __init__ stands for what it exports."""
     modules = {name: {target for target, _ in imported(name)} for name in MODULES}
@@ -85,7 +106,7 @@ def test_the_picture_in_the_docs_is_that_of_the_code():
     for name in MODULES:
         for target, _ in imported(name):
             ends = ["project" if end.startswith("project") else room(end) for end in (name, target)]
-            if ends[0] != ends[1] and ends[0] and ends[1] not in ("", "errors", "util") and ends[0] != "util":
+            if ends[0] != ends[1] and ends[0] and ends[1] not in ("", "errors", "types", "util") and ends[0] != "util":
                 found.add(" --> ".join(ends))
     picture = (ROOT / "docs/architecture.md").read_text()
     assert sorted(found) == sorted(re.findall(r"^  (\w+ --> \w+)$", picture, re.MULTILINE))
@@ -95,7 +116,7 @@ def test_the_teams_package_uses_what_is_public():
     wrong = []
     for name in MODULES:
         for target, what in imported(name) if name.startswith("project") else ():
-            if target.startswith("litlab") and target != "litlab.errors":
+            if target.startswith("litlab") and target not in ("litlab.errors", "litlab.types"):
                 public = getattr(import_module(target), "__all__", ())
                 if MODULES[target].name != "__init__.py" or what not in public:
                     wrong.append(f"{name} imports {what} of {target}")
@@ -105,7 +126,9 @@ def test_the_teams_package_uses_what_is_public():
 def test_the_public_face_is_the_one_that_was_agreed_on():
     """A name that is gone or renamed breaks the teams' code: change the list only on purpose."""
     packages = sorted(
-        name for name, file in MODULES.items() if name.startswith("litlab") and file.name == "__init__.py"
+        name
+        for name, file in MODULES.items()
+        if (name.startswith("litlab") and file.name == "__init__.py") or name == "litlab.types"
     )
     found = [f"{package}.{name}" for package in packages for name in getattr(import_module(package), "__all__", ())]
     agreed = FACE.read_text().splitlines()

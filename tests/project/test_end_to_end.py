@@ -111,12 +111,15 @@ def test_predict_writes_names_and_probabilities(fitted, cifar, images, tmp_path)
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ([], "predict: --input is not set"),
+        ([], "error: --input: it is not set"),
         (["--input", "nowhere"], "nowhere"),
-        (["--input", "x.png"], "predict: give --run RUN"),
+        (["--input", "x.png"], "predict: there are no weights to use; give --run RUN"),
         (["--input", ""], "input: it is empty"),
         (["--input", "x.png", "--output", "CKPT"], "last.ckpt is the file that ckpt_path names: choose"),
-        (["--input", "x.png", "--trainer.limit_predict_batches", 1], "would leave files out"),
+        (
+            ["--input", "x.png", "--trainer.limit_predict_batches", 1],
+            "trainer.limit_predict_batches: it would leave some of the input out",
+        ),
     ],
 )
 def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
@@ -134,11 +137,11 @@ def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
     [
         (
             ["--data=TextData"],
-            "cifar/version_0 was trained with project.data.cifar.CIFAR10Data, data.class_path is litlab.data.T",
+            "but cifar/version_0 was trained with project.data.cifar.CIFAR10Data; leave --data out",
         ),
         (
             ["--config", CONFIGS / "text.yaml"],
-            "cifar/version_0 holds a project.models.cifar_cnn.CifarCNN, the config's model.class",
+            "but cifar/version_0 holds a project.models.cifar_cnn.CifarCNN; name that class",
         ),
     ],
 )
@@ -167,7 +170,7 @@ def test_evaluating_needs_a_checkpoint(cifar):
     for verb in ("test", "validate"):
         done = cifar(verb)
         assert done.code == 2
-        assert f"error: {verb}: give --run RUN, or --ckpt_path FILE" in done.err
+        assert f"error: {verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE" in done.err
 
 
 def test_two_processes_give_the_test_metrics_of_one(fitted, images, tmp_path):

@@ -1,10 +1,10 @@
-"""The callbacks of a run: those of the config's sections, the project's own, and those that trainer.callbacks names."""
+"""The callbacks of a run: those of the config's sections, litlab's own, and those that trainer.callbacks names."""
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.callbacks import (
     BackboneFinetuning,
     BaseFinetuning,
@@ -16,7 +16,6 @@ from lightning.pytorch.callbacks import (
     LearningRateMonitor,
     ModelPruning,
     SpikeDetection,
-    WeightAveraging,
 )
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.utilities import rank_zero_info
@@ -43,21 +42,21 @@ def callback_list(
     config: Any,
     model: LightningModule,
     logged: bool,
-    goes_on: bool,
+    resumes: bool,
     test_follows: Callable[[], bool],
 ) -> list[Callback]:
-    """Puts the callbacks of a run together.
+    """Put the callbacks of a run together.
 
-    A progress bar or a LearningRateMonitor in ``trainer.callbacks`` takes the place of the project's. ``barebones``
-    leaves out all that measures, logs or writes, ``fast_dev_run`` all that writes.
+    A progress bar or a LearningRateMonitor in ``trainer.callbacks`` takes the place of litlab's. ``barebones`` leaves
+    out all that measures, logs or writes, ``fast_dev_run`` all that writes.
 
     Args:
         sections: Those of the config's sections.
         config: The section ``trainer``.
         model: The module that they are for.
         logged: Whether the run has a logger.
-        goes_on: Whether it goes on from a checkpoint.
-        test_follows: Tells at the end of a fit whether its test follows.
+        resumes: Whether it continues from a checkpoint.
+        test_follows: Returns at the end of a fit whether its test follows.
 
     Raises:
         UserError: If one of ``trainer.callbacks`` can't work.
@@ -65,20 +64,20 @@ def callback_list(
     own = further_callbacks(config)
     for callback in own:
         _check(callback, model)
-        if goes_on and isinstance(callback, ModelPruning):
+        if resumes and isinstance(callback, ModelPruning):
             raise UserError(
-                "trainer.callbacks: ModelPruning keeps no masks in checkpoints, so the run can't go on as it was: "
-                "begin a new one from its weights with --init_from, or leave the callback out."
+                "trainer.callbacks: ModelPruning keeps no masks in checkpoints, so the run can't be resumed; start a "
+                "new one from its weights with --init_from, or leave the callback out"
             )
-        if goes_on and type(callback) in FINDERS:
-            rank_zero_info(f"{type(callback).__name__}: the run goes on with what was found when it began.")
+        if resumes and type(callback) in FINDERS:
+            rank_zero_info(f"{type(callback).__name__}: the run keeps what was found when it started")
     finders: list[Callback] = [callback for callback in own if isinstance(callback, FINDERS)]
     helpers: list[Callback] = []
     if finders:
-        helpers.append(Tuned(finders, goes_on))
-    if goes_on and _any(own, BaseFinetuning):
+        helpers.append(Tuned(finders, resumes))
+    if resumes and _any(own, BaseFinetuning):
         helpers.append(Unfrozen())
-    own = [callback for callback in own if not (goes_on and type(callback) in FINDERS)]
+    own = [callback for callback in own if not (resumes and type(callback) in FINDERS)]
     sections = [callback for callback in sections if not (isinstance(callback, Compile) and callback.mode is None)]
     if config["barebones"]:
         return [*(callback for callback in sections if isinstance(callback, EMA | Compile)), StopSignals(), *own]
@@ -94,28 +93,21 @@ def callback_list(
     return callbacks
 
 
-def release_averages(trainer: Trainer) -> None:
-    """Lets a test after the fit load averaged weights: while Lightning (2.6.6) has them, it loads those in training."""
-    for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
-        if isinstance(callback, WeightAveraging):
-            callback._average_model = None
-
-
 def _any(callbacks: list[Callback], kind: type[Callback]) -> bool:
     return any(isinstance(callback, kind) for callback in callbacks)
 
 
 def _check(callback: Callback, model: LightningModule) -> None:
-    """Refuses what would fail in the middle of the run, and mends what Lightning has broken."""
+    """Refuse what would fail in the middle of the run, and work around a bug of Lightning."""
     name = type(callback).__name__
     if type(callback) in BASES:
-        raise UserError(f"trainer.callbacks: {name} does nothing by itself: name a class that extends it.")
+        raise UserError(f"trainer.callbacks: {name} does nothing by itself; name a subclass of it")
     if isinstance(callback, BackboneFinetuning):
         frozen_by_lightning = type(callback).freeze_before_training is BackboneFinetuning.freeze_before_training
         if frozen_by_lightning and not isinstance(getattr(model, "backbone", None), nn.Module):
             raise UserError(
-                f"trainer.callbacks: {name} freezes model.backbone, which {type(model).__name__} does not have: give "
-                "it that attribute, or leave the callback out."
+                f"trainer.callbacks: {name} freezes model.backbone, which {type(model).__name__} does not have; give "
+                "it that attribute, or leave the callback out"
             )
         if isinstance(model, ExperimentModule) and model.schedule is not None:
             _check_schedule(name, model.schedule)
@@ -125,7 +117,7 @@ def _check(callback: Callback, model: LightningModule) -> None:
 
 
 def _check_schedule(name: str, schedule: Schedule) -> None:
-    """Refuses a schedule that fails, epochs later, when the callback adds a group of parameters to the optimizer."""
+    """Refuse a schedule that fails, epochs later, when the callback adds a group of parameters to the optimizer."""
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1, momentum=0.9)
     scheduler: Any = schedule.configure(optimizer, steps=10, epochs=10)["scheduler"]
     optimizer.add_param_group({"params": [torch.zeros(1)], "lr": 0.1})
@@ -135,12 +127,12 @@ def _check_schedule(name: str, schedule: Schedule) -> None:
     except (ValueError, KeyError, IndexError, RuntimeError) as error:
         raise UserError(
             f"trainer.callbacks: {name} adds a group of parameters to the optimizer, which {type(scheduler).__name__} "
-            "can't take: set another model.schedule, or none."
+            "can't take; set another model.schedule, or none"
         ) from error
 
 
 def _check_duplicates(callbacks: list[Callback]) -> None:
-    """Refuses two callbacks whose states a checkpoint can't tell apart."""
+    """Refuse two callbacks whose states a checkpoint can't tell apart."""
     seen: dict[str, Callback] = {}
     for callback in callbacks:
         if type(callback).state_dict is Callback.state_dict:
@@ -148,6 +140,6 @@ def _check_duplicates(callbacks: list[Callback]) -> None:
         if seen.setdefault(callback.state_key, callback) is not callback:
             section = " (one of them is the section early_stopping)" if isinstance(callback, EarlyStopping) else ""
             raise UserError(
-                f"trainer.callbacks: there are two {type(callback).__name__} with the same settings{section}: "
-                "leave one out."
+                f"trainer.callbacks: there are two {type(callback).__name__} with the same settings{section}; "
+                "leave one out"
             )

@@ -1,6 +1,5 @@
-"""``CheckpointCLI``: what a command takes over from a checkpoint and its run."""
+"""``CheckpointCLI``: what a command takes from a checkpoint and its run."""
 
-import importlib
 import json
 import sys
 from dataclasses import replace
@@ -16,7 +15,7 @@ from litlab.checkpointing.callback import check_name
 from litlab.checkpointing.load import load_checkpoint
 from litlab.cli.bounds import check_values
 from litlab.cli.parser import ExperimentParser
-from litlab.cli.processes import check_processes
+from litlab.cli.resources import check_processes
 from litlab.cli.trainer import check_folders
 from litlab.cli.trust import trust_of
 from litlab.errors import UserError
@@ -36,10 +35,11 @@ from litlab.runs.cut_short import complete_write
 from litlab.runs.folder import RunFolder, read_or_set_aside
 from litlab.runs.lock import is_first_process
 from litlab.runs.resume_plan import Continuation, continuation
+from litlab.util.class_blocks import imported
 
 
 class CheckpointCLI(LightningCLI):
-    """A command line that goes on from runs and checkpoints.
+    """A command line that continues from runs and checkpoints.
 
     ``--resume``, ``--run`` and a checkpoint alone put the config of the run in front of the command line. Settings of
     the model that nobody sets come from the checkpoint; what is set wins, and differences are listed.
@@ -47,29 +47,29 @@ class CheckpointCLI(LightningCLI):
 
     def __init__(self, **settings: Any) -> None:
         self.checkpoint: dict[str, Any] | None = None  # the one that the model's settings are completed from
-        self.new_optimizer = False  # whether its settings are not those of the checkpoint
-        self.changes: Changes = {}  # settings that are not those of the run that the command goes on from
+        self.new_optimizer = False  # whether its settings differ from those of the checkpoint
+        self.changes: Changes = {}  # settings that differ from those of the run that the command continues from
         try:
-            self._go_on_from(continuation(sys.argv[1:]))
+            self._continue_from(continuation(sys.argv[1:]))
             super().__init__(**settings)
         finally:
             claim.release()
 
-    def _go_on_from(self, plan: Continuation) -> None:
+    def _continue_from(self, plan: Continuation) -> None:
         self.continuation = plan
         sys.argv[1:] = plan.command  # what Lightning starts the other processes of a run with
         self.trust = trust_of(plan.command, foreign=bool(plan.saved))
         self.trust.enforce()
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Parses the command line, with the config of the run in front that it goes on from.
+        """Parse the command line, with the config of the run that it continues from in front.
 
-        Where the run is to be found by the experiment, it is parsed once more when that is known.
+        Where the run is found by the experiment's name, it is parsed once more when that is known.
         """
         assert isinstance(parser, ExperimentParser)
         self.config = self._parsed(parser)
         if self.continuation.automatic or self.continuation.requeued:
-            self._go_on_from(chosen(self.continuation, self._plain_config()))
+            self._continue_from(chosen(self.continuation, self._plain_config()))
             self.config = self._parsed(parser)
 
     def _parsed(self, parser: ExperimentParser) -> Any:
@@ -82,7 +82,7 @@ class CheckpointCLI(LightningCLI):
         return config
 
     def _check_config(self, config: Namespace, verb: str) -> None:
-        """Refuses values that make no sense on this machine or at all, before anything is built."""
+        """Refuse values that make no sense on this machine or at all, before anything is built."""
         settings = config[verb]
         check_values(verb, settings)
         if verb != "predict" and not settings.get("check"):
@@ -91,17 +91,17 @@ class CheckpointCLI(LightningCLI):
             check_folders(settings)
 
     def before_instantiate_classes(self) -> None:
-        """Holds what the config names against what it may name, before any of it is called."""
+        """Check what the config names against what it may name, before any of it is called."""
         self.trust.check(self.config[self.config.subcommand])
 
     def _parse_ckpt_path(self) -> None:
-        """Completes the model's settings from the checkpoint; what the YAML or a flag sets wins and is listed."""
+        """Complete the model's settings from the checkpoint; what the YAML or a flag sets wins and is listed."""
         verb, plan = self.config.subcommand, self.continuation
         if (self.config[verb].get("resume" if verb == "fit" else "run") is not None) and plan.checkpoint is None:
-            raise UserError(f"{'resume' if verb == 'fit' else 'run'}: give it as a flag, not in a config.")
+            raise UserError(f"{'resume' if verb == 'fit' else 'run'}: it is set in a config; give it as a flag")
         path = plan.checkpoint or self.config[verb].get("ckpt_path")
         if path is None and verb != "fit":
-            raise UserError(f"{verb}: give --run RUN, or --ckpt_path FILE, for the weights to use.")
+            raise UserError(f"{verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE")
         if path is None:
             return
         self.checkpoint = load_checkpoint(str(path))
@@ -115,7 +115,7 @@ class CheckpointCLI(LightningCLI):
         model = self.config[verb].model
         what = plan.run.name if plan.run is not None and plan.saved else f"--ckpt_path {path}"
         if class_path is not None and class_path != model.class_path:
-            raise UserError(f"{what} holds a {class_path}, the config's model.class_path is {model.class_path}.")
+            raise UserError(f"model.class_path: {model.class_path}, but {what} holds a {class_path}; name that class")
         if verb != "fit":
             self._check_data_class(what)
         if plan.run is not None and plan.saved and not plan.resumes:
@@ -134,15 +134,15 @@ class CheckpointCLI(LightningCLI):
             self._compare_with(plan.run)
 
     def _check_data_class(self, what: str) -> None:
-        """Refuses to evaluate with other data than the checkpoint's, whose class names or scale they don't know."""
+        """Refuse to evaluate with another class of data, which does not know the checkpoint's class names or scale."""
         assert self.checkpoint is not None
         trained = (self.checkpoint.get("datamodule_hyper_parameters") or {}).get("_class_path")
         path = self.config[self.config.subcommand].data.class_path
-        if trained and trained.rpartition(".")[2] not in {base.__name__ for base in _class(path).__mro__}:
-            raise UserError(f"{what} was trained with {trained}, data.class_path is {path}: leave --data out.")
+        if trained and trained.rpartition(".")[2] not in {base.__name__ for base in imported(path).__mro__}:
+            raise UserError(f"data.class_path: {path}, but {what} was trained with {trained}; leave --data out")
 
     def _compare_with(self, run: RunFolder) -> None:
-        """Finds the settings that are not the run's, lists them, and refuses those that can't be trained on with."""
+        """Find the settings that differ from the run's, list them, and refuse those that it can't be resumed with."""
         assert self.checkpoint is not None
         config = self._plain_config()
         self.changes = changed_settings(self.continuation.saved or read_config(run.config), config)
@@ -159,7 +159,7 @@ class CheckpointCLI(LightningCLI):
                 rank_zero_info(line)
 
     def _own_checkpoints(self) -> None:
-        """Makes the folders of checkpoints this run's own, and completes a write that was cut short there."""
+        """Claim the folders of checkpoints for this run, and complete a write that was cut short there."""
         trainer = self.trainer
         for callback in trainer.checkpoint_callbacks:
             if type(callback) is ModelCheckpoint and callback.filename is not None:  # ours has done so
@@ -175,7 +175,7 @@ class CheckpointCLI(LightningCLI):
         return json.loads(self.parser.dump(self.config, format="json", skip_none=False))[self.config.subcommand]
 
     def _explicit_model_settings(self, here: dict[str, Any]) -> list[str]:
-        """Names of the model's settings that the user has set, beside what a run's config or the data says."""
+        """Return the model's settings that the user has set, without those of a run's config or the data."""
         verb = self.config.subcommand
         if saved := self.continuation.saved:
             then = saved["model"].get("init_args") or {}
@@ -187,15 +187,10 @@ class CheckpointCLI(LightningCLI):
 
 
 def provides(data: Namespace, name: str) -> bool:
-    """Whether a DataModule, by its config, has a property of that name: a fact of the data that a model may need."""
-    return isinstance(getattr(_class(data.class_path), name, None), property)
+    """Return whether the class of a DataModule's config has a property of a name: a fact that a model may need."""
+    return isinstance(getattr(imported(data.class_path), name, None), property)
 
 
 def can(data: Namespace, name: str) -> bool:
-    """Whether a DataModule, by its config, has a method of that name."""
-    return hasattr(_class(data.class_path), name)
-
-
-def _class(path: str) -> type:
-    module, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(module), name)
+    """Return whether the class of a DataModule's config has a method of a name."""
+    return hasattr(imported(data.class_path), name)

@@ -3,8 +3,12 @@
 Nothing heavy is imported here, so that ``--help`` and a mistyped verb are answered at once.
 """
 
+import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from typing import NoReturn
 
 from litlab.cli.streams import survive_lost_readers
@@ -14,17 +18,18 @@ VERBS = {
     "fit": "train, then test the best checkpoint",
     "validate": "evaluate a checkpoint on the validation split",
     "test": "evaluate a checkpoint on the test split",
-    "predict": "read raw files, write a predictions file",
+    "predict": "read raw files and write a predictions file",
     "runs": "list runs: status, metrics, minutes, memory, commit",
-    "compare": "settings and metrics of runs, side by side",
-    "reproduce": "the same command on the same code again",
+    "compare": "show settings and metrics of runs side by side",
+    "reproduce": "run the command of a run again, on the same code",
     "sweep": "search the settings of an experiment",
 }
-LIGHT = {  # modules that need no torch
-    "runs": "runs.run_table",
-    "compare": "runs.compare",
-    "reproduce": "runs.reproduce",
-    "sweep": "sweep.sweep",
+# Verbs whose main() needs no torch. They are imported by name: `sweep` is above `cli`, and this is the only way up.
+LIGHT = {
+    "runs": "litlab.runs.run_table",
+    "compare": "litlab.runs.compare",
+    "reproduce": "litlab.runs.reproduce",
+    "sweep": "litlab.sweep.sweep",
 }
 
 USAGE = """\
@@ -32,10 +37,10 @@ usage: {command} VERB [--config FILE ...] [--key value ...]
 
 {verbs}
 
-One experiment is one YAML file; overlays and flags stack on it, the later one wins:
+An experiment is a YAML file. Overlays and flags are added to it, and the later one wins:
   {command} fit --config configs/mine.yaml
   {command} fit --config configs/mine.yaml --config configs/with/bf16.yaml --trainer.max_epochs 3
-  {command} fit --config configs/mine.yaml --check      will it work, and what will it cost?
+  {command} fit --config configs/mine.yaml --check      does it work, and what will it cost?
 
 A run is named by its folder, its experiment (the newest run), last, best, or a checkpoint; it knows its own config:
   {command} fit --resume last
@@ -44,9 +49,9 @@ A run is named by its folder, its experiment (the newest run), last, best, or a 
   {command} runs mine
 
 More help:
-  {command} VERB --help                  every key that the verb understands
+  {command} VERB --help                  all keys of the verb
   {command} VERB --model.help MyModel    the settings of one class (also --data.help, --checkpoint.help ...)
-  {command} VERB ... --print_config      the whole config that would be run
+  {command} VERB ... --print_config      the whole config of the run
 """
 
 
@@ -67,7 +72,7 @@ def main(package: str | None) -> NoReturn:
     try:
         code = run_command(package)
     finally:
-        sys.stdout.flush()  # a full disk is to be noticed while an exit code can still tell
+        sys.stdout.flush()  # a full disk must be noticed while the exit code can still say so
     sys.exit(code)
 
 
@@ -87,31 +92,46 @@ def run_command(package: str) -> int:
         verbs = "\n".join(f"  {name:9} {what}" for name, what in VERBS.items())
         print(USAGE.format(command=typed(), verbs=verbs), end="")
         return 0
-    if verb not in VERBS:
-        from litlab.util.nearest import nearest
-
-        hint = nearest(verb, VERBS, f": choose from {', '.join(VERBS)}.")
-        print(f"error: there is no verb '{verb}'{hint}", file=sys.stderr)
-        return 2
 
     from litlab.cli.environment import check_variables, check_working_directory
     from litlab.errors import UserError
+    from litlab.util.nearest import nearest
 
     try:
+        if verb not in VERBS:
+            hint = nearest(verb, VERBS, f"; choose from {', '.join(VERBS)}")
+            raise UserError(f"{verb}: there is no such verb{hint}")
         check_working_directory()
         if verb not in LIGHT or verb == "sweep":
             check_variables()  # Lightning reads them when it is imported
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-
     if verb in LIGHT:
-        from importlib import import_module
+        return import_module(LIGHT[verb]).main(sys.argv[2:])
 
-        return import_module(f"litlab.{LIGHT[verb]}").main(sys.argv[2:])
-
-    if "LOCAL_RANK" in os.environ:  # else the death of the first rank is told by a page of C++ frames
+    if "LOCAL_RANK" in os.environ:  # else the death of the first rank shows a page of C++ frames
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    from litlab.cli.start import run
+    with _without_garbage_collection():
+        from litlab.cli.start import quiet, register_classes, run
 
+        quiet()
+        register_classes()
     return run()
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Import quickly: a fifth of the time goes to looking through millions of new objects, which all stay.
+
+    They are not looked at later either: that would interrupt the training.
+    """
+    first = "torch" not in sys.modules  # else what is not part of the imports would stay, too
+    if first:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if first:
+            gc.freeze()
+            gc.enable()

@@ -1,4 +1,4 @@
-"""``ExperimentCLI``: Lightning's command line with the sections, data facts and errors of this project."""
+"""``ExperimentCLI``: Lightning's command line with litlab's sections, facts of the data and errors."""
 
 import os
 import sys
@@ -14,11 +14,12 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.callbacks import RunSummary
 from litlab.checkpointing.optimizer_changes import OptimizerChanges
 from litlab.checkpointing.warm_start import initialise
-from litlab.cli.callback_list import callback_list, release_averages
+from litlab.cli.callback_list import callback_list
 from litlab.cli.checkpoint_cli import CheckpointCLI, can, provides
-from litlab.cli.memory import WithinMemory
+from litlab.cli.lightning_internals import log_at_step, release_averages
 from litlab.cli.output import check_prediction
 from litlab.cli.parser import ExperimentParser
+from litlab.cli.resources import WithinMemory
 from litlab.cli.sections import SECTIONS, add_sections
 from litlab.cli.trainer import (
     SomethingTrained,
@@ -48,8 +49,8 @@ class ExperimentCLI(CheckpointCLI):
 
     Beside ``model``, ``data`` and ``trainer``, every config has the sections ``checkpoint``, ``early_stopping``,
     ``ema``, ``nan_guard``, ``compile`` and ``vram``, each off when null. What a model must know of the data (number of
-    classes, image shape) is asked of the data: a model setting that is null and has the name of a property of the
-    DataModule gets its value.
+    classes, image shape) comes from the data: a setting of the model that is null and has the name of a property of
+    the DataModule gets its value.
     """
 
     def __init__(self) -> None:
@@ -59,7 +60,9 @@ class ExperimentCLI(CheckpointCLI):
             subclass_mode_model=True,
             subclass_mode_data=True,
             parser_class=ExperimentParser,
-            parser_kwargs={verb: {"prog": typed(verb)} for verb in self.subcommands()},
+            parser_kwargs={
+                verb: {"usage": f"{typed(verb)} [--config FILE ...] [--key value ...]"} for verb in self.subcommands()
+            },
             save_config_callback=RunConfig,
             save_config_kwargs={"overwrite": True},
             seed_everything_default=0,
@@ -78,36 +81,32 @@ class ExperimentCLI(CheckpointCLI):
         return {verb: verbs[verb] | {"weights_only", "verbose"} for verb in wanted or verbs}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Adds the sections that every experiment has."""
+        """Add the sections that every experiment has."""
         add_sections(parser)
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
         add = parser.add_argument
         if subcommand == "fit":
-            add("--resume", type=str | None, default=None, help="Run to go on with: its name, last, or auto.")
-            add("--check", action="store_true", help="Try a few steps, estimate time and memory; write nothing.")
+            add("--resume", type=str | None, default=None, help="Run to resume: its name, last, or auto.")
+            add("--check", action="store_true", help="Try a few steps and estimate time and memory; write nothing.")
         else:
-            add("--run", type=str | None, default=None, help="Run, or checkpoint, to use; no config is needed then.")
+            add("--run", type=str | None, default=None, help="Run or checkpoint to use, instead of a config.")
         if subcommand == "predict":
             add("--input", type=str | None, default=None, help="File or folder to predict.")
-            add(
-                "--output",
-                type=str | None,
-                default=None,
-                help="CSV file to write. Default: predictions.csv of the run.",
-            )
+            help_ = "CSV file to write, instead of predictions.csv in the run's folder."
+            add("--output", type=str | None, default=None, help=help_)
         return parser
 
     def before_instantiate_classes(self) -> None:
-        """Checks what ``predict`` is to read and to write, unless a callback of Lightning is to write it."""
+        """Check what ``predict`` is to read and write, unless a callback of Lightning does that."""
         super().before_instantiate_classes()
         if self.config.subcommand == "predict" and can(self.config.predict.data, "write_predictions"):
             run = self.continuation.run
             self.output = check_prediction(self._plain_config(), run.path if run else Path())
 
     def instantiate_classes(self) -> None:
-        """Builds the data, completes the model's settings from it, then builds the rest."""
+        """Build the data, complete the model's settings from it, then build the rest."""
         verb = self.config.subcommand
         config = self.config.clone()
         check_profiler(config[verb].trainer.profiler)
@@ -125,7 +124,7 @@ class ExperimentCLI(CheckpointCLI):
         del self.config_dump  # made for the data, before the model's settings were complete
         with named_classes(config[verb].as_dict()), WithinMemory():
             self.config_init = self.parser.instantiate_classes(config)
-        self.model = self._get(self.config_init, "model")
+        self.model = self.config_init[verb].model
         for name, value in vars(self.model).items():  # as in ExperimentModule: any module can be copied
             setattr(self.model, name, plain_recipe(value))
         if self.checkpoint is not None:
@@ -137,14 +136,15 @@ class ExperimentCLI(CheckpointCLI):
         self.trainer = self.instantiate_trainer()
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """Builds the Trainer with the sections' callbacks and the run folder's logger."""
-        config = self._get(self.config_init, "trainer")
+        """Build the Trainer with the sections' callbacks and the run folder's logger."""
+        built = self.config_init[self.config.subcommand]
+        config = built.trainer
         if self.subcommand == "predict":
             config["strategy"], config["devices"], config["num_nodes"] = "auto", 1, 1  # one process writes the file
-        sections = [c for section in SECTIONS if (c := self._get(self.config_init, section)) is not None]
+        sections = [callback for name in SECTIONS if (callback := built[name]) is not None]
         logger = self._loggers(config)
-        goes_on = self.subcommand == "fit" and self.checkpoint is not None
-        callbacks = callback_list(sections, config, self.model, bool(logger), goes_on, self._test_follows)
+        resumes = self.subcommand == "fit" and self.checkpoint is not None
+        callbacks = callback_list(sections, config, self.model, bool(logger), resumes, self._test_follows)
         if TRIAL_ADDRESS in os.environ:  # a trial of a sweep
             callbacks.append(TrialReport())
         if self.subcommand == "fit":
@@ -156,20 +156,20 @@ class ExperimentCLI(CheckpointCLI):
             trainer = super().instantiate_trainer(**kwargs, logger=logger, callbacks=callbacks, plugins=plugins(config))
         drop_empty_hooks(trainer)
         if self.checkpoint is not None and self.subcommand != "fit":  # where results belong in the curves of the run
-            trainer.fit_loop.epoch_loop._batches_that_stepped = self.checkpoint["global_step"]
+            log_at_step(trainer, self.checkpoint["global_step"])
         return trainer
 
     def _loggers(self, config: Any) -> list[Logger] | bool:
-        """The loggers: those of a new run or of the run that is resumed; none where nothing is kept."""
+        """Return the loggers of a new run or of the one that is resumed; none where nothing is kept."""
         plan = self.continuation
         if config["barebones"] or config["logger"] is False or self.subcommand == "predict":
             return False  # predictions are a file
         if self.subcommand == "fit":
-            if self._get(self.config, "check"):
+            if self._setting("check"):
                 return False
-            return loggers(config, self._get(self.config, "experiment"), plan, self.checkpoint)
+            return loggers(config, self._setting("experiment"), plan, self.checkpoint)
         if plan.run is None:
-            rank_zero_info("The checkpoint lies in no run folder: the results are printed, not kept.")
+            rank_zero_info("The checkpoint is not in a run's folder: the results are printed, not kept.")
             return False
         if others := other_results(self.changes):
             rank_zero_info(f"Not as in {plan.run.name} ({others}): the results are printed, not kept.")
@@ -182,9 +182,9 @@ class ExperimentCLI(CheckpointCLI):
         return {**kwargs, "ckpt_path": str(path)} if (path := self.continuation.checkpoint) else kwargs
 
     def _run_subcommand(self, subcommand: str) -> None:
-        if subcommand == "fit" and self._get(self.config, "check"):
+        if subcommand == "fit" and self._setting("check"):
             if self.checkpoint is not None:
-                raise UserError("--check looks at a fit from its beginning: leave --resume and --ckpt_path out.")
+                raise UserError("--check: it looks at a fit from its start; leave --resume and --ckpt_path out")
             preflight(self.trainer, self.model, self.datamodule)
             return
         if subcommand == "fit":
@@ -198,7 +198,7 @@ class ExperimentCLI(CheckpointCLI):
             raise UserError(advice) from error
 
     def after_fit(self) -> None:
-        """Tests the best checkpoint, or the last weights where none was kept, and prints the summary."""
+        """Test the best checkpoint, or the last weights where none was kept, and print the summary."""
         if self._test_follows():
             release_averages(self.trainer)
             best = getattr(self.trainer.checkpoint_callback, "best_model_path", "")
@@ -209,30 +209,33 @@ class ExperimentCLI(CheckpointCLI):
         self._summary()
 
     def _test_wanted(self) -> bool:
-        return self._get(self.config, "test_after_fit") and not self.trainer.interrupted
+        return self._setting("test_after_fit") and not self.trainer.interrupted
 
     def _test_follows(self) -> bool:
-        """Whether this fit ends with a test."""
+        """Return whether this fit ends with a test."""
         return self._test_wanted() and untestable(self.trainer, self.model, self.datamodule) is None
 
     def after_validate(self) -> None:
-        """Prints the summary."""
+        """Print the summary."""
         self._summary()
 
     def after_test(self) -> None:
-        """Prints the summary."""
+        """Print the summary."""
         self._summary()
 
     def predict(self, **kwargs: Any) -> None:
-        """Reads ``--input``, predicts and writes ``--output``; or leaves both to Lightning's hooks and callbacks."""
+        """Read ``--input``, predict and write ``--output``; or leave both to Lightning's hooks and callbacks."""
         if not hasattr(self.datamodule, "write_predictions"):
             check_writer(self.trainer, self.datamodule)
             self.trainer.predict(**{**kwargs, "return_predictions": False})
             return
-        self.datamodule.predict_input = self._get(self.config, "input")
+        self.datamodule.predict_input = self._setting("input")
         outputs = self.trainer.predict(**{**kwargs, "return_predictions": True})
         self.datamodule.write_predictions(outputs, str(self.output))
         rank_zero_info(f"Predictions: {self.output}")
+
+    def _setting(self, name: str) -> Any:
+        return self.config[self.config.subcommand].get(name)
 
     def _summary(self) -> None:
         for callback in self.trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,64 +1,57 @@
-"""The modules that a user names: on a command line, and in the config files on it. Nothing heavy is imported here."""
+"""The flags of a command line, and the modules that its user names there. Nothing heavy is imported here."""
 
 import contextlib
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 NEVER = {*sys.stdlib_module_names, "jsonargparse"}  # what is named of these is not a package of the user's
 
 
+def flags(arguments: list[str]) -> list[tuple[str, str | None]]:
+    """Return flags and values of a command line, of ``--a b`` and ``--a=b`` alike; None where no value follows."""
+    pairs: list[tuple[str, str | None]] = []
+    for argument, following in pairwise([*arguments, "--"]):
+        if argument.startswith("--") or argument == "-c":
+            flag, equals, value = argument.partition("=")
+            pairs.append((flag, value if equals else None if following.startswith("--") else following))
+    return pairs
+
+
+def values_of(arguments: list[str], *names: str) -> list[str]:
+    """Return the values that some flags are given."""
+    return [value for flag, value in flags(arguments) if flag in names and value is not None]
+
+
 def modules_named(arguments: list[str]) -> set[str]:
-    """Names of the packages whose classes a command line itself names.
+    """Return the packages whose classes a command line itself names.
 
     Args:
         arguments: The command line. Config files that a run has left count as somebody else's.
     """
     texts: set[str] = set()
-    for flag, value in _pairs(arguments):
+    for flag, value in flags(arguments):
         if flag not in ("--config", "-c"):
-            texts |= set() if flag == "--allow_modules" else set(_texts_in(value))  # a block, too, as YAML
-        elif not is_of_a_run(Path(value)):
+            texts |= set() if flag == "--allow_modules" else set(_texts_in(value or ""))
+        elif value and not is_of_a_run(Path(value)):
             with contextlib.suppress(OSError):  # the parser reports it
                 texts |= set(_texts_in(Path(value).read_bytes()))
     paths = {text for text in texts if "." in text and all(part.isidentifier() for part in text.split("."))}
     return {path.partition(".")[0] for path in paths if not Path(path).exists()} - NEVER
 
 
-def values_of(arguments: list[str], *flags: str) -> list[str]:
-    """The values of flags, for ``--a b`` and ``--a=b`` alike."""
-    return [value for flag, value in _pairs(arguments) if flag in flags]
-
-
 def is_of_a_run(config: Path) -> bool:
-    """Whether a config is the one that a run has left in its folder."""
-    beside = ("status.json", "checkpoints")
-    return config.name == "config.yaml" and any((config.parent / name).exists() for name in beside)
-
-
-def _pairs(arguments: list[str]) -> Iterator[tuple[str, str]]:
-    for argument, following in zip(arguments, [*arguments[1:], ""][: len(arguments)], strict=True):
-        flag, equals, value = argument.partition("=")
-        if flag.startswith("-"):
-            yield flag, value if equals else following
+    """Return whether a config is the one that a run has left in its folder."""
+    siblings = ("status.json", "checkpoints")
+    return config.name == "config.yaml" and any((config.parent / name).exists() for name in siblings)
 
 
 def _texts_in(content: str | bytes) -> Iterator[str]:
-    """All texts in YAML, class paths among them; nothing where it can't be read, which the parser reports."""
+    """Yield all values in YAML, class paths among them, as far as it can be read; the parser reports the rest."""
     import yaml
 
-    def walk(value: Any) -> Iterator[str]:
-        if isinstance(value, dict):
-            for part in value.values():
-                yield from walk(part)
-        elif isinstance(value, list):
-            for part in value:
-                yield from walk(part)
-        elif isinstance(value, str):
-            yield value
-
-    try:
-        yield from walk(yaml.safe_load(content))
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return
+    with contextlib.suppress(yaml.YAMLError, ValueError):
+        for before, token in pairwise(yaml.scan(content)):
+            if isinstance(token, yaml.ScalarToken) and not isinstance(before, yaml.KeyToken):
+                yield token.value

@@ -1,4 +1,4 @@
-"""Files that a command writes where the user says: what may be replaced."""
+"""The file that a command writes where the user says: what may be replaced."""
 
 import os
 import stat
@@ -26,51 +26,48 @@ def check_prediction(config: dict[str, Any], folder: Path) -> Path:
         UserError: There is no input, not all of it would be predicted, or the file can't be written.
     """
     if not config["input"]:
-        raise UserError("predict: --input is not set: give a file or a folder.")
+        raise UserError("--input: it is not set; give a file or a folder")
     trainer = config["trainer"]
     limit = trainer["limit_predict_batches"]
     if isinstance(limit, int) or limit not in (None, 1.0) or trainer["fast_dev_run"]:  # 1.0 is all, 1 is one batch
-        raise UserError("predict: trainer.limit_predict_batches or fast_dev_run would leave files out: unset it.")
+        name = "fast_dev_run" if trainer["fast_dev_run"] else "limit_predict_batches"
+        raise UserError(f"trainer.{name}: it would leave some of the input out; unset it")
     output = config["output"]
-    return check_output(str(folder / "predictions.csv") if output is None else output, "predict: --output", config)
+    return check_output(str(folder / "predictions.csv") if output is None else output, "--output", config)
 
 
 def check_output(name: str, setting: str, config: dict[str, Any]) -> Path:
     """Refuse a file that can't be written, or that would be lost, before any work is done. Nothing is left behind.
 
     Args:
-        name: The file, as the user has given it. Its folders need not be there yet.
-        setting: What it was given by, for messages.
-        config: The settings of the command: no file that one of them names is written to.
+        name: The file, as the user has given it. Its folders need not exist yet.
+        setting: The key for messages.
+        config: The settings of the command: no file that one of them names is overwritten.
 
     Returns:
-        The file: there is none yet, or one of predictions that may be replaced.
+        The file: a new one, or one of predictions that may be replaced.
 
     Raises:
         UserError: It is something else.
     """
     path = Path(os.path.expanduser(name))
     if not name.strip() or name.endswith("/") or path.name in ("", "..") or os.path.isdir(path):
-        raise UserError(f"{setting} '{name}' is not a file name.")
+        raise UserError(f"{setting}: {name!r} is not a file name; choose another file")
     try:
-        status = os.lstat(path)
-    except FileNotFoundError:
-        status = None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{setting} {name} can't be written: {getattr(error, 'strerror', error)}.") from error
-    if status is not None and (what := _precious(path, status, config)):
-        raise UserError(f"{setting} {name} {what}: choose another file.")
-    real = Path(os.path.realpath(path))
-    if (run := owner_of(real)) and (
-        run.checkpoints in real.parents or real in (run.config, run.status, run.metrics, run.provenance)
-    ):
-        raise UserError(f"{setting} {name} is kept for the files of {run.name}: choose another file.")
-    _check_folder(path, f"{setting} {name}")
+        problem = _of_file(path, config) or _of_run(path) or _of_folder(path)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        problem = f"can't be written ({getattr(error, 'strerror', error)})"
+    if problem:
+        raise UserError(f"{setting}: {name} {problem}; choose another file")
     return path
 
 
-def _precious(path: Path, status: os.stat_result, config: dict[str, Any]) -> str | None:
-    """Why a file that is there must not be replaced."""
+def _of_file(path: Path, config: dict[str, Any]) -> str | None:
+    """Return why a file that exists must not be replaced."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
     if stat.S_ISLNK(status.st_mode):
         return "is a link"
     if not stat.S_ISREG(status.st_mode):
@@ -81,24 +78,27 @@ def _precious(path: Path, status: os.stat_result, config: dict[str, Any]) -> str
                 return f"is the file that {key} names"
     if not status.st_mode & 0o222 or not os.access(path, os.W_OK):  # root has access to all files
         return "is read-only"
-    try:
-        return None if is_predictions(path) else "is there already and holds no predictions"
-    except OSError as error:
-        return f"is there already and can't be read ({error.strerror})"
+    return None if is_predictions(path) else "exists already and does not hold predictions"
 
 
-def _check_folder(path: Path, what: str) -> None:
-    """Refuse a file whose folder can't be made or written to."""
+def _of_run(path: Path) -> str | None:
+    """Return why a file would be among those of a run."""
+    real = Path(os.path.realpath(path))
+    run = owner_of(real)
+    if run and (run.checkpoints in real.parents or real in (run.config, run.status, run.metrics, run.provenance)):
+        return f"is kept for the files of {run.name}"
+    return None
+
+
+def _of_folder(path: Path) -> str | None:
+    """Return why the folder of a file can't be made or written to."""
     folder = next(folder for folder in path.parents if os.path.lexists(folder))
     if not folder.is_dir():
-        raise UserError(f"{what} can't be written: {folder} is not a folder.")
+        return f"can't be written ({folder} is not a folder)"
     if not folder.stat().st_mode & 0o222:  # root has access to all folders
-        raise UserError(f"{what} can't be written: the folder {folder} is read-only.")
-    try:
-        longest = os.pathconf(folder, "PC_NAME_MAX")
-        for part in path.relative_to(folder).parts:
-            if len(os.fsencode(part)) > longest:
-                raise UserError(f"{what} can't be written: a name has more than {longest} bytes.")
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise UserError(f"{what} can't be written: {folder}: {error.strerror}.") from error
+        return f"can't be written (the folder {folder} is read-only)"
+    longest = os.pathconf(folder, "PC_NAME_MAX")
+    if any(len(os.fsencode(part)) > longest for part in path.relative_to(folder).parts):
+        return f"can't be written (a name has more than {longest} bytes)"
+    tempfile.TemporaryFile(dir=folder).close()
+    return None

@@ -15,9 +15,9 @@ from jsonargparse import Namespace
 from jsonargparse.typing import Path_fr
 from lightning.pytorch.cli import LightningArgumentParser
 
-from litlab.cli.class_paths import types_of
 from litlab.cli.diagnosis import Diagnosis
-from litlab.cli.nulls import not_set
+from litlab.cli.hints import not_set, parser_of, types_of
+from litlab.cli.named_modules import flags
 from litlab.cli.trust import denied
 from litlab.errors import UserError
 from litlab.util.yaml_files import check, flat, nodes, read_text
@@ -26,22 +26,17 @@ _load = jsonargparse.get_loader("yaml")
 
 
 def _load_checked(text: str) -> Any:
-    """Loads YAML for jsonargparse, also that of a config which another one names in the place of a block."""
+    """Load YAML for jsonargparse, also that of a config which another one names in place of a block."""
     try:
         nodes(text, "")
-    except UserError as error:  # the parser then goes on to say where it stands
+    except UserError as error:  # the parser then says where it is
         raise yaml.YAMLError(str(error)) from None
     return _load(text)
 
 
 jsonargparse.set_loader("yaml", _load_checked, (yaml.YAMLError,))
-OUTER = (
-    "Problem with given class_path",
-    "Does not validate",
-    "Subtypes:",
-    "Errors:",
-    "Given value",
-)  # lines that say nothing
+# Lines of jsonargparse's messages that say nothing.
+OUTER = ("Problem with given class_path", "Does not validate", "Subtypes:", "Errors:", "Given value")
 UNWRITTEN = "Unable to serialize instance "
 # The default of Timer's interval, a string for everyone else.
 yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
@@ -59,29 +54,30 @@ class ExperimentParser(LightningArgumentParser):
         self._started_in = Path.cwd()
 
     def parse_args(self, args: Any = None, *further: Any, **kwargs: Any) -> Namespace:  # type: ignore[override]
-        """Parses a command line; what is YAML in it but can only be a mistake is refused before anything else."""
+        """Parse a command line. YAML in it that can only be a mistake is refused before anything else."""
         for flag, value in flags(list(args or [])):
             if value:
                 with contextlib.suppress(yaml.YAMLError):  # as a text it may be right
                     nodes(value, flag)
         config = super().parse_args(args, *further, **kwargs)
         if (verb := config.get("subcommand")) and kwargs.get("defaults", True):
-            known = {key: hint for key, hint in types_of(self.of(verb)).items() if key != "config"}  # null: only flags
+            known = types_of(parser_of(self, verb))
+            del known["config"]  # null where there are only flags
             for key in not_set(config[verb], known):
-                self.error(f"'{key}' can't be null.")
+                self.error(f"{key}: null is not valid; give it a value")
             for key, value in vars(config[verb]).items():
                 if value == "":
-                    self.error(f"{key}: it is empty: give a value, or leave it out.")
+                    self.error(f"{key}: it is empty; give it a value, or leave it out")
         return config
 
     def parse_path(self, path: Any, *further: Any, **kwargs: Any) -> Namespace:
-        """Parses a config file, in any of the usual encodings."""
+        """Parse a config file, in any of the usual encodings."""
         name = str(path)
         if name == "-":
             return super().parse_path(path, *further, **kwargs)
         file = Path(name).resolve()
         if file in self._reading:
-            raise UserError(f"{name}: the configs name each other, without end.")
+            raise UserError(f"{name}: the configs name each other in a circle; take one of them out")
         text = self.root.texts[name] = read_text(Path(name))
         check(text, self.root.names.get(name, name))
         self._reading.append(file)
@@ -96,15 +92,11 @@ class ExperimentParser(LightningArgumentParser):
         above = getattr(self, "parent_parser", None)
         return above.root if isinstance(above, ExperimentParser) else self
 
-    def of(self, verb: str) -> LightningArgumentParser:
-        """The parser of a verb."""
-        return next(action for action in self._actions if action.dest == "subcommand").choices[verb]  # type: ignore[index]
-
     def dump(self, *args: Any, **kwargs: Any) -> str:
-        """The config as text.
+        """Return the config as text.
 
-        jsonargparse (4.53) has no text for a string where a function could be named, or a default such as a device,
-        and writes that it can't. What such values print as is what they are given as.
+        jsonargparse (4.53) has no text for a string where a function could be named, or for a default such as a
+        device, and writes that it can't. What such values print as is what they are given as.
         """
         # Lightning asks for all of it before it builds the data, and again before the model: it was parsed just now.
         # The text that the run keeps is validated.
@@ -114,7 +106,7 @@ class ExperimentParser(LightningArgumentParser):
             return re.sub(f"{UNWRITTEN}(?!<)", "", super().dump(*args, **kwargs))
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Raises the `UserError`; parsers that others call for a try raise as before."""
+        """Raise the `UserError`. Parsers that jsonargparse itself tries values with raise as before."""
         if not self.exit_on_error:
             super().error(message, ex)
         with contextlib.chdir(self.root._started_in):  # a config is parsed from inside its folder
@@ -122,24 +114,21 @@ class ExperimentParser(LightningArgumentParser):
 
 
 def explain(message: str, parser: ExperimentParser) -> str:
-    """One line for what jsonargparse refuses.
+    """Return one line for what jsonargparse refuses: where it is, what is wrong and what to do.
 
     Args:
         message: What jsonargparse says.
         parser: The parser of the whole command line.
-
-    Returns:
-        Where it is, what is wrong and what to do, without a line break.
     """
     verb, *rest = parser.arguments
     given = flags(rest)
     if "expected one argument" in message:
         return _without_value(message, given)
     if found := re.match(r"argument (\S+): ignored explicit argument", message):
-        return f"{found[1]}: it takes no value."
+        return f"{found[1]}: it takes no value; leave the value out"
     if (found := re.match(r"unrecognized arguments: ([^\s]+)", message)) and not found[1].startswith("--"):
         return _stray(found[1])
-    diagnosis = Diagnosis(parser.of(verb))
+    diagnosis = Diagnosis(parser_of(parser, verb))
     try:
         for flag, value in given:
             if flag in ("--config", "-c"):
@@ -152,39 +141,38 @@ def explain(message: str, parser: ExperimentParser) -> str:
         return str(mistake)
     if required := re.match(r"the following arguments are required: (.*)", message):
         missing = " and ".join(key.split(".", 1)[-1] for key in required[1].split(", "))
-        example = (
-            "--config FILE, for example --config configs/mine.yaml" if verb == "fit" else "--run RUN, such as last"
-        )
-        return f"{missing} missing: give {example}."
-    return _last_words(message)
+        example = "--config FILE, such as --config configs/mine.yaml" if verb == "fit" else "--run RUN, such as last"
+        return f"{missing}: not set; give {example}"
+    return _innermost(message)
 
 
 def _without_value(message: str, given: list[tuple[str, str | None]]) -> str:
-    """What to do about a flag without a value, or with one that begins with a dash, which is taken for a flag."""
+    """Return what to do about a flag without a value, or with one that begins with a dash like another flag."""
     for flag, value in given:
         if value is None and flag != "--check":
-            return f"{flag}: it needs a value."
+            return f"{flag}: there is no value; give one"
     named = re.search(r"argument (\S+):", message)
     for flag, value in given:
         if named and flag in named[1].split("/") and value:
-            return f"{flag}: it needs a value: write {flag}={value}."
+            return f"{flag}: the value begins with a dash; write {flag}={value}"
     return message
 
 
 def _stray(word: str) -> str:
-    """What to do about a word that is neither a flag nor the value of one."""
+    """Return what to do about a word that is neither a flag nor the value of one."""
     if word.startswith("-"):
-        return f"{word}: flags have two dashes: write -{word}."
+        return f"{word}: flags begin with two dashes; write -{word}"
     if "=" in word:
-        return f"{word}: flags begin with two dashes: write --{word}."
-    is_config = word.endswith((".yaml", ".yml", ".json")) or os.path.isfile(word)
-    return f"{word}: " + (f"a config needs --config: write --config {word}." if is_config else "it belongs to no flag.")
+        return f"{word}: flags begin with two dashes; write --{word}"
+    if word.endswith((".yaml", ".yml", ".json")) or os.path.isfile(word):
+        return f"{word}: a config needs --config; write --config {word}"
+    return f"{word}: it belongs to no flag; leave it out"
 
 
 def _config(value: str | None, parser: ExperimentParser) -> tuple[str, str]:
-    """Name and text of what ``--config`` gives: a file, or YAML itself."""
+    """Return name and text of what ``--config`` gives: a file, or YAML itself."""
     if not value:
-        raise UserError("--config: it needs a value.")
+        raise UserError("--config: there is no value; give a file")
     if value in parser.texts:
         return parser.names.get(value, value), parser.texts[value]
     if value.lstrip().startswith("{") or "\n" in value or ": " in value:
@@ -192,8 +180,8 @@ def _config(value: str | None, parser: ExperimentParser) -> tuple[str, str]:
     return value, read_text(Path(value))
 
 
-def _last_words(message: str) -> str:
-    """The innermost line of one of jsonargparse's messages."""
+def _innermost(message: str) -> str:
+    """Return the innermost line of one of jsonargparse's messages."""
     keys = ".".join(re.findall(r'Parser key "([^"]+)"', message))
     if found := re.search(r"Importing '([^']+)' is not allowed, denied by the '([^']+)' entry", message):
         return f"{keys}: {denied(found[1], everything=found[2] == '*')}"
@@ -201,18 +189,3 @@ def _last_words(message: str) -> str:
     lines = [line.strip(" -") for line in message.splitlines() if line.strip(" -")]
     text = next((line for line in lines if not line.startswith(OUTER)), lines[0])
     return f"{keys}: {text}"[:300] if keys else text[:300]
-
-
-def flags(arguments: list[str]) -> list[tuple[str, str | None]]:
-    """(flag, value) pairs of a command line, for ``--a b`` and ``--a=b`` alike; None where no value follows."""
-    pairs: list[tuple[str, str | None]] = []
-    for argument, following in zip(arguments, [*arguments[1:], "--"], strict=False):
-        if is_flag(argument):
-            flag, equals, value = argument.partition("=")
-            pairs.append((flag, value if equals else None if following.startswith("--") else following))
-    return pairs
-
-
-def is_flag(argument: str) -> bool:
-    """Whether an argument is the name of a flag."""
-    return argument.startswith("--") or argument == "-c"

@@ -1,4 +1,4 @@
-"""What every config has beside model, data and trainer: sections that describe a callback, and a few flags."""
+"""What every config has besides model, data and trainer: sections that configure a callback, and a few flags."""
 
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import EarlyStopping
@@ -7,14 +7,14 @@ from lightning.pytorch.cli import LightningArgumentParser
 from litlab.callbacks import EMA, VRAM, Compile, NaNGuard
 from litlab.checkpointing import RunCheckpoint
 
-# Sections of every config: the callback that each describes, whether it is there without being named, and its help.
+# By section: the callback that it configures, whether it is on by default, and its help.
 SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
     "checkpoint": (RunCheckpoint, True, "Which checkpoints are kept. null: none."),
     "early_stopping": (EarlyStopping, False, "When to stop early. null: never."),
-    "ema": (EMA, False, "Average of the weights to validate and keep. null: none."),
-    "nan_guard": (NaNGuard, True, "What happens when a loss or gradient is not a number. null: nothing."),
-    "compile": (Compile, True, "torch.compile, in place. null, or mode: null: off."),
-    "vram": (VRAM, True, "Memory and speed, measured per epoch. null: off."),
+    "ema": (EMA, False, "Average of the weights, which is validated and kept. null: none."),
+    "nan_guard": (NaNGuard, True, "What to do when a loss or gradient is not a number. null: nothing."),
+    "compile": (Compile, True, "torch.compile, in place. null, or a mode of null: off."),
+    "vram": (VRAM, True, "Memory and speed per epoch. null: off."),
 }
 
 
@@ -29,7 +29,7 @@ def add_sections(parser: LightningArgumentParser) -> None:
         "--experiment",
         type=str,
         default="default",
-        help="Name of the experiment; runs go to lightning_logs/NAME/version_N.",
+        help="Name of the experiment. Its runs go to lightning_logs/NAME/version_N.",
     )
     for name, (callback, is_on, what) in SECTIONS.items():
         default = {"class_path": f"{callback.__module__}.{callback.__name__}"} if is_on else None
@@ -38,8 +38,8 @@ def add_sections(parser: LightningArgumentParser) -> None:
         "--allow_modules",
         type=str | None,
         default=None,
-        help="Modules, separated by commas, whose classes the config of a run or checkpoint may name, beside those "
-        "of this project, litlab, torch, torchvision, lightning and torchmetrics. Only as a flag.",
+        help="Modules, separated by commas, whose classes the config of a run or checkpoint may name in addition to "
+        "those of this project, litlab, torch, torchvision, lightning and torchmetrics. Only as a flag.",
     )
-    add("--test_after_fit", type=bool, default=True, help="Whether fit ends by testing the best checkpoint.")
-    add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit begins with.")
+    add("--test_after_fit", type=bool, default=True, help="Whether fit ends with a test of the best checkpoint.")
+    add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit starts with.")

@@ -25,7 +25,7 @@ def register_classes() -> None:
 
 
 def quiet() -> None:
-    """Silences what Lightning tells every user at every start, and warnings that don't hold for this project."""
+    """Silence what Lightning tells every user at every start, and warnings that do not hold here."""
     tips = logging.getLogger("lightning.pytorch.utilities.rank_zero")
     noise = ("litlogger", "configured with model summary callbacks")
     tips.addFilter(lambda record: not any(text in record.getMessage() for text in noise))
@@ -37,14 +37,12 @@ def quiet() -> None:
 
 
 def run() -> int:
-    """Runs ``sys.argv``.
+    """Run ``sys.argv``.
 
     Returns:
         0, also for a run that is finished already; 2 after one line that says what the user can put right; 130 after
         Ctrl-C. (A signal that stops a training ends the process with 143 or 130, after a checkpoint.)
     """
-    quiet()
-    register_classes()
     try:
         ExperimentCLI()
     except KeyboardInterrupt:

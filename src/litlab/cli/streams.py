@@ -1,4 +1,4 @@
-"""Standard output and standard error that may go away: the reader of a pipe ends, a terminal is closed."""
+"""Standard output and standard error that may go away: the reader of a pipe exits, a terminal is closed."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk of a log file
 
 
 def survive_lost_readers(arguments: Sequence[str]) -> None:
-    """Lets the process go on when nobody can read its output any more.
+    """Let the process run on when nobody can read its output any more.
 
     A write to a pipe without a reader, or to a terminal that is closed, would raise in whatever code happens to print:
     in the middle of a step, or in a logging handler. Here it switches the descriptor to the null device instead, for
@@ -24,8 +24,8 @@ def survive_lost_readers(arguments: Sequence[str]) -> None:
     stream that they find.
 
     Args:
-        arguments: The verb and what follows it. A training goes on even if the disk of its log file is full, and says
-            once on standard error that its output is dropped. Any other verb then ends with an error.
+        arguments: The verb and what follows it. A training run continues even if the disk of its log file is full, and
+            says once on standard error that its output is dropped. Any other verb then ends with an error.
     """
     for descriptor in (0, 1, 2):
         _open_if_closed(descriptor)
@@ -82,7 +82,7 @@ def _surviving(stream: TextIO | None, descriptor: int, lost: Callable[[OSError],
 
 
 def _open_if_closed(descriptor: int) -> None:
-    """Opens the null device in place of a closed standard descriptor, which the next file would get otherwise."""
+    """Open the null device in place of a closed standard descriptor, which the next file would get otherwise."""
     try:
         os.fstat(descriptor)
     except OSError:

@@ -1,9 +1,9 @@
-"""What the command line adds to Lightning's Trainer: the run folder's logger, checkpoint files, cheap callbacks."""
+"""What the command line adds to Lightning's Trainer: the run folder's logger, whole checkpoint files, fewer hooks."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric.accelerators.xla import _XLA_AVAILABLE  # where XLAProfiler itself looks
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import BasePredictionWriter, Checkpoint
 from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
@@ -34,15 +34,15 @@ PROFILERS = ("simple", "advanced", "pytorch", "xla")
 
 
 def loggers(config: Any, experiment: str, plan: Continuation, checkpoint: dict[str, Any] | None) -> list[Logger]:
-    """TensorBoard in the run folder, and what ``trainer.logger`` names beside it.
+    """TensorBoard in the run folder, and what ``trainer.logger`` names in addition.
 
     The folder of a new run is made here, and locked.
 
     Args:
         config: The section ``trainer``.
         experiment: The name of a new run's folder.
-        plan: What the command goes on from.
-        checkpoint: The checkpoint that it goes on from. What was logged later, before it was killed, is hidden.
+        plan: What the command continues from.
+        checkpoint: The checkpoint that it continues from. What was logged after it, before a crash, is hidden.
 
     Raises:
         UserError: If there can be no folder of that name, or it is that of another run.
@@ -68,7 +68,7 @@ def loggers(config: Any, experiment: str, plan: Continuation, checkpoint: dict[s
 
 
 def further_callbacks(config: Any) -> list[Callback]:
-    """The callbacks that ``trainer.callbacks`` names, and a summary of the model where none of them is one."""
+    """Return the callbacks that ``trainer.callbacks`` names, and a model summary if none of them is one."""
     named = config["callbacks"] or []
     chosen = list(named) if isinstance(named, list) else [named]
     wanted = config["enable_model_summary"] is not False and not config["barebones"]
@@ -78,7 +78,7 @@ def further_callbacks(config: Any) -> list[Callback]:
 
 
 def check_folders(config: Any) -> None:
-    """Checks the folders that a new fit writes into, before the data is read.
+    """Check the folders that a new fit writes into, before the data is read.
 
     Args:
         config: The parsed config.
@@ -106,13 +106,13 @@ class SomethingTrained(Callback):
         """Look at the count of batches, those before a resumption included."""
         if trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0:
             raise UserError(
-                "nothing was trained, as there was no training batch or no time: check the training data, "
-                "data.batch_size, trainer.limit_train_batches and trainer.max_time."
+                "fit: nothing was trained, as there was no training batch or no time; check the training data, "
+                "data.batch_size, trainer.limit_train_batches and trainer.max_time"
             )
 
 
 def plugins(config: Any) -> list[Any]:
-    """The plugins that ``trainer.plugins`` names, and checkpoint files that are whole, where a file holds it all."""
+    """Return the plugins that ``trainer.plugins`` names, and atomic checkpoint files where a file holds it all."""
     named = config["plugins"] or []
     chosen = list(named) if isinstance(named, list | tuple) else [named]
     strategy = config["strategy"]
@@ -123,7 +123,7 @@ def plugins(config: Any) -> list[Any]:
 
 
 def check_profiler(profiler: Any) -> None:
-    """Refuses a profiler that can't be built, before it fails halfway and complains again when it is collected.
+    """Refuse a profiler that can't be built, before it fails halfway and complains again when it is collected.
 
     Args:
         profiler: ``trainer.profiler`` of the config: None, a name, or a class path with its arguments.
@@ -136,15 +136,15 @@ def check_profiler(profiler: Any) -> None:
         return
     if isinstance(profiler, str) and profiler not in PROFILERS:
         raise UserError(
-            f"trainer.profiler: there is no profiler '{profiler}': choose {', '.join(PROFILERS)}, or the class path of "
-            "a Profiler."
+            f"trainer.profiler: there is no profiler '{profiler}'; choose {', '.join(PROFILERS)}, or the class path of "
+            "a Profiler"
         )
-    if name.rpartition(".")[-1] in ("xla", "XLAProfiler") and not _XLA_AVAILABLE:
-        raise UserError("trainer.profiler: xla needs the package torch_xla: install it, or choose another profiler.")
+    if name.rpartition(".")[-1] in ("xla", "XLAProfiler") and find_spec("torch_xla") is None:
+        raise UserError("trainer.profiler: xla needs the package torch_xla; install it, or choose another profiler")
 
 
 def implied(config: Any, data: LightningDataModule, callbacks: list[Callback]) -> dict[str, Any]:
-    """Settings of the Trainer that follow from the rest.
+    """Return settings of the Trainer that follow from the rest.
 
     Args:
         config: The section ``trainer``.
@@ -162,7 +162,7 @@ def implied(config: Any, data: LightningDataModule, callbacks: list[Callback]) -
 
 
 def untestable(trainer: Trainer, model: LightningModule, data: LightningDataModule) -> str | None:
-    """Why a fit can't be followed by a test; None if it can."""
+    """Return why a fit can't be followed by a test; None if it can."""
     if trainer.barebones:
         return "trainer.barebones logs nothing"
     if not is_overridden("test_step", model):
@@ -173,20 +173,20 @@ def untestable(trainer: Trainer, model: LightningModule, data: LightningDataModu
 
 
 def check_writer(trainer: Trainer, data: LightningDataModule) -> None:
-    """Refuses a prediction that nobody would keep.
+    """Refuse a prediction that nobody would keep.
 
     Raises:
         UserError: If neither the data nor a callback writes it.
     """
     if not any(isinstance(callback, BasePredictionWriter) for callback in trainer.callbacks):  # pyright: ignore[reportAttributeAccessIssue]
         raise UserError(
-            f"predict: {type(data).__name__} has no write_predictions, and trainer.callbacks no BasePredictionWriter: "
-            "add one of them to keep what is predicted."
+            f"predict: {type(data).__name__} has no write_predictions, and trainer.callbacks no BasePredictionWriter; "
+            "add one of them to keep what is predicted"
         )
 
 
 def drop_empty_hooks(trainer: Trainer) -> None:
-    """Takes out the step hooks of callbacks that do nothing there: Lightning skips what can't be called."""
+    """Take out the step hooks of callbacks that do nothing there: Lightning skips what can't be called."""
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
         for hook in STEP_HOOKS:
             if getattr(type(callback), hook) is getattr(Callback, hook):

@@ -1,12 +1,11 @@
 """Which classes and functions a config or checkpoint may name: checked before any of them is called.
 
 A YAML file that you write is code: it may name classes of any module you have. The config of a run, and the
-hyper-parameters in a checkpoint, may come from somebody else: they may name classes of this project, of PyTorch and of
-Lightning only, and of the modules that ``--allow_modules`` adds. See docs/security.md.
+hyper-parameters in a checkpoint, may come from somebody else: they may only name classes of the team's package, litlab,
+PyTorch and Lightning, and of the modules that ``--allow_modules`` adds. See docs/security.md.
 """
 
 import inspect
-import sys
 import typing
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from litlab.cli.named_modules import NEVER, is_of_a_run, modules_named, values_of
 from litlab.errors import UserError
+from litlab.util.class_blocks import imported
 from litlab.util.team import is_own, package
 
 LIBRARIES = ("litlab", "torch", "torchvision", "lightning", "torchmetrics")
@@ -47,7 +47,7 @@ FUNCTIONS = ("torch.nn.functional", "torch._C._nn", "lightning.pytorch.callbacks
 
 
 def trusted() -> tuple[str, ...]:
-    """The packages whose classes the config of a run or checkpoint may name."""
+    """Return the packages whose classes the config of a run or checkpoint may name."""
     return (package(), *LIBRARIES)
 
 
@@ -69,12 +69,14 @@ class Trust:
     def __post_init__(self) -> None:
         for module in self.modules:
             if not all(part.isidentifier() for part in module.split(".")):
-                raise UserError(f"--allow_modules: '{module}' is not the name of a module, such as mylib.networks.")
+                raise UserError(
+                    f"--allow_modules: '{module}' is not the name of a module; give one such as mylib.networks"
+                )
             if _root(module) in NEVER:
-                raise UserError(f"--allow_modules: {module} can run commands: no config may name it.")
+                raise UserError(f"--allow_modules: no config may name {module}, which can run commands; leave it out")
 
     def enforce(self) -> None:
-        """Makes the parser import nothing else, until the process ends.
+        """Make the parser import nothing else, until the process ends.
 
         Not even the user's own config may name what runs commands, loads code or changes files: jsonargparse has a list
         (``os``, ``subprocess``, ``pickle``, ``builtins.eval`` ...). Where a setting takes anything, a dictionary with a
@@ -85,7 +87,7 @@ class Trust:
             set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=[*trusted(), *self.modules])
 
     def check(self, config: Any) -> None:
-        """Holds all classes and functions that a parsed config names against what their places take.
+        """Check all classes and functions that a parsed config names against what their places take.
 
         The parser has checked the classes where a setting says which it takes. What it lets pass are functions in the
         place of a class, which it would call, and anything at all where a setting takes any callable.
@@ -103,21 +105,23 @@ class Trust:
             known = self.anything or is_own(module) or _root(module) in map(_root, self.modules)
             if isinstance(target, type):
                 if not known and not issubclass(target, BUILT):
-                    raise UserError(f"{key}: {name} is not a class that the config of a run or checkpoint may name.")
+                    raise UserError(
+                        f"{key}: the config of a run or checkpoint may not name {name}; see docs/security.md"
+                    )
             elif isinstance(value, str):
                 if not any(issubclass(cls, wanted or BUILT) for cls in _classes(_annotations(target).get("return"))):
                     what = " or ".join(cls.__name__ for cls in wanted) or "a module, optimizer or callback"
-                    raise UserError(f"{key}: {name} is not a class, nor a function that is annotated to return {what}.")
+                    raise UserError(f"{key}: {name} is not a class; name one, or a function annotated to return {what}")
             elif not known and not target.__module__.startswith(FUNCTIONS):
-                raise UserError(f"{key}: {name} is not a function that the config of a run or checkpoint may name.")
+                raise UserError(f"{key}: the config of a run or checkpoint may not name {name}; see docs/security.md")
 
 
 def trust_of(arguments: list[str], foreign: bool) -> Trust:
-    """What the configs of a command may name.
+    """Return what the configs of a command may name.
 
     Args:
         arguments: The command line. The modules that it names, or a config file on it that its user wrote, are trusted.
-        foreign: Whether the config of a run or checkpoint is read beside these.
+        foreign: Whether the config of a run or checkpoint is read as well.
     """
     allowed = [part.strip() for value in values_of(arguments, "--allow_modules") for part in value.split(",")]
     foreign = foreign or any(is_of_a_run(Path(value)) for value in values_of(arguments, "--config", "-c"))
@@ -125,7 +129,7 @@ def trust_of(arguments: list[str], foreign: bool) -> Trust:
 
 
 def denied(path: str, everything: bool) -> str:
-    """Why a config may not name something.
+    """Return why a config may not name something.
 
     Args:
         path: What it names.
@@ -133,14 +137,14 @@ def denied(path: str, everything: bool) -> str:
     """
     if everything and _root(path) not in NEVER:
         return (
-            f"'{path}' is named by the config of a run or checkpoint, which may name only classes of "
-            f"{', '.join(trusted())}. If you trust it, add --allow_modules {_root(path)}."
+            f"'{path}' is named by the config of a run or checkpoint, which may only name classes of "
+            f"{', '.join(trusted())}; if you trust it, add --allow_modules {_root(path)}"
         )
-    return f"'{path}' can't be named in a config: it could run commands, load code or change files."
+    return f"'{path}' can't be named in a config; it could run commands, load code or change files"
 
 
 def _named(config: Any, key: str, wanted: Any) -> Iterator[tuple[str, Any, tuple[type, ...]]]:
-    """Yields each class path, and each function, with its key and the classes that its place takes, if it says so."""
+    """Yield each class path and each function with its key and the classes that its place takes, if it says so."""
     if isinstance(config, Namespace | dict):
         settings = vars(config) if isinstance(config, Namespace) else config
         path = settings.get("class_path")
@@ -164,19 +168,13 @@ def _items(settings: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _found(key: str, path: str) -> Any:
-    """The object of an import path, which the parser has imported already."""
-    module, _, name = path.rpartition(".")
-    parent: Any = sys.modules.get(module)
-    if parent is None and "." in module:  # a method or nested class
-        outer, _, cls = module.rpartition(".")
-        parent = getattr(sys.modules.get(outer), cls, None)
-    if not hasattr(parent, name):
-        raise UserError(f"{key}: '{path}' is not found.")
-    return getattr(parent, name)
+    if (found := imported(path)) is None:
+        raise UserError(f"{key}: there is no '{path}'; correct the path")
+    return found
 
 
 def _annotations(target: Any) -> dict[str, Any]:
-    """The types of a function's or class' parameters, those of base classes included, and ``return``."""
+    """Return the types of the parameters of a function or class, those of base classes included, and ``return``."""
     functions = [cls.__init__ for cls in reversed(target.__mro__)] if isinstance(target, type) else [target]
     found: dict[str, Any] = {}
     for function in functions:
@@ -188,7 +186,7 @@ def _annotations(target: Any) -> dict[str, Any]:
 
 
 def _classes(annotation: Any) -> Iterator[type]:
-    """The classes in an annotation: of ``Callable[[Iterable], Optimizer] | None`` these are what it returns."""
+    """Yield the classes in an annotation; of ``Callable[[Iterable], Optimizer] | None``, what it returns."""
     if isinstance(annotation, type) and not typing.get_args(annotation):
         yield annotation
     parts = typing.get_args(annotation)

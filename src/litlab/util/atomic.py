@@ -1,4 +1,4 @@
-"""Files that are whole whenever the machine stops: written beside their place, synced, then renamed."""
+"""Files that are whole whenever the machine stops: written under another name, synced, then renamed."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ TEMPORARY = ".tmp"  # how the names of files end that are being written
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file so that its name stands for the whole old or the whole new one.
+    """Write a file so that its name always leads to the whole old file or the whole new one.
 
     Args:
         path: The file.

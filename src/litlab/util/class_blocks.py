@@ -1,7 +1,15 @@
 """The blocks of a config that name a class: ``{class_path: ..., init_args: {...}}``."""
 
+import sys
 from collections.abc import Iterator
 from typing import Any
+
+
+def imported(path: str) -> Any:
+    """Return what a class path leads to, as far as its module has been imported; else None."""
+    module, _, name = path.rpartition(".")
+    parent = sys.modules.get(module) or (imported(module) if "." in module else None)  # or: a method or nested class
+    return None if parent is None else getattr(parent, name, None)
 
 
 def class_blocks(value: Any, key: str = "") -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""What the light verbs have in common: options read by argparse, errors as one line, a table for people."""
+"""What the light verbs share: options, errors as one line, numbers and tables for people."""
 
 import argparse
 import shutil
@@ -26,24 +26,24 @@ class Options(argparse.ArgumentParser):
         )
 
     def parse_args(self, arguments: list[str]) -> argparse.Namespace:  # type: ignore[override]
-        """Parses the arguments.
+        """Parse the arguments.
 
         Raises:
             UserError: If they are wrong.
         """
         options, unknown = self.parse_known_args(arguments)
         if unknown:
-            hint = nearest(unknown[0].partition("=")[0], self._option_string_actions, f": see {self.prog} --help.")
+            hint = nearest(unknown[0].partition("=")[0], self._option_string_actions, f"; see {self.prog} --help")
             self.error(f"there is no option '{unknown[0]}'{hint}")
         return options
 
     def error(self, message: str) -> NoReturn:
-        """Raises the `UserError`."""
+        """Raise the `UserError`."""
         raise UserError(f"{self.prog.rpartition(' ')[2]}: {message}")
 
 
 def answer(verb: Callable[[list[str]], int], arguments: list[str]) -> int:
-    """Runs a verb.
+    """Run a verb.
 
     Returns:
         Its exit code, or 2 after the one line of a `UserError`.
@@ -56,24 +56,24 @@ def answer(verb: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 
 def count(text: str) -> int:
-    """A whole number of at least 1, as an option's type."""
+    """Read a whole number of at least 1, as an option's type."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid; it must be a whole number of at least 1")
     return int(text)
 
 
 def decimals(value: float | None) -> str:
-    """A number as tables show it; a dash for none."""
+    """Return a number as tables show it; a dash for none."""
     return "-" if value is None else f"{value:.4g}"
 
 
 def terminal() -> "Console":
-    """Where tables are printed: as wide as the terminal, and wide enough for all columns in a file or a pipe."""
+    """Return a console for tables: as wide as the terminal, and wide enough for all columns in a file or a pipe."""
     from rich.console import Console
 
     return Console(width=shutil.get_terminal_size((160, 24)).columns, highlight=False)
 
 
 def some(names: list[str]) -> str:
-    """The first few of many names."""
+    """Return the first few of many names."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,4 +1,4 @@
-"""What loggers get besides numbers: settings, pictures, tables and the config, each logger what it can take.
+"""Send loggers more than numbers: settings, pictures, tables and the config, to each what it can take.
 
 A logger takes pictures and tables if it has W&B's methods ``log_image`` and ``log_table``, which a logger of your own
 may have too, or if it has MLflow's ``run_id`` and client. TensorBoard and Comet have their own ways. CSVLogger gets the
@@ -109,7 +109,7 @@ def log_file(trainer: Trainer, name: str, text: str) -> None:
 
 
 def _real(trainer: Trainer) -> list[Any]:
-    """The loggers, but not the stand-in of ``fast_dev_run``, which has every method."""
+    """Return the loggers, but not the stand-in of ``fast_dev_run``, which has every method."""
     return [logger for logger in trainer.loggers if not isinstance(logger, DummyLogger)]
 
 

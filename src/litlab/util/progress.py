@@ -2,9 +2,12 @@
 
 import time
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+PATIENCE = 2  # seconds without a bar
 
 
 class SlowProgress:
@@ -16,9 +19,7 @@ class SlowProgress:
     """
 
     def __init__(self, total: int, what: str) -> None:
-        self.total = total
-        self.what = what
-        self.done = 0
+        self.total, self.what, self.done = total, what, 0
         self.start = time.monotonic()
         self.bar: Progress | None = None
 
@@ -28,14 +29,11 @@ class SlowProgress:
         return self
 
     def advance(self, count: int) -> None:
-        """Note that more is done.
-
-        Args:
-            count: How many more.
-        """
+        """Note that ``count`` more things are done."""
         self.done += count
-        if self.bar is None and time.monotonic() - self.start > 2:
+        if self.bar is None and time.monotonic() - self.start > PATIENCE:
             from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
             self.bar = Progress(*columns, console=Console(stderr=True))
@@ -44,9 +42,7 @@ class SlowProgress:
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=self.done)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Take the bar away."""
         if self.bar is not None:
             self.bar.stop()

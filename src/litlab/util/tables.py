@@ -29,7 +29,7 @@ class Fitted:
         self.table = table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Renders it for the width at hand."""
+        """Render it for the width at hand."""
         columns = [[_text(cell) for cell in (column.header, *column.cells)] for column in self.table.columns]
         widths = [max(map(_natural, cells)) for cells in columns]
         least = [max(map(_least, cells)) for cells in columns]
@@ -77,7 +77,7 @@ def _natural(text: Text) -> int:
 
 
 def _least(text: Text) -> int:
-    """The narrowest column that the text folds into with its numbers whole."""
+    """Return the narrowest column that the text folds into with its numbers whole."""
     return max((_least_of_word(word) for word in text.plain.split()), default=0)
 
 

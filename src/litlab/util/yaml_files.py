@@ -46,7 +46,7 @@ Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{FLOAT.
 
 
 def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[str, Any]:
-    """Reads a YAML file of keys and values.
+    """Read a YAML file of keys and values.
 
     Args:
         file: The file.
@@ -56,24 +56,33 @@ def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[
         UserError: If it can't be read, is not YAML, or holds something else.
     """
     text = read_text(file)
-    content = check(text, str(file))
-    if not isinstance(content, yaml.MappingNode):
-        kind = {yaml.SequenceNode: "a list", yaml.ScalarNode: "a single value"}.get(type(content), "nothing")
-        raise UserError(f"{file}: holds {kind}: it needs keys and values, such as '{example}'.")
+    check_mapping(check(text, str(file)), str(file), example)
     return yaml.load(text, Loader=Loader)
 
 
+def check_mapping(root: yaml.Node | None, name: str, example: str = "trainer: {max_epochs: 3}") -> yaml.MappingNode:
+    """Return the root of a YAML file of keys and values.
+
+    Raises:
+        UserError: If it is something else.
+    """
+    if isinstance(root, yaml.MappingNode):
+        return root
+    kind = "nothing" if root is None else "a list" if isinstance(root, yaml.SequenceNode) else "a single value"
+    raise UserError(f"{name}: the file holds {kind}; it needs keys and values, such as {example}")
+
+
 def read_text(file: Path) -> str:
-    """Reads a text file in UTF-8, UTF-16 or UTF-32, with or without a byte order mark, or in Latin-1.
+    """Read a text file in UTF-8, UTF-16 or UTF-32, with or without a byte order mark, or in Latin-1.
 
     Raises:
         UserError: If it can't be read, or is not text.
     """
     try:
         if file.is_dir():
-            raise UserError(f"{file}: is a folder: give a YAML file.")
+            raise UserError(f"{file}: it is a folder; give a YAML file")
         if file.is_fifo() and not str(file).startswith(("/dev/", "/proc/")):  # the shell's own pipes are there
-            raise UserError(f"{file}: is a named pipe: give a YAML file.")
+            raise UserError(f"{file}: it is a named pipe; give a YAML file")
         with file.open("rb") as stream:
             content = stream.read(LARGEST + 1)
     except FileNotFoundError:
@@ -81,21 +90,22 @@ def read_text(file: Path) -> str:
         raise UserError(f"{file}: no such file{nearest(str(file), others)}") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         name = str(file) if len(str(file)) < 80 else f"{str(file)[:60]}..."
-        raise UserError(f"{name!r} can't be read: {getattr(error, 'strerror', None) or error}.") from error
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{name!r}: the file can't be read ({reason}); give another one") from error
     if len(content) > LARGEST:
-        raise UserError(f"{file}: is larger than {LARGEST // 2**20} MB: this is not a config.")
+        raise UserError(f"{file}: it is larger than {LARGEST // 2**20} MB; give a config")
     text = _decoded(content)
     if "\0" in text:
-        raise UserError(f"{file}: is a binary file, not YAML.")
+        raise UserError(f"{file}: it is a binary file; give a YAML file")
     return text
 
 
 def check(text: str, name: str) -> yaml.Node | None:
-    """Refuses what is not YAML, and what is YAML but can only be a mistake.
+    """Refuse what is not YAML, and what is YAML but can only be a mistake.
 
     Args:
         text: The YAML.
-        name: What it is called in messages: the file, or a flag.
+        name: What messages call it: the file, or a flag.
 
     Returns:
         Its nodes, which know their lines; None for an empty text.
@@ -112,7 +122,7 @@ def check(text: str, name: str) -> yaml.Node | None:
 
 
 def nodes(text: str, name: str) -> yaml.Node | None:
-    """The nodes of a YAML text, without its tags and values looked at.
+    """Return the nodes of a YAML text, without a look at its tags and values.
 
     Raises:
         UserError: If it is YAML, but can only be a mistake.
@@ -130,27 +140,27 @@ def nodes(text: str, name: str) -> yaml.Node | None:
 
 
 class _Checker:
-    """Walks through the nodes of one YAML text."""
+    """Checks the nodes of one YAML text."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._measured: dict[int, tuple[int, int]] = {}  # by node: one with many aliases is walked through once
+        self._measured: dict[int, tuple[int, int]] = {}  # by node: one with many aliases is looked at once
         self._open: set[int] = set()
 
     def measure(self, node: yaml.Node, path: tuple[str, ...]) -> tuple[int, int]:
-        """Number of values in a node, and how deep they are.
+        """Return the number of values in a node, and how deep they are.
 
         Raises:
             UserError: If the node, or one in it, is a mistake.
         """
         if id(node) in self._open:
-            raise self._error(node, f"{_dotted(path)}: the anchor holds itself.")
+            raise self._error(node, path, "the anchor contains itself; take one of them out")
         if id(node) not in self._measured:
             self._open.add(id(node))
             inside = [self.measure(item, where) for where, item in self._items(node, path)]
             count, depth = 1 + sum(one for one, _ in inside), 1 + max((one for _, one in inside), default=0)
             if count > MOST:
-                raise self._error(node, f"{_dotted(path)}: more than {MOST:,} values, aliases included.")
+                raise self._error(node, path, f"more than {MOST:,} values, aliases included; use fewer")
             if depth > DEEPEST:
                 raise _too_deep(node, self._name)
             self._open.remove(id(node))
@@ -158,7 +168,7 @@ class _Checker:
         return self._measured[id(node)]
 
     def _items(self, node: yaml.Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], yaml.Node]]:
-        """The nodes in a node, each with its path."""
+        """Yield the nodes in a node, each with its path."""
         if isinstance(node, yaml.SequenceNode):
             yield from (((*path, str(number)), item) for number, item in enumerate(node.value))
         if not isinstance(node, yaml.MappingNode):
@@ -168,42 +178,38 @@ class _Checker:
         for key, value in node.value:
             name = self._key(key, path, names_a_class)
             if name in lines:
-                what = f"the key '{_dotted((*path, name))}' is there twice"
-                raise self._error(key, f"{what}, first in line {lines[name]}: keep one.")
+                what = f"the key is there twice, first in line {lines[name]}; keep one"
+                raise self._error(key, (*path, name), what)
             lines[name] = key.start_mark.line + 1
             yield (*path, name), value
 
     def _key(self, key: yaml.Node, path: tuple[str, ...], names_a_class: bool) -> str:
-        """The text of a key, if it is one that settings can have."""
+        """Return the text of a key, if it is one that settings can have."""
         kind = key.tag.rpartition(":")[2]
-        settings = len(path) < 2 or path[-1] == "init_args" or names_a_class  # elsewhere a value may be by number
+        settings = len(path) < 2 or path[-1] == "init_args" or names_a_class  # elsewhere a key may be a number
         if kind in ("str", "merge", "value") or (kind == "int" and not settings):
             return key.value
         what = {"bool": "true or false", "null": "null", "int": "a number", "float": "a number"}.get(kind, "no text")
         text = key.value if isinstance(key.value, str) else "?"
-        raise self._error(key, f"{_dotted((*path, text))}: YAML reads the key '{text}' as {what}: quote it.")
+        raise self._error(key, (*path, text), f"YAML reads the key as {what}; quote it")
 
-    def _error(self, node: yaml.Node, what: str) -> UserError:
-        return UserError(flat(f"{place(self._name, node)}: {what}"))
+    def _error(self, node: yaml.Node, path: tuple[str, ...], what: str) -> UserError:
+        return UserError(flat(f"{place(self._name, node)}: {'.'.join(path) or 'the file'}: {what}"))
 
 
 def place(name: str, node: yaml.Node | yaml.Event) -> str:
-    """Where a node is, as messages say it: file and line, or the flag alone."""
+    """Return where a node is, as messages say it: file and line, or the flag alone."""
     return name if name.startswith("-") else f"{name}:{node.start_mark.line + 1}"
 
 
 def flat(text: str) -> str:
-    """A text with parts of the user's own as one line that can be printed, without words that have no end."""
+    """Return a text with parts of the user's own as one line that can be printed, with endless words cut short."""
     line = "".join(letter if letter.isprintable() else " " for letter in text)
     return re.sub(r"\S{200,}", lambda word: f"{word[0][:80]}...", " ".join(line.split()))
 
 
 def _too_deep(node: yaml.Node | yaml.Event, name: str) -> UserError:
-    return UserError(f"{place(name, node)}: more than {DEEPEST} blocks inside each other.")
-
-
-def _dotted(path: tuple[str, ...]) -> str:
-    return ".".join(path) or "the file"
+    return UserError(f"{place(name, node)}: more than {DEEPEST} levels of nesting; use fewer")
 
 
 def _decoded(content: bytes) -> str:
@@ -221,21 +227,22 @@ def _decoded(content: bytes) -> str:
 
 
 def _syntax(error: Exception, text: str, name: str) -> str:
-    """What is wrong with a text that is not YAML."""
+    """Return what is wrong with a text that is not YAML."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     lines = text.splitlines()
     line = mark.line if mark else text.count("\n", 0, max(0, getattr(error, "position", 0)))
     line = min(line, len(lines) - 1)
     if "expected a single document" in str(error):
-        problem = "a second document begins here: keep one"
+        problem = "a second document begins here; keep one"
     elif "could not determine a constructor" in problem:
-        problem = f"the tag {problem.rpartition('tag ')[2].replace('tag:yaml.org,2002:', '!!')} is not allowed"
+        tag = problem.rpartition("tag ")[2].replace("tag:yaml.org,2002:", "!!")
+        problem = f"the tag {tag} is not allowed; leave it out"
     elif mark and "\t" in lines[line][: mark.column + 1]:
-        problem = "a tab: indent with spaces"
+        problem = "there is a tab; indent with spaces"
     elif mark and mark.index >= len(text.rstrip()):
-        problem = "it ends too early: is a bracket or a quote not closed?"
+        problem = "it ends too early; close every bracket and quote"
     elif problem == "found character that cannot start any token":
-        problem = f"a value can't begin with {lines[line][mark.column] if mark else 'this'}: put it in quotes"
+        problem = f"a value can't begin with {lines[line][mark.column] if mark else 'this'}; put it in quotes"
     where = name if name.startswith("-") else f"{name}:{line + 1}"
-    return flat(f"{where}: not valid YAML: {problem.removesuffix('.')}{'' if problem[-1] == '?' else '.'}")
+    return flat(f"{where}: not valid YAML: {problem.removesuffix('.')}")

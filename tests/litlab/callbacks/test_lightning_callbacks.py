@@ -158,7 +158,7 @@ def test_learning_rate_finder(fit, run):
     before = len(rates)
     done = run("fit", "--resume", "smoke", *TRUST)
     assert done.code == 0, done.err
-    assert "LearningRateFinder: the run goes on with what was found when it began." in done.err
+    assert "LearningRateFinder: the run keeps what was found when it started" in done.err
     rates = [rate for (rate,) in parts.SEEN["rates"]]
     assert len(rates) == 8 * 4
     falls = [rates[step] - rates[step + 1] for step in range(before - 1, len(rates) - 1)]
@@ -187,7 +187,9 @@ def test_pruning(fit, run):
     assert "Unable to serialize" not in (FOLDER / "config.yaml").read_text() + done.err
     done = run("fit", "--resume", "smoke", *TRUST, "--trainer.max_epochs=3")
     assert done.code == 2
-    assert "error: trainer.callbacks: ModelPruning keeps no masks in checkpoints, so the run can't go on" in done.err
+    assert (
+        "error: trainer.callbacks: ModelPruning keeps no masks in checkpoints, so the run can't be resumed" in done.err
+    )
 
 
 def test_finetuning_of_a_classifier(run, images, monkeypatch):

@@ -37,10 +37,10 @@ def test_every_profiler_of_lightning_is_considered():
 @pytest.mark.parametrize(
     ("profiler", "line"),
     [
-        ("xla", "trainer.profiler: xla needs the package torch_xla: install it, or choose another profiler."),
+        ("xla", "trainer.profiler: xla needs the package torch_xla; install it, or choose another profiler"),
         (Namespace(class_path="lightning.pytorch.profilers.XLAProfiler"), "trainer.profiler: xla needs the package"),
-        ("lightning.pytorch.profilers.Profiler", "there is no profiler 'lightning.pytorch.profilers.Profiler': choose"),
-        ("fast", "trainer.profiler: there is no profiler 'fast': choose simple, advanced, pytorch, xla, or the class"),
+        ("lightning.pytorch.profilers.Profiler", "there is no profiler 'lightning.pytorch.profilers.Profiler'; choose"),
+        ("fast", "trainer.profiler: there is no profiler 'fast'; choose simple, advanced, pytorch, xla, or the class"),
     ],
 )
 def test_profilers_that_cannot_work(profiler, line):
@@ -62,10 +62,10 @@ class Sine(LightningModule):
     ("own", "line"),
     [
         *(
-            (cls.__new__(cls), f"trainer.callbacks: {cls.__name__} does nothing by itself: name a class")
+            (cls.__new__(cls), f"trainer.callbacks: {cls.__name__} does nothing by itself; name a subclass")
             for cls in (Callback, Checkpoint, BaseFinetuning, BasePredictionWriter, ProgressBar)
         ),
-        (BackboneFinetuning(), "BackboneFinetuning freezes model.backbone, which Sine does not have: give it"),
+        (BackboneFinetuning(), "BackboneFinetuning freezes model.backbone, which Sine does not have; give it"),
         (EarlyStopping("val/loss"), "there are two EarlyStopping with the same settings (one of them is the section"),
     ],
     ids=lambda value: type(value).__name__,
@@ -79,7 +79,7 @@ def test_callbacks_that_cannot_work(own, line):
         "enable_progress_bar": True,
     }
     with pytest.raises(UserError) as caught:
-        callback_list([EarlyStopping("val/loss")], config, Sine(), logged=True, goes_on=False, test_follows=bool)
+        callback_list([EarlyStopping("val/loss")], config, Sine(), logged=True, resumes=False, test_follows=bool)
     assert line in str(caught.value)
 
 
@@ -91,8 +91,8 @@ def test_a_schedule_that_cannot_take_further_parameters():
         "fast_dev_run": False,
         "enable_model_summary": False,
     }
-    with pytest.raises(UserError, match=r"to the optimizer, which WarmupDecay can't take: set another model\.schedule"):
-        callback_list([], config, model, logged=True, goes_on=False, test_follows=bool)
+    with pytest.raises(UserError, match=r"to the optimizer, which WarmupDecay can't take; set another model\.schedule"):
+        callback_list([], config, model, logged=True, resumes=False, test_follows=bool)
 
 
 def test_pruning_is_not_resumed_but_begun():
@@ -102,7 +102,7 @@ def test_pruning_is_not_resumed_but_begun():
         "fast_dev_run": False,
         "enable_model_summary": None,
     }
-    assert callback_list([], config, Sine(), logged=False, goes_on=False, test_follows=bool)[-1] is config["callbacks"]
+    assert callback_list([], config, Sine(), logged=False, resumes=False, test_follows=bool)[-1] is config["callbacks"]
 
 
 def test_a_found_learning_rate_is_that_of_all_groups():

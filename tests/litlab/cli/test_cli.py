@@ -39,7 +39,7 @@ def test_help_imports_nothing_heavy():
 
 def test_mistyped_verb_is_told_the_nearest(run):
     done = run("fitt")
-    assert (done.code, done.err) == (2, "error: there is no verb 'fitt': did you mean 'fit'?\n")
+    assert (done.code, done.err) == (2, "error: fitt: there is no such verb; did you mean 'fit'?\n")
 
 
 @pytest.mark.parametrize("verb", ["fit", "validate", "test", "predict"])
@@ -63,64 +63,80 @@ TYPOS = {
     "section": (
         "traner: {max_epochs: 3}\n",
         [],
-        ":9: there is no key 'traner': did you mean 'trainer'?",
+        ":9: traner: there is no such key; did you mean 'trainer'?",
     ),
     "trainer key": (
         "trainer: {max_epoch: 3}\n",
         [],
-        ":9: there is no key 'trainer.max_epoch': did you mean 'trainer.m",
+        ":9: trainer.max_epoch: there is no such key; did you mean 'trainer.m",
     ),
-    "trainer value": ("trainer: {max_epochs: three}\n", [], ":9: 'trainer.max_epochs' must be int, not 'three'."),
+    "trainer value": (
+        "trainer: {max_epochs: three}\n",
+        [],
+        ":9: trainer.max_epochs: 'three' is not valid; it must be int",
+    ),
     "callback": (
         "trainer: {callbacks: [{class_path: RichProgresBar}]}\n",
         [],
-        ":9: there is no class 'RichProgresBar'",
+        ":9: trainer.callbacks.0: there is no class 'RichProgresBar'",
     ),
-    "stopping": ("early_stopping: {monitr: a}\n", [], ":9: EarlyStopping has no 'monitr': did you mean 'monitor'?"),
-    "missing": ("early_stopping: {mode: max}\n", [], ":9: EarlyStopping needs 'monitor'."),
-    "compile": ("compile: {mod: max}\n", [], ":9: Compile has no 'mod': did you mean 'mode'?"),
+    "stopping": (
+        "early_stopping: {monitr: a}\n",
+        [],
+        ":9: early_stopping.monitr: EarlyStopping has no 'monitr'; did you mean 'monitor'?",
+    ),
+    "missing": (
+        "early_stopping: {mode: max}\n",
+        [],
+        ":9: early_stopping.monitor: it is not set; EarlyStopping needs it",
+    ),
+    "compile": ("compile: {mod: max}\n", [], ":9: compile.mod: Compile has no 'mod'; did you mean 'mode'?"),
     "checkpoint": (
         "checkpoint: {monitor: a, modus: b}\n",
         [],
-        ":9: RunCheckpoint has no 'modus': did you mean 'mode'?",
+        ":9: checkpoint.modus: RunCheckpoint has no 'modus'; did you mean 'mode'?",
     ),
     "syntax": ("trainer: {max_epochs: 3\n", [], ":9: not valid YAML: it ends too early"),
-    "model key": (("width", "widht"), [], ":4: SmallCNN has no 'widht': did you mean 'width'?"),
-    "model class": (("SmallCNN", "SmallCN"), [], ":2: there is no class 'SmallCN': did you mean 'SmallCNN'?"),
-    "data class": (("ImageData", "ImagData"), [], ":7: there is no class 'ImagData': did you mean 'ImageData'?"),
-    "data value": (("generated", "cifar"), [], ":8: 'data.dataset' must be one of 'cifar10', 'cifar100', "),
-    "optimizer": (("optim.SGD", "optim.SDG"), [], ":5: torch.optim has no 'SDG': did you mean 'SGD'?"),
-    "optimizer key": (("lr:", "lrr:"), [], ":5: SGD has no 'lrr': did you mean 'lr'?"),
-    "optimizer value": (("0.1", "fast"), [], ":5: 'model.optimizer.lr' must be float, not 'fast'."),
+    "model key": (("width", "widht"), [], ":4: model.widht: SmallCNN has no 'widht'; did you mean 'width'?"),
+    "model class": (("SmallCNN", "SmallCN"), [], ":2: model: there is no class 'SmallCN'; did you mean 'SmallCNN'?"),
+    "data class": (("ImageData", "ImagData"), [], ":7: data: there is no class 'ImagData'; did you mean 'ImageData'?"),
+    "data value": (
+        ("generated", "cifar"),
+        [],
+        ":8: data.dataset: 'cifar' is not valid; it must be one of 'folder', 'csv', 'generated'",
+    ),
+    "optimizer": (("optim.SGD", "optim.SDG"), [], ":5: model.optimizer: torch.optim has no 'SDG'; did you mean 'SGD'?"),
+    "optimizer key": (("lr:", "lrr:"), [], ":5: model.optimizer.lrr: SGD has no 'lrr'; did you mean 'lr'?"),
+    "optimizer value": (("0.1", "fast"), [], ":5: model.optimizer.lr: 'fast' is not valid; it must be float"),
     "flag": (
         "",
         ["--trainer.max_epoch", "3"],
-        "--trainer.max_epoch: there is no key 'trainer.max_epoch': did you mean",
+        "--trainer.max_epoch: there is no such key; did you mean",
     ),
     "flag value": (
         "",
         ["--trainer.max_epochs", "x"],
-        "--trainer.max_epochs: 'trainer.max_epochs' must be int, not 'x'.",
+        "--trainer.max_epochs: 'x' is not valid; it must be int",
     ),
     "model flag": (
         "",
         ["--model.label_smothing=1"],
-        "--model.label_smothing: SmallCNN has no 'label_smothing': did you",
+        "--model.label_smothing: SmallCNN has no 'label_smothing'; did you",
     ),
     "scheduler": (
         "",
         ["--model.schedule.scheduler", "CosineAnealingLR"],
-        "there is no class 'CosineAnealingLR': did you",
+        "there is no class 'CosineAnealingLR'; did you",
     ),
     "interval": (
         "",
         ["--model.schedule.scheduler=OneCycleLR", "--model.schedule.interval=steps"],
-        "'model.schedule.interval' must be one of 'step', 'epoch', not 'steps': did you mean 'step'?",
+        "--model.schedule.interval: 'steps' is not valid; it must be one of 'step', 'epoch'; did you mean 'step'?",
     ),
     "forgotten flag": (
         "",
         ["configs/with/clip.yaml"],
-        "a config needs --config: write --config configs/with/clip.yaml.",
+        "a config needs --config; write --config configs/with/clip.yaml",
     ),
 }
 
@@ -141,22 +157,22 @@ def test_typos_get_one_line_that_says_where_and_what(tmp_path, case):
 
 # What only shows when things are built: (flags, what the one line says)
 REFUSED = {
-    "no config": ([], "data and model missing: give --config FILE"),
+    "no config": ([], "data and model: not set; give --config FILE"),
     "config file": (["--config", "configs/cifr.yaml"], "error: configs/cifr.yaml: no such file"),
     "checkpoint": (["GOOD", "--ckpt_path", "nope.ckpt"], "--ckpt_path nope.ckpt: no such file."),
     "remote": (["GOOD", "--ckpt_path", "https://example.org/a.ckpt"], "remote checkpoints are not loaded"),
     "not a checkpoint": (["GOOD", "--ckpt_path", "mine.yaml"], "--ckpt_path mine.yaml is damaged or no checkpoint"),
-    "learning rate": (["GOOD", "--model.optimizer.lr=-1"], "model.optimizer.lr is -1.0: it must be above 0."),
+    "learning rate": (["GOOD", "--model.optimizer.lr=-1"], "model.optimizer.lr: -1.0 is not valid; it must be above 0"),
     "width": (["GOOD", "--model.width=0"], "model.width: 0 is not valid; it must be 4 or more"),
     "smoothing": (
         ["GOOD", "--model.label_smoothing=1"],
         "model.label_smoothing: 1.0 is not valid; it must be at least 0 and below 1",
     ),
     "strategy": (["GOOD", "--trainer.strategy=dpp"], "trainer: You selected an invalid strategy name"),
-    "precision": (["GOOD", "--trainer.precision=17"], "'trainer.precision' must be"),
+    "precision": (["GOOD", "--trainer.precision=17"], "--trainer.precision: 17 is not valid; it must be"),
     "monitor": (
         ["GOOD", "--early_stopping", '{"monitor": "val/accuracy"}'],
-        "early_stopping.monitor: no metric 'val/accuracy' is logged: did you mean 'val/acc'?",
+        "early_stopping.monitor: no metric 'val/accuracy' is logged; did you mean 'val/acc'?",
     ),
     "plateau": (
         ["GOOD", "--model.schedule.scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau"],
@@ -168,13 +184,16 @@ REFUSED = {
     ),
     "no validation": (
         ["GOOD", "--trainer.limit_val_batches=0", "--early_stopping", '{"monitor": "val/acc"}'],
-        "early_stopping.monitor: 'val/acc' is not logged, as nothing was validated",
+        "early_stopping.monitor: 'val/acc' is not logged, as nothing was validated; set",
     ),
     "outside": (["GOOD", "--experiment=../x"], "experiment: '../x' is not a valid folder name in lightning_logs"),
-    "module": (["GOOD", "--model=nomodule.Mine"], "--model: 'nomodule.Mine': there is no module 'nomodule'."),
+    "module": (
+        ["GOOD", "--model=nomodule.Mine"],
+        "--model: 'nomodule.Mine' can't be imported; there is no module 'nomodule'",
+    ),
     "network": (
         ["GOOD", "--model=Classifier", "--model.network=MNASNet"],
-        "there are several classes 'MNASNet': give the path, acme.images.MNASNet or torchvision.models.MNASNet.",
+        "there are several classes 'MNASNet'; give the path, acme.images.MNASNet or torchvision.models.MNASNet",
     ),
     "checkpoint mode": (["GOOD", '--checkpoint={"monitor": "val/acc", "mode": "up"}'], "mode"),
     "endless": (
@@ -217,7 +236,7 @@ def test_a_config_elsewhere_is_named_rightly(run, tmp_path, monkeypatch):
     (tmp_path / "there.yaml").write_text("trainer: {callbacks: [{class_path: EMAA}]}\n")
     monkeypatch.chdir(tmp_path / "here")
     done = run("fit", "--config", "good.yaml", "--config", "../there.yaml")
-    assert done.err == "error: ../there.yaml:1: there is no class 'EMAA': did you mean 'EMA'?\n"
+    assert done.err == "error: ../there.yaml:1: trainer.callbacks.0: there is no class 'EMAA'; did you mean 'EMA'?\n"
 
 
 def test_flags_alone_are_enough(run):
@@ -300,7 +319,7 @@ def test_a_checkpoint_of_another_class_is_refused(fit_images, run, images, tmp_p
     last = tmp_path / "lightning_logs/images/version_0/checkpoints/last.ckpt"
     done = fit_images("test", "--model=Classifier", "--model.network=torchvision.models.resnet18", "--ckpt_path", last)
     assert done.code == 2
-    assert "holds a acme.images.SmallCNN" in done.err
+    assert "holds a acme.images.SmallCNN; name that class" in done.err
     done = fit_images("test", "--model.width=32", "--ckpt_path", last)
     assert done.code == 2
     assert "weights don't fit the model as it is described here (model.width: 16 -> 32)" in done.err

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from litlab.cli.environment import check_variables
-from litlab.cli.memory import WithinMemory
+from litlab.cli.resources import WithinMemory
 from litlab.cli.user_message import user_message
 from litlab.errors import UserError
 from litlab.util.refusals import refusals
@@ -24,17 +24,17 @@ PARTS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_NTASKS", "SLURM_PROCID", "SL
 @pytest.mark.parametrize(
     ("variables", "says"),
     [
-        ({"RANK": "x"}, "RANK is 'x' in the environment: it must be a whole number, 0 or more"),
-        ({"LOCAL_RANK": "-1"}, "LOCAL_RANK is '-1'"),
-        ({"LOCAL_RANK": "3"}, "LOCAL_RANK is 3 in the environment, but WORLD_SIZE is not set"),
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2 in the environment, but WORLD_SIZE is 2"),
-        ({"WORLD_SIZE": "0"}, "WORLD_SIZE is '0'"),
-        ({"MASTER_PORT": "99999"}, "MASTER_PORT is '99999' in the environment: it must be a number from 1 to 65535"),
-        ({"MASTER_ADDR": "no host"}, "MASTER_ADDR is 'no host'"),
-        ({"SLURM_RESTART_COUNT": "x"}, "SLURM_RESTART_COUNT is 'x'"),
-        ({"SLURM_JOB_ID": "abc"}, "SLURM_JOB_ID is 'abc'"),
-        ({"SLURM_NTASKS": "2"}, "SLURM_NTASKS is set in the environment, but SLURM_PROCID"),
-        ({"TORCHELASTIC_RUN_ID": "1"}, "TORCHELASTIC_RUN_ID is set in the environment, but RANK, LOCAL_RANK"),
+        ({"RANK": "x"}, "environment: RANK is 'x'; it must be a whole number of at least 0"),
+        ({"LOCAL_RANK": "-1"}, "environment: LOCAL_RANK is '-1'"),
+        ({"LOCAL_RANK": "3"}, "environment: LOCAL_RANK is 3, but WORLD_SIZE is not set"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "environment: RANK is 2, but WORLD_SIZE is 2"),
+        ({"WORLD_SIZE": "0"}, "environment: WORLD_SIZE is '0'"),
+        ({"MASTER_PORT": "99999"}, "environment: MASTER_PORT is '99999'; it must be a whole number from 1 to 65535"),
+        ({"MASTER_ADDR": "no host"}, "environment: MASTER_ADDR is 'no host'"),
+        ({"SLURM_RESTART_COUNT": "x"}, "environment: SLURM_RESTART_COUNT is 'x'"),
+        ({"SLURM_JOB_ID": "abc"}, "environment: SLURM_JOB_ID is 'abc'"),
+        ({"SLURM_NTASKS": "2"}, "environment: SLURM_NTASKS is set without SLURM_PROCID"),
+        ({"TORCHELASTIC_RUN_ID": "1"}, "environment: TORCHELASTIC_RUN_ID is set without RANK, LOCAL_RANK"),
     ],
 )
 def test_a_launchers_variables_are_checked_before_lightning_reads_them(run, monkeypatch, variables, says):
@@ -62,7 +62,7 @@ def test_a_working_directory_that_is_gone(run, tmp_path, monkeypatch):
     (tmp_path / "gone").rmdir()
     done = run("runs")
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert done.err.startswith("error: the working directory can't be used: No such file or directory")
+    assert done.err.startswith("error: working directory: No such file or directory; change to another one")
 
 
 def in_list(section: str, name: str, **arguments: object) -> str:
@@ -74,24 +74,24 @@ REFUSED = {
     "logger in a list": ([in_list("logger", "CometLogger")], "trainer.logger[0]: CometLogger: a package is missing"),
     "precision": (
         [in_list("plugins", f"{PLUGINS}.BitsandbytesPrecision", mode="nf4")],
-        "trainer.plugins[0]: BitsandbytesPrecision: a package is missing: pip install 'bitsandbytes'.",
+        "trainer.plugins[0]: BitsandbytesPrecision: a package is missing; pip install 'bitsandbytes'",
     ),
-    "accelerator": (["--trainer.accelerator=tpu"], "trainer: a package is missing: pip install 'torch_xla"),
+    "accelerator": (["--trainer.accelerator=tpu"], "trainer: a package is missing; pip install 'torch_xla"),
     "trainer": (
         ["--trainer.val_check_interval=1000"],
         "trainer: `val_check_interval` (1000) must be less than or equal",
     ),
-    "profiler": (["--trainer.profiler=nonsense"], "trainer.profiler: there is no profiler 'nonsense': choose simple, "),
+    "profiler": (["--trainer.profiler=nonsense"], "trainer.profiler: there is no profiler 'nonsense'; choose simple, "),
     "one of two of a class": (
         [in_list("callbacks", "EarlyStopping", monitor="val/mse", mode="up")],
-        "trainer.callbacks[0]: EarlyStopping: `mode` can be min, max, got up.",
+        "trainer.callbacks[0]: EarlyStopping: `mode` can be min, max, got up",
     ),
     "memory": (["--model.hidden_size=10000000"], "model: SmallForecaster: a tensor of 10000000 x 10000000 numbers"),
     "logs": ([], "lightning_logs: "),  # a file of that name
     "long name": (["--experiment=" + "a" * 300], "experiment: a name of 300 characters is too long"),
     "optimizer": (
         ["--model.optimizer=Adam", "--model.optimizer.fused=true", "--model.optimizer.foreach=true"],
-        "model.optimizer: `fused` and `foreach` cannot be `True` together.",
+        "model.optimizer: `fused` and `foreach` cannot be `True` together",
     ),
     "step": (["--model.optimizer=SparseAdam"], "model.optimizer: SparseAdam: SparseAdam does not support dense"),
     "scheduler": (
@@ -121,7 +121,7 @@ def test_what_libraries_refuse_is_one_line_with_its_key(run, tmp_path, case):
 def test_a_fit_without_a_step_is_recorded_as_failed(run, tmp_path):
     done = run("fit", *SMALL, "--trainer.max_time=00:00:00:00")
     assert done.code == 2
-    assert "error: nothing was trained, as there was no training batch or no time: check the training" in done.err
+    assert "error: fit: nothing was trained, as there was no training batch or no time; check the training" in done.err
     status = json.loads((tmp_path / "lightning_logs/smoke/version_0/status.json").read_text())
     assert status["status"] == "failed"
 
@@ -171,10 +171,10 @@ def test_a_file_that_can_not_be_used_is_named_with_its_reason(tmp_path):
     def message(error: OSError) -> str | None:
         return user_message(error)
 
-    assert message(PermissionError(13, "Permission denied", "a.csv")) == "a.csv: Permission denied."
-    assert message(OSError(28, "No space left on device")) == "No space left on device."
+    assert message(PermissionError(13, "Permission denied", "a.csv")) == "a.csv: Permission denied"
+    assert message(OSError(28, "No space left on device")) == "No space left on device"
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError) as error:
         Path(tmp_path / "file/below").read_text()
-    assert message(error.value) == f"{tmp_path}/file/below: Not a directory."
+    assert message(error.value) == f"{tmp_path}/file/below: Not a directory"
     assert message(FileNotFoundError(2, "No such file or directory", "x")) is None  # more likely a bug

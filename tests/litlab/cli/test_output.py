@@ -33,34 +33,38 @@ def read_only(path: Path) -> None:
 
 # (what is there before, what --output is given, what the line says after its name)
 REFUSED = {
-    "nothing": (lambda _: None, "", "--output '' is not a file name."),
-    "blank": (lambda _: None, " ", "--output ' ' is not a file name."),
-    "here": (lambda _: None, ".", "--output '.' is not a file name."),
-    "above": (lambda _: None, "..", "--output '..' is not a file name."),
-    "root": (lambda _: None, "/", "--output '/' is not a file name."),
-    "folder": (lambda here: (here / "out").mkdir(), "out", "--output 'out' is not a file name."),
-    "slash": (lambda _: None, "new/", "--output 'new/' is not a file name."),
-    "link to a folder": (lambda here: (here / "out").symlink_to("."), "out", "--output 'out' is not a file name."),
-    "link": (lambda here: (here / "out").symlink_to(given(here, "x.csv")), "out", "out is a link: choose another"),
-    "broken link": (lambda here: (here / "out").symlink_to("gone"), "out", "out is a link: choose another file."),
-    "pipe": (lambda here: os.mkfifo(here / "out"), "out", "out is a pipe or a device, not a file: choose another"),
-    "device": (lambda _: None, "/dev/null", "/dev/null is a pipe or a device, not a file: choose another file."),
-    "standard output": (lambda _: None, "/dev/stdout", "/dev/stdout is a link: choose another file."),
-    "read-only": (lambda here: read_only(given(here, "out.csv")), "out.csv", "out.csv is read-only: choose another"),
-    "input": (lambda here: given(here, "in.csv"), "./in.csv", "./in.csv is the file that input names: choose"),
+    "nothing": (lambda _: None, "", "--output: '' is not a file name; choose another file"),
+    "blank": (lambda _: None, " ", "--output: ' ' is not a file name; choose another file"),
+    "here": (lambda _: None, ".", "--output: '.' is not a file name; choose another file"),
+    "above": (lambda _: None, "..", "--output: '..' is not a file name; choose another file"),
+    "root": (lambda _: None, "/", "--output: '/' is not a file name; choose another file"),
+    "folder": (lambda here: (here / "out").mkdir(), "out", "--output: 'out' is not a file name; choose another file"),
+    "slash": (lambda _: None, "new/", "--output: 'new/' is not a file name; choose another file"),
+    "link to a folder": (
+        lambda here: (here / "out").symlink_to("."),
+        "out",
+        "--output: 'out' is not a file name; choose another file",
+    ),
+    "link": (lambda here: (here / "out").symlink_to(given(here, "x.csv")), "out", "out is a link; choose another"),
+    "broken link": (lambda here: (here / "out").symlink_to("gone"), "out", "out is a link; choose another file"),
+    "pipe": (lambda here: os.mkfifo(here / "out"), "out", "out is a pipe or a device, not a file; choose another"),
+    "device": (lambda _: None, "/dev/null", "/dev/null is a pipe or a device, not a file; choose another file"),
+    "standard output": (lambda _: None, "/dev/stdout", "/dev/stdout is a link; choose another file"),
+    "read-only": (lambda here: read_only(given(here, "out.csv")), "out.csv", "out.csv is read-only; choose another"),
+    "input": (lambda here: given(here, "in.csv"), "./in.csv", "./in.csv is the file that input names; choose"),
     "link to the input": (
         lambda here: os.link(given(here, "in.csv"), here / "out.csv"),
         "out.csv",
-        "out.csv is the file that input names: choose another file.",
+        "out.csv is the file that input names; choose another file",
     ),
-    "data": (lambda here: given(here, "data.csv"), "data.csv", "data.csv is the file that data.path names: choose"),
-    "config in a list": (lambda here: given(here, "a.yaml"), "a.yaml", "a.yaml is the file that config names: choose"),
-    "text": (lambda here: given(here, "a.txt", "x"), "a.txt", "a.txt is there already and holds no predictions"),
-    "table": (lambda here: given(here, "a.csv", "file,label\n"), "a.csv", "a.csv is there already and holds no pre"),
+    "data": (lambda here: given(here, "data.csv"), "data.csv", "data.csv is the file that data.path names; choose"),
+    "config in a list": (lambda here: given(here, "a.yaml"), "a.yaml", "a.yaml is the file that config names; choose"),
+    "text": (lambda here: given(here, "a.txt", "x"), "a.txt", "a.txt exists already and does not hold predictions"),
+    "table": (lambda here: given(here, "a.csv", "file,label\n"), "a.csv", "a.csv exists already and does not hold pre"),
     "binary": (
         lambda here: (here / "a.ckpt").write_bytes(bytes(range(256)) * 1000),
         "a.ckpt",
-        "a.ckpt is there already and holds no predictions: choose another file.",
+        "a.ckpt exists already and does not hold predictions; choose another file",
     ),
     "checkpoints": (
         lambda here: given(here, "run/checkpoints/last.ckpt"),
@@ -72,26 +76,26 @@ REFUSED = {
         "run/../run/status.json",
         "run/../run/status.json is kept for the files of ",
     ),
-    "below a file": (lambda here: given(here, "a"), "a/out.csv", "a/out.csv can't be written: Not a directory."),
+    "below a file": (lambda here: given(here, "a"), "a/out.csv", "a/out.csv can't be written (Not a directory)"),
     "below a broken link": (
         lambda here: (here / "a").symlink_to("gone"),
         "a/out.csv",
-        "a/out.csv can't be written: a is not a folder.",
+        "a/out.csv can't be written (a is not a folder)",
     ),
     "read-only folder": (
         lambda here: [(here / "a").mkdir(), read_only(here / "a")],
         "a/out.csv",
-        "a/out.csv can't be written: the folder a is read-only.",
+        "a/out.csv can't be written (the folder a is read-only)",
     ),
     "below a read-only folder": (
         lambda here: [(here / "a").mkdir(), read_only(here / "a")],
         "a/b/c/out.csv",
-        "a/b/c/out.csv can't be written: the folder a is read-only.",
+        "a/b/c/out.csv can't be written (the folder a is read-only)",
     ),
-    "long": (lambda _: None, "x" * 300, f"{'x' * 300} can't be written: File name too long."),
-    "long folder": (lambda _: None, f"a/{'x' * 300}/b", "/b can't be written: a name has more than 255 bytes."),
-    "kernel": (lambda _: None, "/proc/out.csv", "/proc/out.csv can't be written: "),
-    "no character": (lambda _: None, "a\0b", "a\0b can't be written: "),
+    "long": (lambda _: None, "x" * 300, f"{'x' * 300} can't be written (File name too long)"),
+    "long folder": (lambda _: None, f"a/{'x' * 300}/b", "/b can't be written (a name has more than 255 bytes)"),
+    "kernel": (lambda _: None, "/proc/out.csv", "/proc/out.csv can't be written ("),
+    "no character": (lambda _: None, "a\0b", "a\0b can't be written ("),
 }
 
 
@@ -103,8 +107,8 @@ def test_what_is_not_written_to(tmp_path, monkeypatch, case):
     there = {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
     config = {"input": "in.csv", "data": {"path": str(tmp_path / "data.csv")}, "config": ["b.yaml", "a.yaml"]}
     with pytest.raises(UserError) as error:
-        check_output(name, "predict: --output", config)
-    assert str(error.value).startswith("predict: --output ")
+        check_output(name, "--output", config)
+    assert str(error.value).startswith("--output: ")
     assert says in str(error.value)
     assert {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")} == there
 
@@ -116,7 +120,7 @@ def test_what_is_written_to(tmp_path, monkeypatch, name):
     given(tmp_path, "old.csv")
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    path = check_output(name, "predict: --output", {"output": name})
+    path = check_output(name, "--output", {"output": name})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "old.csv", "real"]
     write_table(path, ["file"], [["x"]])
     assert Path(os.path.expanduser(name)).read_text() == "file\nx\n"

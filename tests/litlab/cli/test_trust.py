@@ -16,8 +16,8 @@ from litlab.errors import UserError
 from tests.litlab.conftest import CONFIGS
 
 ALLOW = "add --allow_modules"
-NEVER = "can't be named in a config: it could run commands, load code or change files."
-NOT_A_CLASS = "is not a class, nor a function that is annotated to return"
+NEVER = "can't be named in a config; it could run commands, load code or change files"
+NOT_A_CLASS = "is not a class; name one, or a function annotated to return"
 
 
 def calls(path: str, /, **init_args: Any) -> dict[str, Any]:
@@ -138,9 +138,9 @@ def test_nothing_that_a_checkpoint_names_is_called(run, series, tmp_path, evil, 
     ("payload", "says"),
     [
         (OPTIMIZERS["command"], f"'os.system' {NEVER}"),
-        (OPTIMIZERS["a module of the folder"], f"{ALLOW} evil_module."),
-        (OPTIMIZERS["a function of ours"], f"model.optimizer: litlab.runs.folder.write_text {NOT_A_CLASS} Optimizer."),
-        (OPTIMIZERS["a network"], f"model.optimizer: torchvision.models.resnet18 {NOT_A_CLASS} Optimizer."),
+        (OPTIMIZERS["a module of the folder"], f"{ALLOW} evil_module"),
+        (OPTIMIZERS["a function of ours"], f"model.optimizer: litlab.runs.folder.write_text {NOT_A_CLASS} Optimizer"),
+        (OPTIMIZERS["a network"], f"model.optimizer: torchvision.models.resnet18 {NOT_A_CLASS} Optimizer"),
     ],
 )
 def test_settings_of_a_checkpoint_beside_ones_own_config(run, tmp_path, evil, trained, payload, says):

@@ -9,7 +9,7 @@ import litlab.callbacks
 import litlab.checkpointing.callback  # noqa: F401 - the parser imports what a config names
 from litlab.cli.bounds import check_values
 from litlab.cli.environment import check_folder
-from litlab.cli.processes import check_processes
+from litlab.cli.resources import check_processes
 from litlab.errors import UserError
 
 CALLBACKS = "lightning.pytorch.callbacks"
@@ -45,7 +45,7 @@ TRAINER = [
 
 @pytest.mark.parametrize(("name", "value"), TRAINER)
 def test_the_trainers_numbers_have_bounds(name, value):
-    assert refusal(in_config(f"trainer.{name}", value)).startswith(f"trainer.{name} is {value}: it must be ")
+    assert refusal(in_config(f"trainer.{name}", value)).startswith(f"trainer.{name}: {value} is not valid; it must be ")
 
 
 @pytest.mark.parametrize("what", ["epochs", "steps"])
@@ -53,7 +53,7 @@ def test_the_least_is_not_above_the_most(what):
     config = in_config(f"trainer.min_{what}", 5)
     check_values("fit", config)
     config[f"trainer.max_{what}"] = 2
-    assert refusal(config) == f"trainer.min_{what} is 5: it must not be above trainer.max_{what}, which is 2."
+    assert refusal(config) == f"trainer.min_{what}: 5 is not valid; it must be at most trainer.max_{what}, which is 2"
 
 
 def test_what_switches_off_or_has_no_limit_passes():
@@ -98,7 +98,7 @@ def test_the_arguments_of_classes_have_bounds(place, class_path, name, value):
     if place.startswith("model"):
         config["model.class_path"] = "acme.images.SmallCNN"
     key = place.replace(".init_args", "") + ("[0]" if place == "trainer.callbacks" else "")
-    assert refusal(config).startswith(f"{key}.{name} is {value}: it must be ")
+    assert refusal(config).startswith(f"{key}.{name}: {value} is not valid; it must be ")
 
 
 def test_a_cyclic_schedule_has_its_base_below_its_top():
@@ -110,7 +110,8 @@ def test_a_cyclic_schedule_has_its_base_below_its_top():
 
     check_values("fit", cyclic(0.1, 0.2))
     assert refusal(cyclic(0.3, 0.2)) == (
-        "model.schedule.scheduler.base_lr is 0.3: it must not be above model.schedule.scheduler.max_lr, which is 0.2."
+        "model.schedule.scheduler.base_lr: 0.3 is not valid; it must be at most model.schedule.scheduler.max_lr, "
+        "which is 0.2"
     )
 
 
@@ -122,25 +123,25 @@ def test_the_same_name_in_a_model_or_data_is_its_own_matter():
 
 def test_seeds_are_what_numpy_takes():
     for seed in (-1, 2**40):
-        assert refusal(in_config("seed_everything", seed)).startswith(f"seed_everything is {seed}: ")
+        assert refusal(in_config("seed_everything", seed)).startswith(f"seed_everything: {seed} is not valid; ")
         data = settings("litlab.data.ImageData", seed=seed)
-        assert refusal(in_config("data", data)).startswith(f"data.seed is {seed}: ")
+        assert refusal(in_config("data", data)).startswith(f"data.seed: {seed} is not valid; ")
 
 
 def test_a_verb_that_would_evaluate_nothing_is_refused():
     config = in_config("trainer.limit_test_batches", 0)
-    assert refusal(config, "test").startswith("trainer.limit_test_batches is 0: ")
+    assert refusal(config, "test").startswith("trainer.limit_test_batches: 0 is not valid; ")
     check_values("validate", config)
     check_values("test", in_config("trainer.max_steps", 0))  # of a run of old: nothing to do with a test
 
 
 def test_empty_names_are_refused_but_not_where_they_are_the_default():
     for key in ("init_from", "experiment", "trainer.default_root_dir"):
-        assert refusal(in_config(key, "")) == f"{key} is empty: give a value, or leave it out."
+        assert refusal(in_config(key, "")) == f"{key}: it is empty; give it a value, or leave it out"
     for name in ("dirpath", "filename"):
         checkpoint = settings("litlab.checkpointing.RunCheckpoint", **{name: ""})
-        assert refusal(in_config("checkpoint", checkpoint)).startswith(f"checkpoint.{name} is empty")
-    assert refusal(in_config("data", settings("litlab.data.ImageData", path=""))).startswith("data.path is empty")
+        assert refusal(in_config("checkpoint", checkpoint)).startswith(f"checkpoint.{name}: it is empty")
+    assert refusal(in_config("data", settings("litlab.data.ImageData", path=""))).startswith("data.path: it is empty")
     finder = settings(f"{CALLBACKS}.LearningRateFinder", attr_name="")
     logger = settings("lightning.pytorch.loggers.TensorBoardLogger", save_dir="x", name="")
     check_values("fit", Namespace(trainer=Namespace(callbacks=[finder], logger=logger)))
@@ -149,12 +150,12 @@ def test_empty_names_are_refused_but_not_where_they_are_the_default():
 @pytest.mark.parametrize(
     ("devices", "says"),
     [
-        ("abc", "trainer.devices is 'abc': give a number"),
-        ("-2", "trainer.devices is -2: it must be 1 or more"),
-        (0, "trainer.devices is 0: it must be 1 or more"),
-        ("99999", "trainer.devices is 99999: that is one process for each"),
-        (2**40, "that is one process for each"),
-        ([0, 0], "it names a device twice"),
+        ("abc", "trainer.devices: 'abc' is not valid; give a number"),
+        ("-2", "trainer.devices: -2 is not valid; it must be at least 1"),
+        (0, "trainer.devices: 0 is not valid; it must be at least 1"),
+        ("99999", "trainer.devices: 99999 is one process each"),
+        (2**40, "is one process each"),
+        ([0, 0], "has a device twice"),
         ("0,x", "give a number, a list of device numbers"),
         ([], "give a number, a list of device numbers"),
     ],
@@ -169,13 +170,13 @@ def test_nodes_need_a_launcher_and_strategies_must_start_commands(monkeypatch):
     for name in ("NODE_RANK", "GROUP_RANK", "SLURM_NODEID", "KUBERNETES_PORT"):
         monkeypatch.delenv(name, raising=False)
     trainer = Namespace(devices="auto", num_nodes=2, strategy="ddp", plugins=None)
-    with pytest.raises(UserError, match="num_nodes is 2, but nothing says which of them this is"):
+    with pytest.raises(UserError, match="num_nodes: 2, but nothing says which of them this is"):
         check_processes(trainer)
     monkeypatch.setenv("NODE_RANK", "1")
     check_processes(trainer)
     written = Namespace(class_path="lightning.pytorch.strategies.DDPStrategy", init_args=Namespace(start_method="fork"))
     for strategy in ("ddp_spawn", "ddp_fork", "ddp_notebook", written):
-        with pytest.raises(UserError, match=r"trainer\.strategy is \w+: .* use ddp"):
+        with pytest.raises(UserError, match=r"trainer\.strategy: \w+ would copy .* use ddp"):
             check_processes(Namespace(devices=2, num_nodes=1, strategy=strategy, plugins=None))
 
 

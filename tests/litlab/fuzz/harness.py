@@ -27,6 +27,7 @@ from jsonargparse import ArgumentParser
 
 from litlab.cli.command import run_command
 from litlab.cli.experiment_cli import ExperimentCLI
+from litlab.cli.hints import parser_of
 from litlab.testing import WithoutRunning
 
 MEMORY = 3 * 2**30  # bytes that one input may take: nothing here needs more, and more would end the tests themselves
@@ -71,7 +72,7 @@ def verb_parser(verb: str) -> ArgumentParser:
         try:
             _Building()
         except _Parsed as parsed:
-            return parsed.args[0].of(verb)
+            return parser_of(parsed.args[0], verb)
     raise AssertionError("nothing was parsed")
 
 

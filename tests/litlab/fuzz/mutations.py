@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from litlab.cli.class_paths import find_class, options, parameters, types_of
-from litlab.cli.wrong_values import kind
+from litlab.cli.class_paths import find_class
+from litlab.cli.hints import kind, options, parameters, types_of
 
 ODD = [
     "null", "~", "''", "true", "no", "on", "1", "0", "-1", "1.0", "1e-3", "1e400", "-1e400", ".nan", ".inf", "1,5",

@@ -377,7 +377,7 @@ def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
     done = run("test", "--run", away)
     assert done.code == 0, done.err
     assert f"{results['test/mse']:.4g}" in done.out
-    assert "lies in no run folder: the results are printed, not kept" in done.err
+    assert "is not in a run's folder: the results are printed, not kept" in done.err
     done = run("predict", "--ckpt_path", away, "--input", series)
     assert done.code == 0, done.err
     assert (tmp_path / "predictions.csv").is_file()
@@ -430,6 +430,6 @@ def test_evaluation_needs_to_know_the_weights(run, folder):
     assert "give --run RUN" in error(run("test", "--config", CONFIG))
     best = next(folder.checkpoints.glob("epoch=*.ckpt"))
     assert "leave --ckpt_path out" in error(run("test", "--run", best, "--ckpt_path", "last"))
-    assert "give it as a flag, not in a config" in error(
+    assert "it is set in a config; give it as a flag" in error(
         run("test", "--config", folder.config, "--config", '{"run": "x"}', "--ckpt_path", best)
     )

@@ -194,11 +194,11 @@ def test_without_runs_there_is_a_friendly_line(tmp_path, monkeypatch, runs):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["cifra"], "lightning_logs has no experiment 'cifra': did you mean 'cifar'?"),
-        (["--sort", "val/ac"], "no run has a metric 'val/ac': did you mean 'val/acc'?"),
-        (["--stat", "failed"], "there is no option '--stat': did you mean '--status'?"),
+        (["cifra"], "lightning_logs has no experiment 'cifra'; did you mean 'cifar'?"),
+        (["--sort", "val/ac"], "no run has a metric 'val/ac'; did you mean 'val/acc'?"),
+        (["--stat", "failed"], "there is no option '--stat'; did you mean '--status'?"),
         (["--status", "bad"], "invalid choice: 'bad'"),
-        (["--limit", "0"], "'0' is not a whole number above 0"),
+        (["--limit", "0"], "'0' is not valid; it must be a whole number of at least 1"),
     ],
 )
 def test_errors_are_one_line(root, runs, arguments, line):

@@ -18,7 +18,7 @@ WIDTH = {"model.hidden_size": RANGE}
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        ({"trails": 3}, "tiny.yaml: trails: there is no such key: did you mean 'trials'?"),
+        ({"trails": 3}, "tiny.yaml: trails: there is no such key; did you mean 'trials'?"),
         ({"trials": None}, "tiny.yaml: trials: is missing: give a number of trials, hours, or both."),
         ({"trials": 2.5}, "tiny.yaml: trials: must be a whole number of at least 1: 2.5."),
         ({"base": "no.yaml"}, "tiny.yaml: base: no.yaml: no such file (paths are relative to the sweep file)."),
@@ -28,7 +28,7 @@ WIDTH = {"model.hidden_size": RANGE}
         ({"direction": ["minimize"] * 2}, "tiny.yaml: direction: give one for each metric: 1, not 2."),
         ({"sampler": "tep"}, "tiny.yaml: sampler: must be one of tpe, random, grid, cmaes, nsga2, not 'tep': "
          "did you mean 'tpe'?"),
-        ({"sampler": {"name": "tpe", "sed": 1}}, "tiny.yaml: sampler: TPESampler has no 'sed': did you mean 'seed'?"),
+        ({"sampler": {"name": "tpe", "sed": 1}}, "tiny.yaml: sampler: TPESampler has no 'sed'; did you mean 'seed'?"),
         ({"sampler": {"name": "tpe", "n_startup_trials": "x"}}, "tiny.yaml: sampler.n_startup_trials: must be like "
          "its default 10, not 'x'."),
         ({"pruner": {"name": "median", "n_warmup_steps": True}}, "tiny.yaml: pruner.n_warmup_steps: must be like "
@@ -70,7 +70,7 @@ def test_file_that_is_none(run, tmp_path):
     assert run("sweep", "--config", "nowhere.yaml").err == "error: nowhere.yaml: no such file.\n"
     assert run("sweep", "--config", "broken.yaml").err.startswith("error: broken.yaml:1: not valid YAML: ")
     assert run("sweep").err == "error: sweep: the following arguments are required: --config\n"
-    assert run("sweep", "--wokers", "2", "--config", "a").err.endswith("'--wokers': did you mean '--workers'?\n")
+    assert run("sweep", "--wokers", "2", "--config", "a").err.endswith("'--wokers'; did you mean '--workers'?\n")
 
 
 def test_sweep_that_was_not_begun(run, sweep):
@@ -97,14 +97,14 @@ def found(sweep, monkeypatch):
     ("content", "line"),
     [
         ({"space": {"model.hiden_size": RANGE}},
-         "space: model.hiden_size: LSTMForecaster has no 'hiden_size': did you mean 'hidden_size'?"),
-        ({"space": {"trainer.max_epoch": RANGE}}, "space: trainer.max_epoch: there is no key 'trainer.max_epoch': "
+         "space: model.hiden_size: LSTMForecaster has no 'hiden_size'; did you mean 'hidden_size'?"),
+        ({"space": {"trainer.max_epoch": RANGE}}, "space: trainer.max_epoch: there is no such key; "
          "did you mean 'trainer.max_epochs'?"),
         ({"space": {"model.hidden_size": {"low": 1.0, "high": 2.5}}},
-         "space: model.hidden_size: 'model.hidden_size' must be int, not "),
-        ({"space": {"model.cell": {"choices": ["lstm", "grru"]}}}, "space: model.cell: 'model.cell' must be one of "
-         "'lstm', 'gru', not 'grru': did you mean 'gru'?"),
-        ({"settings": {"trainer.max_epoch": 1}}, "settings: trainer.max_epoch: there is no key 'trainer.max_epoch': "
+         "space: model.hidden_size: 1.0 is not valid; it must be int"),
+        ({"space": {"model.cell": {"choices": ["lstm", "grru"]}}}, "space: model.cell: 'grru' is not valid; "
+         "it must be one of 'lstm', 'gru'; did you mean 'gru'?"),
+        ({"settings": {"trainer.max_epoch": 1}}, "settings: trainer.max_epoch: there is no such key; "
          "did you mean 'trainer.max_epochs'?"),
     ],
 )  # fmt: skip

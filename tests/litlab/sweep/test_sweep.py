@@ -168,7 +168,7 @@ def test_metric_that_is_never_logged(sweep):
     """The first trial shows it: the sweep ends."""
     sweep.write(metric="val/msee")
     outcome = sweep.run()
-    line = f"error: {sweep.file}: metric: fit logs no 'val/msee': did you mean 'val/mse'?\n"
+    line = f"error: {sweep.file}: metric: fit logs no 'val/msee'; did you mean 'val/mse'?\n"
     assert (outcome.code, outcome.err) == (2, line)
     [trial] = sweep.trials()
     assert trial.user_attrs["reason"] in line

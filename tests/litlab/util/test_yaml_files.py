@@ -41,38 +41,41 @@ def test_what_is_no_mistake(tmp_path):
 BILLIONS = ["a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
 BILLIONS += [f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in zip("abcdef", "bcdefg", strict=True)]
 REFUSED = {
-    "section twice": ("trainer: {a: 1}\nx: 1\ntrainer: {b: 2}\n", ":3: the key 'trainer' is there twice, first in"),
-    "key twice": ("a:\n  b: 1\n  c: 2\n  b: 3\n", ":4: the key 'a.b' is there twice, first in line 2: keep one."),
-    "key twice in a list": ("a: [{b: 1, b: 1}]\n", ":1: the key 'a.0.b' is there twice"),
-    "anchor in itself": ("a: &x [1, *x]\n", ":1: a.1: the anchor holds itself."),
-    "anchor in its own key": ("a: &x {b: *x}\n", ":1: a.b: the anchor holds itself."),
-    "merged into itself": ("a: &x {<<: *x}\n", ":1: a.<<: the anchor holds itself."),
+    "section twice": ("trainer: {a: 1}\nx: 1\ntrainer: {b: 2}\n", ":3: trainer: the key is there twice, first in"),
+    "key twice": ("a:\n  b: 1\n  c: 2\n  b: 3\n", ":4: a.b: the key is there twice, first in line 2; keep one"),
+    "key twice in a list": ("a: [{b: 1, b: 1}]\n", ":1: a.0.b: the key is there twice"),
+    "anchor in itself": ("a: &x [1, *x]\n", ":1: a.1: the anchor contains itself; take one of them out"),
+    "anchor in its own key": ("a: &x {b: *x}\n", ":1: a.b: the anchor contains itself; take one of them out"),
+    "merged into itself": ("a: &x {<<: *x}\n", ":1: a.<<: the anchor contains itself; take one of them out"),
     "billions": (
         "\n".join(BILLIONS),
-        ": more than 20,000 values, aliases included.",
+        ": more than 20,000 values, aliases included; use fewer",
     ),
-    "deep": ("a: " + "[" * 100_000, f":1: more than {DEEPEST} blocks inside each other."),
+    "deep": ("a: " + "[" * 100_000, f":1: more than {DEEPEST} levels of nesting; use fewer"),
     "deep by aliases": (
         "a0: &a0 [1]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 2000)),
-        f": more than {DEEPEST} blocks inside each other.",
+        f": more than {DEEPEST} levels of nesting; use fewer",
     ),
-    "number as key": ("1: 2\n", ":1: 1: YAML reads the key '1' as a number"),
-    "number as setting": ("model: {init_args: {0: 1}}\n", ":1: model.init_args.0: YAML reads the key '0' as a number"),
-    "null as key": ("null: 2\n", ":1: null: YAML reads the key 'null' as null"),
-    "truth as key": ("trainer:\n  on: 3\n", ":2: trainer.on: YAML reads the key 'on' as true or false"),
+    "number as key": ("1: 2\n", ":1: 1: YAML reads the key as a number; quote it"),
+    "number as setting": (
+        "model: {init_args: {0: 1}}\n",
+        ":1: model.init_args.0: YAML reads the key as a number; quote it",
+    ),
+    "null as key": ("null: 2\n", ":1: null: YAML reads the key as null; quote it"),
+    "truth as key": ("trainer:\n  on: 3\n", ":2: trainer.on: YAML reads the key as true or false; quote it"),
     "list as key": ("? [a]\n: b\n", ":1: "),
     "tag": ("a: !!python/object/apply:os.system [ls]\n", ":1: not valid YAML: the tag '!!python/object/apply:os.sys"),
-    "documents": ("a: 1\n---\nb: 2\n", ":2: not valid YAML: a second document begins here: keep one."),
-    "tab": ("a:\n\tb: 1\n", ":2: not valid YAML: a tab: indent with spaces."),
+    "documents": ("a: 1\n---\nb: 2\n", ":2: not valid YAML: a second document begins here; keep one"),
+    "tab": ("a:\n\tb: 1\n", ":2: not valid YAML: there is a tab; indent with spaces"),
     "open bracket": ("a: {b: 1\n", ":1: not valid YAML: it ends too early"),
     "wrong sign": ("a: @x\n", ":1: not valid YAML: a value can't begin with @"),
-    "control character": ("a: \x01\n", ":1: not valid YAML: control characters are not allowed."),
-    "empty": ("", ": holds nothing: it needs keys and values, such as 'trainer: {max_epochs: 3}'."),
-    "comment": ("# nothing\n", ": holds nothing"),
-    "list": ("- a\n", ": holds a list"),
-    "text": ("hello\n", ": holds a single value"),
-    "binary": (b"\x89PNG\r\n\x1a\n\0\0\0\1", ": is a binary file, not YAML."),
-    "huge": (b"a: 1\n" * (LARGEST // 5 + 1), ": is larger than 1 MB"),
+    "control character": ("a: \x01\n", ":1: not valid YAML: control characters are not allowed"),
+    "empty": ("", ": the file holds nothing; it needs keys and values, such as trainer: {max_epochs: 3}"),
+    "comment": ("# nothing\n", ": the file holds nothing"),
+    "list": ("- a\n", ": the file holds a list"),
+    "text": ("hello\n", ": the file holds a single value"),
+    "binary": (b"\x89PNG\r\n\x1a\n\0\0\0\1", ": it is a binary file; give a YAML file"),
+    "huge": (b"a: 1\n" * (LARGEST // 5 + 1), ": it is larger than 1 MB; give a config"),
 }  # fmt: skip
 
 
@@ -95,10 +98,10 @@ def test_what_is_no_file(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "secret.yaml").write_text(GOOD)
     for name, says in {
-        "configs/cifr.yaml": "configs/cifr.yaml: no such file: did you mean 'configs/cifar.yaml'?",
-        "configs": "configs: is a folder: give a YAML file.",
-        "pipe": "pipe: is a named pipe: give a YAML file.",
-        "x" * 300: "File name too long.",
+        "configs/cifr.yaml": "configs/cifr.yaml: no such file; did you mean 'configs/cifar.yaml'?",
+        "configs": "configs: it is a folder; give a YAML file",
+        "pipe": "pipe: it is a named pipe; give a YAML file",
+        "x" * 300: "the file can't be read (File name too long); give another one",
         "a\0b": "can't be read",
     }.items():
         with pytest.raises(UserError) as caught:
@@ -110,5 +113,5 @@ def test_what_is_no_file(tmp_path, monkeypatch):
 def test_a_file_without_permission_is_not_called_damaged(tmp_path):
     (tmp_path / "a.yaml").write_text(GOOD)
     (tmp_path / "a.yaml").chmod(0)
-    with pytest.raises(UserError, match=r"can't be read: Permission denied\."):
+    with pytest.raises(UserError, match=r"can't be read \(Permission denied\)"):
         read_mapping(tmp_path / "a.yaml")

@@ -1,0 +1,140 @@
+"""Types of numbers with bounds: what they refuse, and that nothing but plain numbers comes out of the parser."""
+
+import contextlib
+import io
+import json
+
+import pytest
+import torch
+from jsonargparse import ArgumentError, ArgumentParser
+from lightning.pytorch.core.mixins import HyperparametersMixin
+
+from litlab.cli.diagnosis import Diagnosis
+from litlab.errors import UserError
+from litlab.types import (
+    ClosedUnitInterval,
+    HalfOpenUnitInterval,
+    NonNegativeInt,
+    OpenUnitInterval,
+    PositiveFloat,
+    PositiveInt,
+    bounded,
+    check_bounds,
+)
+
+
+class Settings(HyperparametersMixin):
+    """Settings of every kind.
+
+    Args:
+        size: A size.
+    """
+
+    def __init__(
+        self,
+        size: PositiveInt = 8,
+        rate: PositiveFloat = 0.1,
+        share: HalfOpenUnitInterval = 0.5,
+        limit: PositiveInt | None = None,
+        widths: list[PositiveInt] | None = None,
+        pair: tuple[ClosedUnitInterval, OpenUnitInterval] = (0.0, 0.5),
+        workers: NonNegativeInt = 0,
+        either: PositiveInt | HalfOpenUnitInterval = 0.5,
+    ) -> None:
+        super().__init__()
+        self.save_hyperparameters()
+
+
+def parser() -> ArgumentParser:
+    made = ArgumentParser(exit_on_error=False)
+    made.add_subclass_arguments(Settings, "data", default=f"{__name__}.Settings")
+    return made
+
+
+def built(*flags: str) -> Settings:
+    made = parser()
+    return made.instantiate(made.parse_args(list(flags))).data
+
+
+def test_what_is_kept_is_plain():
+    flags = ("size=4", "rate=1e-3", "share=0", "limit=9", "widths=[1, 2]", "pair=[1, 0.25]", "either=3")
+    kept = dict(built(*(f"--data.{flag}" for flag in flags)).hparams)
+    assert kept == {"size": 4, "rate": 1e-3, "share": 0.0, "limit": 9, "widths": [1, 2], "pair": (1.0, 0.25),
+                    "workers": 0, "either": 3}  # fmt: skip
+    flat = [*kept.values(), *kept["widths"], *kept["pair"]]
+    assert {type(value) for value in flat} == {int, float, list, tuple}
+    torch.save(kept, stream := io.BytesIO())
+    stream.seek(0)
+    assert torch.load(stream, weights_only=True) == kept
+
+
+# By flag, what the message says after it
+REFUSED = {
+    "size=0": "0 is not valid; it must be at least 1",
+    "size=-3": "-3 is not valid; it must be at least 1",
+    "size=1.0": "1.0 is not valid; it must be int, such as 1",
+    "size=true": "true is not valid; it must be int",
+    "size=many": "'many' is not valid; it must be int",
+    "size=null": "null is not valid; it must be int",
+    "rate=0": "0 is not valid; it must be above 0",
+    "rate=.nan": ".nan is not valid; it must be above 0",
+    "rate=10%": "'10%' is not valid; it must be float, such as 0.1",
+    "share=1": "1 is not valid; it must be at least 0 and below 1",
+    "share=-0.1": "-0.1 is not valid; it must be at least 0 and below 1",
+    "limit=0": "0 is not valid; it must be at least 1",
+    "pair=[2, 0.5]": "[2, 0.5] is not valid; it must be a list of 2 values (float >= 0 and <= 1, float > 0 and < 1)",
+    "either=-1": "-1 is not valid; it must be at least 1 or at least 0 and below 1",
+}
+
+
+@pytest.mark.parametrize("flag", REFUSED)
+def test_what_is_out_of_bounds_gets_one_line(flag):
+    name, value = flag.split("=")
+    made = parser()
+    with contextlib.suppress(ArgumentError):
+        assert made.parse_args([f"--data.{flag}"]).data.init_args[name] is None  # not_set of cli/hints.py refuses it
+        assert value == "null"
+    diagnosis = Diagnosis(made)
+    diagnosis.flag("--data", f"{__name__}.Settings")
+    with pytest.raises(UserError) as refused:
+        diagnosis.flag(f"--data.{name}", value)
+    assert str(refused.value) == f"--data.{name}: {REFUSED[flag]}"
+
+
+def test_a_list_is_checked_item_by_item():
+    diagnosis = Diagnosis(parser())
+    diagnosis.flag("--data", f"{__name__}.Settings")
+    with pytest.raises(UserError, match=r"^--data\.widths\.1: 0 is not valid; it must be at least 1$"):
+        diagnosis.flag("--data.widths", "[4, 0]")
+
+
+def test_help_and_schema_show_the_bounds():
+    made = ArgumentParser()
+    made.add_class_arguments(Settings, "data")
+    assert "(type: int >= 1, default: 8)" in " ".join(made.format_help().split())
+    schema = json.loads(made.get_completion_script("jsonschema"))
+    data = schema["properties"]["data"]["properties"]
+    assert data["size"] == {"type": "integer", "minimum": 1, "description": "A size.", "default": 8}
+    assert (data["rate"]["exclusiveMinimum"], data["share"]["minimum"], data["share"]["exclusiveMaximum"]) == (0, 0, 1)
+
+
+def test_bounds_are_checked_in_python_too():
+    check_bounds(Settings, {"size": 3, "limit": None, "widths": [1], "other": -1, "either": 0.5}, "data")
+    for name, value, says in (
+        ("size", 0, "data.size: 0 is not valid; it must be at least 1"),
+        ("limit", 0, "data.limit: 0 is not valid; it must be at least 1"),
+        ("widths", [1, 0], r"data.widths: \[1, 0\] is not valid; it must be at least 1"),
+        ("share", 1.0, "data.share: 1.0 is not valid; it must be at least 0 and below 1"),
+    ):
+        with pytest.raises(UserError, match=f"^{says}$"):
+            check_bounds(Settings, {name: value}, "data")
+
+
+def test_bounds_of_ones_own():
+    kernel = bounded(int, ">= 3", "<= 7")
+    assert kernel.__name__ == "int >= 3 and <= 7"
+    made = ArgumentParser(exit_on_error=False)
+    made.add_argument("--kernel", type=kernel)
+    assert type(made.parse_args(["--kernel=5"]).kernel) is int
+    with pytest.raises(ArgumentError, match="it must be at least 3 and at most 7"):
+        made.parse_args(["--kernel=8"])
