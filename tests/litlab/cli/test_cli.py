@@ -145,7 +145,10 @@ REFUSED = {
     "config file": (["--config", "configs/cifr.yaml"], "error: configs/cifr.yaml: no such file"),
     "checkpoint": (["GOOD", "--ckpt_path", "nope.ckpt"], "--ckpt_path nope.ckpt: no such file."),
     "remote": (["GOOD", "--ckpt_path", "https://example.org/a.ckpt"], "remote checkpoints are not loaded"),
-    "not a checkpoint": (["GOOD", "--ckpt_path", "mine.yaml"], "--ckpt_path mine.yaml is damaged or no checkpoint"),
+    "not a checkpoint": (
+        ["GOOD", "--ckpt_path", "mine.yaml"],
+        "checkpoint mine.yaml: it is damaged or not a checkpoint",
+    ),
     "learning rate": (["GOOD", "--model.optimizer.lr=-1"], "model.optimizer.lr is -1.0: it must be above 0."),
     "width": (["GOOD", "--model.width=0"], "model.width: 0 is not valid; it must be 4 or more"),
     "smoothing": (

@@ -76,10 +76,10 @@ def test_finds_a_run_anywhere_by_its_folder(root, tmp_path):
         ("..", "the experiments in lightning_logs are cifar, night/text;"),
         ("./lightning_logs/.", "the experiments in lightning_logs are cifar, night/text;"),
         ("/", "the experiments in lightning_logs are cifar, night/text;"),
-        ("day", "day holds several experiments, not one: give one of lightning_logs/day/a, lightning_logs/day/b/c."),
+        ("day", "day holds several experiments; give one of lightning_logs/day/a, lightning_logs/day/b/c."),
         ("x" * 5000, "there is no run"),
         ("a\0b", "there is no run"),
-        ("loose.ckpt", "lies in no run folder"),
+        ("loose.ckpt", "is in no run folder"),
         ("cifar/version_11", "there is no run"),
     ],
 )
