@@ -24,8 +24,8 @@ class RunCheckpoint(ModelCheckpoint):
     """Keep the best checkpoints after validations, and ``last.ckpt`` after every one of them, and as often as wished.
 
     Lightning's ModelCheckpoint (2.6.6) writes ``last.ckpt`` only where a best one is written: a run that gets no better
-    would be resumed from long ago. Asked for a checkpoint every so many steps, it judges the weights of that step by
-    the metric of an earlier validation, and writes none after validations.
+    would be resumed from long ago. With ``every_n_train_steps`` it judges the weights of a step by the metric of an
+    earlier validation, and writes none after validations.
 
     Args:
         dirpath: Folder. Left out, ``checkpoints`` in the run folder.
@@ -36,8 +36,8 @@ class RunCheckpoint(ModelCheckpoint):
         save_top_k: Number of best ones to keep; 0 for none, -1 for all.
         save_last: Whether to write ``last.ckpt``, which runs are resumed from.
         every_n_epochs: Epochs between checkpoints.
-        every_n_train_steps: Also write ``last.ckpt`` within epochs, after every so many optimizer steps.
-        every_minutes: Also write ``last.ckpt`` within epochs, when it is so many minutes old. null: never.
+        every_n_train_steps: Also write ``last.ckpt`` within epochs, whenever this number of optimizer steps is done.
+        every_minutes: Also write ``last.ckpt`` within epochs, when it is this many minutes old. null: never.
         save_weights_only: Whether to leave out the state of optimizer and run, which then can't be resumed.
         auto_insert_metric_name: Whether ``{epoch}`` in a filename becomes ``epoch=3``, not ``3``.
 

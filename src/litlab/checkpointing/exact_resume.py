@@ -1,4 +1,4 @@
-"""What a checkpoint needs beside Lightning's own, so that a resumed run gets the numbers of one that never stopped."""
+"""What a checkpoint needs besides Lightning's own, so that a resumed run gets the numbers of one that never stopped."""
 
 from typing import Any
 
@@ -95,7 +95,7 @@ class ExactResume(Callback):
         """Seed torch's generators.
 
         Restoring their state once, as the run is resumed, would not do: what only one of the two runs draws shifts all
-        that follows, as the warm-up of a compiled network does, or a loader that is iterated anew.
+        that follows, as the warm-up of a compiled network does, or another iteration over a loader.
         """
         assert self._random is not None
         self._random.seed_torch(self._random.seed_of(trainer.current_epoch, 2 * batch_idx))

@@ -119,7 +119,7 @@ def newest_intact(folder: str | Path) -> tuple[Path | None, list[str]]:
 def path_in(folder: str | Path, path: str, was_in: str | Path | None) -> str:
     """Return where a checkpoint is that the state of another one names: the folder of both may have been moved.
 
-    A checkpoint may come from somebody else. Lightning removes the files that its state names, so none may be outside.
+    A checkpoint may come from another person. Lightning removes the files that its state names, so none may be outside.
 
     Args:
         folder: The folder of the other one now.

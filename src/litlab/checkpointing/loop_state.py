@@ -38,7 +38,7 @@ def complete_batch(trainer: Trainer, state: dict[str, Any]) -> None:
 
 
 def restart_validation(state: dict[str, Any], done: int) -> None:
-    """Let a checkpoint say that the first batch of a validation has begun: Lightning then starts with it, from there.
+    """Let a checkpoint say that the first batch of a validation is running: Lightning then starts with that batch.
 
     From a state between two of its batches Lightning would continue with the next epoch.
 

@@ -40,7 +40,11 @@ class RandomState:
         return _next(self._seed + (epoch << 40) + place)
 
     def seed_torch(self, seed: int) -> None:
-        """Seed torch's generators; cheap enough for every step, unlike ``torch.manual_seed``."""
+        """Seed torch's generators, which takes 1 µs each.
+
+        ``torch.manual_seed`` takes 170 µs where there is no GPU (torch 2.15): it keeps each call, with its stack, for a
+        later initialisation of CUDA.
+        """
         for generator in self._generators.values():
             generator.manual_seed(seed)
 

@@ -36,7 +36,7 @@ def length(run: Trainer, batches: float, validated: bool) -> Length:
         validated: Whether there are validation batches.
     """
     processes = run.num_devices * run.num_nodes
-    if isinstance(run.limit_train_batches, float) and math.isfinite(batches):  # else it is so many for each process
+    if isinstance(run.limit_train_batches, float) and math.isfinite(batches):  # a number is for each process
         batches = max(1, batches // processes)
     steps_per_epoch = optimizer_steps(batches, run.accumulate_grad_batches)
     epochs, steps = run.max_epochs, run.max_steps if run.max_steps >= 0 else math.inf
@@ -51,7 +51,7 @@ def length(run: Trainer, batches: float, validated: bool) -> Length:
         return Length(steps_per_epoch, steps, math.inf)
     epochs, rest = divmod(steps, steps_per_epoch)  # the rest where max_steps ends an epoch
     rest *= run.accumulate_grad_batches  # batches
-    if run.check_val_every_n_epoch is None:  # every so many batches, whatever the epoch
+    if run.check_val_every_n_epoch is None:  # every that many batches, across epochs
         return Length(steps_per_epoch, steps, (epochs * batches + rest) // every)
     interval = every if isinstance(every, int) else max(1, int(batches * every))
     due = (epochs + 1) % run.check_val_every_n_epoch == 0  # whether the last, shortened epoch is validated
@@ -60,7 +60,7 @@ def length(run: Trainer, batches: float, validated: bool) -> Length:
 
 
 def optimizer_steps(batches: float, accumulated: int) -> float:
-    """Return the steps of so many batches; the last one may have fewer than are accumulated."""
+    """Return the number of steps of a number of batches; the last step may have fewer than are accumulated."""
     return math.ceil(batches / accumulated) if math.isfinite(batches) else math.inf
 
 

@@ -89,7 +89,7 @@ class RunFolder:
         return state
 
     def is_incomplete(self, test_wanted: bool) -> bool:
-        """Return whether a resumed fit has something left to do beside training: its metrics, or its test.
+        """Return whether a resumed fit has something left to do besides training: its metrics, or its test.
 
         Args:
             test_wanted: Whether a fit ends with a test.

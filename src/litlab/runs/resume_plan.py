@@ -84,7 +84,7 @@ def resume_run(run: RunFolder, flags: list[str]) -> ResumePlan:
     state = read_or_set_aside(run.status)
     if state.get("status") == "running" and state.get("host") != socket.gethostname():
         rank_zero_info(f"{run.name} was last running on {state.get('host')}: make sure that it no longer is.")
-    _, saved = saved_config(run, mend=True)
+    _, saved = saved_config(run, repair=True)
     check_classes(run, run.name, saved)
     return ResumePlan(
         arguments=["fit", "--config", str(run.config), *flags],

@@ -25,12 +25,12 @@ SECTIONS = ("trainer", "model", "data", "ckpt_path")  # of every config of a fit
 # Configs
 
 
-def saved_config(run: RunFolder, mend: bool = False) -> tuple[Path, dict[str, Any]]:
+def saved_config(run: RunFolder, repair: bool = False) -> tuple[Path, dict[str, Any]]:
     """Return the config of a run: its ``config.yaml``, or where that is damaged, the one in its newest checkpoint.
 
     Args:
         run: The run.
-        mend: Whether to replace a damaged one.
+        repair: Whether to replace a damaged one.
 
     Returns:
         The file to put in front of a command line, and its content.
@@ -54,7 +54,7 @@ def saved_config(run: RunFolder, mend: bool = False) -> tuple[Path, dict[str, An
         )
     path = config_in(newest)
     if is_first_process():
-        if mend:
+        if repair:
             if os.path.lexists(run.config):
                 set_aside(run.config, problem.partition(" is damaged (")[2].removesuffix(")") or "it can't be read")
             rank_zero_info(f"{run.config} is written again, from {newest.name}.")

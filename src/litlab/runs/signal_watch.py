@@ -18,7 +18,7 @@ _listening = False
 class SignalWatch:
     """Decide after which step this process stops, the same one on every rank.
 
-    Ranks can't stop each on its own: the others would wait for them in the next step for ever. They agree without a
+    Ranks can't stop each on its own: the others would wait for them in the next step forever. They agree without a
     collective, through keys in the store of the process group. The rank that gets a signal sets one. The thread of each
     rank, which looks for it a few times a second, answers with the first step its main thread can still stop after: the
     next one, or where training is in a validation, the last one. The highest answer is where all stop. Past its own

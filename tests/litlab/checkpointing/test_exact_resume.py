@@ -196,7 +196,7 @@ def test_logs_are_repeated_from_the_step_that_is_made_again(tmp_path):
         assert first_step_logged_again(checkpoint) == step
 
 
-def test_any_module_goes_on(tmp_path):
+def test_any_module_can_be_resumed(tmp_path):
     class Plain(LightningModule):
         def __init__(self, stop):
             super().__init__()

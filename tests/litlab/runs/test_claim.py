@@ -90,7 +90,7 @@ def test_each_new_run_has_a_folder_of_its_own(tmp_path, name):
     assert claim.new_run(tmp_path, name).path.name == "version_2"
 
 
-def test_what_came_to_nothing_leaves_nothing(tmp_path):
+def test_a_run_that_never_began_leaves_nothing(tmp_path):
     claim.new_run(tmp_path / "logs", "a/b")
     claim.release()
     assert list(tmp_path.iterdir()) == []

@@ -65,7 +65,7 @@ def test_runs_that_are_the_same_say_so(root, capsys):
     assert "Code, versions, hardware and data are the same." in out
 
 
-def test_three_runs_one_of_which_is_of_old(root, capsys):
+def test_three_runs_one_of_which_has_no_records(root, capsys):
     old = root / "old" / "version_0"
     (old / "checkpoints").mkdir(parents=True)
     (old / "config.yaml").write_text(yaml.safe_dump({"model": {"class_path": "a.B", "init_args": {"depth": 3}}}))

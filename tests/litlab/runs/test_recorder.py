@@ -188,7 +188,7 @@ def test_the_error_of_the_run_is_seen_although_its_end_can_not_be_written(traine
     assert "warning: the run's end is not recorded: OSError" in capsys.readouterr().err
 
 
-def test_while_it_runs_it_tells_the_epochs_that_are_done(trainer_of, folder):
+def test_while_it_runs_it_shows_the_epochs_that_are_done(trainer_of, folder):
     seen: list[tuple[str, dict]] = []
 
     class Look(Callback):

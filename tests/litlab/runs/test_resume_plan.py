@@ -71,7 +71,7 @@ def write(path, content) -> None:
 # fit --resume
 
 
-def test_a_resumed_run_goes_on_in_its_folder(run, folder):
+def test_a_resumed_run_continues_in_its_folder(run, folder):
     before = read_json(folder.metrics)
     done = run("fit", "--resume", "last", "--trainer.max_epochs", 3)
     assert done.code == 0, done.err
@@ -222,7 +222,7 @@ def test_what_a_kill_between_two_checkpoint_files_left_is_completed(run, folder)
 # fit --resume auto
 
 
-def test_the_same_command_goes_on_until_the_run_is_finished(run, folder, settings):
+def test_the_same_command_resumes_until_the_run_is_finished(run, folder, settings):
     command = ["fit", "--config", CONFIG, *settings, "--checkpoint.filename={epoch}-{val/mse:.3f}", "--resume", "auto"]
     done = run(*command, "--trainer.max_epochs=2")
     assert done.code == 0
@@ -243,7 +243,7 @@ def test_the_same_command_goes_on_until_the_run_is_finished(run, folder, setting
     assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
 
 
-def test_a_run_that_has_no_checkpoint_yet_is_begun_once_more(run, folder, settings, monkeypatch):
+def test_a_run_that_has_no_checkpoint_yet_is_started_again(run, folder, settings, monkeypatch):
     shutil.rmtree(folder.checkpoints)
     interrupt(folder)
     command = [
@@ -290,7 +290,7 @@ def test_new_settings_of_the_optimizer_hold(run, folder):
     assert rates[steps - 1] == pytest.approx(0.001)
 
 
-def test_other_loggers_stay_beside_the_folder_and_are_gone_on_with(run, settings, tmp_path):
+def test_other_loggers_append_to_their_files(run, settings, tmp_path):
     logger = f"{{class_path: {CSVLogger.__module__}.CSVLogger, init_args: {{save_dir: csv}}}}"
     done = run("fit", "--config", CONFIG, *settings, "--trainer.max_epochs=1", "--trainer.logger", logger)
     assert done.code == 0, done.err

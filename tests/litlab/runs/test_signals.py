@@ -250,7 +250,7 @@ def test_slurm_s_signal_puts_the_job_back_into_the_queue(tiny, slurm):
     assert slurm.read_text() == "requeue 7\n"
 
 
-def test_a_requeued_job_goes_on_with_its_run(slurm, series, tmp_path, monkeypatch):
+def test_a_requeued_job_resumes_its_run(slurm, series, tmp_path, monkeypatch):
     """The very command of the batch script, once more."""
     command = [
         "-m", "acme", "fit", "--config", CONFIGS / "series.yaml", "--data.dataset=csv",
