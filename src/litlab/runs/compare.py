@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litlab.errors import UserError
-from litlab.runs import metric_direction as metric
 from litlab.runs.find import find_run
 from litlab.runs.folder import ROOT, RunFolder, read_json
+from litlab.util import metric_direction as metric
 from litlab.util.commands import Options, answer, decimals, terminal
 
 if TYPE_CHECKING:

@@ -120,7 +120,7 @@ def checkpoint_in(run: RunFolder, saved: dict[str, Any], which: str | None) -> P
         for note in notes:
             print(f"warning: {note}", file=sys.stderr)
     if newest is None:
-        what = "no intact one" if notes else "none yet"
+        what = "no intact checkpoint" if notes else "none yet"
         raise UserError(f"{run.name} has {NO_CHECKPOINT}: {folder} holds {what}.")
     if which == "last":
         return newest

@@ -68,7 +68,7 @@ def test_loggers_are_flushed_before_each_checkpoint(tmp_path):
     keep = ModelCheckpoint(tmp_path / "kept", every_n_train_steps=1, save_top_k=-1)
     fitting = Trainer(
         max_epochs=1, accelerator="cpu", logger=Flushed(tmp_path), callbacks=[keep, DurableLogs()],
-        enable_progress_bar=False, enable_model_summary=False,
+        enable_progress_bar=False, enable_model_summary=False, log_every_n_steps=1,
     )  # fmt: skip
     fitting.fit(Logging(), TinyData())
     assert {1, 2, 3} <= set(Flushed.at)

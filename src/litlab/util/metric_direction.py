@@ -1,6 +1,7 @@
 """The metrics of a run by name, and which of two values is the better one."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 HIGHER = {"acc", "accuracy", "f1", "auc", "auroc", "ap", "map", "precision", "recall", "r2", "score", "iou", "dice",
@@ -29,7 +30,7 @@ def of_test(metrics: dict[str, Any]) -> tuple[str, float] | None:
     return next((pair for pair in test.items() if _stem(pair[0]) == monitored), next(iter(test.items()), None))
 
 
-def direction(name: str, runs: list[dict[str, Any]]) -> int:
+def direction(name: str, runs: Iterable[dict[str, Any]] = ()) -> int:
     """Return whether a higher value of a metric is better (1), a lower one (-1), or it is not known (0).
 
     Args:
