@@ -39,12 +39,7 @@ class AtomicCheckpointIO(CheckpointIO):
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Write a checkpoint.
-
-        Args:
-            checkpoint: What ``Trainer.dump_checkpoint`` collected.
-            path: A local file; an existing one is replaced, or stays as it is if this one can't be written.
-            storage_options: Ignored, as files are local.
+        """Write a checkpoint to a local file; an existing one stays as it is if this one can't be written.
 
         Raises:
             UserError: If there is no room for it, or the path is remote.
@@ -64,12 +59,7 @@ class AtomicCheckpointIO(CheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: Any = "cpu", weights_only: bool | None = True
     ) -> dict[str, Any]:
-        """Read a checkpoint that is intact.
-
-        Args:
-            path: A local file.
-            map_location: Where its tensors go, as for ``torch.load``.
-            weights_only: Taken as True, whatever it is: nothing in a file is executed.
+        """Read a checkpoint that is intact, as ``weights_only=True`` whatever is given: nothing in it is executed.
 
         Raises:
             UserError: If there is no such file, or it is damaged.

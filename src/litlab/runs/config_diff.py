@@ -112,9 +112,13 @@ def consequences(changes: Changes) -> list[str]:
 
 def other_results(changes: Changes) -> str:
     """Return the changes that make results those of something else than the run, in one line; empty without any."""
-    here = {key: change for key, change in changes.items() if key not in (*ANYWHERE_IN_AN_EPOCH, "data.batch_size")}
-    kinds = ("model", "data", "model.", "data.", "trainer.limit_", "trainer.fast_dev_run")
-    return describe({key: here[key] for key in here if key in kinds or key.startswith(kinds[2:])})
+    ours = {
+        key: change
+        for key, change in changes.items()
+        if key.partition(".")[0] in ("model", "data") or key.startswith(("trainer.limit_", "trainer.fast_dev_run"))
+    }
+    harmless = (*ANYWHERE_IN_AN_EPOCH, "data.batch_size")
+    return describe({key: change for key, change in ours.items() if key not in harmless})
 
 
 def is_complete(checkpoint: dict[str, Any], config: dict[str, Any]) -> bool:

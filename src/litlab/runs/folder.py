@@ -181,29 +181,17 @@ def set_aside(path: Path, problem: str) -> None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a file of a run atomically: whoever reads it sees the old content or the new.
-
-    Args:
-        path: The file; its folder is made if need be.
-        content: What to write. Numbers that are not finite become null, as JSON has no word for them.
-
-    Raises:
-        UserError: If it can't be written, as with a full disk; the old content stays.
-    """
+    """Write a JSON file as `write_bytes` does; numbers that are not finite become null."""
     write_text(path, json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically.
-
-    Raises:
-        UserError: If it can't be written, as with a full disk; the old content stays.
-    """
+    """Write a text file as `write_bytes` does."""
     write_bytes(path, text.encode(errors="surrogateescape"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically: a temporary file next to it, synced, then renamed.
+    """Write a file atomically: a reader sees the old content or the new. Its folder is made if need be.
 
     Raises:
         UserError: If it can't be written, as with a full disk; the old content stays.

@@ -145,7 +145,7 @@ class RankWatch:
             line = f"error: {what}: the run is stopped."
             try:
                 if self._folder is not None:
-                    record_loss(RunFolder(self._folder), what, self._starter or os.getpid())
+                    _record(RunFolder(self._folder), what, self._starter or os.getpid())
             except (UserError, OSError) as error:
                 line += f" Its status can't be written: {error}"
             with contextlib.suppress(OSError):
@@ -153,17 +153,8 @@ class RankWatch:
         os._exit(1)
 
 
-def record_loss(run: RunFolder, reason: str, pid: int) -> None:
-    """Write into a run's status that it failed.
-
-    Args:
-        run: The folder.
-        reason: Which rank was lost.
-        pid: The process that must have written the status: another one may have resumed the run since.
-
-    Raises:
-        UserError: If the status can't be read or written.
-    """
+def _record(run: RunFolder, reason: str, pid: int) -> None:
+    """Write into a run's status that it failed, unless another process than this one has resumed it since."""
     status = read_json(run.status)
     if status.get("pid") == pid and status.get("status") in ("running", "failed"):
         write_json(run.status, {**status, "status": "failed", "reason": reason, "ended": now()})
