@@ -68,7 +68,7 @@ def test_runs_that_are_the_same_say_so(root, capsys):
 def test_three_runs_one_of_which_has_no_records(root, capsys):
     old = root / "old" / "version_0"
     (old / "checkpoints").mkdir(parents=True)
-    (old / "config.yaml").write_text(yaml.safe_dump({"model": {"class_path": "a.B", "init_args": {"depth": 3}}}))
+    (old / "config.yaml").write_text(yaml.safe_dump({"model": {"class_path": "a.B", "init_args": {"num_layers": 3}}}))
     code, out, _ = compared(capsys, "cifar/version_0", "old", "cifar")
     assert code == 0
     [depth] = [line.split() for line in out.splitlines() if line.startswith("model.num_layers")]
