@@ -404,9 +404,8 @@ def test_a_best_checkpoint_that_is_lost_is_not_replaced_by_the_last(run, folder,
         ["test", "--run", "last", "--ckpt_path", "best"],
         ["fit", "--config", CONFIG, *settings, "--init_from", "last"],
     ):
-        assert (
-            f"its best checkpoint, lightning_logs/series/version_0/checkpoints/{best.name}, is missing"
-            in error(run(*arguments))
+        assert f"its best checkpoint, lightning_logs/series/version_0/checkpoints/{best.name}, is missing" in error(
+            run(*arguments)
         )
     assert run("test", "--run", "last", "--ckpt_path", "last").code == 0
     interrupt(folder)
