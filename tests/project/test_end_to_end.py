@@ -162,7 +162,7 @@ def test_damaged_checkpoints_are_refused_in_one_line(fitted, cifar, tmp_path, da
     (tmp_path / "damaged.ckpt").write_bytes(content)
     done = cifar("test", "--ckpt_path", "damaged.ckpt")
     assert done.code == 2
-    assert "--ckpt_path damaged.ckpt is damaged" in done.err
+    assert "checkpoint damaged.ckpt: it is damaged" in done.err
     assert "Traceback" not in done.err
 
 

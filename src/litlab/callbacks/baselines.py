@@ -14,14 +14,13 @@ from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.reporting.protocols import HasBaselines
 from litlab.callbacks.reporting.tables import markdown_table
 from litlab.util.loggers import log_table
+from litlab.util.metric_direction import direction
 from litlab.util.tables import Fitted
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-HIGHER_IS_BETTER = {"acc", "f1"}
-LOWER_IS_BETTER = {"loss", "mse", "mae", "mase"}
-PATIENCE = 2.0  # seconds after which it is shown what takes so long
+PATIENCE = 2.0  # seconds after which the reader is told what takes so long
 
 
 class Baselines(Callback):
@@ -75,8 +74,8 @@ class Baselines(Callback):
 def comparison(rows: dict[str, dict[str, float]]) -> "Table":
     """Return a table of metrics, the best value of each column in bold.
 
-    Whether more or less is better is told by a metric's name: its last part, up to an underscore (``test/mae_units`` is
-    an ``mae``). No value of an unknown metric is bold.
+    Whether a higher or a lower value is better depends on the words in a metric's name (``test/mae_units`` is an
+    ``mae``). No value of an unknown metric is bold.
 
     Args:
         rows: The metrics of each row, by name; a row may lack some.
@@ -88,9 +87,8 @@ def comparison(rows: dict[str, dict[str, float]]) -> "Table":
     best: dict[str, float] = {}
     for metric in metrics:
         values = [values[metric] for values in rows.values() if metric in values and not math.isnan(values[metric])]
-        kind = _short(metric).split("_")[0]
-        if values and kind in HIGHER_IS_BETTER | LOWER_IS_BETTER:
-            best[metric] = max(values) if kind in HIGHER_IS_BETTER else min(values)
+        if values and (better := direction(metric)):
+            best[metric] = max(values) if better > 0 else min(values)
     table = Table()
     table.add_column()
     for metric in metrics:

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -13,6 +12,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.reporting.protocols import Described, MaybeGenerated
 from litlab.callbacks.vram import VRAM
+from litlab.util.checkpoint_epoch import epoch_of
 from litlab.util.tables import Fitted
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class RunSummary(Callback):
         checkpoint = trainer.checkpoint_callback
         if isinstance(checkpoint, ModelCheckpoint) and checkpoint.best_model_path and trainer.is_global_zero:
             if checkpoint.best_model_score is not None:
-                epoch = _epoch_of(checkpoint.best_model_path)
+                epoch = epoch_of(checkpoint.best_model_path)
                 when = "" if epoch is None else f" (epoch {epoch + 1})"
                 self._rows[f"best {checkpoint.monitor}"] = f"{float(checkpoint.best_model_score):.4g}{when}"
             self._rows["best checkpoint"] = str(_short(Path(checkpoint.best_model_path)))
@@ -128,11 +128,3 @@ class RunSummary(Callback):
 def _short(path: Path) -> Path:
     """Return a path as one would type it here: relative to the working directory if it is inside."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-
-def _epoch_of(path: str) -> int | None:
-    """Return the epoch (from 0) in which a checkpoint file was saved; ``None`` for a remote or sharded one."""
-    if not Path(path).is_file():
-        return None
-    # Mapped, not read: the file may hold gigabytes and the number sits in its first kilobytes.
-    return torch.load(path, map_location="cpu", weights_only=True, mmap=True)["epoch"]

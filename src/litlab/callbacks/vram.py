@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from litlab.util.device import synchronize
 from litlab.util.host_memory import GIB, peak_host_gib
 
 
@@ -59,7 +60,7 @@ class VRAM(Callback):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Start the clock again."""
         if _inside_epoch(trainer):
-            _wait_for(trainer.strategy.root_device)
+            synchronize(trainer.strategy.root_device)
             self._resumed_at = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -84,7 +85,7 @@ class VRAM(Callback):
 
     def _pause(self, trainer: Trainer) -> None:
         # Kernels are queued, not done, when Python gets here: without the wait, training's would count as validation's.
-        _wait_for(trainer.strategy.root_device)
+        synchronize(trainer.strategy.root_device)
         self._seconds += time.perf_counter() - self._resumed_at
 
     def _memory(self, device: torch.device) -> dict[str, float]:
@@ -127,11 +128,6 @@ def count_samples(batch: Any) -> int:
 
 def _inside_epoch(trainer: Trainer) -> bool:
     return trainer.state.fn == "fit" and not trainer.sanity_checking
-
-
-def _wait_for(device: torch.device) -> None:
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
 
 
 def _host_gib() -> tuple[float, float]:

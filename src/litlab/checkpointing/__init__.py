@@ -1,4 +1,4 @@
-"""Checkpoints: which are kept, how they are written and read, and how a run goes on from them exactly."""
+"""Checkpoints: which are kept, how they are written and read, and how a run is resumed from them exactly."""
 
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.exact_resume import ExactResume

@@ -4,7 +4,6 @@ import math
 import os
 import re
 import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +12,8 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
+from litlab.checkpointing.internals import is_accumulating
+from litlab.checkpointing.io import path_in
 from litlab.errors import UserError, first_line
 
 LONGEST = 180  # bytes of a file's name; systems allow 255, and a temporary file adds to it
@@ -23,23 +24,22 @@ class RunCheckpoint(ModelCheckpoint):
     """Keep the best checkpoints after validations, and ``last.ckpt`` after every one of them, and as often as wished.
 
     Lightning's ModelCheckpoint (2.6.6) writes ``last.ckpt`` only where a best one is written: a run that gets no better
-    would be resumed from long ago. Asked for a checkpoint every so many steps, it judges the weights of that step by
-    the metric of an earlier validation, and writes none after validations.
+    would be resumed from long ago. With ``every_n_train_steps`` it judges the weights of a step by the metric of an
+    earlier validation, and writes none after validations.
 
     Args:
         dirpath: Folder. Left out, ``checkpoints`` in the run folder.
         filename: Name of the best ones, such as ``{epoch}-{step}``, which is the default, or
             ``{epoch:02d}-{val/acc:.2f}``. A slash in the name of a metric becomes an underscore.
-        monitor: Metric that tells the best, such as val/acc. Left out, each new one replaces the one before.
-        mode: Whether less or more of it is better.
+        monitor: Metric that decides which is the best, such as val/acc. Left out, each new one replaces the last one.
+        mode: Whether a lower or a higher value is better.
         save_top_k: Number of best ones to keep; 0 for none, -1 for all.
         save_last: Whether to write ``last.ckpt``, which runs are resumed from.
         every_n_epochs: Epochs between checkpoints.
-        every_n_train_steps: Write ``last.ckpt`` within epochs too, after every so many optimizer steps.
-        every_minutes: Write ``last.ckpt`` within epochs too, when the last one is so many minutes old. null: never.
+        every_n_train_steps: Also write ``last.ckpt`` within epochs, whenever this number of optimizer steps is done.
+        every_minutes: Also write ``last.ckpt`` within epochs, when it is this many minutes old. null: never.
         save_weights_only: Whether to leave out the state of optimizer and run, which then can't be resumed.
         auto_insert_metric_name: Whether ``{epoch}`` in a filename becomes ``epoch=3``, not ``3``.
-        train_time_interval: The earlier form of every_minutes, which configs of earlier runs hold as null.
 
     Raises:
         UserError: If a number of steps or epochs is below 1, the minutes are not above 0, or the filename can't be one.
@@ -58,20 +58,16 @@ class RunCheckpoint(ModelCheckpoint):
         every_minutes: float | None = 30.0,
         save_weights_only: bool = False,
         auto_insert_metric_name: bool = True,
-        train_time_interval: timedelta | None = None,
     ) -> None:
         if dirpath is not None and not dirpath.strip():
-            raise UserError("checkpoint.dirpath is empty: give a folder, or leave it out.")
+            raise UserError("checkpoint.dirpath: it is empty; give a folder, or leave it out.")
         if filename is not None:
             check_name(filename)
         for name, value in (("every_n_epochs", every_n_epochs), ("every_n_train_steps", every_n_train_steps)):
             if value is not None and value < 1:
-                raise UserError(f"checkpoint.{name} is {value}: it must be at least 1.")
-        if train_time_interval is not None:
-            minutes = train_time_interval.total_seconds() / 60
-            raise UserError(f"checkpoint.train_time_interval: set it to null, and every_minutes to {minutes:g}.")
+                raise UserError(f"checkpoint.{name}: {value} is too low; it must be at least 1.")
         if every_minutes is not None and not 0 < every_minutes < math.inf:
-            raise UserError(f"checkpoint.every_minutes is {every_minutes}: it must be above 0, or null for never.")
+            raise UserError(f"checkpoint.every_minutes: {every_minutes} is not above 0; set it to null for never.")
         super().__init__(
             dirpath,
             filename,
@@ -121,19 +117,18 @@ class RunCheckpoint(ModelCheckpoint):
         if time.monotonic() < self._quiet_until:
             return  # in most steps of most runs; what follows takes longer
         step = trainer.global_step
-        if not self.within_epochs or step == self._step_of_last or trainer.fit_loop._should_accumulate():
+        if not self.within_epochs or step == self._step_of_last or is_accumulating(trainer) or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             return
         due = bool(self.every_n_train_steps) and step % (self.every_n_train_steps or 1) == 0
-        if (due or self._is_late(trainer, step)) and not self._should_skip_saving_checkpoint(trainer):
-            before = self._last_global_step_saved
-            self._save_last_checkpoint(trainer, self._monitor_candidates(trainer))
-            self._last_global_step_saved = before  # a validation that follows still has to be judged
+        if due or self._is_late(trainer, step):
+            save_last(trainer, self)
+            self._begin_interval(trainer)
 
     def _is_late(self, trainer: Trainer, step: int) -> bool:
-        """Whether ``last.ckpt`` is too old, by the clock of the first rank.
+        """Return whether ``last.ckpt`` is too old, by the clock of the first rank.
 
-        The others can't know without waiting for its answer. It therefore tells them, too, at which step to ask again:
-        after about a thirtieth of the time, at the speed since it was last asked.
+        The others can't know without waiting for its answer, so it also says at which step to ask again: after about a
+        thirtieth of the time, at the speed since it was last asked.
         """
         if self.every_minutes is None or step < self._next_look:
             return False
@@ -155,9 +150,13 @@ class RunCheckpoint(ModelCheckpoint):
         by_time_alone = not self.every_n_train_steps and trainer.world_size == 1
         self._quiet_until = self._time_of_last + 60 * minutes if by_time_alone else -math.inf
 
+    # Private methods of ModelCheckpoint, which has no public hook for these; test_internals.py pins them.
+
     def _save_topk_checkpoint(self, trainer: Trainer, monitor_candidates: dict[str, Tensor]) -> None:
         super()._save_topk_checkpoint(trainer, monitor_candidates)
-        self._last_global_step_saved = trainer.global_step  # also where none is among the best: so the last is written
+        self._last_global_step_saved = (
+            trainer.global_step
+        )  # also where it is not among the best: so the last is written
 
     def _save_last_checkpoint(self, trainer: Trainer, monitor_candidates: dict[str, Tensor]) -> None:
         super()._save_last_checkpoint(trainer, monitor_candidates)
@@ -169,36 +168,61 @@ class RunCheckpoint(ModelCheckpoint):
         return previous != current and folder in Path(previous).absolute().parents
 
 
-def check_name(filename: str, with_slashes: bool = False) -> None:
-    """Refuses what is not a valid file name, before an epoch is spent on it.
+def save_last(trainer: Trainer, callback: ModelCheckpoint) -> None:
+    """Write ``last.ckpt`` of a callback now, wherever training is."""
+    # Its state in the checkpoint has to name the file: a resumed run would not overwrite it otherwise.
+    name = callback.CHECKPOINT_NAME_LAST + callback.FILE_EXTENSION
+    callback.last_model_path = os.path.join(callback.dirpath or "", name)
+    trainer.save_checkpoint(callback.last_model_path, callback.save_weights_only)
+
+
+def relocate(callback: ModelCheckpoint, state: dict[str, Any], resumed: str) -> None:
+    """Give the checkpoints that a saved state names their paths of now, if they are those of this run.
 
     Args:
-        filename: As ModelCheckpoint takes it.
-        with_slashes: Whether names of metrics would come into it as they are, as with Lightning's own ModelCheckpoint.
+        callback: The callback that the state is for.
+        state: Its state in a checkpoint, changed in place.
+        resumed: The path of that checkpoint, which must be in the callback's folder.
+    """
+    folder = str(callback.dirpath)
+    if Path(resumed).resolve().parent != Path(folder).resolve():
+        return
+    was_in, state["dirpath"] = state["dirpath"], callback.dirpath
+    for name in ("best_model_path", "kth_best_model_path", "last_model_path"):
+        state[name] = state[name] and path_in(folder, state[name], was_in)
+    state["best_k_models"] = {path_in(folder, path, was_in): score for path, score in state["best_k_models"].items()}
+
+
+def check_name(filename: str, with_slashes: bool = False) -> None:
+    """Refuse what is not a valid file name, before an epoch is spent on it.
+
+    Args:
+        filename: The name, as ModelCheckpoint takes it.
+        with_slashes: Whether slashes in names of metrics stay, as with Lightning's own ModelCheckpoint.
 
     Raises:
         UserError: If it can't be one.
     """
     if with_slashes and "/" in filename:
         raise UserError(
-            f"ModelCheckpoint.filename: {filename!r} makes folders, where no run looks for them: use the section "
-            "checkpoint, which writes an underscore for a slash, or set auto_insert_metric_name: false."
+            f"ModelCheckpoint.filename: {filename!r} makes folders, where no run looks for checkpoints; use the "
+            "section checkpoint, which writes an underscore for a slash, or set auto_insert_metric_name: false."
         )
     plain = re.sub(r"\{[^{}]*\}", "", filename)  # metrics may have slashes in their names
     if not filename.strip() or "/" in plain or os.sep in plain or not plain.isprintable() or set(filename) <= {"."}:
         raise UserError(
-            f"checkpoint.filename: {filename!r} is not a valid file name: name a folder by checkpoint.dirpath, and "
+            f"checkpoint.filename: {filename!r} is not a valid file name; set the folder by checkpoint.dirpath, and "
             "leave .ckpt out."
         )
     if filename == ModelCheckpoint.CHECKPOINT_NAME_LAST:
-        raise UserError("checkpoint.filename: 'last' is the name of the last checkpoint: choose another one.")
+        raise UserError("checkpoint.filename: 'last' is the name of the last checkpoint; choose another one.")
     fields = re.findall(r"\{([^{}:]*)", filename)
     values = {name: torch.tensor(0) if name in ("epoch", "step") else torch.tensor(0.5) for name in fields}
     try:
-        name = ModelCheckpoint()._format_checkpoint_name(filename, values)
+        name = ModelCheckpoint().format_checkpoint_name(values, filename)
     except (ValueError, KeyError, IndexError, AttributeError) as error:
         raise UserError(
-            f"checkpoint.filename: {filename!r} can't be filled in ({first_line(error)}): write {{epoch:02d}}, say."
+            f"checkpoint.filename: {filename!r} can't be filled in ({first_line(error)}); write it like {{epoch:02d}}."
         ) from error
     if len(os.fsencode(name)) > LONGEST:
-        raise UserError(f"checkpoint.filename: '{filename[:40]}...' is too long: {LONGEST} bytes are possible.")
+        raise UserError(f"checkpoint.filename: '{filename[:40]}...' is too long; {LONGEST} bytes are possible.")

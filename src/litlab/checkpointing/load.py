@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from litlab.errors import UserError, first_line
 
 
-def load_checkpoint(path: str) -> dict[str, Any]:
-    """Reads a checkpoint file without executing anything in it.
+def load_checkpoint(path: str | Path) -> dict[str, Any]:
+    """Read a checkpoint file without executing anything in it.
 
     Args:
         path: A local file. Tensors are mapped, not read, until they are used.
@@ -21,33 +21,38 @@ def load_checkpoint(path: str) -> dict[str, Any]:
     Raises:
         UserError: If there is no such file, it is remote, damaged, or needs more than ``weights_only=True``.
     """
-    if "://" in path:
-        raise UserError(f"--ckpt_path {path}: remote checkpoints are not loaded: download it and give the file.")
+    if "://" in str(path):
+        raise UserError(f"checkpoint {path}: it is remote; download it and give the local file.")
     if Path(path).is_dir():
-        raise UserError(f"--ckpt_path {path} is a folder: give the file.")
+        raise UserError(f"checkpoint {path}: it is a folder; give a file in it.")
     if not Path(path).is_file():
-        raise UserError(f"--ckpt_path {path}: no such file.")
+        raise UserError(f"checkpoint {path}: no such file.")
     if not os.access(path, os.R_OK):
-        raise UserError(f"--ckpt_path {path} can't be read: Permission denied.")
-    if found := damage(path):
-        raise UserError(f"--ckpt_path {path} is damaged or no checkpoint: {found}: use another checkpoint.")
+        raise UserError(f"checkpoint {path}: it can't be read (Permission denied); make it readable.")
+    if found := find_corruption(path):
+        raise UserError(f"checkpoint {path}: it is damaged or not a checkpoint ({found}); use another one.")
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
-        raise UserError(f"--ckpt_path {path} holds more than plain weights and settings: it is not loaded.") from error
+        raise UserError(
+            f"checkpoint {path}: it holds more than weights and plain settings; use another one."
+        ) from error
     except (RuntimeError, OSError, EOFError, ValueError) as error:
-        raise UserError(f"--ckpt_path {path} is damaged or no checkpoint: {first_line(error)}.") from error
+        line = first_line(error).rstrip(".")
+        raise UserError(f"checkpoint {path}: it is damaged or not a checkpoint ({line}); use another one.") from error
     for name, kind in {"state_dict": dict, "pytorch-lightning_version": str}.items():
         if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(name), kind):
-            raise UserError(f"--ckpt_path {path} is not a Lightning checkpoint: it has no {name}.")
+            raise UserError(
+                f"checkpoint {path}: it is not a Lightning checkpoint, as it has no {name}; use another one."
+            )
     return checkpoint
 
 
 def check_finite(model: nn.Module, checkpoint: dict[str, Any]) -> None:
-    """Refuses weights that a model can only answer NaN with.
+    """Refuse weights that make every output of a model NaN.
 
     Args:
-        model: Tells parameters, which must be finite, from buffers, which may hold infinity (as masks do) but no NaN.
+        model: The model. Its parameters must be finite; buffers may hold infinity (as masks do) but no NaN.
         checkpoint: The checkpoint.
 
     Raises:
@@ -61,13 +66,13 @@ def check_finite(model: nn.Module, checkpoint: dict[str, Any]) -> None:
     ]
     if wrong:
         more = f" and {len(wrong) - 1} more tensors" if len(wrong) > 1 else ""
-        raise UserError(f"the checkpoint holds NaN or infinity in {wrong[0]}{more}: take an earlier one.")
+        raise UserError(f"the checkpoint holds NaN or infinity in {wrong[0]}{more}; use an earlier one.")
 
 
-def damage(path: str | Path) -> str | None:
-    """What is wrong with the bytes of a checkpoint file; None where every checksum of its archive holds.
+def find_corruption(path: str | Path) -> str | None:
+    """Return what is wrong with the bytes of a checkpoint file, None where every checksum of its archive matches.
 
-    torch.save writes a checksum (CRC-32) of each part, which torch.load does not look at: flipped bits load as weights.
+    torch.save writes a checksum (CRC-32) of each part, which torch.load ignores: flipped bits are loaded as weights.
 
     Args:
         path: A local file.
@@ -77,7 +82,6 @@ def damage(path: str | Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
-        torch._C.PyTorchFileReader(str(path))  # stricter than zipfile about the directory; it reads nothing else
-    except Exception as error:
+    except Exception as error:  # of zipfile or zlib; they depend on what the bytes say
         return first_line(error).rstrip(".")
     return broken and f"its part {broken} does not match its checksum"

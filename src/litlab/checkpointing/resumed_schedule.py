@@ -1,4 +1,4 @@
-"""The learning-rate schedule of a run that goes on: at the same share of its length, whatever the length is now."""
+"""The learning-rate schedule of a resumed run: at the same fraction of its length, whatever the length is now."""
 
 import math
 import warnings
@@ -8,6 +8,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, PolynomialLR, ReduceLROnPlateau
 
+from litlab.checkpointing.internals import is_accumulating, is_last_batch, validation_follows
 from litlab.errors import UserError, first_line
 from litlab.optim import Schedule, WarmupDecay
 from litlab.tasks.base import ExperimentModule
@@ -16,12 +17,15 @@ PROGRESS = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch", "_last_l
 
 
 def run_length(trainer: Trainer) -> dict[str, Any]:
-    """What the number of optimizer steps in a run follows from; checkpoints keep it."""
+    """Return what determines the number of optimizer steps of a run; checkpoints keep it."""
     return {"steps_per_epoch": _steps_per_epoch(trainer), "epochs": trainer.max_epochs, "steps": trainer.max_steps}
 
 
-def plateau_due(trainer: Trainer, epoch_ended: bool) -> str | None:
-    """For what ReduceLROnPlateau is still to be stepped after this checkpoint, where a resumed run does not get there.
+# ReduceLROnPlateau
+
+
+def pending_plateau_step(trainer: Trainer, epoch_ended: bool) -> str | None:
+    """Return the interval that ReduceLROnPlateau is stepped for after this checkpoint, but not in a resumed run.
 
     Args:
         trainer: It is writing a checkpoint.
@@ -30,19 +34,17 @@ def plateau_due(trainer: Trainer, epoch_ended: bool) -> str | None:
     Returns:
         "epoch", "step" or None.
     """
-    loop = trainer.fit_loop.epoch_loop
     epochs: Any = trainer.fit_loop.epoch_progress.current
-    batches: Any = loop.batch_progress
-    if epoch_ended and epochs.processed > epochs.completed and loop._num_ready_batches_reached():
+    batches: Any = trainer.fit_loop.epoch_loop.batch_progress.total
+    if epoch_ended and epochs.processed > epochs.completed and is_last_batch(trainer):
         return "epoch"
-    if batches.total.completed < batches.total.processed and not loop._should_accumulate():
-        fetcher: Any = trainer.fit_loop._data_fetcher
-        return None if loop._should_check_val_fx(fetcher) else "step"  # a resumed run begins with that validation
+    if batches.completed < batches.processed and not is_accumulating(trainer):
+        return None if validation_follows(trainer) else "step"  # a resumed run begins with that validation
     return None
 
 
 def step_plateaus(trainer: Trainer, module: LightningModule, interval: str) -> None:
-    """Does what Lightning would have done after the checkpoint, with the metrics from then."""
+    """Step ReduceLROnPlateau as Lightning would have done after the checkpoint, with the metrics from then."""
     epochs: Any = trainer.fit_loop.epoch_progress.current
     batches: Any = trainer.fit_loop.epoch_loop.batch_progress.current
     done = epochs.processed if interval == "epoch" else batches.ready
@@ -52,9 +54,10 @@ def step_plateaus(trainer: Trainer, module: LightningModule, interval: str) -> N
 
 
 def renew_plateaus(trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]) -> None:
-    """Puts the settings of ReduceLROnPlateau as it is configured now into the state that a checkpoint has of it."""
+    """Apply the settings of ReduceLROnPlateau as it is configured now to the state that a checkpoint has of it."""
     then, now = checkpoint.get("hyper_parameters", {}).get("schedule"), module.hparams.get("schedule")
-    another = isinstance(then, dict) and isinstance(now, dict) and then.get("monitor") != now.get("monitor")
+    monitors = [schedule.get("monitor") for schedule in (then, now) if isinstance(schedule, dict)]
+    another = len(monitors) == 2 and monitors[0] != monitors[1]
     for config, state in zip(trainer.lr_scheduler_configs, checkpoint["lr_schedulers"], strict=False):
         if isinstance(config.scheduler, ReduceLROnPlateau):
             fresh = config.scheduler.state_dict()
@@ -63,29 +66,34 @@ def renew_plateaus(trainer: Trainer, module: LightningModule, checkpoint: dict[s
             state.update({name: value for name, value in fresh.items() if name not in PROGRESS})
 
 
-def continue_schedule(trainer: Trainer, module: LightningModule, saved: dict[str, Any]) -> None:
-    """Makes the schedule of a resumed run end with it, if its length or its settings have changed.
+# Schedules with a length
 
-    A schedule whose length is the run's is stretched: its rate is what it would be here had the run been as it is now
-    from its beginning. Other schedules stay where they were, with the settings of now.
+
+def stretch_schedule(trainer: Trainer, module: LightningModule, saved: dict[str, Any]) -> None:
+    """Make the schedule of a resumed run end with it, if its length or its settings have changed.
+
+    A schedule that takes its length from the run is stretched: its rate becomes what it would be here, had the run been
+    as it is now from its beginning. Other schedules stay where they were, with the settings of now.
 
     Args:
-        trainer: With everything restored that the checkpoint has.
-        module: Only an `ExperimentModule` tells how to build its schedule anew.
+        trainer: The trainer, with everything restored that the checkpoint has.
+        module: The module; only an `ExperimentModule` knows how to build its schedule again.
         saved: The checkpoint's `run_length` and hyper-parameters of the model.
 
     Raises:
-        UserError: If callbacks have added groups of parameters, which a new schedule knows nothing of.
+        UserError: If callbacks have added parameter groups, which a new schedule knows nothing of.
     """
     if not isinstance(module, ExperimentModule) or module.schedule is None or len(trainer.lr_scheduler_configs) != 1:
         return
     config, schedule = trainer.lr_scheduler_configs[0], module.schedule
-    if config.reduce_on_plateau or not isinstance(config.scheduler, LRScheduler):
+    live = config.scheduler
+    if config.reduce_on_plateau or not isinstance(live, LRScheduler):
         return  # it has no length
-    same_length = saved["run_length"] == run_length(trainer)
-    if same_length and not _differ(saved["hyper_parameters"], dict(module.hparams)):
+    then, now = saved["hyper_parameters"], dict(module.hparams)
+    # What Python code passes as objects is in neither.
+    differ = any(then[name] != now[name] for name in ("optimizer", "schedule") if name in then and name in now)
+    if saved["run_length"] == run_length(trainer) and not differ:
         return
-    live, position = config.scheduler, config.scheduler.last_epoch
     steps, left = trainer.estimated_stepping_batches, _left(trainer, schedule.interval, schedule.frequency)
     name = schedule.missing_length()
     if name is not None and schedule.interval == "step":
@@ -95,10 +103,11 @@ def continue_schedule(trainer: Trainer, module: LightningModule, saved: dict[str
     fresh: Any = schedule.configure(optimizer, steps, trainer.max_epochs)["scheduler"]
     if len(unscheduled) != len(live.optimizer.param_groups):
         raise UserError(
-            f"model.schedule: the run's optimizer has {len(live.optimizer.param_groups)} groups of parameters, a new "
-            f"one {len(unscheduled)}: {type(live).__name__} can't go on with other settings or another length; leave "
+            f"model.schedule: the run's optimizer has {len(live.optimizer.param_groups)} parameter groups, a new one "
+            f"{len(unscheduled)}, so {type(live).__name__} can't continue with other settings or another length; leave "
             "them as they were."
         )
+    position = live.last_epoch
     if name is not None and math.isfinite(left):
         length, before = getattr(fresh, name), (position, getattr(live, name, None))
         position = max(0, length - int(left))
@@ -112,8 +121,8 @@ def continue_schedule(trainer: Trainer, module: LightningModule, saved: dict[str
         try:
             for _ in range(position):
                 fresh.step()
-        except ValueError as error:  # OneCycleLR, where the length that is set is shorter than what is done
-            raise UserError(f"model.schedule.scheduler: {first_line(error)}.") from error
+        except ValueError as error:  # OneCycleLR, where its own length is shorter than what is done
+            raise UserError(f"model.schedule.scheduler: {first_line(error)}; set a longer length, or null.") from error
     live.load_state_dict(fresh.state_dict())
     for group, new, old in zip(live.optimizer.param_groups, optimizer.param_groups, unscheduled, strict=True):
         # What the schedule sets: the rate, and momentum with OneCycleLR.
@@ -121,7 +130,7 @@ def continue_schedule(trainer: Trainer, module: LightningModule, saved: dict[str
 
 
 def check_schedule(trainer: Trainer) -> None:
-    """Refuses a schedule that would end before the run does, and one that is stepped where its metric is not there.
+    """Refuse a schedule that would end before the run does, and one that is stepped before its metric is logged.
 
     Raises:
         UserError: If torch or Lightning would refuse a step, or all further steps would have a rate of 0.
@@ -144,9 +153,9 @@ def check_schedule(trainer: Trainer) -> None:
         steps = scheduler.last_epoch + _left(trainer, config.interval, frequency)
         if math.isfinite(steps) and steps > end:
             raise UserError(
-                f"model.schedule.scheduler: {type(scheduler).__name__} ends after {end} steps, this run steps it "
-                f"{int(steps)} times (interval: {config.interval}, frequency: {frequency}): {then}. Set its length to "
-                "null, which takes the run's."
+                f"model.schedule.scheduler: {type(scheduler).__name__} ends after {end} steps, and this run steps it "
+                f"{int(steps)} times (interval: {config.interval}, frequency: {frequency}), so {then}; set its length "
+                "to null to take the run's."
             )
 
 
@@ -156,20 +165,14 @@ def _check_monitor(trainer: Trainer, monitor: str, interval: str, frequency: int
         return
     if interval == "epoch" and frequency < every:
         raise UserError(
-            f"model.schedule.frequency is {frequency}, but {monitor} is logged every {every} epochs "
-            f"(trainer.check_val_every_n_epoch): set it to {every}."
+            f"model.schedule.frequency: it is {frequency}, but {monitor} is logged every {every} epochs "
+            f"(trainer.check_val_every_n_epoch); set it to {every}."
         )
     if interval == "step" and frequency < min(batches, trainer.num_training_batches):
         raise UserError(
             f"model.schedule: ReduceLROnPlateau would be stepped after {frequency} batches, but {monitor} is not "
-            "logged before the first validation: set interval: epoch."
+            "logged before the first validation; set interval: epoch."
         )
-
-
-def _differ(saved: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether schedule or optimizer are not those of the checkpoint."""
-    # What Python code passes as objects is in neither.
-    return any(saved[name] != now[name] for name in ("optimizer", "schedule") if name in saved and name in now)
 
 
 def _steps_per_epoch(trainer: Trainer) -> float:
@@ -178,7 +181,7 @@ def _steps_per_epoch(trainer: Trainer) -> float:
 
 
 def _left(trainer: Trainer, interval: str, frequency: int) -> float:
-    """How often a schedule is still stepped, from the beginning or the checkpoint to the end of the run."""
+    """Return how often a schedule is still stepped, from the beginning or the checkpoint to the end of the run."""
     progress: Any = trainer.fit_loop.epoch_progress.current
     batches: Any = trainer.fit_loop.epoch_loop.batch_progress.current
     epochs = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs >= 0 else float("inf")

@@ -1,4 +1,4 @@
-"""``fit --init_from``: the weights of another run to begin with."""
+"""``fit --init_from``: start from the weights of another run."""
 
 from pathlib import Path
 
@@ -11,9 +11,9 @@ from litlab.util.commands import some
 
 
 def initialise(model: nn.Module, path: Path) -> None:
-    """Copies those weights of a checkpoint into a model that have the same name and shape, and reports which.
+    """Copy those weights of a checkpoint into a model that have the same name and shape, and report which.
 
-    Nothing else is taken over: neither settings, nor the optimizer's state, nor the progress.
+    Nothing else is copied: neither settings, nor the optimizer's state, nor the progress.
 
     Args:
         model: The model, as its config describes it.
@@ -22,29 +22,26 @@ def initialise(model: nn.Module, path: Path) -> None:
     Raises:
         UserError: If the file can't be used, or nothing in it matches.
     """
-    checkpoint = load_checkpoint(str(path))
+    checkpoint = load_checkpoint(path)
     check_finite(model, checkpoint)
-    there = checkpoint["state_dict"]
-    here = model.state_dict()
-    matching = {name for name in here if name in there and here[name].shape == there[name].shape}
+    there, here = checkpoint["state_dict"], model.state_dict()
+    matching = [name for name in here if name in there and here[name].shape == there[name].shape]
     parameters = {name: parameter.numel() for name, parameter in model.named_parameters()}
-    if not matching & set(parameters):
+    copied = [name for name in matching if name in parameters]
+    if not copied:
         raise UserError(
-            f"--init_from {path}: none of its {len(there)} tensors has the name and shape of one of the model's "
-            f"({some(list(there))} against {some(list(here))})."
+            f"init_from: none of the {len(there)} tensors of {path} has the name and shape of one of the model's "
+            f"({some(list(there))} against {some(list(here))}); give a run of this kind of model."
         )
     model.load_state_dict({name: there[name] for name in matching}, strict=False)
-    taken = sum(size for name, size in parameters.items() if name in matching)
     rank_zero_info(
         f"Weights of {path}: {len(matching)} of the model's {len(here)} tensors match "
-        f"({taken:,} of {sum(parameters.values()):,} parameters)."
+        f"({sum(parameters[name] for name in copied):,} of {sum(parameters.values()):,} parameters)."
     )
     for what, names in {
-        "Another shape there, so left as initialised": [
-            name for name in here if name in there and name not in matching
-        ],
-        "Not there, so left as initialised": [name for name in here if name not in there],
-        "Only there, so left out": [name for name in there if name not in here],
+        "Another shape there, so left as initialised": [n for n in here if n in there and n not in matching],
+        "Not there, so left as initialised": [n for n in here if n not in there],
+        "Only there, so left out": [n for n in there if n not in here],
     }.items():
         if names:
             rank_zero_info(f"{what}: {some(names)}.")

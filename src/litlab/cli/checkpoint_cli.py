@@ -20,7 +20,6 @@ from litlab.cli.trainer import check_folders
 from litlab.cli.trust import trust_of
 from litlab.errors import UserError
 from litlab.runs import claim
-from litlab.runs.automatic import chosen
 from litlab.runs.compare import read_config
 from litlab.runs.config_diff import (
     Changes,
@@ -31,10 +30,11 @@ from litlab.runs.config_diff import (
     describe,
     is_complete,
 )
-from litlab.runs.cut_short import complete_write
 from litlab.runs.folder import RunFolder, read_or_set_aside
 from litlab.runs.lock import is_first_process
-from litlab.runs.resume_plan import Continuation, continuation
+from litlab.runs.resume_auto import choose_run
+from litlab.runs.resume_plan import ResumePlan, resume_plan
+from litlab.runs.saved import complete_write
 from litlab.util.class_blocks import imported
 
 
@@ -50,12 +50,12 @@ class CheckpointCLI(LightningCLI):
         self.new_optimizer = False  # whether its settings differ from those of the checkpoint
         self.changes: Changes = {}  # settings that differ from those of the run that the command continues from
         try:
-            self._continue_from(continuation(sys.argv[1:]))
+            self._continue_from(resume_plan(sys.argv[1:]))
             super().__init__(**settings)
         finally:
             claim.release()
 
-    def _continue_from(self, plan: Continuation) -> None:
+    def _continue_from(self, plan: ResumePlan) -> None:
         self.continuation = plan
         sys.argv[1:] = plan.command  # what Lightning starts the other processes of a run with
         self.trust = trust_of(plan.command, foreign=bool(plan.saved))
@@ -69,7 +69,7 @@ class CheckpointCLI(LightningCLI):
         assert isinstance(parser, ExperimentParser)
         self.config = self._parsed(parser)
         if self.continuation.automatic or self.continuation.requeued:
-            self._continue_from(chosen(self.continuation, self._plain_config()))
+            self._continue_from(choose_run(self.continuation, self._plain_config()))
             self.config = self._parsed(parser)
 
     def _parsed(self, parser: ExperimentParser) -> Any:
@@ -150,7 +150,7 @@ class CheckpointCLI(LightningCLI):
             check_resumption(run.name, self.checkpoint, self.changes, config)
             over = not self.changes or is_complete(self.checkpoint, config)
             finished = over and read_or_set_aside(run.status).get("status") == "finished"
-            if finished and not run.lacks(config.get("test_after_fit", False)):
+            if finished and not run.is_incomplete(config.get("test_after_fit", False)):
                 raise Finished(run)
         if self.changes and self.continuation.saved:
             rank_zero_info(f"Not as in {run.name}: {describe(self.changes)}.")
@@ -169,7 +169,9 @@ class CheckpointCLI(LightningCLI):
         run = self.continuation.run or RunFolder(Path(str(trainer.loggers[0].log_dir)))
         claim.own_checkpoints(trainer.checkpoint_callbacks, run, self.continuation.resumes)
         if self.continuation.resumes:
-            self.continuation = complete_write(self.continuation)
+            assert self.continuation.checkpoint is not None
+            checkpoint = complete_write(self.continuation.checkpoint, self.continuation.saved)
+            self.continuation = replace(self.continuation, checkpoint=checkpoint)
 
     def _plain_config(self) -> dict[str, Any]:
         return json.loads(self.parser.dump(self.config, format="json", skip_none=False))[self.config.subcommand]

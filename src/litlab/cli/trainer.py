@@ -19,10 +19,10 @@ from litlab.cli.environment import LONGEST_NAME, check_folder
 from litlab.data.module import ExperimentData
 from litlab.errors import UserError
 from litlab.runs import claim
-from litlab.runs.automatic import root_of
-from litlab.runs.durable_logs import go_on_with_csv_files
+from litlab.runs.durable_logs import append_to_csv_files
 from litlab.runs.lock import is_first_process
-from litlab.runs.resume_plan import Continuation
+from litlab.runs.resume_auto import root_of
+from litlab.runs.resume_plan import ResumePlan
 
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
 STEP_HOOKS = (
@@ -33,7 +33,7 @@ STEP_HOOKS = (
 PROFILERS = ("simple", "advanced", "pytorch", "xla")
 
 
-def loggers(config: Any, experiment: str, plan: Continuation, checkpoint: dict[str, Any] | None) -> list[Logger]:
+def loggers(config: Any, experiment: str, plan: ResumePlan, checkpoint: dict[str, Any] | None) -> list[Logger]:
     """TensorBoard in the run folder, and what ``trainer.logger`` names in addition.
 
     The folder of a new run is made here, and locked.
@@ -52,7 +52,7 @@ def loggers(config: Any, experiment: str, plan: Continuation, checkpoint: dict[s
     if plan.run is not None:
         step = first_step_logged_again(checkpoint) if plan.resumes and checkpoint else None
         run, others = plan.run.path, [logger for logger in further if not isinstance(logger, TensorBoardLogger)]
-        go_on_with_csv_files(others, checkpoint, plan.resumes)
+        append_to_csv_files(others, checkpoint, plan.resumes)
         return [TensorBoardLogger(run.parent, "", run.name, default_hp_metric=False, purge_step=step), *others]
     first = is_first_process() and not config["fast_dev_run"]
     own = next((logger for logger in further if isinstance(logger, TensorBoardLogger)), None)

@@ -1,1 +1,1 @@
-"""``fit --check``: a few steps tried, time and memory estimated, before a run is started."""
+"""``fit --check``: try a few steps, and estimate time and memory, before a run is started."""

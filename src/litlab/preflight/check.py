@@ -1,4 +1,4 @@
-"""``fit --check``: is this run going to work, and what will it cost?"""
+"""``fit --check``: whether a run is going to work, and what it will cost."""
 
 import logging
 import math
@@ -10,23 +10,25 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from rich.markup import escape
 from rich.table import Table
 
+from litlab.callbacks import Compile
 from litlab.errors import UserError
 from litlab.preflight.cost import checkpoint_bytes, length
-from litlab.preflight.out_of_memory import GIB, out_of_memory_advice
+from litlab.preflight.out_of_memory import out_of_memory_advice
 from litlab.preflight.probe import Enough, Probe
 from litlab.util.commands import some, terminal
+from litlab.util.host_memory import GIB
 
 FAR_OFF = 2.0  # the loss at the start over that of a guess
 
 
 def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDataModule) -> None:
-    """Makes a few steps of a fit and prints what they tell of the whole. Writes nothing but caches of the data.
+    """Make a few steps of a fit and print what they say about all of it. Only caches of the data are written.
 
     The steps go through a Trainer with the settings of the run, without its callbacks and loggers, on one device.
 
     Args:
-        trainer: The run's. It is asked for its settings only.
-        model: Its weights are not the same afterwards.
+        trainer: The run's Trainer. Only its settings are used.
+        model: The model. Its weights are not the same afterwards.
         datamodule: The data.
 
     Raises:
@@ -39,7 +41,7 @@ def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDat
         check.fit(model, datamodule=datamodule)
         if not probe.training_batch:
             raise UserError(
-                "there is nothing to train: the data has no training batch, or trainer.max_epochs, max_steps or "
+                "trainer: there is nothing to train; the data has no training batch, or max_epochs, max_steps or "
                 "limit_train_batches is 0."
             )
     except Enough:
@@ -56,7 +58,7 @@ def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDat
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keeps Lightning from saying again what the run's Trainer has said about the machine."""
+    """Keep Lightning from repeating what the run's Trainer has said about the machine."""
     log = logging.getLogger("lightning.pytorch.utilities.rank_zero")
     level = log.level
     log.setLevel(logging.WARNING)
@@ -67,7 +69,7 @@ def _silence() -> Iterator[None]:
 
 
 def _trainer(run: Trainer, probe: Probe) -> Trainer:
-    """A Trainer like the run's, for one process, that keeps nothing."""
+    """Build a Trainer like the run's, for one process, that keeps nothing."""
     device = run.strategy.root_device
     return Trainer(
         accelerator=device.type,
@@ -103,7 +105,7 @@ def _print(facts: list[tuple[str, str]]) -> None:
 def _found(
     check: Trainer, probe: Probe, model: LightningModule, data: LightningDataModule
 ) -> Iterator[tuple[str, str]]:
-    """What the first steps have shown; not all of it where they have failed."""
+    """Yield what the first steps have shown; not all of it where they have failed."""
     yield "config", "valid"
     name = "DATA" if getattr(data, "generated", False) else "data"
     yield name, getattr(data, "description", None) or type(data).__name__
@@ -112,11 +114,11 @@ def _found(
     if probe.loss is not None:
         guess = "" if probe.expected_loss is None else f" (a guess: {probe.expected_loss:.4g})"
         yield "loss at start", f"{probe.loss:.4g}{guess}"
-        # Below it is not a fault: a network may begin with a baseline, or with trained weights.
+        # A lower one is not a fault: a network may start from a baseline, or from trained weights.
         if probe.expected_loss is not None and probe.loss > FAR_OFF * probe.expected_loss:
             yield (
                 "warning",
-                f"the loss starts {probe.loss / probe.expected_loss:.1f} times as high as that of a guess: look at the "
+                f"the loss starts {probe.loss / probe.expected_loss:.1f} times as high as that of a guess: check the "
                 "scale of the inputs and of the network's last layer.",
             )
     if probe.parameters[0]:
@@ -126,14 +128,14 @@ def _found(
         yield (
             "warning",
             f"the gradient of {some(probe.no_gradient)} is zero in the first steps: it may be a dead unit, or a layer "
-            "behind one that starts at zero.",
+            "before one that starts at zero.",
         )
 
 
 def _costs(
     run: Trainer, check: Trainer, probe: Probe, model: LightningModule, data: LightningDataModule
 ) -> Iterator[tuple[str, str]]:
-    """What the run will cost, once steps have been timed."""
+    """Yield what the run will cost, once steps have been timed."""
     if not probe.memory_gib or probe.step_seconds is None:
         return
     processes = run.num_devices * run.num_nodes
@@ -159,18 +161,18 @@ def _costs(
 
 
 def _not_included(run: Trainer, processes: int) -> Iterator[str]:
-    if any(type(callback).__name__ == "Compile" for callback in run.callbacks):  # pyright: ignore[reportAttributeAccessIssue]
+    if any(isinstance(callback, Compile) for callback in run.callbacks):  # pyright: ignore[reportAttributeAccessIssue]
         yield "torch.compile: its time, and what it gains"
     if processes > 1:
-        yield f"what {processes} processes tell each other: one was tried, with its share of the batches"
+        yield f"communication between {processes} processes: one was tried, with its share of the batches"
     if not hasattr(run, "val_check_interval"):
-        yield "validations by the clock (trainer.val_check_interval)"
+        yield "validations by time (trainer.val_check_interval)"
 
 
 def _duration(seconds: float) -> str:
     if math.isinf(seconds):
         return "unknown"
-    if seconds < 0.9995:  # which is not to read 1e+03 ms
+    if seconds < 0.9995:  # above, it would read 1e+03 ms
         return f"{1000 * seconds:.3g} ms"
     if seconds < 120:
         return f"{seconds:.3g} s"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Length:
-    """What a run consists of if it does not stop early; inf is without an end, or a number that nobody knows."""
+    """The steps and validations of a run that does not stop early; inf if there is no limit, or it is not known."""
 
     steps_per_epoch: float  # optimizer steps
     steps: float
@@ -28,31 +28,30 @@ class Length:
 
 
 def length(run: Trainer, batches: float, validated: bool) -> Length:
-    """The length of a run by its settings.
+    """Return the length of a run by its settings.
 
     Args:
-        run: Its Trainer, with ``max_epochs``, ``max_steps``, ``accumulate_grad_batches``, ``limit_train_batches``,
-            ``val_check_interval`` and ``check_val_every_n_epoch``; a ``val_check_interval`` in time counts for none.
-        batches: Training batches of an epoch, of a single process and under that limit; inf where nobody knows.
+        run: Its Trainer. Validations by time (``val_check_interval``) are not counted.
+        batches: Training batches of an epoch, for a single process and under its limit; inf where it is not known.
         validated: Whether there are validation batches.
     """
     processes = run.num_devices * run.num_nodes
-    if isinstance(run.limit_train_batches, float) and math.isfinite(batches):  # else it is so many for each process
+    if isinstance(run.limit_train_batches, float) and math.isfinite(batches):  # a number is for each process
         batches = max(1, batches // processes)
     steps_per_epoch = optimizer_steps(batches, run.accumulate_grad_batches)
     epochs, steps = run.max_epochs, run.max_steps if run.max_steps >= 0 else math.inf
     if epochs is None and math.isinf(steps):
-        epochs = 1000  # as Lightning takes it
+        epochs = 1000  # Lightning's default
     if epochs is not None and epochs >= 0:
         steps = min(epochs * steps_per_epoch, steps)
-    every = getattr(run, "val_check_interval", None)  # not there where it is a time
+    every = getattr(run, "val_check_interval", None)  # missing where it is a time
     if every is None or not validated:
         return Length(steps_per_epoch, steps, 0)
     if math.isinf(steps) or math.isinf(batches):
         return Length(steps_per_epoch, steps, math.inf)
     epochs, rest = divmod(steps, steps_per_epoch)  # the rest where max_steps ends an epoch
     rest *= run.accumulate_grad_batches  # batches
-    if run.check_val_every_n_epoch is None:  # every so many batches, whatever the epoch
+    if run.check_val_every_n_epoch is None:  # every that many batches, across epochs
         return Length(steps_per_epoch, steps, (epochs * batches + rest) // every)
     interval = every if isinstance(every, int) else max(1, int(batches * every))
     due = (epochs + 1) % run.check_val_every_n_epoch == 0  # whether the last, shortened epoch is validated
@@ -61,18 +60,18 @@ def length(run: Trainer, batches: float, validated: bool) -> Length:
 
 
 def optimizer_steps(batches: float, accumulated: int) -> float:
-    """Steps that so many batches are good for; the last one may have fewer than are accumulated."""
+    """Return the number of steps of a number of batches; the last step may have fewer than are accumulated."""
     return math.ceil(batches / accumulated) if math.isfinite(batches) else math.inf
 
 
 def checkpoint_bytes(run: Trainer, check: Trainer, model: LightningModule, data: LightningDataModule) -> int:
-    """Bytes of a checkpoint: weights, their average where one is kept, optimizer state, what the data adds.
+    """Return the bytes of a checkpoint: weights, their average if one is kept, optimizer state, what the data adds.
 
     Args:
         run: The Trainer of the run.
         check: A Trainer that has made a few steps.
         model: The module that it trained.
-        data: The data that it was trained on.
+        data: The data.
     """
     weights = _bytes(model.state_dict())
     if getattr(run.checkpoint_callback, "save_weights_only", False):
@@ -83,7 +82,7 @@ def checkpoint_bytes(run: Trainer, check: Trainer, model: LightningModule, data:
 
 
 def _bytes(value: Any) -> int:
-    """Of tensors as they are stored; of anything else about."""
+    """Return the bytes of tensors as they are stored, and of anything else approximately."""
     if isinstance(value, Tensor):
         return value.nbytes
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What to do when the memory was not enough."""
+"""Advice where the memory was not enough."""
 
 import re
 from typing import Any
@@ -21,14 +21,14 @@ SIZES = (
 
 
 def out_of_memory_advice(error: BaseException, trainer: Trainer | None) -> str | None:
-    """One line for an exception that says that the memory is used up.
+    """Return one line of advice on an exception that says that the memory is used up.
 
     Args:
         error: What ended the run.
-        trainer: Its Trainer, if it had got one.
+        trainer: Its Trainer, if there is one.
 
     Returns:
-        Peak memory and the three flags that are most likely to help, None for any other exception.
+        Peak memory and the three flags that are most likely to help; None for any other exception.
     """
     if not (
         isinstance(error, (MemoryError, torch.OutOfMemoryError))
@@ -44,7 +44,7 @@ def out_of_memory_advice(error: BaseException, trainer: Trainer | None) -> str |
 
 
 def _batch(trainer: Trainer) -> str | None:
-    """Halves of the batches, two to a step: for all but batch normalisation the same training."""
+    """Halve the batches, two to a step: for all but batch normalisation the same training."""
     name = next((n for n in ("tokens_per_batch", "batch_size") if _setting(trainer, "data", n)), None)
     if name is None:
         return None

@@ -1,4 +1,4 @@
-"""A callback that looks at the first batches of a fit, times some of its steps and one validation, and ends it."""
+"""A callback that checks the first batches of a fit, times some of its steps and one validation, and ends it."""
 
 import math
 import time
@@ -17,21 +17,22 @@ from litlab.preflight.cost import optimizer_steps
 from litlab.runs.recorder import peak_gib
 from litlab.util.batches import describe, not_finite
 from litlab.util.commands import some
+from litlab.util.device import synchronize
 
-WARM_UP = 2  # optimizer steps that are looked at, not timed
-# Shares of the training after which steps are timed: a model may do more in a late step than in an early one, as with
-# images that grow. The late ones come first: where there is time for one only, it shall not be too cheap.
+WARM_UP = 2  # optimizer steps that are checked, not timed
+# Fractions of the training after which steps are timed: a late step may cost more than an early one, as with images
+# that grow. The late ones come first: where there is time for one only, it should not be too cheap.
 POINTS = (0.9, 0.1, 0.5, 0.3, 0.7)
-SECONDS = 5.0  # for the timed steps, about; and for the validation
+SECONDS = 5.0  # for the timed steps, approximately; and for the validation
 
 
 class Enough(Exception):
-    """Ends a validation that has been timed for long enough."""
+    """A validation has been timed for long enough."""
 
 
 @dataclass(frozen=True)
 class Lap:
-    """Optimizer steps in a row: how many, whether they are timed, and the step that the run pretends to be at."""
+    """Consecutive optimizer steps: how many, whether they are timed, and the step that the run pretends to be at."""
 
     steps: int
     timed: bool = False
@@ -80,7 +81,7 @@ class Probe(Callback):
         self._laps = deque([Lap(1)] * self._warm_up)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Look at the first batch before the model does."""
+        """Check the first batch before the model gets it."""
         if batch_idx == 0:
             self.first_batch_after = time.perf_counter() - self._clock
             self.training_batch = describe(batch)
@@ -91,7 +92,7 @@ class Probe(Callback):
             self._clock = time.perf_counter()
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
-        """Look at the gradients of the first steps."""
+        """Check the gradients of the first steps."""
         if not self._warm_up:
             return
         scaled = getattr(trainer.precision_plugin, "scaler", None) is not None  # it finds its scale by such gradients
@@ -108,7 +109,7 @@ class Probe(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count the optimizer steps; judge and time those of a lap at its end."""
+        """Count the optimizer steps; check and time those of a lap at its end."""
         if trainer.global_step == self._at:
             return  # gradients are being accumulated
         self._left -= 1
@@ -117,14 +118,14 @@ class Probe(Callback):
         self._at = trainer.global_step
 
     def _end_lap(self, trainer: Trainer, pl_module: LightningModule, outputs: Any) -> None:
-        wait_for(trainer.strategy.root_device)
+        synchronize(trainer.strategy.root_device)
         lap = self._laps.popleft()
         seconds = (time.perf_counter() - self._clock) / lap.steps
-        self._look_at_loss(outputs)
+        self._check_loss(outputs)
         if self._spoilt:
             raise UserError(
-                f"The gradient of {self._spoilt} is not finite in the first steps, though the loss is: look at what "
-                "the network does there, and at trainer.precision."
+                f"model: the gradient of {self._spoilt} is not finite in the first steps, though the loss is; check "
+                "what the network does there, and trainer.precision."
             )
         if lap.timed:
             self._means.append(seconds)
@@ -134,7 +135,7 @@ class Probe(Callback):
             self._warm_up = self._warm_up - 1 if seconds < SECONDS else 0
             self.step_seconds = seconds  # until there is a better one
             if not self._warm_up:  # over; a slow step is enough of it
-                self._look_at_parameters(pl_module)
+                self._check_parameters(pl_module)
                 self._laps = deque(_laps(trainer, seconds))
         if self._laps:
             self._left = self._laps[0].steps
@@ -146,31 +147,31 @@ class Probe(Callback):
             trainer.should_stop = True  # after a validation
         self._clock = time.perf_counter()
 
-    def _look_at_loss(self, outputs: Mapping[str, Any] | None) -> None:
+    def _check_loss(self, outputs: Mapping[str, Any] | None) -> None:
         if isinstance(loss := (outputs or {}).get("loss"), Tensor):
             value = loss.mean().item()
             if not math.isfinite(value):
                 which = "in the first step" if self.loss is None else "after a few steps"
-                raise UserError(f"The loss is {value} {which}{self._reason()}")
+                raise UserError(f"model: the loss is {value} {which}{self._reason()}")
             if self.loss is None:
                 self.loss = value
 
-    def _look_at_parameters(self, pl_module: LightningModule) -> None:
+    def _check_parameters(self, pl_module: LightningModule) -> None:
         trained = {name: p for name, p in pl_module.named_parameters() if p.requires_grad}
         self.parameters = sum(p.numel() for p in pl_module.parameters()), sum(p.numel() for p in trained.values())
         if missing := [name for name in trained if name not in self._reached]:
             raise UserError(
-                f"model: no gradient reaches {some(missing)}: let training_step use what they belong to, take it out, "
-                "or set its requires_grad to False."
+                f"model: no gradient reaches {some(missing)}; let training_step use what they belong to, remove it, or "
+                "set its requires_grad to False."
             )
         self.no_gradient = [name for name in trained if name not in self._moved]
 
     def _reason(self) -> str:
         if self._bad_input:
-            return f": the first training batch holds NaN or infinity in {self._bad_input}: correct the data."
+            return f", as the first training batch holds NaN or infinity in {self._bad_input}; correct the data."
         if self.loss is None:
-            return ", though the batch is finite: look at the network, its first weights and trainer.precision."
-        return ", though the first one was finite: lower model.optimizer.lr, or set trainer.gradient_clip_val."
+            return ", though the batch is finite; check the network, its initial weights and trainer.precision."
+        return ", though the first one was finite; lower model.optimizer.lr, or set trainer.gradient_clip_val."
 
     # Validation
 
@@ -183,14 +184,14 @@ class Probe(Callback):
     def on_validation_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Look at the first batch."""
+        """Describe the first batch."""
         self.validation_batch = self.validation_batch or describe(batch)
 
     def on_validation_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
-        """End a long validation, and take the rest of it to be like its beginning."""
+        """End a long validation, and assume that the rest of it is like its beginning."""
         self._left += 1
         if time.perf_counter() - self._clock > SECONDS:
             self._end_validation(trainer, self._left / self.validation_batches)
@@ -201,18 +202,10 @@ class Probe(Callback):
         self._end_validation(trainer, 1.0)
 
     def _end_validation(self, trainer: Trainer, share: float) -> None:
-        wait_for(trainer.strategy.root_device)
+        synchronize(trainer.strategy.root_device)
         seconds = time.perf_counter() - self._clock
         self.validation_seconds = seconds / share if share else math.inf
         self.memory_gib = max(self.memory_gib, peak_gib(trainer))
-
-
-def wait_for(device: torch.device) -> None:
-    """Waits until the device has done what it was told to."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()
 
 
 def _total_steps(trainer: Trainer) -> float:
@@ -221,12 +214,12 @@ def _total_steps(trainer: Trainer) -> float:
 
 
 def _steps(trainer: Trainer) -> float:
-    """Optimizer steps of the first epoch."""
+    """Return the optimizer steps of the first epoch."""
     return min(optimizer_steps(trainer.num_training_batches, trainer.accumulate_grad_batches), _total_steps(trainer))
 
 
 def _laps(trainer: Trainer, seconds: float) -> Iterator[Lap]:
-    """The steps to time after the warm-up: at each point one to settle down, then some; all within the first epoch."""
+    """Yield the steps after the warm-up: at each point one that is not timed, then some that are; all in one epoch."""
     left = _steps(trainer) - WARM_UP
     if left < 2:
         return

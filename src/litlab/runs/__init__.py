@@ -1,1 +1,1 @@
-"""A run beside its training: its folder, what is recorded in it, going on with it, listing and comparing."""
+"""Run folders: what is recorded in them, resuming a run, listing and comparing runs."""

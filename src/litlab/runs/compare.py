@@ -1,4 +1,4 @@
-"""``python -m PACKAGE compare``: what differs between runs, and which was better."""
+"""``python -m PACKAGE compare``: how runs differ, and which was better."""
 
 import json
 from collections import Counter
@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litlab.errors import UserError
-from litlab.runs import metric_direction as metric
 from litlab.runs.find import find_run
 from litlab.runs.folder import ROOT, RunFolder, read_json
+from litlab.util import metric_direction as metric
 from litlab.util.commands import Options, answer, decimals, terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 DESCRIPTION = """\
-Set runs side by side: the settings that differ, the metrics with the better value in bold, and what
-else differs of what they were made from (commit, versions, hardware, data).
+Compare runs side by side: the settings that differ, the metrics with the better value in bold, and the
+commit, versions, hardware and data where they differ.
 
   %(prog)s mine/version_3 mine/version_4
   %(prog)s mine other                  the newest run of each experiment
@@ -26,14 +26,7 @@ NOT_THERE = object()
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the verb ``compare``.
-
-    Args:
-        arguments: What follows the verb on the command line.
-
-    Returns:
-        The exit code: 0, or 2 after one line on what is wrong.
-    """
+    """Run the command ``compare`` and return its exit code: 0, or 2 after one line on what is wrong."""
     return answer(_compare, arguments)
 
 
@@ -47,7 +40,7 @@ def _compare(arguments: list[str]) -> int:
     runs = [find_run(text, chosen.root) for text in chosen.run]
     if len({run.path.resolve() for run in runs}) < 2:
         what = f"{chosen.run[0]} is one run" if len(runs) == 1 else f"{' and '.join(chosen.run)} are the same run"
-        raise UserError(f"compare: {what}: give two or more.")
+        raise UserError(f"compare: {what}; give two or more.")
 
     problems: list[str] = []
     configs = _read(runs, lambda run: flat_config(read_config(run.config)), problems)
@@ -72,7 +65,7 @@ def _compare(arguments: list[str]) -> int:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Reads the resolved config of a run.
+    """Read the resolved config of a run.
 
     Raises:
         UserError: If there is none, or it is not YAML.
@@ -83,23 +76,23 @@ def read_config(path: Path) -> dict[str, Any]:
         config = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         json.dumps(config, default=str)  # finds what refers to itself, or is nested without end
     except OSError as error:
-        raise UserError(f"{path} can't be read: {error.strerror}.") from error
+        raise UserError(f"{path}: it can't be read ({error.strerror}); restore it.") from error
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({' '.join(str(error).split())}).") from error
+        raise UserError(f"{path} is damaged ({' '.join(str(error).split())}); delete it, or restore it.") from error
     if not isinstance(config, dict):
-        raise UserError(f"{path} is damaged: it holds no settings.")
+        raise UserError(f"{path} is damaged (it holds no settings); delete it, or restore it.")
     return config
 
 
 def flat_config(config: Any, key: str = "") -> dict[str, Any]:
-    """A config by dotted keys, as they are typed on the command line.
+    """Flatten a config to dotted keys, as they are typed on the command line.
 
-    A class stands under the key of its section, its settings beneath: ``model`` is ``CifarCNN``, ``model.width`` 128.
-    Callbacks and other lists of classes go by the name of the class, as their order says nothing.
+    A class has the key of its section, its settings are below: ``model`` is ``CifarCNN``, ``model.width`` 128.
+    Callbacks and other lists of classes go by the name of the class, as their order has no meaning.
 
     Args:
         config: The config, or a part of it.
-        key: Where that part stands.
+        key: The key of that part.
     """
     if isinstance(config, dict) and isinstance(config.get("class_path"), str):
         settings = config.get("init_args")
@@ -119,7 +112,7 @@ def flat_config(config: Any, key: str = "") -> dict[str, Any]:
 
 
 def flat_provenance(made: dict[str, Any]) -> dict[str, Any]:
-    """Those entries of the provenance that two runs have in common or not; not what every run has of its own."""
+    """Flatten the entries of the provenance that two runs may share; without those that every run has of its own."""
     flat = {name: made[name] for name in ("commit", "dirty", "seed") if name in made}
     if made.get("commit"):
         flat["commit"] = made["commit"][:12]
@@ -131,14 +124,14 @@ def flat_provenance(made: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(runs: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """The keys whose values are not the same in all runs, with the values; `NOT_THERE` where a run lacks the key."""
+    """Return the values of the keys that are not the same in all runs; `NOT_THERE` where a run lacks the key."""
     keys = dict.fromkeys(key for run in runs for key in run)
     rows = {key: [run.get(key, NOT_THERE) for run in runs] for key in keys}
     return {key: row for key, row in rows.items() if any(value != row[0] for value in row[1:])}
 
 
 def side_by_side(title: str, names: list[str], rows: dict[str, list[Any]]) -> "Table":
-    """A table of differences, one column a run."""
+    """Build a table of differences, one column per run."""
     from rich.text import Text
 
     table = _table(title, names)
@@ -148,7 +141,7 @@ def side_by_side(title: str, names: list[str], rows: dict[str, list[Any]]) -> "T
 
 
 def metrics_table(names: list[str], runs: list[dict[str, Any]]) -> "Table":
-    """The metrics of all runs, the best value of each in bold, and what they took."""
+    """Build the table of the metrics of all runs, the best value of each in bold, and their costs."""
     from rich.text import Text
 
     table = _table("Metrics", names)
@@ -158,26 +151,26 @@ def metrics_table(names: list[str], runs: list[dict[str, Any]]) -> "Table":
         winner = _better(metric.direction(name, runs), [value for value in values if value is not None])
         styles = ["bold green" if winner is not None and value == winner else "" for value in values]
         table.add_row(Text(name), *(Text(decimals(v), style=s) for v, s in zip(values, styles, strict=True)))
-    costs: dict[str, Callable[[dict[str, Any]], Any]] = {
-        "best epoch": lambda run: _from_one((run.get("best") or {}).get("epoch")),
-        "epochs": lambda run: run.get("epochs"),
-        "steps": lambda run: run.get("steps"),
-        "minutes": lambda run: run["seconds"] / 60 if run.get("seconds") is not None else None,
-        "peak memory, GiB": lambda run: run.get("peak_memory_gib"),
-        "generated data": lambda run: "yes: not real" if run.get("generated_data") else None,
+    epochs = [(run.get("best") or {}).get("epoch") for run in runs]
+    costs = {
+        "best epoch": [None if epoch is None else epoch + 1 for epoch in epochs],  # as the progress bar counts them
+        **{name: [run.get(name) for run in runs] for name in ("epochs", "steps")},
+        "minutes": [None if run.get("seconds") is None else run["seconds"] / 60 for run in runs],
+        "peak memory, GiB": [run.get("peak_memory_gib") for run in runs],
     }
-    for name, cost in costs.items():
-        values = [cost(run) for run in runs]
+    for name, values in costs.items():
         if any(value is not None for value in values):
-            cells = [f"{v:.2f}" if isinstance(v, float) else "-" if v is None else str(v) for v in values]
-            table.add_row(name, *cells, style="" if name != "generated data" else "bold red")
+            table.add_row(name, *(f"{v:.2f}" if isinstance(v, float) else "-" if v is None else str(v) for v in values))
+    if any(run.get("generated_data") for run in runs):
+        marks = ["yes: not real" if run.get("generated_data") else "-" for run in runs]
+        table.add_row("generated data", *marks, style="bold red")
     return table
 
 
 def _read(
     runs: Iterable[RunFolder], read: Callable[[RunFolder], dict[str, Any]], problems: list[str]
 ) -> list[dict[str, Any]]:
-    """What each run says; {} and a line among the problems for one whose file is not there or damaged."""
+    """Read a file of each run; {} and a line among the problems where it is missing or damaged."""
     found: list[dict[str, Any]] = []
     for run in runs:
         try:
@@ -204,12 +197,8 @@ def _table(title: str, names: list[str]) -> "Table":
     return table
 
 
-def _from_one(epoch: int | None) -> int | None:
-    return None if epoch is None else epoch + 1  # files count them from 0, people and the progress bar from 1
-
-
 def as_text(value: Any) -> str:
-    """The value of a setting as YAML has it; ``-`` where a run lacks the setting."""
+    """Return the value of a setting as YAML has it; ``-`` where a run lacks the setting."""
     if value is NOT_THERE:
         return "-"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

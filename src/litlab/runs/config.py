@@ -22,11 +22,11 @@ NO_RESULTS = ("vram/", "memory/", "time/", "data/", "lr-")  # metrics that say n
 
 
 class RunConfig(SaveConfigCallback):
-    """Keep the resolved config of a fit, in its folder and in its checkpoints, which can so be used without it.
+    """Keep the resolved config of a fit in its folder and in its checkpoints, which need no other config then.
 
     Every logger gets it as flat hyper-parameters (``data.batch_size``, ``model.width``), those that keep files get the
-    file too, both with secrets masked. What a command says of itself (``resume``, ``check``) is left out. A run without
-    a logger has no folder, other verbs than ``fit`` leave the config of the run as it is.
+    file too, both with secrets masked. What belongs to a command (``resume``, ``check``) is left out. A run without
+    a logger has no folder; commands other than ``fit`` leave the config of the run as it is.
     """
 
     _text: str | None = None
@@ -37,6 +37,9 @@ class RunConfig(SaveConfigCallback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Save ``config.yaml``."""
+        # Lightning would log the model's and the data's settings once more, under bare names, and refuses to where the
+        # two have different values of one name.
+        trainer.enable_autolog_hparams = False
         if stage != "fit":
             return
         config = self.config.clone()
@@ -44,11 +47,6 @@ class RunConfig(SaveConfigCallback):
             config.pop(name, None)
         self.config = Namespace(config)
         self._text = self.parser.dump(self.config, skip_none=False)  # once: it takes as long as many steps
-        # Lightning would log the model's and the data's settings once more, under bare names, and refuses to where the
-        # two have different values of one name. Nothing public stops it after `save_hyperparameters`.
-        for part in (pl_module, getattr(trainer, "datamodule", None)):
-            if part is not None:
-                part._log_hyperparams = False
         log_dir = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
         if trainer.loggers and trainer.is_global_zero:
             # Not by SaveConfigCallback, which leaves half a file where it is killed, and nothing after a power cut.
@@ -63,25 +61,25 @@ class RunConfig(SaveConfigCallback):
         log_file(trainer, self.config_filename, yaml.safe_dump(self._masked(), sort_keys=False, allow_unicode=True))
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The settings by dotted name, secrets masked; names in the characters that all loggers take."""
+        """Return the settings by dotted name, secrets masked; names in the characters that all loggers accept."""
         return {re.sub(r"[^\w./ :-]", "_", name): value for name, value in flat_config(self._masked()).items()}
 
     def _masked(self) -> dict[str, Any]:
         assert self._text is not None  # since `setup`
         return mask(yaml.load(self._text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Let the loggers draw the model's graph, as Lightning does where it logs the settings."""
+        for logger in trainer.loggers:
+            logger.log_graph(pl_module)
+
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep the metrics of the last epoch."""
-        self._keep(trainer)
-
-    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keep the test metrics."""
-        self._keep(trainer)
-
-    def _keep(self, trainer: Trainer) -> None:
-        metrics = trainer.callback_metrics  # on every rank: what is not reduced yet would be, together
+        metrics = trainer.callback_metrics  # on every rank: what is not reduced yet is reduced together
         kept = {name: float(value) for name, value in metrics.items() if not name.startswith(NO_RESULTS)}
         self.results |= {name: value for name, value in kept.items() if not name.endswith("_step")}
+
+    on_test_end = on_fit_end
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Put the config into the checkpoint, as text."""
@@ -90,7 +88,7 @@ class RunConfig(SaveConfigCallback):
 
 
 def log_results(trainer: Trainer) -> None:
-    """Fill TensorBoard's HPARAMS tab at the end of a run, which wants settings and results together.
+    """Fill TensorBoard's HPARAMS tab at the end of a run, as it takes settings and results together.
 
     The results get tags of their own: ``hp/best/val/acc``, ``hp/val/acc`` (of the last epoch), ``hp/test/acc``. Nothing
     is logged for a run that was interrupted.
@@ -99,16 +97,13 @@ def log_results(trainer: Trainer) -> None:
         trainer: The trainer, after its fit and the test that may follow.
     """
     boards = [logger for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
-    if trainer.interrupted or not trainer.is_global_zero or not boards:
+    if trainer.interrupted or not trainer.is_global_zero:
         return
     checkpoint = trainer.checkpoint_callback
     for config in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
         if isinstance(config, RunConfig):
-            # One result at least, or nothing would be written.
-            results = {
-                "hp/steps": trainer.global_step,
-                **{f"hp/{name}": value for name, value in config.results.items()},
-            }
+            results = {f"hp/{name}": value for name, value in config.results.items()}
+            results["hp/steps"] = trainer.global_step  # without any result, nothing would be written
             if isinstance(checkpoint, ModelCheckpoint) and checkpoint.best_model_score is not None:
                 results[f"hp/best/{checkpoint.monitor}"] = float(checkpoint.best_model_score)
             for board in boards:

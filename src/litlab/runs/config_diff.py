@@ -1,15 +1,16 @@
-"""Settings of a run that a command changes: which ones, and whether its checkpoint can go on with them."""
+"""Settings of a run that a command changes: which ones, and whether its checkpoint can be used with them."""
 
 from typing import Any
 
 from torch import nn
 
 from litlab.checkpointing.load import check_finite
+from litlab.checkpointing.loop_state import is_within_epoch
 from litlab.errors import UserError
 from litlab.runs.compare import as_text, differences, flat_config
 from litlab.runs.folder import RunFolder, read_json
 
-# What a command says of itself, not of the experiment.
+# What belongs to a command, not to the experiment.
 OF_THE_COMMAND = (
     "resume", "run", "check", "input", "output", "ckpt_path", "return_predictions", "init_from", "allow_modules",
 )  # fmt: skip
@@ -29,13 +30,13 @@ class Finished(Exception):
     def __init__(self, run: RunFolder) -> None:
         metrics = read_json(run.metrics)
         super().__init__(
-            f"{run.name} is finished: {metrics.get('epochs')} epochs, {metrics.get('steps')} steps. Go on with more: "
-            f"--resume {run.path} --trainer.max_epochs N."
+            f"{run.name} is finished: {metrics.get('epochs')} epochs, {metrics.get('steps')} steps. Train it longer "
+            f"with --resume {run.path} --trainer.max_epochs N."
         )
 
 
 def changed_settings(saved: dict[str, Any], config: dict[str, Any]) -> Changes:
-    """The settings that differ from those of the run, by dotted key.
+    """Return the settings that differ from those of the run, by dotted key.
 
     Args:
         saved: The config of the run.
@@ -44,54 +45,52 @@ def changed_settings(saved: dict[str, Any], config: dict[str, Any]) -> Changes:
     then, now = (
         {key: value for key, value in flat_config(one).items() if key not in OF_THE_COMMAND} for one in (saved, config)
     )
-    return differences([then, {key: now.get(key) for key in then} | now])
+    return differences([then, dict.fromkeys(then) | now])
 
 
 def describe(changes: Changes) -> str:
-    """The changes in one line."""
+    """Return the changes in one line."""
     return ", ".join(f"{key}: {as_text(then)} -> {as_text(now)}" for key, (then, now) in changes.items())
 
 
 def check_resumption(name: str, checkpoint: dict[str, Any], changes: Changes, config: dict[str, Any]) -> None:
-    """Refuses what can't work when training goes on.
+    """Refuse settings that the training can't continue with.
 
     Args:
         name: The run, for the message.
-        checkpoint: The checkpoint to go on from.
+        checkpoint: The checkpoint to resume from.
         changes: The settings that are not the run's.
         config: The config of the command.
 
     Raises:
-        UserError: If the run can't go on with these settings.
+        UserError: If the run can't be resumed with these settings.
     """
     for key in ("model", "model.optimizer", "model.schedule.scheduler", "data"):
         if key in changes:
             raise UserError(
-                f"{name} can't go on with another class of {key} ({describe({key: changes[key]})}): leave it out, or "
-                f"begin a new run from its weights with --init_from."
+                f"{name} can't be resumed with another class of {key} ({describe({key: changes[key]})}); leave it out, "
+                "or start a new run from its weights with --init_from."
             )
-    progress = checkpoint["loops"]["fit_loop"]
-    epochs, steps = progress["epoch_progress"]["current"]["processed"], checkpoint["global_step"]
+    epochs, steps = _progress(checkpoint)
     for key, done in (("max_epochs", epochs), ("max_steps", steps)):
         most = (config.get("trainer") or {}).get(key)
         if most is not None and 0 <= most < done:
-            raise UserError(f"{name} has done {done} {key.removeprefix('max_')}: trainer.{key} can't be {most}.")
-    batches = progress["epoch_loop.batch_progress"]
-    within = batches["current"]["ready"] > 0 and not batches["is_last_batch"]
+            raise UserError(f"trainer.{key}: {most} is too low, as {name} has done {done} {key.removeprefix('max_')}.")
     moved = {
         key: value
         for key, value in changes.items()
         if key in ("seed_everything", *OF_THE_EPOCH) or (key.startswith("data.") and key not in ANYWHERE_IN_AN_EPOCH)
     }
-    if within and moved:
+    if moved and is_within_epoch(checkpoint):
+        done = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"]
         raise UserError(
-            f"{name} goes on within epoch {epochs + 1}, after batch {batches['current']['ready']}, whose other batches "
-            f"depend on what was changed ({describe(moved)}): leave it out until the epoch is complete."
+            f"{name} continues within epoch {epochs + 1}, after batch {done}, and its other batches depend on what was "
+            f"changed ({describe(moved)}); leave it out until the epoch is complete."
         )
 
 
 def consequences(changes: Changes) -> list[str]:
-    """What changed settings of a run that goes on do to the rest of its training, a line for each kind.
+    """Return what changed settings of a resumed run do to the rest of its training, a line for each kind.
 
     Args:
         changes: The settings that are not the run's.
@@ -100,55 +99,39 @@ def consequences(changes: Changes) -> list[str]:
     seeds = here & {"seed_everything", "data.seed"}
     sizes = here & {*OF_THE_EPOCH, *BATCH, "trainer.devices", "trainer.num_nodes"}
     data = {key for key in here if key.startswith("data.")} - seeds - sizes
-    lines = []
-    if seeds:
-        lines.append(
-            f"{_list(seeds)}: the order of the batches and all random numbers differ from here on; the weights and the "
-            "split into training and validation stay."
-        )
-    if sizes:
-        lines.append(
-            f"{_list(sizes)}: the number of steps per epoch, or of samples per step, differs from here on. "
-            "model.optimizer.lr stays as it is; a schedule that takes its length from the run still ends with it."
-        )
-    if data:
-        lines.append(
-            f"{_list(data)}: the batches differ from here on; metrics before and after may not be comparable, and the "
-            "best checkpoint so far was chosen by the old ones."
-        )
-    return lines
-
-
-def _list(keys: set[str]) -> str:
-    return ", ".join(sorted(keys))
+    kinds = {
+        "the order of the batches and all random numbers differ from here on; the weights and the split into training "
+        "and validation stay.": seeds,
+        "the number of steps per epoch, or of samples per step, differs from here on. model.optimizer.lr stays as it "
+        "is; a schedule that takes its length from the run still ends with it.": sizes,
+        "the batches differ from here on; metrics before and after may not be comparable, and the best checkpoint so "
+        "far was chosen by the old ones.": data,
+    }
+    return [f"{', '.join(sorted(keys))}: {what}" for what, keys in kinds.items() if keys]
 
 
 def other_results(changes: Changes) -> str:
-    """The changes that make results those of something else than the run, in one line; empty if none does."""
+    """Return the changes that make results those of something else than the run, in one line; empty without any."""
     ours = {
         key: change
         for key, change in changes.items()
-        if key.partition(".")[0] in ("model", "data")
-        or key.startswith("trainer.limit_")
-        or key == "trainer.fast_dev_run"
+        if key.partition(".")[0] in ("model", "data") or key.startswith(("trainer.limit_", "trainer.fast_dev_run"))
     }
-    return describe(
-        {key: change for key, change in ours.items() if key not in (*ANYWHERE_IN_AN_EPOCH, "data.batch_size")}
-    )
+    harmless = (*ANYWHERE_IN_AN_EPOCH, "data.batch_size")
+    return describe({key: change for key, change in ours.items() if key not in harmless})
 
 
 def is_complete(checkpoint: dict[str, Any], config: dict[str, Any]) -> bool:
-    """Whether a checkpoint holds all epochs or steps that a config asks for."""
+    """Return whether a checkpoint holds all epochs or steps that a config asks for."""
     trainer = config.get("trainer") or {}
-    epochs, steps = trainer.get("max_epochs"), trainer.get("max_steps")
-    done = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
-    return (epochs is not None and 0 <= epochs <= done) or (
-        steps is not None and 0 <= steps <= checkpoint["global_step"]
+    limits = trainer.get("max_epochs"), trainer.get("max_steps")
+    return any(
+        limit is not None and 0 <= limit <= done for limit, done in zip(limits, _progress(checkpoint), strict=True)
     )
 
 
 def check_weights(model: nn.Module, checkpoint: dict[str, Any], changes: Changes) -> None:
-    """Refuses a model that the weights of a checkpoint don't fit, and weights that are NaN, before more is built.
+    """Refuse a model that the weights of a checkpoint don't fit, and weights that are NaN, before more is built.
 
     Args:
         model: The model as the command describes it.
@@ -166,9 +149,14 @@ def check_weights(model: nn.Module, checkpoint: dict[str, Any], changes: Changes
         more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
         of_model = {key: value for key, value in changes.items() if key.startswith("model.")}
         why = f" ({describe(of_model)})" if of_model else ""
-        raise UserError(f"the checkpoint's weights don't fit the model as it is described here{why}: {what}{more}.")
+        raise UserError(f"model: the checkpoint's weights don't fit it as it is described here{why}: {what}{more}.")
     check_finite(model, checkpoint)
 
 
+def _progress(checkpoint: dict[str, Any]) -> tuple[int, int]:
+    """Return the epochs and optimizer steps that are done."""
+    return checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"], checkpoint["global_step"]
+
+
 def _shape(shapes: dict[str, tuple[int, ...]], name: str) -> str:
-    return "x".join(map(str, shapes[name])) or "a number" if name in shapes else "not there"
+    return "x".join(map(str, shapes[name])) or "a number" if name in shapes else "missing"

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -14,22 +14,27 @@ OWNER = ".run"  # in a folder of checkpoints outside of runs: the folder of the 
 
 
 def all_runs(root: Path = ROOT) -> list[RunFolder]:
-    """All runs below a folder, the newest first."""
+    """Return all runs below a folder, the newest first."""
     return newest_first(_walk(root, set()))
 
 
 def runs_of(folder: Path) -> list[RunFolder]:
-    """The runs that lie directly in the folder of an experiment, the newest first."""
+    """Return the runs directly in the folder of an experiment, the newest first."""
     return newest_first(run for child in _children(folder) if (run := RunFolder(child)).is_run())
 
 
-def newest_first(runs: Iterator[RunFolder]) -> list[RunFolder]:
-    """Sorts runs by the time they were last started."""
-    return sorted(runs, key=lambda run: (run.when(), _natural(run)), reverse=True)
+def newest_first(runs: Iterable[RunFolder]) -> list[RunFolder]:
+    """Sort runs by the time they were last started, then by their number."""
+
+    def order(run: RunFolder) -> tuple:
+        number = run.path.name.removeprefix("version_")
+        return run.when(), str(run.path.parent), int(number) if number.isdecimal() else -1
+
+    return sorted(runs, key=order, reverse=True)
 
 
 def find_run(text: str, root: Path = ROOT) -> RunFolder:
-    """Finds a run by what the user typed.
+    """Find a run by what the user typed.
 
     Args:
         text: ``last`` (the newest run), ``best`` (of the newest run's experiment, the run with the best value of the
@@ -49,7 +54,7 @@ def find_run(text: str, root: Path = ROOT) -> RunFolder:
         if os.path.isfile(path):  # which is not an error for names that no file can have
             owner = owner_of(path)
             if owner is None:
-                raise UserError(f"{text} lies in no run folder: give a checkpoint of a run, or the run itself.")
+                raise UserError(f"{text} is in no run folder; give a checkpoint of a run, or the run itself.")
             return owner
         if not text or not os.path.isdir(path):
             continue
@@ -57,18 +62,16 @@ def find_run(text: str, root: Path = ROOT) -> RunFolder:
             return RunFolder(path)
         if path.resolve() == root.resolve() or path.resolve() in root.resolve().parents:
             raise UserError(f"there is no run '{text}': {_experiments(root)}")
-        if runs := runs_of(path):
-            return runs[0]
-        if runs := all_runs(path):
+        if runs := runs_of(path) or all_runs(path):
             names = sorted({str(run.path.parent) for run in runs})
             if len(names) == 1:
                 return runs[0]
-            raise UserError(f"{text} holds several experiments, not one: give one of {', '.join(names)}.")
+            raise UserError(f"{text} holds several experiments; give one of {', '.join(names)}.")
     raise UserError(f"there is no run '{text}': {_hint(text, root)}")
 
 
 def owner_of(path: Path) -> RunFolder | None:
-    """The run that a file lies in, or that a folder of checkpoints around it belongs to; None where there is none."""
+    """Return the run that a file is in, or that the folder of checkpoints around it belongs to, if any."""
     noted = noted_owner(path.absolute().parent)
     if noted is not None and RunFolder(noted).is_run():
         return RunFolder(noted)
@@ -76,12 +79,12 @@ def owner_of(path: Path) -> RunFolder | None:
 
 
 def run_around(path: Path) -> RunFolder | None:
-    """The run that a file lies in; None for one that lies in none."""
+    """Return the run that a file is in, if any."""
     return next((RunFolder(folder) for folder in path.absolute().parents if RunFolder(folder).is_run()), None)
 
 
 def noted_owner(folder: Path) -> Path | None:
-    """The run that a folder of checkpoints was made for (``checkpoint.dirpath``); None where nothing is noted."""
+    """Return the run that a folder of checkpoints was made for (``checkpoint.dirpath``), if it is noted."""
     try:
         return Path((folder / OWNER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -89,7 +92,7 @@ def noted_owner(folder: Path) -> Path | None:
 
 
 def _best(runs: list[RunFolder]) -> RunFolder:
-    """Of runs, the newest first: the best one of the newest one's experiment."""
+    """Return the best run of the newest run's experiment."""
     found = {}
     for run in (run for run in runs if run.path.parent == runs[0].path.parent):
         try:
@@ -100,7 +103,7 @@ def _best(runs: list[RunFolder]) -> RunFolder:
         if best.get("value") is not None:
             found[run] = best
     if not found:
-        raise UserError(f"best: no run of {runs[0].path.parent} has monitored a metric yet.")
+        raise UserError(f"best: no run of {runs[0].path.parent} has monitored a metric yet; give a run's name.")
     monitored = next((best["monitor"], best["mode"]) for best in found.values())
     values = {run: best["value"] for run, best in found.items() if (best["monitor"], best["mode"]) == monitored}
     return (max if monitored[1] == "max" else min)(values, key=values.__getitem__)
@@ -123,7 +126,7 @@ def _experiments(root: Path) -> str:
 
 
 def _walk(folder: Path, seen: set[Path]) -> Iterator[RunFolder]:
-    """The runs below a folder; a link that leads back up is not followed again."""
+    """Yield the runs below a folder; a link that leads back up is not followed again."""
     real = folder.resolve()
     if real in seen:
         return
@@ -143,8 +146,3 @@ def _children(folder: Path) -> list[Path]:
     except OSError as error:  # one folder that can't be read must not hide the other runs
         print(f"warning: {folder} can't be read: {error.strerror}.", file=sys.stderr)
         return []
-
-
-def _natural(run: RunFolder) -> tuple[str, int]:
-    number = run.path.name.removeprefix("version_")
-    return str(run.path.parent), int(number) if number.isdecimal() else -1

@@ -13,10 +13,11 @@ from typing import Any
 
 from litlab.errors import UserError, first_line
 from litlab.runs.lock import is_first_process
-from litlab.runs.shapes import misshapen
+from litlab.runs.schema import wrong_entry
 from litlab.util.atomic import write_whole
 
 ROOT = Path("lightning_logs")
+NO_CHECKPOINT = "no checkpoint to resume from"  # in the message on a run that has none
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,14 @@ class RunFolder:
     """``lightning_logs/<experiment>/version_N/``: everything about one run.
 
     Args:
-        path: The folder. It need not be there yet.
+        path: The folder. It need not exist yet.
     """
 
     path: Path
 
     @property
     def name(self) -> str:
-        """What the run is called in tables: ``mine/version_3``."""
+        """The name of the run in tables: ``mine/version_3``."""
         parts = self.path.absolute().parts
         if ROOT.name in parts[:-2]:  # an experiment may have folders in its name
             return "/".join(parts[len(parts) - parts[::-1].index(ROOT.name) :])
@@ -49,12 +50,12 @@ class RunFolder:
 
     @property
     def status(self) -> Path:
-        """Whether the run goes on, ended, and why."""
+        """Whether the run is running, how it ended, and why."""
         return self.path / "status.json"
 
     @property
     def metrics(self) -> Path:
-        """What the run came to."""
+        """The results of the run."""
         return self.path / "metrics.json"
 
     @property
@@ -63,16 +64,16 @@ class RunFolder:
         return self.path / "provenance.json"
 
     def is_run(self) -> bool:
-        """Whether there is a run in the folder: a run that failed before it had its data leaves none."""
+        """Return whether there is a run in the folder: a run that failed before it had its data leaves none."""
         return os.path.isfile(self.config) or os.path.isfile(self.status) or os.path.isdir(self.checkpoints)
 
     def state(self) -> dict[str, Any]:
-        """What ``status.json`` says, checked against the process that wrote it.
+        """Return what ``status.json`` says, checked against the process that wrote it.
 
         Returns:
             The file's content, {} where there is none. ``status`` is ``killed`` for a run that never wrote its end
-            though its process is gone, and ``running?`` for one on another host, where nobody can tell. For one that
-            was killed after its training, ``reason`` says that its test is missing.
+            though its process is gone, and ``running?`` for one on another host, where it can't be checked. For one
+            that was killed after its training, ``reason`` says that its test is missing.
 
         Raises:
             UserError: If the file is damaged.
@@ -87,8 +88,8 @@ class RunFolder:
                     state["reason"] = "after the fit, before its test was done: `fit --resume` tests it"
         return state
 
-    def lacks(self, test_wanted: bool) -> bool:
-        """Whether a resumed fit has anything left to do here beside training: its metrics, or its test.
+    def is_incomplete(self, test_wanted: bool) -> bool:
+        """Return whether a resumed fit has something left to do besides training: its metrics, or its test.
 
         Args:
             test_wanted: Whether a fit ends with a test.
@@ -101,17 +102,17 @@ class RunFolder:
         return not metrics or (test_wanted and not tested)
 
     def when(self) -> datetime:
-        """When the run was last started, in local time; for a run that didn't note it, when its folder was made."""
+        """Return when the run was last started, in local time; or else when its folder was made."""
         try:
             return datetime.fromisoformat(read_json(self.status)["started"]).astimezone()
-        except (UserError, KeyError, TypeError, ValueError, OverflowError):  # the ledger reports a damaged file
+        except (UserError, KeyError, TypeError, ValueError, OverflowError):  # `runs` reports a damaged file
             for path in (self.config, self.path):
                 if os.path.exists(path):
                     return datetime.fromtimestamp(path.stat().st_mtime).astimezone()
             return datetime.now().astimezone()  # it was deleted just now
 
 
-class Damaged(UserError):
+class DamagedFile(UserError):
     """A file of a run is not what the run wrote.
 
     Args:
@@ -120,38 +121,38 @@ class Damaged(UserError):
     """
 
     def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path} is damaged ({problem}): delete it, or restore it.")
+        super().__init__(f"{path} is damaged ({problem}); delete it, or restore it.")
         self.problem = problem
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a file of a run.
+    """Read a file of a run.
 
     Returns:
-        Its content, or {} if there is no such file: runs of old have none. Known entries are of their kind, or null.
+        Its content, {} if there is no such file. Known entries have their type, or are null.
 
     Raises:
-        UserError: If it can't be read or holds something else, as one line that names it.
+        UserError: If it can't be read or holds something else.
     """
     if path.exists() and not path.is_file():
-        raise Damaged(path, "it is not a file")
+        raise DamagedFile(path, "it is not a file")
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise UserError(f"{path} can't be read: {error.strerror}.") from error
+        raise UserError(f"{path}: it can't be read ({error.strerror}); make it readable.") from error
     except (ValueError, RecursionError) as error:  # of JSON or of UTF-8
-        raise Damaged(path, first_line(error)) from error
+        raise DamagedFile(path, first_line(error)) from error
     if not isinstance(content, dict):
-        raise Damaged(path, "it holds no JSON object")
-    if problem := misshapen(path.name, content):
-        raise Damaged(path, problem)
+        raise DamagedFile(path, "it holds no JSON object")
+    if problem := wrong_entry(path.name, content):
+        raise DamagedFile(path, problem)
     return content
 
 
 def read_or_set_aside(path: Path) -> dict[str, Any]:
-    """Reads a file of a run that goes on: a damaged one is not a reason not to, it is renamed, with a warning.
+    """Read a file of a run that is resumed; a damaged one is renamed, with a warning.
 
     Returns:
         As `read_json`; {} for a damaged one.
@@ -161,13 +162,13 @@ def read_or_set_aside(path: Path) -> dict[str, Any]:
     """
     try:
         return read_json(path)
-    except Damaged as error:
+    except DamagedFile as error:
         set_aside(path, error.problem)
         return {}
 
 
 def set_aside(path: Path, problem: str) -> None:
-    """Renames a damaged file, with a warning; only the first of several processes does."""
+    """Rename a damaged file, with a warning; only the first of several processes does."""
     if not is_first_process():
         return
     names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in itertools.count())
@@ -175,34 +176,22 @@ def set_aside(path: Path, problem: str) -> None:
     try:
         path.rename(aside)
     except OSError as error:
-        raise UserError(f"{path} is damaged ({problem}) and can't be renamed: {error.strerror}.") from error
-    print(f"warning: {path} is damaged ({problem}): renamed to {aside.name}, the run goes on.", file=sys.stderr)
+        raise UserError(f"{path} is damaged ({problem}) and can't be renamed ({error.strerror}); remove it.") from error
+    print(f"warning: {path} is damaged ({problem}): renamed to {aside.name}, the run continues.", file=sys.stderr)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Writes a file of a run as a whole: whoever reads it sees the old content or the new.
-
-    Args:
-        path: The file; its folder is made if need be.
-        content: What to write. Numbers that are not finite become null, as JSON has no word for them.
-
-    Raises:
-        UserError: If it can't be written, as with a full disk; the old content stays.
-    """
+    """Write a JSON file as `write_bytes` does; numbers that are not finite become null."""
     write_text(path, json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file as a whole.
-
-    Raises:
-        UserError: If it can't be written, as with a full disk; the old content stays.
-    """
+    """Write a text file as `write_bytes` does."""
     write_bytes(path, text.encode(errors="surrogateescape"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Writes a file as a whole: a temporary file beside it, on the disk, then renamed.
+    """Write a file atomically: a reader sees the old content or the new. Its folder is made if need be.
 
     Raises:
         UserError: If it can't be written, as with a full disk; the old content stays.
@@ -215,7 +204,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def _is_alive(state: dict[str, Any]) -> bool:
-    """Whether the process that wrote the status is still there, and not a later one that got its number."""
+    """Return whether the process that wrote the status still exists, and is not a later one that got its number."""
     import psutil  # not every reader has a running run
 
     try:
@@ -224,7 +213,7 @@ def _is_alive(state: dict[str, Any]) -> bool:
             return False
         born = datetime.fromtimestamp(process.create_time()).astimezone()
         started = datetime.fromisoformat(state["started"])
-    except psutil.AccessDenied:  # it is there, but another user's
+    except psutil.AccessDenied:  # it exists, but is another user's
         return True
     except (psutil.NoSuchProcess, KeyError, TypeError, ValueError, OverflowError):
         return False

@@ -1,4 +1,4 @@
-"""What git knows about the code that runs."""
+"""What git knows of the code that runs."""
 
 import hashlib
 import os
@@ -13,6 +13,9 @@ from litlab.util.team import package_folder
 
 SOURCES = (".py", ".yaml", ".yml", ".toml")  # untracked files that belong to the code: their content is kept
 MOST_BYTES = 4_000_000  # of a diff
+# Whatever the user has set otherwise, the same changes must give the same text later.
+FORM = ("--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/",
+    "--full-index", "--no-renames", "--unified=3", "--diff-algorithm=myers")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -22,10 +25,10 @@ class WorkTree:
     Attributes:
         root: The work tree's folder; None if the code is in no repository.
         commit: The commit that is checked out; None if there is none.
-        problem: Why there is no commit, in one line; empty if there is.
+        problem: Why there is no commit, in one line; empty if there is one.
         diff: What differs from the commit, as ``git apply`` takes it; new source files included, secrets masked.
         digest: SHA-256 of the difference before it was masked or cut; empty if there is none.
-        complete: Whether the diff tells everything: nothing was masked, cut or is binary.
+        complete: Whether the diff has everything: nothing was masked, cut or is binary.
         untracked: Other files that are not in git, by name.
     """
 
@@ -44,10 +47,10 @@ class WorkTree:
 
 
 def work_tree(package: Path | None = None) -> WorkTree:
-    """Looks at the repository that the running code comes from.
+    """Describe the repository that the running code is in.
 
     Args:
-        package: A folder of the code. Left out, the team's package: where the command was typed says nothing about it.
+        package: A folder of the code. Left out, the team's package, wherever the command was typed.
     """
     package = (package or package_folder()).resolve()
     try:
@@ -60,8 +63,7 @@ def work_tree(package: Path | None = None) -> WorkTree:
         whole = _diff(root, sources)
     except GitError as error:
         return WorkTree(problem=str(error))
-    masked = mask_diff(whole)
-    kept = masked.encode(errors="surrogateescape")[:MOST_BYTES].decode(errors="surrogateescape")
+    kept = mask_diff(whole).encode(errors="surrogateescape")[:MOST_BYTES].decode(errors="surrogateescape")
     return WorkTree(
         root=root,
         commit=commit,
@@ -76,20 +78,18 @@ class GitError(Exception):
     """What git refused, in one line."""
 
 
-def git(*arguments: str, at: Path, index: Path | None = None) -> str:
-    """Runs git.
+def git(*arguments: str, at: Path, **environment: str) -> str:
+    """Run git.
 
     Args:
-        arguments: Of git.
+        arguments: Arguments of git.
         at: The folder to run it in.
-        index: An index file to use in place of the repository's own.
+        environment: Further environment variables.
 
     Raises:
         GitError: If it can't be run or fails.
     """
-    environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
-    if index is not None:
-        environment["GIT_INDEX_FILE"] = str(index)
+    environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", **environment}
     try:
         done = subprocess.run(["git", *arguments], cwd=at, env=environment, capture_output=True, check=False)
     except OSError as error:
@@ -101,17 +101,14 @@ def git(*arguments: str, at: Path, index: Path | None = None) -> str:
 
 
 def _diff(root: Path, new: list[str]) -> str:
-    """The difference to HEAD, new source files included, without touching the repository's own index."""
-    # All that the user may have set otherwise: the same changes must give the same text later.
-    form = ("--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/",
-        "--full-index", "--no-renames", "--unified=3", "--diff-algorithm=myers")  # fmt: skip
+    """Return the difference to HEAD, new source files included, without touching the repository's own index."""
     if not new:
-        return git("diff", *form, "HEAD", at=root)
-    own = Path(git("rev-parse", "--git-path", "index", at=root).strip())
+        return git("diff", *FORM, "HEAD", at=root)
+    own = root / git("rev-parse", "--git-path", "index", at=root).strip()
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
-        if (root / own).is_file():
-            shutil.copy2(root / own, index)  # with its time: by it git knows which files it has to look into
-        for start in range(0, len(new), 500):  # a command line is not endless
-            git("add", "--intent-to-add", "--", *new[start : start + 500], at=root, index=index)
-        return git("diff", *form, "HEAD", at=root, index=index)
+        if own.is_file():
+            shutil.copy2(own, index)  # with its time, by which git knows which files it has to look into
+        for start in range(0, len(new), 500):  # a command line has a maximum length
+            git("add", "--intent-to-add", "--", *new[start : start + 500], at=root, GIT_INDEX_FILE=str(index))
+        return git("diff", *FORM, "HEAD", at=root, GIT_INDEX_FILE=str(index))

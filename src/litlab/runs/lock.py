@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lightning_utilities.core.rank_zero import rank_zero_only  # Lightning's own, without importing all of it
@@ -14,25 +14,25 @@ NAME = ".lock"
 SECONDS_BETWEEN_TRIES = 0.1
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # where Lightning looks, in this order
 
-_held: dict[Path, int] = {}  # folder -> descriptor of its lock
+_held: dict[Path, int] = {}  # descriptor of the lock, by folder
 
 
 def is_first_process() -> bool:
-    """Whether this process is the one of its run that writes files: no rank that a launcher has started beside it.
+    """Return whether this process is the one of its run that writes files: it was not launched as a further rank.
 
-    It can be asked before a Trainer exists, and in a process that was forked from one that knew nothing of ranks.
+    Unlike Lightning's rank, this is known before a Trainer exists, and in a forked process.
     """
     node = os.environ.get("GROUP_RANK", os.environ.get("NODE_RANK", "0"))  # of torchrun, of Lightning
-    known = [os.environ[name] for name in RANKS if name in os.environ]
-    rank = known[0] if known else str(getattr(rank_zero_only, "rank", 0))
+    ranks = [os.environ[name] for name in RANKS if name in os.environ]
+    rank = ranks[0] if ranks else str(getattr(rank_zero_only, "rank", 0))
     return rank == "0" and node in ("0", "")
 
 
 def hold(folder: Path, seconds: float = 0.0) -> bool:
-    """Locks a folder until `release`, or until the process ends; what it holds already it may lock again.
+    """Lock a folder until `release`, or until the process ends; locking it again does nothing.
 
     Args:
-        folder: The folder; it must be there.
+        folder: The folder; it must exist.
         seconds: How long to wait for another process that holds it.
 
     Returns:
@@ -46,43 +46,32 @@ def hold(folder: Path, seconds: float = 0.0) -> bool:
         return True
     descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o666)
     deadline = time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                os.close(descriptor)
-                return False
-            time.sleep(SECONDS_BETWEEN_TRIES)
-            continue
-        except OSError as error:  # some network file systems can't lock
-            _warn(folder, error)
-        _held[folder] = descriptor
-        return True
+    while not _lock(descriptor, folder, wait=False):
+        if time.monotonic() >= deadline:
+            os.close(descriptor)
+            return False
+        time.sleep(SECONDS_BETWEEN_TRIES)
+    _held[folder] = descriptor
+    return True
 
 
 def is_held_elsewhere(folder: Path) -> bool:
-    """Whether another process holds the lock of a folder."""
-    if folder.resolve() in _held or not (folder / NAME).is_file():
+    """Return whether another process holds the lock of a folder."""
+    if folder.resolve() in _held:
         return False
     try:
         descriptor = os.open(folder / NAME, os.O_RDWR)
     except OSError:
-        return False  # a lock that can't be opened for writing is none of a process of this user
+        return False  # there is none, or it is not of a process of this user
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+        return not _lock(descriptor)
     finally:
         os.close(descriptor)
-    return False
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Lets one process at a time look at a folder and change it; the lock leaves nothing there.
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Let one process at a time look at a folder and change it; the lock leaves no file.
 
     Raises:
         OSError: If nothing can be written there.
@@ -90,14 +79,11 @@ def alone_in(folder: Path) -> Iterator[None]:
     path = folder / NAME
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError as error:
-            _warn(folder, error)
-            break
-        if path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino:
-            break
-        os.close(descriptor)  # whoever had it has removed the file: there is another one by now, or none
+        _lock(descriptor, folder, wait=True)
+        with suppress(FileNotFoundError):
+            if path.stat().st_ino == os.fstat(descriptor).st_ino:
+                break
+        os.close(descriptor)  # whoever had the lock has removed the file
     try:
         yield
     finally:
@@ -105,17 +91,25 @@ def alone_in(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _warn(folder: Path, error: OSError) -> None:
-    print(
-        f"warning: {folder} can't be locked ({error.strerror}): see to it that only one process trains there.",
-        file=sys.stderr,
-    )
-
-
 def release() -> None:
-    """Gives all locks back."""
+    """Release all locks that `hold` took."""
     while _held:
         os.close(_held.popitem()[1])
+
+
+def _lock(descriptor: int, folder: Path | None = None, wait: bool = False) -> bool:
+    """Lock a file; return False if another process has. Where the file system can't lock, warn of the folder."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:  # some network file systems can't
+        if folder is not None:
+            print(
+                f"warning: {folder} can't be locked ({error.strerror}): make sure that only one process trains there.",
+                file=sys.stderr,
+            )
+    return True
 
 
 os.register_at_fork(after_in_child=release)  # a worker that outlives a killed process must not hold its lock

@@ -1,4 +1,4 @@
-"""Keeps secrets out of what is written about a run."""
+"""Keep secrets out of what is written about a run."""
 
 import re
 from collections.abc import Sequence
@@ -13,20 +13,20 @@ _NAME = (
 )
 _IS_SECRET = re.compile(_NAME, re.IGNORECASE)
 _BEFORE = rf"(?<![\w.-])(?P<name>(?:--?)?[\"']?{_NAME}[\"']?\]?\s*"
-# `password: x`, `token=x`, `"api_key": "x"`; what is plainly no secret (a number, null, true, a mask) may stay.
+# `password: x`, `token=x`, `"api_key": "x"`; what is clearly not a secret (a number, null, true, a mask) may stay.
 _PLAIN = r"(?!(?:null|none|true|false|~|[\d.+-]+(?:e[\d+-]+)?|\*\*\*)[\"']?\s*(?:[,})\]#]|$))"
 _SETTING = re.compile(
     rf"{_BEFORE}[:=][ \t]*)(?:\"{_PLAIN}[^\"\n]+\"|'{_PLAIN}[^'\n]+'|{_PLAIN}[^\s,;&\"'{{}}\[\]()]+)",
     re.IGNORECASE | re.M,
 )
-# In Python the value of a secret is a text in quotes: `token = next(tokens)` or `token: str` holds none.
+# In Python the value of a secret is a string in quotes: `token = next(tokens)` or `token: str` holds none.
 _LITERAL = re.compile(
     rf"{_BEFORE}(?::\s*[\w| .]+)?[:=]\s*)[rbfu]*(?:\"{_PLAIN}[^\"\n]+\"|'{_PLAIN}[^'\n]+')", re.IGNORECASE | re.M
 )
 _FORMATS = [
     (re.compile(r"://[^/\s:@\"']*:[^/\s@\"']+@"), f"://{MASK}@"),
     (re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}"), rf"\1 {MASK}"),
-    # Keys that well-known services hand out, wherever they stand.
+    # Keys of well-known services, wherever they stand.
     (re.compile(r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|AIza)[\w-]{16,}"), MASK),
     (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"), MASK),
     (re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END|\Z)", re.DOTALL), rf"\1 {MASK} \2"),
@@ -34,11 +34,11 @@ _FORMATS = [
 
 
 def mask_text(text: str, python: bool = False) -> str:
-    """Replaces secrets in a text by ``***``.
+    """Replace secrets in a text by ``***``.
 
     Args:
         text: Settings as they stand in YAML, JSON, a command line or a message.
-        python: Whether the text is Python code, where only texts in quotes are values.
+        python: Whether the text is Python code, where only strings in quotes are values.
     """
     for pattern, mask in _FORMATS:
         text = pattern.sub(mask, text)
@@ -46,7 +46,7 @@ def mask_text(text: str, python: bool = False) -> str:
 
 
 def mask_command(arguments: Sequence[str]) -> list[str]:
-    """Replaces secrets in a command line, whether given as ``--token=x`` or ``--token x``."""
+    """Replace secrets in a command line, whether given as ``--token=x`` or ``--token x``."""
     masked: list[str] = []
     for number, argument in enumerate(arguments):
         flag = arguments[number - 1].lstrip("-") if number and arguments[number - 1].startswith("--") else ""
@@ -56,7 +56,7 @@ def mask_command(arguments: Sequence[str]) -> list[str]:
 
 
 def mask(value: Any, name: str = "") -> Any:
-    """Replaces secrets in plain data: values under a name of a secret, and those inside of texts."""
+    """Replace secrets in plain data: values under a name of a secret, and those inside of texts."""
     if isinstance(value, dict):
         return {key: mask(item, str(key)) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -67,13 +67,13 @@ def mask(value: Any, name: str = "") -> Any:
 
 
 def mask_diff(diff: str) -> str:
-    """Replaces secrets in the output of ``git diff``; in Python files only texts in quotes."""
+    """Replace secrets in the output of ``git diff``; in Python files only strings in quotes."""
     files = re.split(r"^(?=diff --git )", diff, flags=re.MULTILINE)
     return "".join(mask_text(part, python=part.partition("\n")[0].endswith(".py")) for part in files)
 
 
 def _masked(found: re.Match[str]) -> str:
-    quote = found[0][-1] if found[0][-1] in "\"'" else ""  # what was a text stays one
+    quote = found[0][-1] if found[0][-1] in "\"'" else ""  # what was in quotes stays in quotes
     return f"{found['name']}{quote}{MASK}{quote}"
 
 

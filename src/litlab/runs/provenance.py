@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def provenance(trainer: "Trainer", diff_name: str = "uncommitted.diff") -> tuple[dict[str, Any], str]:
-    """Describes where a run comes from, without secrets.
+    """Describe what a run is made from, without secrets.
 
     Args:
         trainer: The trainer of the run, its data set up.
         diff_name: What the file of the uncommitted changes will be called.
 
     Returns:
-        What to write down, and the uncommitted changes, empty if there are none.
+        The content of ``provenance.json``, and the uncommitted changes, empty if there are none.
     """
     code = work_tree()
     seed = os.environ.get("PL_GLOBAL_SEED")  # where Lightning's seed_everything leaves it
@@ -50,7 +50,7 @@ def provenance(trainer: "Trainer", diff_name: str = "uncommitted.diff") -> tuple
 
 
 def describe_code(code: WorkTree, diff_name: str) -> dict[str, Any]:
-    """The entries of the provenance that tell the code: commit, whether it was changed, and where the changes are."""
+    """Return the entries on the code: commit, whether it was changed, and where the changes are."""
     described: dict[str, Any] = {"commit": code.commit, "dirty": code.dirty}
     if code.problem:
         described["why_no_commit"] = code.problem
@@ -62,7 +62,7 @@ def describe_code(code: WorkTree, diff_name: str) -> dict[str, Any]:
 
 
 def command() -> list[str]:
-    """The command line as it can be typed again, secrets masked."""
+    """Return the command line as it can be typed again, secrets masked."""
     program, *arguments = sys.argv
     is_project = Path(program).name in ("__main__.py", team.package())
     start = team.command() if is_project else ["python", program]
@@ -70,7 +70,7 @@ def command() -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, of this project and of all packages that it declares to need."""
+    """Return the versions of Python, of the team's package and of all packages that it requires."""
     found = {"python": platform.python_version()}
     try:
         name = _distribution()
@@ -89,7 +89,7 @@ def versions() -> dict[str, str]:
 
 
 def _distribution() -> str:
-    """The installed distribution that the team's package is part of, or else the one that litlab is part of.
+    """Return the installed distribution of the team's package, or else that of litlab.
 
     As a rule it has the package's name. Else all that is installed is searched, which takes a while.
     """
@@ -101,7 +101,7 @@ def _distribution() -> str:
 
 
 def hardware(trainer: "Trainer") -> dict[str, Any]:
-    """The machine, and how much of it the run takes."""
+    """Describe the machine, and how much of it the run uses."""
     import psutil
     import torch
 
@@ -124,13 +124,13 @@ def hardware(trainer: "Trainer") -> dict[str, Any]:
     return found
 
 
-def now() -> str:
-    """The time, with its offset to UTC, to the second."""
-    return datetime.now().astimezone().isoformat(timespec="seconds")
-
-
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
+
+
+def now() -> str:
+    """Return the time, with its offset to UTC, to the second."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
 def _cpu() -> str:

@@ -1,4 +1,4 @@
-"""Writes down what a run is made from, how it goes and what it came to."""
+"""Record what a run is made from, how it ends and its results."""
 
 import os
 import signal
@@ -16,7 +16,8 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.runs.folder import RunFolder, read_or_set_aside, write_json, write_text
 from litlab.runs.masking import mask_text
 from litlab.runs.provenance import now, provenance
-from litlab.util.host_memory import peak_host_gib
+from litlab.util.checkpoint_epoch import epoch_of
+from litlab.util.host_memory import GIB, peak_host_gib
 
 KEY = "run_record"  # in the checkpoint
 INTERRUPTIONS = ("Interrupted", "KeyboardInterrupt", "SIGTERMException")  # by name: whoever raises them
@@ -26,14 +27,14 @@ class RunRecord(Callback):
     """Keep ``status.json``, ``metrics.json`` and ``provenance.json`` of a run, in its folder.
 
     Provenance and the status ``running`` are written when a fit begins, metrics when an epoch does (a running or killed
-    run shows the ones of its last whole epoch) and, with the final status, when it ends in whatever way. ``validate``
-    and ``test`` put their metrics into those of the run they belong to. A fit that continues a run adds to what is
-    there: its command and commit, its seconds. A run without a logger keeps nothing. Nothing is done per step.
+    run shows those of its last complete epoch) and, with the final status, when it ends in whatever way. ``validate``
+    and ``test`` put their metrics into those of the run they belong to. A resumed fit adds to what is there: its
+    command and commit, its seconds. A run without a logger keeps nothing. Nothing is done per step.
 
     Checkpoints hold the metrics of the last validation, for a run that is killed before they are in ``metrics.json``.
 
     Args:
-        test_follows: Tells at the end of a fit whether its test follows; the run is not finished before that.
+        test_follows: Called at the end of a fit: whether its test follows. The run is not finished before that.
     """
 
     def __init__(self, test_follows: Callable[[], bool] | None = None) -> None:
@@ -48,15 +49,14 @@ class RunRecord(Callback):
         self._best_epoch: tuple[str, int | None] = ("", None)  # best checkpoint, its epoch
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Note the folder; where a fit begins, write where it comes from and that it runs."""
+        """Note the folder; where a fit begins, write what it is made from and that it runs."""
         log_dir = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
         if log_dir is None or not trainer.is_global_zero:
             return
         self._folder = RunFolder(Path(log_dir))
         if stage != "fit":
             return
-        earlier = read_or_set_aside(self._folder.status)
-        self.seconds_before = earlier.get("seconds") or 0.0
+        self.seconds_before = read_or_set_aside(self._folder.status).get("seconds") or 0.0
         self._before = read_or_set_aside(self._folder.metrics)
         for name in ("test", "test_checkpoint"):  # of weights that this fit replaces
             self._before.pop(name, None)
@@ -78,7 +78,7 @@ class RunRecord(Callback):
         self._fit = "running"
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write what the epochs before came to: by now every callback is done with them."""
+        """Write the results of the epochs before: by now every callback is done with them."""
         if self._folder is not None and trainer.current_epoch > 0:
             self._write_fit(trainer, self._folder, "running", None)
 
@@ -86,7 +86,7 @@ class RunRecord(Callback):
         """Keep the metrics; those of ``validate`` go into the run's."""
         if trainer.sanity_checking:
             return
-        metrics = _floats(trainer)  # on every rank: what is not yet reduced would be, together
+        metrics = _floats(trainer)
         if trainer.state.fn == "fit":
             self._val = {name: value for name, value in metrics.items() if name.startswith("val")}
         else:
@@ -97,14 +97,13 @@ class RunRecord(Callback):
         self._add_results(trainer, "test", _floats(trainer))
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Write how a fit ended, if it ended by itself, and that the test after it is done."""
+        """Write how a fit ended, if it was not interrupted, and that the test after it is done."""
         if self._folder is None:
             return
         if stage == "fit":
             if self._test_follows is not None:
                 self._status["test"] = "pending" if self._test_follows() else "none"
-            follows = self._status["test"] == "pending"
-            self._write_fit(trainer, self._folder, "running" if follows else "finished", None)
+            self._write_fit(trainer, self._folder, "running" if self._status["test"] == "pending" else "finished", None)
             self._fit = "ended"
         elif stage == "test" and self._fit == "ended" and self._status["test"] == "pending":
             self._status["test"] = "done"
@@ -115,12 +114,12 @@ class RunRecord(Callback):
         checkpoint[KEY] = {"val": self._val}
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Take them, for a fit that goes on."""
+        """Restore them, for a fit that is resumed."""
         if trainer.state.fn == "fit" and KEY in checkpoint:
             self._val = checkpoint[KEY]["val"]
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Write how a fit ended that didn't by itself, or that the test after it failed."""
+        """Write how a fit was interrupted or failed, or that the test after it failed."""
         if self._folder is None or not self._fit:  # nothing began, or it is a test of its own: the run is as it was
             return
         status = "interrupted" if type(exception).__name__ in INTERRUPTIONS else "failed"
@@ -129,7 +128,7 @@ class RunRecord(Callback):
             if self._fit == "running":
                 self._write_fit(trainer, self._folder, status, reason)
             else:
-                stage = trainer.state.fn.value if trainer.state.fn is not None else "fit"
+                stage = "fit" if trainer.state.fn is None else trainer.state.fn.value
                 where = "after the fit" if stage == "fit" else f"in {stage}, after the fit"
                 self._write_status(self._folder, status, f"{where}: {reason}")
         except Exception as error:  # the disk may be full, and the run's own exception is what must be seen
@@ -149,12 +148,11 @@ class RunRecord(Callback):
         write_json(folder.metrics, metrics)
 
     def _write_status(self, folder: RunFolder, status: str, reason: str | None) -> float:
-        """Writes the status; returns the seconds that the run took so far, all its fits together."""
+        """Write the status; return the seconds that the run took so far, all its fits together."""
         seconds = round(self._status["seconds"] + time.monotonic() - self._began, 3)
         ended = None if status == "running" else now()
-        write_json(
-            folder.status, {**self._status, "status": status, "reason": reason, "ended": ended, "seconds": seconds}
-        )
+        now_known = {"status": status, "reason": reason, "ended": ended, "seconds": seconds}
+        write_json(folder.status, {**self._status, **now_known})
         return seconds
 
     def _write_provenance(self, trainer: Trainer, folder: RunFolder) -> None:
@@ -175,54 +173,50 @@ class RunRecord(Callback):
             return
         content = read_or_set_aside(self._folder.metrics)
         if content.setdefault("generated_data", _generated(trainer)) != _generated(trainer):
-            rank_zero_info("The run was on other data, as one of the two is generated: these results are not kept.")
+            rank_zero_info("The run used other data, as one of the two is generated: these results are not kept.")
             return
         content[kind] = metrics
         content[f"{kind}_checkpoint"] = Path(trainer.ckpt_path).name if trainer.ckpt_path else None
         write_json(self._folder.metrics, content)
 
     def _best(self, trainer: Trainer) -> dict[str, Any] | None:
-        """What the checkpoint callback holds for best; None without a monitor, or before its first checkpoint."""
-        checkpoint = trainer.checkpoint_callback
-        monitor, path = getattr(checkpoint, "monitor", None), getattr(checkpoint, "best_model_path", "")
-        score = getattr(checkpoint, "best_model_score", None)
-        if monitor is None or not path or score is None:
+        """Return the best value of the checkpoint callback; None without a monitor, or before its first checkpoint."""
+        checkpoint: Any = trainer.checkpoint_callback
+        path, score = getattr(checkpoint, "best_model_path", ""), getattr(checkpoint, "best_model_score", None)
+        if not path or score is None or checkpoint.monitor is None:
             return None
         if self._best_epoch[0] != path:
-            self._best_epoch = path, _epoch_of(path)
-        name, epoch = Path(path).name, self._best_epoch[1]
-        mode = getattr(checkpoint, "mode", None)
-        return {"monitor": monitor, "mode": mode, "value": float(score), "epoch": epoch, "checkpoint": name}
-
-
-def _floats(trainer: Trainer) -> dict[str, float]:
-    return {name: float(value) for name, value in trainer.callback_metrics.items()}
-
-
-def _generated(trainer: Trainer) -> bool:
-    return bool(getattr(getattr(trainer, "datamodule", None), "generated", False))
+            self._best_epoch = path, epoch_of(path)
+        return {
+            "monitor": checkpoint.monitor,
+            "mode": checkpoint.mode,
+            "value": float(score),
+            "epoch": self._best_epoch[1],
+            "checkpoint": Path(path).name,
+        }
 
 
 def peak_gib(trainer: Trainer) -> float:
-    """The most memory the run took, in GiB: as the callback measured it that resets the peaks, else as it stands."""
+    """Return the most memory the run took, in GiB: as a callback that resets the peaks measured it, else as it is."""
     callbacks = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
     measured = [peak for callback in callbacks if (peak := getattr(callback, "peak_gib", None)) is not None]
     if measured:
         return max(measured)
     device = trainer.strategy.root_device
     if device.type == "cuda":
-        return torch.cuda.max_memory_reserved(device) / 2**30
+        return torch.cuda.max_memory_reserved(device) / GIB
     if device.type == "mps":
-        return torch.mps.driver_allocated_memory() / 2**30
+        return torch.mps.driver_allocated_memory() / GIB
     return peak_host_gib()
 
 
-def _epoch_of(path: str) -> int | None:
-    """The epoch, from 0, in which a checkpoint was saved; None for a remote or sharded one."""
-    if not Path(path).is_file():
-        return None
-    # Mapped, not read: the file may hold gigabytes and the number sits in its first kilobytes.
-    return torch.load(path, map_location="cpu", weights_only=True, mmap=True)["epoch"]
+def _floats(trainer: Trainer) -> dict[str, float]:
+    """Return the metrics; called on every rank, as what is not reduced yet is reduced together."""
+    return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+def _generated(trainer: Trainer) -> bool:
+    return bool(getattr(getattr(trainer, "datamodule", None), "generated", False))
 
 
 def _reason(error: BaseException) -> str:

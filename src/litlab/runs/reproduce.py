@@ -1,4 +1,4 @@
-"""``python -m PACKAGE reproduce``: a run once more, from the same code and settings."""
+"""``python -m PACKAGE reproduce``: repeat a run from the same code and settings."""
 
 import os
 import shlex
@@ -15,11 +15,11 @@ from litlab.runs.provenance import versions
 from litlab.util import team
 from litlab.util.commands import Options, answer
 
-PLACES = ("path", "file", "folder", "root", "dir")  # settings of the data that tell where it lies: `path`, `data_dir`
+PLACES = ("path", "file", "folder", "root", "dir")  # how settings end that say where the data is: `data_dir`
 DESCRIPTION = """\
-Run a run again: with its settings (its config.yaml), on the commit and uncommitted changes that it
-was made from, into a new run folder. Where the code, the data or a file is not there, one line says so
-and what to do; other versions of packages are listed and tried. --print shows the commands instead.
+Repeat a run: with its settings (its config.yaml), on the commit and uncommitted changes that it was
+made from, into a new run folder. Where the code, the data or a file is missing, one line says so and
+what to do; other versions of packages are listed and tried. --print shows the commands instead.
 
   %(prog)s mine/version_3
   %(prog)s lightning_logs/mine --print
@@ -27,38 +27,31 @@ and what to do; other versions of packages are listed and tried. --print shows t
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the verb ``reproduce``.
-
-    Args:
-        arguments: What follows the verb on the command line.
-
-    Returns:
-        The exit code: 0, or 2 after one line on why it can't be. A run that can be replaces this process by the fit.
-    """
+    """Run the command ``reproduce`` and return its exit code: 0, or 2 after one line on what is wrong."""
     return answer(_reproduce, arguments)
 
 
 def _reproduce(arguments: list[str]) -> int:
     options = Options("reproduce", DESCRIPTION)
     options.add_argument("run", metavar="RUN", help="a run, its folder, an experiment, a checkpoint, or last")
-    options.add_argument("--print", action="store_true", help="print the commands, run nothing")
+    options.add_argument("--print", action="store_true", help="print the commands, and run nothing")
     options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)
 
     run = find_run(chosen.run, chosen.root)
     made = read_json(run.provenance)
     if not made:
-        raise UserError(f"{run.name} has no {run.provenance.name}: it is not known what it was made from.")
+        raise UserError(f"{run.name} has no {run.provenance.name}, so it is not known what it was made from.")
     command = fit_command(run, made)
     steps = steps_to_code(run, made, work_tree())
     missing = missing_files(read_config(run.config), made)
     notes = different_versions(made)
     if str(Path.cwd()) != made.get("directory", str(Path.cwd())):
-        notes.append(f"it was run in {made['directory']}; relative paths now start here.")
+        notes.append(f"it was run in {made['directory']}; relative paths start here now.")
 
     if not chosen.print:
         if steps:
-            raise UserError(f"the code here is not what {run.name} was made from: {' && '.join(steps)} and try again.")
+            raise UserError(f"the code here is not what {run.name} was made from; {' && '.join(steps)} and try again.")
         if missing:
             raise UserError(f"{run.name} can't be reproduced: {missing[0]}")
         for line in notes:
@@ -72,7 +65,7 @@ def _reproduce(arguments: list[str]) -> int:
 
 
 def fit_command(run: RunFolder, made: dict[str, Any]) -> list[str]:
-    """What Python is to run: the recorded command with the run's resolved config for all that it set.
+    """Return the arguments of Python: the recorded command with the run's resolved config for all that it set.
 
     Raises:
         UserError: If the run has no config, or wasn't made by ``fit``.
@@ -82,13 +75,13 @@ def fit_command(run: RunFolder, made: dict[str, Any]) -> list[str]:
     if command[:4] != ours:
         raise UserError(f"{run.name} was not made by `{shlex.join(ours)}` but by `{shlex.join(command)}`.")
     if not run.config.is_file():
-        raise UserError(f"{run.name} has no {run.config.name}: its settings are not known.")
+        raise UserError(f"{run.name} has no {run.config.name}, so its settings are not known.")
     path = run.config.relative_to(Path.cwd()) if run.config.is_relative_to(Path.cwd()) else run.config
     return [*ours[1:], "--config", str(path)]
 
 
 def steps_to_code(run: RunFolder, made: dict[str, Any], code: WorkTree) -> list[str]:
-    """The commands that bring the work tree to the code of the run; none if it is there.
+    """Return the commands that bring the work tree to the code of the run; none if it has it.
 
     Args:
         run: The run.
@@ -109,7 +102,8 @@ def steps_to_code(run: RunFolder, made: dict[str, Any], code: WorkTree) -> list[
         later = session.get("commit"), (session.get("uncommitted") or {}).get("sha256")
         if later != (commit, changes.get("sha256")):
             raise UserError(
-                f"{run.name} can't be reproduced: it was begun on the code of {commit[:7]} and continued on other code."
+                f"{run.name} can't be reproduced: it was started on the code of {commit[:7]}, and continued on other "
+                "code."
             )
     if (commit, changes.get("sha256", "")) == (code.commit, code.digest):
         return []
@@ -117,7 +111,7 @@ def steps_to_code(run: RunFolder, made: dict[str, Any], code: WorkTree) -> list[
         git("cat-file", "-e", f"{commit}^{{commit}}", at=code.root)
     except GitError as error:
         raise UserError(
-            f"{run.name} can't be reproduced: its commit {commit} is not in {code.root}: fetch it with git."
+            f"{run.name} can't be reproduced: its commit {commit} is not in {code.root}; fetch it with git."
         ) from error
     if not changes.get("complete", True):
         raise UserError(
@@ -134,11 +128,11 @@ def steps_to_code(run: RunFolder, made: dict[str, Any], code: WorkTree) -> list[
 
 
 def missing_files(config: dict[str, Any], made: dict[str, Any]) -> list[str]:
-    """What the run read and is not there: data, and checkpoints to start from. A line each.
+    """Return what the run read and is missing: data, and checkpoints to start from. A line each.
 
     Args:
         config: The run's resolved config.
-        made: Its provenance: data that was generated then is generated again.
+        made: Its provenance; data that was generated then is generated again.
     """
     named = {name: config.get(name) for name in ("ckpt_path", "init_from")}
     settings = (config.get("data") or {}).get("init_args") or {}
@@ -147,17 +141,17 @@ def missing_files(config: dict[str, Any], made: dict[str, Any]) -> list[str]:
         if not generated and name.rpartition("_")[2] in PLACES and "cache" not in name:  # a cache is made again
             named[f"data.{name}"] = value
     return [
-        f"{key}: {value} is not there."
+        f"{key}: {value} is missing."
         for key, value in named.items()
         if isinstance(value, str) and value and not Path(value).exists()
     ]
 
 
 def different_versions(made: dict[str, Any]) -> list[str]:
-    """The packages that were not the same then. A line each."""
+    """Return the packages that were not the same then. A line each."""
     then, here = made.get("versions") or {}, versions()
     return [
-        f"{name} is {here.get(name, 'not installed')} here, the run had {version}."
+        f"{name} is {here.get(name, 'not installed')} here, the run used {version}."
         for name, version in then.items()
         if here.get(name) != version
     ]

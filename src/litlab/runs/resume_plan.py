@@ -1,4 +1,4 @@
-"""What a command goes on from: a run to resume, a run or a checkpoint to evaluate."""
+"""What a command starts from: a run to resume, a run or a checkpoint to evaluate."""
 
 import os
 import socket
@@ -13,23 +13,23 @@ from litlab.runs import claim
 from litlab.runs.compare import read_config
 from litlab.runs.find import find_run, owner_of
 from litlab.runs.folder import RunFolder, read_or_set_aside
+from litlab.runs.missing_classes import check_classes
 from litlab.runs.saved import checkpoint_in, config_in, saved_config
-from litlab.runs.written_by import check_classes
 
 
 @dataclass(frozen=True)
-class Continuation:
-    """A command and what it goes on from.
+class ResumePlan:
+    """A command and what it starts from.
 
     Args:
         arguments: What the parser is to read: the command line, with the config of the run in front.
         command: The command line with the run named by its folder: other processes of it must not find another one.
         run: The run that it writes into; None for a new one, or none.
-        checkpoint: The checkpoint to load; None where the config tells it.
+        checkpoint: The checkpoint to load; None where the config names it.
         saved: The config in front of the command line; {} where the command brings its own.
-        resumes: Whether the run is trained on.
+        resumes: Whether the training of the run continues.
         automatic: Whether the run is still to be chosen: the newest one of the experiment, if it is not finished.
-        requeued: Whether it is still to be chosen: the one that this command had begun in this SLURM job.
+        requeued: Whether it is still to be chosen: the one that this command has started in this SLURM job.
         new: The folder that was made for a new run; None where none was yet.
     """
 
@@ -44,32 +44,32 @@ class Continuation:
     new: RunFolder | None = None
 
 
-def continuation(arguments: list[str]) -> Continuation:
-    """Finds what a command goes on from.
+def resume_plan(arguments: list[str]) -> ResumePlan:
+    """Find what a command starts from.
 
     Args:
-        arguments: The command line, from the verb on.
+        arguments: The command line, from the subcommand on.
 
     Raises:
         UserError: If there is no such run, or none of its checkpoints can be used.
     """
-    verb, *flags = arguments
-    if verb != "fit":
-        return _evaluation(verb, flags)
+    subcommand, *flags = arguments
+    if subcommand != "fit":
+        return _evaluation(subcommand, flags)
     wanted, rest = take("--resume", flags)
     if wanted == "auto":
-        return Continuation(["fit", *rest], arguments, automatic=True)
+        return ResumePlan(["fit", *rest], arguments, automatic=True)
     if wanted is not None:
         for flag in ("--ckpt_path", "--init_from"):
             if take(flag, flags)[0] is not None:
-                raise UserError(f"--resume goes on from the run's own newest checkpoint: leave {flag} out.")
-        return resumption(find_run(wanted), rest)
+                raise UserError(f"resume: the run continues from its own newest checkpoint; leave {flag} out.")
+        return resume_run(find_run(wanted), rest)
     restarts = os.environ.get("SLURM_RESTART_COUNT", "")
-    return Continuation(arguments, arguments, requeued=restarts.isdecimal() and int(restarts) > 0)
+    return ResumePlan(arguments, arguments, requeued=restarts.isdecimal() and int(restarts) > 0)
 
 
-def resumption(run: RunFolder, flags: list[str]) -> Continuation:
-    """Locks a run and finds what to train it on from.
+def resume_run(run: RunFolder, flags: list[str]) -> ResumePlan:
+    """Lock a run and find the checkpoint to resume it from.
 
     Args:
         run: The run.
@@ -84,9 +84,9 @@ def resumption(run: RunFolder, flags: list[str]) -> Continuation:
     state = read_or_set_aside(run.status)
     if state.get("status") == "running" and state.get("host") != socket.gethostname():
         rank_zero_info(f"{run.name} was last running on {state.get('host')}: make sure that it no longer is.")
-    _, saved = saved_config(run, mend=True)
+    _, saved = saved_config(run, repair=True)
     check_classes(run, run.name, saved)
-    return Continuation(
+    return ResumePlan(
         arguments=["fit", "--config", str(run.config), *flags],
         command=["fit", "--resume", str(run.path), *flags],
         run=run,
@@ -96,35 +96,35 @@ def resumption(run: RunFolder, flags: list[str]) -> Continuation:
     )
 
 
-def _evaluation(verb: str, flags: list[str]) -> Continuation:
+def _evaluation(subcommand: str, flags: list[str]) -> ResumePlan:
     wanted, rest = take("--run", flags)
     which, rest = take("--ckpt_path", rest)
     if wanted is None and which is not None and not {"--config", "-c"} & {flag.partition("=")[0] for flag in rest}:
         if which not in ("best", "last") and not Path(which).is_file():
-            raise UserError(f"--ckpt_path {which}: no such file.")
+            raise UserError(f"ckpt_path: {which}: no such file.")
         wanted, which = which, None  # a checkpoint alone
     if wanted is None:
         run = owner_of(Path(which)) if which is not None else None
-        return Continuation([verb, *flags], [verb, *flags], run)
+        return ResumePlan([subcommand, *flags], [subcommand, *flags], run)
     if Path(wanted).is_file():
         if which is not None:
-            raise UserError(f"--run {wanted} is a checkpoint already: leave --ckpt_path out.")
+            raise UserError(f"run: {wanted} is a checkpoint already; leave --ckpt_path out.")
         checkpoint = Path(wanted)
         run = owner_of(checkpoint)
-        config, saved = saved_config(run) if run is not None else (config_in(checkpoint), None)
+        config = saved_config(run)[0] if run is not None else config_in(checkpoint)
     else:
         run = find_run(wanted)
         config, saved = saved_config(run)
         named = None if which in (None, "best", "last") else Path(str(which))
         if named is not None and not named.is_file():
-            raise UserError(f"--ckpt_path {named}: no such file; give best, last or a file.")
+            raise UserError(f"ckpt_path: {named}: no such file; give best, last or a file.")
         checkpoint = named or checkpoint_in(run, saved, which)
         rank_zero_info(f"{run.name}: {checkpoint.name}")
-    saved = saved or read_config(config)
+    saved = read_config(config)
     check_classes(run, run.name if run else str(checkpoint), saved)
-    command = [verb, "--run", str(run.path if run else checkpoint), *rest]
-    return Continuation(
-        arguments=[verb, "--config", str(config), *rest],
+    command = [subcommand, "--run", str(run.path if run else checkpoint), *rest]
+    return ResumePlan(
+        arguments=[subcommand, "--config", str(config), *rest],
         command=[*command, "--ckpt_path", str(checkpoint)] if run else command,
         run=run,
         checkpoint=checkpoint,
@@ -133,18 +133,14 @@ def _evaluation(verb: str, flags: list[str]) -> Continuation:
 
 
 def take(flag: str, arguments: list[str]) -> tuple[str | None, list[str]]:
-    """The value of a flag, None where it is not given, and the arguments without it; the last one counts."""
+    """Return the value of a flag, None where it is not given, and the arguments without it; the last one counts."""
     value, rest = None, []
-    position = 0
-    while position < len(arguments):
-        argument = arguments[position]
-        if argument == flag and position + 1 < len(arguments):
-            value = arguments[position + 1]
-            position += 2
-            continue
-        if argument.startswith(f"{flag}="):
-            value = argument.partition("=")[2]
+    words = iter(arguments)
+    for word in words:
+        if word == flag and (following := next(words, None)) is not None:
+            value = following
+        elif word.startswith(f"{flag}="):
+            value = word.partition("=")[2]
         else:
-            rest.append(argument)
-        position += 1
+            rest.append(word)
     return value, rest

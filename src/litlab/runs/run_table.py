@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litlab.errors import UserError
-from litlab.runs import metric_direction as metric
 from litlab.runs.find import all_runs
 from litlab.runs.folder import ROOT, RunFolder, read_json
+from litlab.util import metric_direction as metric
 from litlab.util.commands import Options, answer, count, decimals, terminal
 from litlab.util.nearest import nearest
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 STATUSES = ("running", "finished", "failed", "interrupted", "killed", "unknown")
 COLOURS = {"finished": "green", "failed": "red", "killed": "red", "interrupted": "yellow", "running": "cyan"}
 DESCRIPTION = """\
-List the runs below lightning_logs, the newest first: how each ended, its best validation metric and
-the test metric that belongs to it, minutes, GiB of memory at the peak, when it was started, and the
-commit of its code (with * where the code had uncommitted changes).
+List the runs in lightning_logs, the newest first: how each ended, its best validation metric and the
+corresponding test metric, minutes, peak memory in GiB, when it was started, and the commit of its code
+(with * where the code had uncommitted changes).
 
   %(prog)s                          all runs
   %(prog)s mine --sort test/acc     those of one experiment, the best first
@@ -30,24 +30,17 @@ commit of its code (with * where the code had uncommitted changes).
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the verb ``runs``.
-
-    Args:
-        arguments: What follows the verb on the command line.
-
-    Returns:
-        The exit code: 0, or 2 after one line on what is wrong.
-    """
+    """Run the command ``runs`` and return its exit code: 0, or 2 after one line on what is wrong."""
     return answer(_runs, arguments)
 
 
 def _runs(arguments: list[str]) -> int:
     options = Options("runs", DESCRIPTION)
     options.add_argument("experiment", nargs="*", metavar="EXPERIMENT", help="only runs of these experiments")
-    options.add_argument("--status", choices=STATUSES, help="only runs that ended so, or still run")
+    options.add_argument("--status", choices=STATUSES, help="only runs with this status")
     options.add_argument("--sort", metavar="METRIC", help="best first by a metric, such as val/acc or test/loss")
     options.add_argument("--limit", metavar="N", type=count, help="only the first N of them")
-    options.add_argument("--json", action="store_true", help="print a JSON list of all that is known")
+    options.add_argument("--json", action="store_true", help="print all details as a JSON list")
     options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)
 
@@ -74,11 +67,10 @@ def _runs(arguments: list[str]) -> int:
 
 
 def describe(folder: RunFolder, root: Path = ROOT) -> dict[str, Any]:
-    """All that is known of a run.
+    """Describe a run.
 
     Args:
-        folder: The run. Of the files that it lacks, as runs of old do, the entries are null; those that are damaged
-            are told under ``problems``.
+        folder: The run. The entries of a file that it lacks are null; damaged files are listed under ``problems``.
         root: Where the runs are.
     """
     problems: list[str] = []
@@ -111,10 +103,10 @@ def describe(folder: RunFolder, root: Path = ROOT) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]], sort: str | None = None) -> "Table":
-    """The table that people see, one row a run.
+    """Build the table, one row per run.
 
     Args:
-        rows: As `describe` tells them.
+        rows: The runs, as `describe` returns them.
         sort: A metric to show although no column has it.
     """
     from rich.table import Table
@@ -144,7 +136,7 @@ def table(rows: list[dict[str, Any]], sort: str | None = None) -> "Table":
 
 
 def remarks(rows: list[dict[str, Any]]) -> Iterator[Any]:
-    """What the table has no room for: why runs failed, whose data was generated, which files are damaged."""
+    """Yield what the table has no room for: why runs failed, whose data was generated, which files are damaged."""
     from rich.text import Text
 
     for row in rows:
@@ -157,7 +149,7 @@ def remarks(rows: list[dict[str, Any]]) -> Iterator[Any]:
 
 
 def when(started: datetime, now: datetime) -> str:
-    """How long ago, for today's runs; the day and time for earlier ones, without what is the same as now."""
+    """Format when a run was started: how long ago for today's, the day and time for earlier ones."""
     seconds = (now - started).total_seconds()
     if 0 <= seconds < 60:
         return "just now"

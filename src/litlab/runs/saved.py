@@ -1,7 +1,8 @@
-"""What a run has saved to go on from: its config and its checkpoints."""
+"""What a run has saved to resume it from: its config and its checkpoints."""
 
 import atexit
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -11,22 +12,25 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.checkpointing.io import newest_intact, path_in
-from litlab.checkpointing.load import load_checkpoint
+from litlab.checkpointing.load import find_corruption, load_checkpoint
 from litlab.errors import UserError
 from litlab.runs.compare import read_config
 from litlab.runs.find import find_run, noted_owner
-from litlab.runs.folder import RunFolder, set_aside, write_text
+from litlab.runs.folder import NO_CHECKPOINT, RunFolder, set_aside, write_text
 from litlab.runs.lock import is_first_process
+from litlab.util.atomic import write_whole
 
 SECTIONS = ("trainer", "model", "data", "ckpt_path")  # of every config of a fit, from its beginning to its end
 
+# Configs
 
-def saved_config(run: RunFolder, mend: bool = False) -> tuple[Path, dict[str, Any]]:
-    """The config of a run: its ``config.yaml``, or where that is damaged or gone, the one in its newest checkpoint.
+
+def saved_config(run: RunFolder, repair: bool = False) -> tuple[Path, dict[str, Any]]:
+    """Return the config of a run: its ``config.yaml``, or where that is damaged, the one in its newest checkpoint.
 
     Args:
         run: The run.
-        mend: Whether to write a damaged one anew.
+        repair: Whether to replace a damaged one.
 
     Returns:
         The file to put in front of a command line, and its content.
@@ -39,29 +43,53 @@ def saved_config(run: RunFolder, mend: bool = False) -> tuple[Path, dict[str, An
         missing = next((name for name in SECTIONS if name not in config), None)
         if missing is None:
             return run.config, config
-        problem = f"{run.config} is damaged: it has no '{missing}'."
+        problem = f"{run.config} is damaged (it has no '{missing}')"
     except UserError as error:
-        problem = str(error)
+        problem = str(error).partition(";")[0]
     newest, _ = newest_intact(run.checkpoints)
     if newest is None:
         raise UserError(
-            f"{run.name} has no checkpoint to go on from, and no config: {problem.rstrip('.')}, and {run.checkpoints} "
-            "holds none that is whole."
+            f"{run.name} has {NO_CHECKPOINT}, and no config: {problem}, and {run.checkpoints} holds no "
+            "intact checkpoint."
         )
     path = config_in(newest)
     if is_first_process():
-        if mend:
+        if repair:
             if os.path.lexists(run.config):
-                set_aside(run.config, problem.partition(" is damaged")[2].strip(" :().") or "it can't be read")
-            rank_zero_info(f"{run.config} is written anew, from {newest.name}.")
+                set_aside(run.config, problem.partition(" is damaged (")[2].removesuffix(")") or "it can't be read")
+            rank_zero_info(f"{run.config} is written again, from {newest.name}.")
             write_text(run.config, path.read_text(encoding="utf-8"))
         else:
-            print(f"warning: {problem.rstrip('.')}: the config in {newest.name} is taken.", file=sys.stderr)
+            print(f"warning: {problem}: the config in {newest.name} is used.", file=sys.stderr)
     return path, read_config(path)
 
 
+def config_in(checkpoint: Path) -> Path:
+    """Return a temporary file with the config that a checkpoint holds.
+
+    Raises:
+        UserError: If the checkpoint holds none.
+    """
+    text = load_checkpoint(checkpoint).get("config")
+    if not isinstance(text, str):
+        raise UserError(f"{checkpoint} is in no run folder and holds no config; give --config and --ckpt_path.")
+    return temporary_config(text)
+
+
+def temporary_config(text: str) -> Path:
+    """Return a file with a config; it is removed as the process ends."""
+    descriptor, name = tempfile.mkstemp(suffix=".yaml")
+    atexit.register(Path(name).unlink, missing_ok=True)
+    with open(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    return Path(name)
+
+
+# Checkpoints
+
+
 def checkpoint_of(text: str) -> Path:
-    """The checkpoint that a user means: a file, or a run's best one, its newest where it has no best.
+    """Return the checkpoint that a user means: a file, or a run's best one, its newest where it has no best.
 
     Raises:
         UserError: If there is none.
@@ -73,7 +101,7 @@ def checkpoint_of(text: str) -> Path:
 
 
 def checkpoint_in(run: RunFolder, saved: dict[str, Any], which: str | None) -> Path:
-    """A checkpoint of a run.
+    """Return a checkpoint of a run.
 
     Args:
         run: The run.
@@ -81,78 +109,91 @@ def checkpoint_in(run: RunFolder, saved: dict[str, Any], which: str | None) -> P
         which: ``last``, ``best``, or None for the best where one was kept, else the last.
 
     Raises:
-        UserError: If it is not there. For a best one that is lost, no other one is taken.
+        UserError: If it does not exist. A best one that is missing is not replaced by another.
     """
-    folder = checkpoint_folder(run, saved)
+    folder = Path(_settings(saved).get("dirpath") or run.checkpoints)
+    owner = noted_owner(folder)
+    if owner is not None and owner.is_dir() and owner != run.path.resolve():
+        raise UserError(f"{run.name} has {NO_CHECKPOINT}: those in {folder} belong to {owner}.")
     newest, notes = newest_intact(folder)
     if is_first_process():
         for note in notes:
             print(f"warning: {note}", file=sys.stderr)
     if newest is None:
-        what = "none that is whole" if notes else "none yet"
-        raise UserError(f"{run.name} has no checkpoint to go on from: {folder} holds {what}.")
+        what = "no intact checkpoint" if notes else "none yet"
+        raise UserError(f"{run.name} has {NO_CHECKPOINT}: {folder} holds {what}.")
     if which == "last":
         return newest
-    best = best_in(newest)
+    best = _best_in(newest)
     if best is None and which == "best":
-        raise UserError(f"{run.name} has no best checkpoint in {folder}: take --ckpt_path last.")
+        raise UserError(f"{run.name} has no best checkpoint in {folder}; use --ckpt_path last.")
     if best is not None and not best.is_file():
         raise UserError(
-            f"{run.name}: its best checkpoint, {best}, is not there: bring it back, or give another one "
-            f"({newest} is its newest)."
+            f"{run.name}: its best checkpoint, {best}, is missing; restore it, or give another one ({newest} is its "
+            "newest)."
         )
     return best or newest
 
 
-def checkpoint_folder(run: RunFolder, saved: dict[str, Any]) -> Path:
-    """Where the checkpoints of a run are.
+def complete_write(newest: Path, saved: dict[str, Any]) -> Path:
+    """Complete what was left undone where a run was killed, or had no room, between two of its checkpoint files.
+
+    A best checkpoint is written first, then the one that it replaces is removed, then ``last.ckpt`` is written. Where
+    the newest file is a best one, the run ended in between.
+
+    Args:
+        newest: The newest checkpoint of a run that is resumed.
+        saved: The run's config.
+
+    Returns:
+        The checkpoint to resume from: ``last.ckpt``, if the run keeps one.
 
     Raises:
-        UserError: If the folder has become that of another run.
+        UserError: If there is no room for it.
     """
-    settings = (saved.get("checkpoint") or {}).get("init_args") or {}
-    folder = Path(settings.get("dirpath") or run.checkpoints)
-    owner = noted_owner(folder)
-    if owner is not None and owner.is_dir() and owner != run.path.resolve():
-        raise UserError(f"{run.name} has no checkpoint to go on from: those in {folder} are of {owner}.")
-    return folder
+    settings, last = _settings(saved), newest.with_name("last.ckpt")
+    if newest == last or not settings.get("save_last"):
+        return newest
+    if settings.get("save_top_k", 1) > 0 and last.is_file() and find_corruption(last) is None:
+        for old in _named(last) - _named(newest):
+            if old.is_file():
+                old.unlink()
+                rank_zero_info(f"Removed {old}, which {newest.name} has replaced.")
+    try:
+        with newest.open("rb") as source:
+            write_whole(last, lambda stream: shutil.copyfileobj(source, stream))
+    except OSError as error:
+        raise UserError(f"{last} can't be written ({error.strerror}), but {newest} is intact; make room.") from error
+    return last
 
 
-def best_in(checkpoint: Path) -> Path | None:
-    """The best checkpoint, as far as the run knew when it wrote this one; None where none was kept.
+def _settings(saved: dict[str, Any]) -> dict[str, Any]:
+    return (saved.get("checkpoint") or {}).get("init_args") or {}
+
+
+def _best_in(checkpoint: Path) -> Path | None:
+    """Return the best checkpoint, as far as the run knew when it wrote this one; None where none was kept.
 
     The path is given in the folder of this checkpoint: the run may have been moved.
     """
-    states = callback_states(checkpoint)
-    own = [state for name, state in states.items() if name.startswith("RunCheckpoint")]
-    for state in (*own, *states.values()):
-        if path := state.get("best_model_path"):
-            return Path(path_in(checkpoint.parent, path, state.get("dirpath")))
+    states = _callback_states(checkpoint)
+    for name in sorted(states, key=lambda name: not name.startswith("RunCheckpoint")):
+        if path := states[name].get("best_model_path"):
+            return Path(path_in(checkpoint.parent, path, states[name].get("dirpath")))
     return None
 
 
-def callback_states(checkpoint: Path) -> dict[str, dict[str, Any]]:
-    """The states that callbacks which write checkpoints have in one."""
+def _named(checkpoint: Path) -> set[Path]:
+    """Return the best checkpoints that one names, in its folder."""
+    return {
+        Path(path_in(checkpoint.parent, path, state.get("dirpath")))
+        for state in _callback_states(checkpoint).values()
+        for path in (state["best_model_path"], *state.get("best_k_models", {}))
+        if path
+    }
+
+
+def _callback_states(checkpoint: Path) -> dict[str, dict[str, Any]]:
+    """Return the states in a checkpoint of the callbacks that write checkpoints."""
     states = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True).get("callbacks") or {}
     return {name: state for name, state in states.items() if isinstance(state, dict) and "best_model_path" in state}
-
-
-def config_in(checkpoint: Path) -> Path:
-    """A file with the config that a checkpoint holds; it goes with the process.
-
-    Raises:
-        UserError: If the checkpoint holds none.
-    """
-    text = load_checkpoint(str(checkpoint)).get("config")
-    if not isinstance(text, str):
-        raise UserError(f"{checkpoint} lies in no run folder and holds no config: give --config and --ckpt_path.")
-    return temporary_config(text)
-
-
-def temporary_config(text: str) -> Path:
-    """A file with a config; it goes with the process."""
-    descriptor, name = tempfile.mkstemp(suffix=".yaml")
-    atexit.register(Path(name).unlink, missing_ok=True)
-    with open(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
-    return Path(name)

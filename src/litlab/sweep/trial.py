@@ -14,7 +14,7 @@ import yaml
 from optuna.exceptions import TrialPruned, UpdateFinishedTrialError
 
 from litlab.cli.named_modules import modules_named
-from litlab.runs.folder import RunFolder, write_text
+from litlab.runs.folder import NO_CHECKPOINT, RunFolder, write_text
 from litlab.sweep.space import overlay, suggest
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.trial_launcher import TrialLauncher
@@ -23,7 +23,6 @@ from litlab.util.team import package
 
 TAIL = 20  # lines of a log that are kept of a failed trial
 SECONDS_TO_SAVE = 60.0  # for a fit that outlives its worker
-NO_CHECKPOINT = "no checkpoint to go on from"  # what fit --resume says of a run that had not come so far
 
 
 class TrialFailed(Exception):

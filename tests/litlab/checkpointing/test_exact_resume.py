@@ -3,20 +3,18 @@
 import random
 import shutil
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 
 from litlab.checkpointing.exact_resume import KEY, first_step_logged_again
 from litlab.errors import UserError
 from litlab.tasks import Classifier
-from tests.litlab.checkpointing.in_process import BATCHES, EACH_STEP, Data, Draws, Interrupted, fit, saving, trainer
+from tests.litlab.checkpointing.in_process import BATCHES, Data, Draws, Interrupted, fit, saving, trainer
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:Checkpoint directory"
@@ -132,7 +130,7 @@ def test_another_number_of_processes(tmp_path, whole):
 
     fit(tmp_path, ("batch", 1, 3))
     as_if_of_two(tmp_path / "last.ckpt", [])
-    with pytest.raises(UserError, match=r"^trainer.devices: .* within an epoch, which 2 processes had shared; 1 can't"):
+    with pytest.raises(UserError, match=r"^trainer.devices: .* within an epoch that 2 processes shared, and 1 can't"):
         fit(tmp_path, resume=True)
     fit(tmp_path, ("end", 1))
     others = Classifier(nn.Linear(6, 3), num_classes=3)
@@ -198,20 +196,7 @@ def test_logs_are_repeated_from_the_step_that_is_made_again(tmp_path):
         assert first_step_logged_again(checkpoint) == step
 
 
-def test_loggers_are_flushed_before_each_checkpoint(tmp_path):
-    class Flushed(CSVLogger):
-        at: ClassVar[list[int]] = []
-
-        def save(self):
-            self.at.append(fitting.global_step)
-            super().save()
-
-    fitting = trainer(tmp_path, saving(tmp_path, **EACH_STEP), logger=Flushed(tmp_path), max_epochs=1)
-    fitting.fit(Draws(), Data())
-    assert {1, 2, 3} <= set(Flushed.at)
-
-
-def test_any_module_goes_on(tmp_path):
+def test_any_module_can_be_resumed(tmp_path):
     class Plain(LightningModule):
         def __init__(self, stop):
             super().__init__()

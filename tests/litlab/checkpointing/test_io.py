@@ -13,7 +13,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 
 from litlab.checkpointing import io as checkpoint_files
 from litlab.checkpointing.io import AtomicCheckpointIO, newest_intact
-from litlab.checkpointing.load import damage
+from litlab.checkpointing.load import find_corruption
 from litlab.errors import UserError
 from tests.processes import Python
 
@@ -199,7 +199,7 @@ class Watched(AtomicCheckpointIO):
         self.folder, self.fewest, self.removed = folder, 9, 0
 
     def look(self):
-        self.fewest = min(self.fewest, sum(damage(path) is None for path in self.folder.glob("*.ckpt")))
+        self.fewest = min(self.fewest, sum(find_corruption(path) is None for path in self.folder.glob("*.ckpt")))
 
     def save_checkpoint(self, *arguments, **keywords):
         super().save_checkpoint(*arguments, **keywords)

@@ -32,7 +32,7 @@ def test_weights_that_can_only_answer_nan_are_refused(tmp_path, names, value):
         check_weights(model, checkpoint, {})
         return
     more = " and 1 more tensors" if len(names) > 1 else ""
-    line = f"^the checkpoint holds NaN or infinity in {names[0]}{more}: take an earlier one.$"
+    line = f"^the checkpoint holds NaN or infinity in {names[0]}{more}; use an earlier one.$"
     with pytest.raises(UserError, match=line):
         check_weights(model, checkpoint, {})
     with pytest.raises(UserError, match=line):

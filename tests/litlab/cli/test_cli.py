@@ -159,9 +159,12 @@ def test_typos_get_one_line_that_says_where_and_what(tmp_path, case):
 REFUSED = {
     "no config": ([], "data and model: not set; give --config FILE"),
     "config file": (["--config", "configs/cifr.yaml"], "error: configs/cifr.yaml: no such file"),
-    "checkpoint": (["GOOD", "--ckpt_path", "nope.ckpt"], "--ckpt_path nope.ckpt: no such file."),
-    "remote": (["GOOD", "--ckpt_path", "https://example.org/a.ckpt"], "remote checkpoints are not loaded"),
-    "not a checkpoint": (["GOOD", "--ckpt_path", "mine.yaml"], "--ckpt_path mine.yaml is damaged or no checkpoint"),
+    "checkpoint": (["GOOD", "--ckpt_path", "nope.ckpt"], "checkpoint nope.ckpt: no such file."),
+    "remote": (["GOOD", "--ckpt_path", "https://example.org/a.ckpt"], "it is remote; download it"),
+    "not a checkpoint": (
+        ["GOOD", "--ckpt_path", "mine.yaml"],
+        "checkpoint mine.yaml: it is damaged or not a checkpoint",
+    ),
     "learning rate": (["GOOD", "--model.optimizer.lr=-1"], "model.optimizer.lr: -1.0 is not valid; it must be above 0"),
     "width": (["GOOD", "--model.width=0"], "model.width: 0 is not valid; it must be 4 or more"),
     "smoothing": (
@@ -322,5 +325,5 @@ def test_a_checkpoint_of_another_class_is_refused(fit_images, run, images, tmp_p
     assert "holds a acme.images.SmallCNN; name that class" in done.err
     done = fit_images("test", "--model.width=32", "--ckpt_path", last)
     assert done.code == 2
-    assert "weights don't fit the model as it is described here (model.width: 16 -> 32)" in done.err
+    assert "weights don't fit it as it is described here (model.width: 16 -> 32)" in done.err
     assert "Traceback" not in done.err

@@ -61,14 +61,14 @@ def _release():
         ("img/version_12/again", "folders called 'version_12' belong to runs"),
         ("checkpoints", "folders called 'checkpoints' belong to runs"),
         ("img/checkpoints/x", "folders called 'checkpoints' belong to runs"),
-        ("odd", "lies in the run"),
-        ("odd/inner", "lies in the run"),
+        ("odd", "is inside the run"),
+        ("odd/inner", "is inside the run"),
         ("last", "means another run on the command line"),
         ("auto", "means another run on the command line"),
         ("$HOME", "holds a variable"),
         ("~/x", "holds a variable"),
-        ("x" * 300, "can't be made: File name too long"),
-        ("file/x", "can't be made: Not a directory"),
+        ("x" * 300, "can't be made (File name too long)"),
+        ("file/x", "can't be made (Not a directory)"),
     ],
 )
 def test_names_of_experiments_that_can_not_be(tmp_path, name, says):
@@ -90,7 +90,7 @@ def test_each_new_run_has_a_folder_of_its_own(tmp_path, name):
     assert claim.new_run(tmp_path, name).path.name == "version_2"
 
 
-def test_what_came_to_nothing_leaves_nothing(tmp_path):
+def test_a_run_that_never_began_leaves_nothing(tmp_path):
     claim.new_run(tmp_path / "logs", "a/b")
     claim.release()
     assert list(tmp_path.iterdir()) == []
@@ -115,7 +115,7 @@ def test_one_process_at_a_time_looks_at_a_folder(tmp_path):
 
     def look(name: str) -> None:
         for _ in range(20):
-            with lock.alone_in(tmp_path):
+            with lock.folder_lock(tmp_path):
                 order.extend([name, name])
 
     threads = [threading.Thread(target=look, args=(name,)) for name in "abc"]
@@ -144,7 +144,7 @@ def test_a_file_system_without_locks_is_no_obstacle(tmp_path, monkeypatch, capsy
 
     monkeypatch.setattr(lock.fcntl, "flock", unsupported)
     claim.hold(write_run(tmp_path, "cifar/version_0"))
-    assert "can't be locked (Operation not supported): see to it that only one process" in capsys.readouterr().err
+    assert "can't be locked (Operation not supported): make sure that only one process" in capsys.readouterr().err
 
 
 class TestOwnCheckpoints:
@@ -163,7 +163,7 @@ class TestOwnCheckpoints:
         run = own("a/version_0")
         (tmp_path / "kept/last.ckpt").touch()
         own("a/version_0", resumes=True)
-        with pytest.raises(UserError, match=r"holds the checkpoints of .*a/version_0: .*kept/b/version_0, or leave"):
+        with pytest.raises(UserError, match=r"holds the checkpoints of .*a/version_0; .*kept/b/version_0, or leave"):
             own("b/version_0")
         with pytest.raises(UserError, match=r"holds the checkpoints of .*a/version_0"):
             own("b/version_0", resumes=True)
@@ -189,6 +189,6 @@ class TestOwnCheckpoints:
             own("a/version_0")
 
     def test_folders_of_other_runs(self, own):
-        with pytest.raises(UserError, match=r"lies in the run a/version_0"):
+        with pytest.raises(UserError, match=r"is inside the run a/version_0"):
             own("b/version_0", "lightning_logs/a/version_0/checkpoints")
         own("a/version_0", "lightning_logs/a/version_0/best")

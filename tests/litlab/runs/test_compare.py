@@ -65,10 +65,10 @@ def test_runs_that_are_the_same_say_so(root, capsys):
     assert "Code, versions, hardware and data are the same." in out
 
 
-def test_three_runs_one_of_which_is_of_old(root, capsys):
+def test_three_runs_one_of_which_has_no_records(root, capsys):
     old = root / "old" / "version_0"
     (old / "checkpoints").mkdir(parents=True)
-    (old / "config.yaml").write_text(yaml.safe_dump({"model": {"class_path": "a.B", "init_args": {"depth": 3}}}))
+    (old / "config.yaml").write_text(yaml.safe_dump({"model": {"class_path": "a.B", "init_args": {"num_layers": 3}}}))
     code, out, _ = compared(capsys, "cifar/version_0", "old", "cifar")
     assert code == 0
     [depth] = [line.split() for line in out.splitlines() if line.startswith("model.num_layers")]
@@ -91,8 +91,8 @@ def test_a_damaged_file_is_named_and_the_rest_is_shown(root, capsys):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["cifar"], "compare: cifar is one run: give two or more."),
-        (["cifar", "cifar/version_1"], "compare: cifar and cifar/version_1 are the same run: give two or more."),
+        (["cifar"], "compare: cifar is one run; give two or more."),
+        (["cifar", "cifar/version_1"], "compare: cifar and cifar/version_1 are the same run; give two or more."),
         (["cifar", "cifra"], "there is no run 'cifra'; did you mean 'cifar'"),
         ([], "compare: the following arguments are required: RUN"),
     ],

@@ -33,5 +33,5 @@ def test_within_an_epoch_its_batches_stay(key):
         check_resumption("run", {"loops": {"fit_loop": progress}, "global_step": 9}, {key: [1, 2]}, {})
 
     resume(5, True)
-    with pytest.raises(UserError, match=rf"run goes on within epoch 2, after batch 3, .*{key}: 1 -> 2"):
+    with pytest.raises(UserError, match=rf"run continues within epoch 2, after batch 3, .*{key}: 1 -> 2"):
         resume(3, False)

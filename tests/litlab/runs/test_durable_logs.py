@@ -1,6 +1,7 @@
 """What is on the disk when a checkpoint is."""
 
 import os
+from typing import ClassVar
 
 import pytest
 from lightning.pytorch import Trainer
@@ -54,3 +55,20 @@ def test_logs_are_written_and_synced_before_the_checkpoint(tmp_path, monkeypatch
     assert steps() == [2, 5, 8]  # each once
     rows = (tmp_path / "csv/metrics.csv").read_text().splitlines()
     assert sum("train/epoch" in row for row in rows) == 1
+
+
+def test_loggers_are_flushed_before_each_checkpoint(tmp_path):
+    class Flushed(CSVLogger):
+        at: ClassVar[list[int]] = []
+
+        def save(self):
+            self.at.append(fitting.global_step)
+            super().save()
+
+    keep = ModelCheckpoint(tmp_path / "kept", every_n_train_steps=1, save_top_k=-1)
+    fitting = Trainer(
+        max_epochs=1, accelerator="cpu", logger=Flushed(tmp_path), callbacks=[keep, DurableLogs()],
+        enable_progress_bar=False, enable_model_summary=False, log_every_n_steps=1,
+    )  # fmt: skip
+    fitting.fit(Logging(), TinyData())
+    assert {1, 2, 3} <= set(Flushed.at)

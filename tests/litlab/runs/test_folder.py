@@ -76,10 +76,10 @@ def test_finds_a_run_anywhere_by_its_folder(root, tmp_path):
         ("..", "the experiments in lightning_logs are cifar, night/text;"),
         ("./lightning_logs/.", "the experiments in lightning_logs are cifar, night/text;"),
         ("/", "the experiments in lightning_logs are cifar, night/text;"),
-        ("day", "day holds several experiments, not one: give one of lightning_logs/day/a, lightning_logs/day/b/c."),
+        ("day", "day holds several experiments; give one of lightning_logs/day/a, lightning_logs/day/b/c."),
         ("x" * 5000, "there is no run"),
         ("a\0b", "there is no run"),
-        ("loose.ckpt", "lies in no run folder"),
+        ("loose.ckpt", "is in no run folder"),
         ("cifar/version_11", "there is no run"),
     ],
 )
@@ -100,7 +100,7 @@ def test_says_that_there_are_no_runs_yet(tmp_path, text):
         find_run(text, tmp_path / "lightning_logs")
 
 
-def test_runs_of_old_count_by_the_time_of_their_config(root):
+def test_runs_without_a_status_are_sorted_by_the_time_of_their_config(root):
     (root / "cifar/version_0/status.json").unlink()
     os.utime(root / "cifar/version_0/config.yaml", (0, 0))
     assert [run.name for run in all_runs(root)] == ["night/text/version_0", "cifar/version_10", "cifar/version_0"]

@@ -141,12 +141,12 @@ def test_a_fit_that_is_to_be_tested_is_not_finished_before(trainer_of, folder):
 
     trainer = trainer_of(Look(), callbacks=[RunRecord(lambda: True), Look(), ModelCheckpoint()])
     trainer.fit(Tiny(), Data())
-    assert folder.lacks(test_wanted=True)
+    assert folder.is_incomplete(test_wanted=True)
     trainer.test(Tiny(), Data(), verbose=False)
     [during], after = seen, folder.state()
     assert (during["status"], during["test"]) == ("running", "pending")
     assert (after["status"], after["test"]) == ("finished", "done")
-    assert not folder.lacks(test_wanted=True)
+    assert not folder.is_incomplete(test_wanted=True)
 
 
 def test_a_fit_without_a_test_lacks_it_when_it_is_wanted_later(trainer_of, folder):
@@ -188,7 +188,7 @@ def test_the_error_of_the_run_is_seen_although_its_end_can_not_be_written(traine
     assert "warning: the run's end is not recorded: OSError" in capsys.readouterr().err
 
 
-def test_while_it_runs_it_tells_the_epochs_that_are_done(trainer_of, folder):
+def test_while_it_runs_it_shows_the_epochs_that_are_done(trainer_of, folder):
     seen: list[tuple[str, dict]] = []
 
     class Look(Callback):

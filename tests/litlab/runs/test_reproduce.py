@@ -83,7 +83,7 @@ def test_print_runs_nothing(made, outcome):
 def test_weights_to_start_from_have_to_be_there(made, outcome, repository):
     run = made()
     run.config.write_text(yaml.safe_dump({**yaml.safe_load(run.config.read_text()), "init_from": "weights.ckpt"}))
-    assert "init_from: weights.ckpt is not there" in outcome("tiny")[2]
+    assert "init_from: weights.ckpt is missing" in outcome("tiny")[2]
     (run.path.parents[2] / "weights.ckpt").touch()
     assert outcome("tiny")[3] == FIT
 
@@ -130,8 +130,8 @@ def test_other_versions_are_listed_and_tried(made, outcome):
     made(versions={**versions(), "torch": "1.0", "gone": "3.2"})
     _, out, _, command = outcome("tiny")
     assert "note: torch is " in out
-    assert "the run had 1.0" in out
-    assert "note: gone is not installed here, the run had 3.2." in out
+    assert "the run used 1.0" in out
+    assert "note: gone is not installed here, the run used 3.2." in out
     assert command == FIT
     assert "# torch is" in outcome("tiny", "--print")[1]
 
@@ -146,8 +146,8 @@ def test_data_that_is_not_there(made, outcome, tmp_path):
     config_with(run, path="photos", cache_dir="not/made/yet", dataset="folder")
     code, _, err, _ = outcome("tiny")
     assert code == 2
-    assert "tiny/version_0 can't be reproduced: data.path: photos is not there." in err
-    assert "# data.path: photos is not there." in outcome("tiny", "--print")[1]
+    assert "tiny/version_0 can't be reproduced: data.path: photos is missing." in err
+    assert "# data.path: photos is missing." in outcome("tiny", "--print")[1]
     config_with(run, path=str(tmp_path), cache_dir="not/made/yet")
     assert outcome("tiny")[3] == FIT
 

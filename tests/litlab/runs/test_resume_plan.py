@@ -1,4 +1,4 @@
-"""Runs are gone on with, tested and predicted with by their name alone."""
+"""Runs are resumed, tested and predicted with by their name alone."""
 
 import csv
 import json
@@ -71,7 +71,7 @@ def write(path, content) -> None:
 # fit --resume
 
 
-def test_a_resumed_run_goes_on_in_its_folder(run, folder):
+def test_a_resumed_run_continues_in_its_folder(run, folder):
     before = read_json(folder.metrics)
     done = run("fit", "--resume", "last", "--trainer.max_epochs", 3)
     assert done.code == 0, done.err
@@ -120,10 +120,13 @@ def test_a_finished_run_says_so(run, folder):
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--trainer.max_epochs=1"], "series/version_0 has done 2 epochs: trainer.max_epochs can't be 1."),
+        (
+            ["--trainer.max_epochs=1"],
+            "trainer.max_epochs: 1 is too low, as series/version_0 has done 2 epochs.",
+        ),
         (
             ["--trainer.max_epochs=3", "--model.hidden_size=16"],
-            "don't fit the model as it is described here (model.hidden_size: 8",
+            "don't fit it as it is described here (model.hidden_size: 8",
         ),
         (["--trainer.max_epochs=3", "--model=SmallCNN"], "another class of model (model: SmallForecaster -> SmallCNN)"),
         (["--trainer.max_epochs=3", "--model.optimizer=torch.optim.SGD"], "another class of model.optimizer"),
@@ -147,7 +150,7 @@ def test_data_can_not_change_within_an_epoch(run, folder):
     state["global_step"] += 1
     torch.save(state, path)
     done = run("fit", "--resume", "last", "--trainer.max_epochs=4", "--data.batch_size=24")
-    assert "after batch 3, whose other batches depend on what was changed (data.batch_size: 48 -> 24)" in error(done)
+    assert "after batch 3, and its other batches depend on what was changed (data.batch_size: 48 -> 24)" in error(done)
 
 
 def test_a_running_run_is_left_alone(run, folder, monkeypatch):
@@ -173,14 +176,14 @@ def test_damaged_files_do_not_keep_a_run_from_going_on(run, folder):
         path.write_bytes(content)
     tested = run("test", "--run", "last")
     assert tested.code == 0, tested.err
-    assert "config.yaml is damaged: it has no 'data': the config in last.ckpt is taken." in tested.err
+    assert "config.yaml is damaged (it has no 'data'): the config in last.ckpt is used." in tested.err
     folder.metrics.write_bytes(b"[")
     done = run("fit", "--resume", "last")
     assert done.code == 0, done.err
     for path in folder_files(folder):
         line = next(line for line in done.err.splitlines() if line.startswith("warning: ") and path.name in line)
         number = 1 if path == folder.metrics else ""  # the test had renamed one
-        assert line.endswith(f"renamed to {path.name}.damaged{number}, the run goes on.")
+        assert line.endswith(f"renamed to {path.name}.damaged{number}, the run continues.")
         assert path.with_name(f"{path.name}.damaged").is_file()
     assert folder.config.read_text() == config
     assert folder.state()["status"] == "finished"
@@ -219,7 +222,7 @@ def test_what_a_kill_between_two_checkpoint_files_left_is_completed(run, folder)
 # fit --resume auto
 
 
-def test_the_same_command_goes_on_until_the_run_is_finished(run, folder, settings):
+def test_the_same_command_resumes_until_the_run_is_finished(run, folder, settings):
     command = ["fit", "--config", CONFIG, *settings, "--checkpoint.filename={epoch}-{val/mse:.3f}", "--resume", "auto"]
     done = run(*command, "--trainer.max_epochs=2")
     assert done.code == 0
@@ -240,7 +243,7 @@ def test_the_same_command_goes_on_until_the_run_is_finished(run, folder, setting
     assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
 
 
-def test_a_run_that_has_no_checkpoint_yet_is_begun_once_more(run, folder, settings, monkeypatch):
+def test_a_run_that_has_no_checkpoint_yet_is_started_again(run, folder, settings, monkeypatch):
     shutil.rmtree(folder.checkpoints)
     interrupt(folder)
     command = [
@@ -254,7 +257,7 @@ def test_a_run_that_has_no_checkpoint_yet_is_begun_once_more(run, folder, settin
     ]
     done = run(*command)
     assert done.code == 0, done.err
-    assert "version_0 has no checkpoint to go on from: lightning_logs" in done.err
+    assert "version_0 has no checkpoint to resume from: lightning_logs" in done.err
     assert RunFolder(folder.path.with_name("version_1")).state()["status"] == "finished"
     other = folder.path.with_name("version_2")
     other.mkdir()
@@ -274,7 +277,7 @@ def test_a_damaged_checkpoint_is_skipped_loudly(run, folder):
     for path in folder.checkpoints.glob("*.ckpt"):
         path.write_bytes(b"")
     interrupt(folder)
-    assert "holds none that is whole" in error(run("fit", "--resume", "last"))
+    assert "holds no intact checkpoint" in error(run("fit", "--resume", "last"))
 
 
 def test_new_settings_of_the_optimizer_hold(run, folder):
@@ -287,7 +290,7 @@ def test_new_settings_of_the_optimizer_hold(run, folder):
     assert rates[steps - 1] == pytest.approx(0.001)
 
 
-def test_other_loggers_stay_beside_the_folder_and_are_gone_on_with(run, settings, tmp_path):
+def test_other_loggers_append_to_their_files(run, settings, tmp_path):
     logger = f"{{class_path: {CSVLogger.__module__}.CSVLogger, init_args: {{save_dir: csv}}}}"
     done = run("fit", "--config", CONFIG, *settings, "--trainer.max_epochs=1", "--trainer.logger", logger)
     assert done.code == 0, done.err
@@ -345,7 +348,7 @@ def test_weights_of_something_else(run, folder, texts):
     done = run(
         "fit", "--config", CONFIGS / "text.yaml", "--data.dataset=csv", f"--data.path={texts}", "--init_from=last"
     )
-    assert "none of its 6 tensors has the name and shape of one of the model's" in error(done)
+    assert "none of the 6 tensors of lightning_logs/series/version_0/checkpoints/epoch=" in error(done)
     assert not (folder.path.parents[1] / "text").exists()
 
 
@@ -401,7 +404,7 @@ def test_a_best_checkpoint_that_is_lost_is_not_replaced_by_the_last(run, folder,
         ["test", "--run", "last", "--ckpt_path", "best"],
         ["fit", "--config", CONFIG, *settings, "--init_from", "last"],
     ):
-        assert f"its best checkpoint, lightning_logs/series/version_0/checkpoints/{best.name}, is not there" in error(
+        assert f"its best checkpoint, lightning_logs/series/version_0/checkpoints/{best.name}, is missing" in error(
             run(*arguments)
         )
     assert run("test", "--run", "last", "--ckpt_path", "last").code == 0

@@ -39,7 +39,7 @@ def order(out: str) -> list[str]:
     return [line.split()[0] for line in out.splitlines() if "/version_" in line.split(" ")[0] and "failed:" not in line]
 
 
-def test_the_newest_first_with_what_they_came_to(root, runs):
+def test_the_newest_first_with_its_results(root, runs):
     code, out, err = runs()
     assert (code, err) == (0, "")
     assert out.split("\n")[0].split() == ["run", "status", "best", "test", "min", "GiB", "when", "commit"]
@@ -104,7 +104,7 @@ def test_json_holds_all_that_is_known(root, runs):
     assert row["problems"] == []
 
 
-def test_runs_of_old_are_there(root, runs):
+def test_runs_without_records_are_listed(root, runs):
     old = root / "cifar" / "version_7"
     (old / "checkpoints").mkdir(parents=True)
     (old / "config.yaml").touch()

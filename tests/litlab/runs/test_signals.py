@@ -250,7 +250,7 @@ def test_slurm_s_signal_puts_the_job_back_into_the_queue(tiny, slurm):
     assert slurm.read_text() == "requeue 7\n"
 
 
-def test_a_requeued_job_goes_on_with_its_run(slurm, series, tmp_path, monkeypatch):
+def test_a_requeued_job_resumes_its_run(slurm, series, tmp_path, monkeypatch):
     """The very command of the batch script, once more."""
     command = [
         "-m", "acme", "fit", "--config", CONFIGS / "series.yaml", "--data.dataset=csv",
@@ -272,7 +272,7 @@ def test_a_requeued_job_goes_on_with_its_run(slurm, series, tmp_path, monkeypatc
     again = Python(*command, cwd=tmp_path)
     _, printed = again.communicate()
     assert again.returncode == 0, printed
-    assert "SLURM has requeued the job: it goes on with series/version_0." in printed
+    assert "SLURM has requeued the job: it resumes series/version_0." in printed
     assert read_json(run.metrics)["epochs"] == 30
     assert [path.name for path in run.path.parent.iterdir()] == ["version_0"]
 

@@ -16,6 +16,7 @@ from torch import nn
 
 from litlab.callbacks import EMA
 from litlab.callbacks.nan_guard import NaNGuard
+from litlab.checkpointing.exact_resume import ExactResume
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.errors import UserError
 from litlab.runs.recorder import RunRecord
@@ -127,7 +128,7 @@ def run(plan: dict) -> int:
     """One fit or test; returns the exit code of the process that it would be."""
     seed_everything(0, verbose=False)
     folder = Path(plan["folder"])
-    callbacks = [StopSignals(), NaNGuard(**plan.get("guard", {})), Report()]
+    callbacks = [ExactResume(), StopSignals(), NaNGuard(**plan.get("guard", {})), Report()]
     if plan.get("keep", True):
         monitor = {"monitor": "val/loss"} if plan.get("validated", True) else {}
         callbacks.append(

@@ -1,4 +1,4 @@
-"""Runs and checkpoints of earlier versions of the code, which name classes that have moved or gone."""
+"""Runs and checkpoints of other versions of the code, which name classes that have been moved or removed."""
 
 import importlib.util
 from typing import Any
@@ -10,16 +10,16 @@ from litlab.util.team import is_own
 
 
 def check_classes(run: RunFolder | None, what: str, config: dict[str, Any]) -> None:
-    """Refuse a config whose classes are not there any more, before the parser refuses it without saying why.
+    """Refuse a config whose classes do not exist any more, before the parser refuses it without saying why.
 
     Args:
-        run: The run that it is of; None for a checkpoint that lies in no run folder.
+        run: The run that it belongs to; None for a checkpoint outside of runs.
         what: The run or checkpoint, for the message.
         config: Its config.
 
     Raises:
-        UserError: For the first class of the team's package or of litlab that is gone. It names the version and commit
-            that wrote the run.
+        UserError: For the first class of the team's package or of litlab that is missing. It names the version and
+            commit that wrote the run.
     """
     gone = next((path for _, path, _ in class_blocks(config) if is_own(path) and not _is_there(path)), None)
     if gone is None:
@@ -27,14 +27,14 @@ def check_classes(run: RunFolder | None, what: str, config: dict[str, Any]) -> N
     version, advice = "another version of the code", "check that version out to use it"
     try:
         made = read_json(run.provenance) if run is not None else {}
-    except UserError:  # damaged: then nobody knows
+    except UserError:  # damaged
         made = {}
     if commit := made.get("commit"):
         versions = made.get("versions") or {}
         number = next((versions[name] for name in versions if is_own(name)), "")
         version = f"version {number} of the code" if number else version
         advice = f"git checkout {commit[:10]} to use it"
-    raise UserError(f"{what} was written by {version}: it names {gone}, which is not there any more; {advice}.")
+    raise UserError(f"{what} was written by {version}: it names {gone}, which does not exist any more; {advice}.")
 
 
 def _is_there(path: str) -> bool:

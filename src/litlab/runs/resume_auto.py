@@ -1,7 +1,8 @@
-"""``fit --resume auto``, and jobs that SLURM has requeued: the same command begins a run and goes on with it."""
+"""``fit --resume auto``, and jobs that SLURM has requeued: the same command starts a run and resumes it."""
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,16 @@ from litlab.runs.config_diff import OF_THE_COMMAND
 from litlab.runs.find import newest_first, runs_of
 from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.runs.masking import mask_command
-from litlab.runs.resume_plan import Continuation, resumption
+from litlab.runs.resume_plan import ResumePlan, resume_run
 from litlab.runs.saved import checkpoint_in, saved_config, temporary_config
 from litlab.util import team
 from litlab.util.variables import CHOSEN_RUN
 
 
-def chosen(plan: Continuation, config: dict[str, Any]) -> Continuation:
-    """Goes on with the newest run of the experiment, or begins one.
+def choose_run(plan: ResumePlan, config: dict[str, Any]) -> ResumePlan:
+    """Resume the newest run of the experiment, or start one.
 
-    Of two commands that are started at once, one begins the run and the other one is refused.
+    Of two commands that are started at once, one starts the run and the other one is refused.
 
     Args:
         plan: The command.
@@ -35,48 +36,48 @@ def chosen(plan: Continuation, config: dict[str, Any]) -> Continuation:
         UserError: If another process trains that run.
     """
     if config.get("check"):
-        raise UserError("--check looks at a fit from its beginning: leave --resume out.")
+        raise UserError("check: it tries a fit from its beginning; leave --resume out.")
     root = root_of(config["trainer"])
     claim.check_experiment(root, config["experiment"])
     folder = root / config["experiment"]
     if not lock.is_first_process():
         found = os.environ.get(CHOSEN_RUN)
         run = _newest(plan, folder) if found is None else RunFolder(Path(found)) if found else None
-        return _go_on(run, plan, config) if run is not None else plan
+        return _resume(run, plan, config) if run is not None else plan
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with lock.alone_in(folder):
-            starting = next((path for path in _not_yet_runs(folder) if lock.is_held_elsewhere(path)), None)
+        with lock.folder_lock(folder):
+            others = (path for path in folder.glob("version_*") if path.is_dir() and not RunFolder(path).is_run())
+            starting = next((path for path in others if lock.is_held_elsewhere(path)), None)
             if starting is not None and plan.automatic:
-                raise UserError(f"{RunFolder(starting).name} is being started by another process: wait for its end.")
+                raise UserError(f"{RunFolder(starting).name} is being started by another process; wait for its end.")
             run = _newest(plan, folder)
             os.environ[CHOSEN_RUN] = "" if run is None else str(run.path)
             if run is not None:
-                return _go_on(run, plan, config)
-            return Continuation(plan.arguments, plan.command, new=claim.new_run(root, config["experiment"]))
+                return _resume(run, plan, config)
+            return ResumePlan(plan.arguments, plan.command, new=claim.new_run(root, config["experiment"]))
     except OSError as error:
-        raise UserError(f"experiment: {folder} can't be written: {error.strerror}.") from error
+        raise UserError(f"experiment: {folder} can't be written ({error.strerror}); choose another name.") from error
 
 
 def root_of(config: dict[str, Any]) -> Path:
-    """Where runs go, by the section ``trainer`` of a config."""
+    """Return the folder of all runs, by the section ``trainer`` of a config."""
     return Path(config.get("default_root_dir") or ".") / ROOT
 
 
-def _newest(plan: Continuation, folder: Path) -> RunFolder | None:
-    """The run to go on with; None where there is none, or it was stopped before its first checkpoint."""
+def _newest(plan: ResumePlan, folder: Path) -> RunFolder | None:
+    """Return the run to resume; None where there is none, or it was stopped before its first checkpoint."""
     runs = runs_of(folder)
     if plan.requeued:
         runs = newest_first(run for run in runs if _is_of_this_job(run, plan.command))
     if not runs:
         return None
-    run = runs[0]
     try:
-        checkpoint_in(run, saved_config(run)[1], "last")
+        checkpoint_in(runs[0], saved_config(runs[0])[1], "last")
     except UserError as error:
         rank_zero_info(f"{error} A new run is started.")
         return None
-    return run
+    return runs[0]
 
 
 def _is_of_this_job(run: RunFolder, arguments: list[str]) -> bool:
@@ -88,25 +89,18 @@ def _is_of_this_job(run: RunFolder, arguments: list[str]) -> bool:
     return status.get("slurm_job_id") == os.environ.get("SLURM_JOB_ID") and made.get("command") == command
 
 
-def _not_yet_runs(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("version_*") if path.is_dir() and not RunFolder(path).is_run()]
+def _resume(run: RunFolder, plan: ResumePlan, config: dict[str, Any]) -> ResumePlan:
+    """Resume a run with the settings of the command: all of them count, and none of its lists is appended twice.
 
-
-def _go_on(run: RunFolder, plan: Continuation, config: dict[str, Any]) -> Continuation:
-    """Resumes a run with the settings of the command: all that it says holds, and none of its lists is appended twice.
-
-    What the model has been told by the data, and is null in the command, is the run's.
+    What the model gets from the data, and is null in the command, is the run's.
     """
     if plan.requeued:
-        rank_zero_info(f"SLURM has requeued the job: it goes on with {run.name}.")
+        rank_zero_info(f"SLURM has requeued the job: it resumes {run.name}.")
     else:
         rank_zero_info(f"--resume auto: the newest run is {run.name}.")
     settings = {name: value for name, value in config.items() if name not in OF_THE_COMMAND}
-    model = settings["model"]
-    told = {name: value for name, value in (model.get("init_args") or {}).items() if value is not None}
-    settings["model"] = {**model, "init_args": told}
-    found = resumption(run, ["--config", str(temporary_config(json.dumps(settings)))])
-    return Continuation(
-        arguments=found.arguments, command=plan.command, run=run, checkpoint=found.checkpoint, saved=found.saved,
-        resumes=True,
-    )  # fmt: skip
+    init_args = settings["model"].get("init_args") or {}
+    known = {name: value for name, value in init_args.items() if value is not None}
+    settings["model"] = {**settings["model"], "init_args": known}
+    found = resume_run(run, ["--config", str(temporary_config(json.dumps(settings)))])
+    return replace(found, command=plan.command)

@@ -1,70 +1,41 @@
 """The metrics of a run by name, and which of two values is the better one."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
-HIGHER = {
-    "acc",
-    "accuracy",
-    "f1",
-    "auc",
-    "auroc",
-    "ap",
-    "map",
-    "precision",
-    "recall",
-    "r2",
-    "score",
-    "iou",
-    "dice",
-    "bleu",
-}
-LOWER = {
-    "loss",
-    "error",
-    "err",
-    "mse",
-    "rmse",
-    "mae",
-    "mase",
-    "mape",
-    "smape",
-    "perplexity",
-    "nll",
-    "brier",
-    "ece",
-    "crps",
-}
+HIGHER = {"acc", "accuracy", "f1", "auc", "auroc", "ap", "map", "precision", "recall", "r2", "score", "iou", "dice",
+          "bleu"}  # fmt: skip
+LOWER = {"loss", "error", "err", "mse", "rmse", "mae", "mase", "mape", "smape", "perplexity", "nll", "brier", "ece",
+         "crps"}  # fmt: skip
 
 
 def values(metrics: dict[str, Any]) -> dict[str, float]:
-    """All metrics of a run by name: the final ones of validation and test, the best one where it was monitored.
+    """Return all metrics of a run by name: the final ones of validation and test, the best one where it was monitored.
 
     Args:
         metrics: The content of ``metrics.json``.
     """
-    found = {**(metrics.get("val") or {}), **(metrics.get("test") or {})}
     best = metrics.get("best") or {}
+    found = {**(metrics.get("val") or {}), **(metrics.get("test") or {})}
     if "monitor" in best:
         found[best["monitor"]] = best.get("value")
     return {name: value for name, value in found.items() if isinstance(value, (int, float))}
 
 
 def of_test(metrics: dict[str, Any]) -> tuple[str, float] | None:
-    """The test metric that belongs to the one that was monitored, else the first of the test; None without a test."""
+    """Return the test metric that belongs to the one that was monitored, else the first one; None without a test."""
     test = {name: value for name, value in (metrics.get("test") or {}).items() if isinstance(value, (int, float))}
     monitored = _stem((metrics.get("best") or {}).get("monitor", ""))
-    return next(
-        ((name, value) for name, value in test.items() if _stem(name) == monitored), next(iter(test.items()), None)
-    )
+    return next((pair for pair in test.items() if _stem(pair[0]) == monitored), next(iter(test.items()), None))
 
 
-def direction(name: str, runs: list[dict[str, Any]]) -> int:
-    """Whether more of a metric is better (1), less (-1), or nobody can tell (0).
+def direction(name: str, runs: Iterable[dict[str, Any]] = ()) -> int:
+    """Return whether a higher value of a metric is better (1), a lower one (-1), or it is not known (0).
 
     Args:
         name: The metric: ``val/acc``, ``test/loss``.
-        runs: The ``metrics.json`` of the runs to compare. What one of them monitored says it; else the name does.
+        runs: The ``metrics.json`` of the runs to compare. What one of them monitored decides; else the name does.
     """
     for metrics in runs:
         best = metrics.get("best") or {}
@@ -75,5 +46,5 @@ def direction(name: str, runs: list[dict[str, Any]]) -> int:
 
 
 def _stem(name: str) -> str:
-    """The name without its stage: ``acc`` of ``val/acc`` and ``test_acc``."""
+    """Return the name without its stage: ``acc`` of ``val/acc`` and ``test_acc``."""
     return re.sub(r"^(?:train|val|valid|validation|test)[/_]", "", name)

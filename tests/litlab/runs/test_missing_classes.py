@@ -2,7 +2,7 @@ import pytest
 import yaml
 
 from litlab.errors import UserError
-from litlab.runs.written_by import check_classes
+from litlab.runs.missing_classes import check_classes
 from tests.litlab.runs.make import write_run
 
 THERE = "acme.images.MNASNet"
@@ -31,7 +31,7 @@ def test_a_run_of_another_version_says_which(tmp_path, gone, data, network):
     with pytest.raises(UserError) as refused:
         check_classes(run, "cifar/version_0", config(data, network))
     assert str(refused.value) == (
-        f"cifar/version_0 was written by version 0.0.9 of the code: it names {gone}, which is not there any more; "
+        f"cifar/version_0 was written by version 0.0.9 of the code: it names {gone}, which does not exist any more; "
         "git checkout 1234567890 to use it."
     )
     run.provenance.write_text("{")

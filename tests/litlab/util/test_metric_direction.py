@@ -2,7 +2,7 @@
 
 import pytest
 
-from litlab.runs import metric_direction as metric
+from litlab.util import metric_direction as metric
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,51 @@
+"""What a run's JSON files hold, so that no reader stumbles over a damaged or foreign one."""
+
+from typing import Any, get_args, get_origin
+
+# Any entry may be missing or null, but for one whose type is in a tuple.
+FILES: dict[str, dict[str, Any]] = {
+    "status.json": {
+        "status": str, "reason": str, "test": str, "started": str, "ended": str, "host": str, "slurm_job_id": str,
+        "pid": int, "seconds": float,
+    },
+    "metrics.json": {
+        "val": dict[str, float], "test": dict[str, float],
+        "best": {"monitor": (str,), "mode": (str,), "value": float, "epoch": int, "checkpoint": str},
+        "epochs": int, "steps": int, "seconds": float, "peak_memory_gib": float, "generated_data": bool,
+    },
+    "provenance.json": {
+        "command": list[str], "directory": str, "commit": str, "dirty": bool, "data": {"generated": bool},
+        "versions": dict[str, Any], "hardware": dict[str, Any], "uncommitted": {"file": str, "sha256": str},
+        "continued": list[dict[str, Any]],
+    },
+}  # fmt: skip
+
+
+def wrong_entry(file: str, content: dict[str, Any]) -> str:
+    """Return the first entry that is not of its type, in a few words; empty if all are.
+
+    Args:
+        file: Name of the file, such as ``status.json``; other files may hold anything.
+        content: What it holds.
+    """
+    for name, kind in FILES.get(file, {}).items():
+        if not _fits(content.get(name), kind):
+            text = repr(content[name])
+            return f"'{name}' is {text if len(text) <= 60 else text[:57] + '...'}"
+    return ""
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if isinstance(kind, tuple):
+        return value is not None and _fits(value, kind[0])
+    if value is None or kind is Any:
+        return True
+    if isinstance(kind, dict):
+        return isinstance(value, dict) and all(_fits(value.get(name), of) for name, of in kind.items())
+    if get_origin(kind) is dict:
+        return isinstance(value, dict) and all(_fits(item, get_args(kind)[1]) for item in value.values())
+    if get_origin(kind) is list:
+        return isinstance(value, list) and all(_fits(item, get_args(kind)) for item in value)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return False
+    return isinstance(value, (int, float) if kind is float else kind)

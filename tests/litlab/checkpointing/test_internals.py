@@ -1,0 +1,74 @@
+"""The private names of Lightning and torch that litlab relies on are those of the installed versions.
+
+What they do is tested where they are used: signals, resumed runs, logs. This says at once which one is gone.
+"""
+
+import inspect
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.loggers.csv_logs import ExperimentWriter
+from torch.distributed import distributed_c10d
+
+from litlab.checkpointing import internals
+from litlab.checkpointing.callback import RunCheckpoint
+
+
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory) -> Trainer:
+    return Trainer(
+        accelerator="cpu", logger=CSVLogger(tmp_path_factory.mktemp("logs")), enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "fit_loop._should_accumulate",
+        "fit_loop._data_fetcher",
+        "fit_loop.epoch_loop._num_ready_batches_reached",
+        "fit_loop.epoch_loop._should_check_val_fx",
+        "fit_loop.epoch_loop._broadcast_sigterm_tensor",
+        "fit_loop.epoch_loop._batches_that_stepped",
+        "_signal_connector.register_signal_handlers",
+        "_accelerator_connector.cluster_environment",
+        "_logger_connector._first_loop_iter",
+        "_logger_connector.update_train_epoch_metrics",
+        "_logger_connector.log_metrics",
+        "_logger_connector.reset_results",
+        "logger._version",
+        "logger._experiment",
+    ],
+)
+def test_a_trainer_has_them(trainer, path):
+    owner = trainer
+    for name in path.split("."):
+        assert hasattr(owner, name), (
+            f"{type(owner).__name__} has no {name} any more: see litlab/checkpointing/internals.py"
+        )
+        owner = getattr(owner, name)
+
+
+def test_other_classes_and_modules_have_them():
+    assert callable(distributed_c10d._get_default_store)
+    assert callable(torch.mps._get_default_mps_generator)
+    assert callable(ExperimentWriter._check_log_dir_exists)
+
+
+@pytest.mark.parametrize(
+    "name", ["_save_topk_checkpoint", "_save_last_checkpoint", "_should_remove_checkpoint", "_save_checkpoint"]
+)
+def test_methods_that_are_overridden_have_their_parameters(name):
+    """A renamed one would be overridden without effect."""
+    theirs, ours = (inspect.signature(getattr(kind, name)) for kind in (ModelCheckpoint, RunCheckpoint))
+    assert list(theirs.parameters) == list(ours.parameters)
+    assert hasattr(ModelCheckpoint(), "_last_global_step_saved")
+
+
+def test_each_of_them_is_used_in_one_place_only():
+    functions = [value for value in vars(internals).values() if inspect.isfunction(value)]
+    assert all(function.__doc__ or function.__name__.startswith("_") for function in functions)
