@@ -88,7 +88,7 @@ TYPOS = {
     "model key": (("width", "widht"), [], ":4: SmallCNN has no 'widht': did you mean 'width'?"),
     "model class": (("SmallCNN", "SmallCN"), [], ":2: there is no class 'SmallCN': did you mean 'SmallCNN'?"),
     "data class": (("ImageData", "ImagData"), [], ":7: there is no class 'ImagData': did you mean 'ImageData'?"),
-    "data value": (("generated", "cifar"), [], ":8: 'data.dataset' must be one of 'cifar10', 'cifar100', "),
+    "data value": (("generated", "cifar"), [], ":8: 'data.dataset' must be one of 'folder', 'csv', 'generated', not "),
     "optimizer": (("optim.SGD", "optim.SDG"), [], ":5: torch.optim has no 'SDG': did you mean 'SGD'?"),
     "optimizer key": (("lr:", "lrr:"), [], ":5: SGD has no 'lrr': did you mean 'lr'?"),
     "optimizer value": (("0.1", "fast"), [], ":5: 'model.optimizer.lr' must be float, not 'fast'."),
