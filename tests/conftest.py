@@ -1,6 +1,6 @@
 """What all tests share: tiny data, and the command line in a temporary folder.
 
-torch and Lightning are imported where tests are collected: the process that only hands them to workers does without.
+The process that only hands tests to workers imports neither torch nor Lightning.
 """
 
 import csv
@@ -8,7 +8,6 @@ import logging
 import math
 import os
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -30,10 +29,9 @@ SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPAT
 OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
 
 
-def pytest_collectstart() -> None:
-    """Lightning's log handlers must exist before the first test; what it warns of when imported is its own affair."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+def pytest_configure(config: pytest.Config) -> None:
+    """Import Lightning before pytest has log handlers, or it will not make its own, unless others run the tests."""
+    if not config.getoption("numprocesses", None):
         import lightning.pytorch  # noqa: F401
 
 
