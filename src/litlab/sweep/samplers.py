@@ -17,7 +17,7 @@ PRUNERS = {"median": MedianPruner, "hyperband": HyperbandPruner, "none": NopPrun
 
 
 def make_sampler(spec: SweepSpec, trial: int = 0) -> BaseSampler:
-    """The sampler of a sweep.
+    """Return the sampler of a sweep.
 
     Args:
         spec: The sweep.
@@ -38,7 +38,7 @@ def make_sampler(spec: SweepSpec, trial: int = 0) -> BaseSampler:
 
 
 def make_pruner(spec: SweepSpec) -> BasePruner:
-    """The pruner of a sweep.
+    """Return the pruner of a sweep.
 
     Raises:
         UserError: If it has no such arguments.

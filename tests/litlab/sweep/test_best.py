@@ -8,16 +8,15 @@ import yaml
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from litlab.sweep.best import write_best
-from litlab.sweep.space import Choice, Range
 from tests.conftest import CONFIGS
-from tests.litlab.sweep.studies import create, ended, spec
+from tests.litlab.sweep.studies import choice, create, ended, search_range, spec
 
 SGD = {"class_path": "torch.optim.SGD", "init_args": {"momentum": 0.9}}
 SPACE = {
-    "model.width": Range(8, 64),
-    "model.optimizer": Choice({"sgd": SGD, "adam": {"class_path": "torch.optim.Adam"}}),
-    "model.optimizer.lr": Range(1e-3, 1e-1, log=True),
-    "data.batch_size": Choice({16: 16, 32: 32}),
+    "model.width": search_range(8, 64),
+    "model.optimizer": choice({"sgd": SGD, "adam": {"class_path": "torch.optim.Adam"}}),
+    "model.optimizer.lr": search_range(1e-3, 1e-1, log=True),
+    "data.batch_size": choice({16: 16, 32: 32}),
 }
 DISTRIBUTIONS = {
     "model.width": IntDistribution(8, 64),

@@ -7,19 +7,20 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 
 from litlab.runs.folder import RunFolder
-from tests.litlab.sweep.conftest import Sweep, find, kill_tree, tree
+from tests.litlab.sweep.conftest import Sweep, kill_tree, tree
 
 
 def counted(trials: list[FrozenTrial]) -> list[FrozenTrial]:
-    """Trials without those that were taken up again; checks that these and their successors name each other."""
+    """Trials without those that were requeued, which have failed; their successors have the same values."""
     by_number = {trial.number: trial for trial in trials}
     for trial in trials:
         if "replaces" in trial.user_attrs:
             earlier = by_number[trial.user_attrs["replaces"]]
-            assert earlier.user_attrs["replaced_by"] == trial.number
             assert earlier.state == TrialState.FAIL
             assert earlier.params.items() <= trial.params.items()
-    return [trial for trial in trials if "replaced_by" not in trial.user_attrs]
+    replaced = [trial.user_attrs["replaces"] for trial in trials if "replaces" in trial.user_attrs]
+    assert len(set(replaced)) == len(replaced)
+    return [trial for trial in trials if trial.number not in replaced]
 
 
 def check_complete(sweep: Sweep, budget: int, storage: str | None = None) -> list[FrozenTrial]:
@@ -35,27 +36,36 @@ def check_complete(sweep: Sweep, budget: int, storage: str | None = None) -> lis
     return trials
 
 
-def test_two_commands_and_a_killed_worker(sweep):
-    """On one SQLite file: together exactly the budget. The killed worker's fit goes on where it was."""
+def test_two_commands_one_of_which_is_killed(sweep):
+    """On one SQLite file: together exactly the budget. The other one continues the trial of the killed one."""
     sweep.write(trials=4)
     commands = [sweep.start(), sweep.start()]
     running = sweep.until_running(validations=2)
-    [killed] = [
-        worker
-        for command in commands
-        for worker in find(command.pid, "worker")
-        if worker.pid == running.user_attrs["pid"]
-    ]
+    [killed] = [command for command in commands if command.pid == running.user_attrs["process"]["pid"]]
     killed.kill()
-    outcomes = [sweep.end(command) for command in commands]
-    assert [outcome.code for outcome in outcomes] == [0, 0], outcomes
-    assert any("worker 0 was killed: another takes its place" in outcome.err for outcome in outcomes)
+    [other] = [command for command in commands if command is not killed]
+    outcome = sweep.end(other)
+    assert outcome.code == 0, outcome
     trials = check_complete(sweep, 4)
-    assert len({trial.user_attrs["pid"] for trial in trials}) > 1
+    assert {trial.user_attrs["process"]["pid"] for trial in trials} >= {other.pid}
     [again] = [trial for trial in trials if trial.user_attrs.get("replaces") == running.number]
     assert again.user_attrs["runs"] == running.user_attrs["runs"]
     log = (sweep.kept / again.user_attrs["folder"] / "seed_0.log").read_text()
     assert log.count("epoch 1/4") == 1
+
+
+def test_killed_fork_server(sweep):
+    """Its fit is killed, and the trial continued with a new fork server."""
+    sweep.write(trials=1)
+    command = sweep.start()
+    sweep.until_running(validations=2)
+    started = psutil.Process(command.pid).children()
+    [server] = [process for process in started if "forkserver import main" in " ".join(process.cmdline())]
+    server.kill()
+    outcome = sweep.end(command)
+    assert (outcome.code, outcome.err) == (0, "")
+    [trial] = check_complete(sweep, 1)
+    assert trial.user_attrs["deaths"] == 1
 
 
 def test_killed_sweep_goes_on(sweep):
@@ -95,7 +105,7 @@ def test_stopped_sweep_goes_on(sweep):
     running = sweep.until_running(validations=2)
     command.send_signal(signal.SIGTERM)
     outcome = sweep.end(command)
-    assert (outcome.code, outcome.err) == (143, "SIGTERM: stopped; the same command goes on.\n")
+    assert (outcome.code, outcome.err) == (143, "SIGTERM: stopped; the same command continues.\n")
     stopped, queued = sweep.trials()
     assert (stopped.state, queued.state) == (TrialState.FAIL, TrialState.WAITING)
     run = RunFolder(sweep.folder / running.user_attrs["runs"][0])
@@ -109,15 +119,16 @@ def test_stopped_sweep_goes_on(sweep):
     assert second.params != first.params
 
 
-def test_killed_command_takes_its_workers_with_it(sweep):
-    """kill -9 of the command alone: its workers notice, and queue what they run."""
+def test_killed_command_takes_its_fits_with_it(sweep):
+    """kill -9 of the command alone: its fits notice, save their state and end."""
     command = sweep.start()
-    sweep.until_running()
+    running = sweep.until_running()
     others = tree(command.pid)[1:]
     command.kill()
     _, alive = psutil.wait_procs(others, timeout=60)
     assert not alive
-    assert [trial.state for trial in sweep.trials()] == [TrialState.FAIL, TrialState.WAITING]
+    run = RunFolder(sweep.folder / running.user_attrs["runs"][0])
+    assert run.state()["status"] == "interrupted"
 
 
 def test_bad_ends(sweep):
@@ -151,7 +162,7 @@ def test_bad_ends(sweep):
     assert trials["none"].values == pytest.approx(means)
     assert len(trials["none"].user_attrs["runs"]) == 2
     reasons = {kind: trial.user_attrs.get("reason") for kind, trial in trials.items()}
-    assert reasons["killed"] == "killed by SIGKILL: perhaps the memory is used up"
+    assert reasons["killed"] == "killed by SIGKILL: perhaps it ran out of memory"
     assert reasons["raises"] == "exit code 1: RuntimeError: it broke"
     assert reasons["memory"].startswith("out of memory (peak")
     assert reasons["hangs"] == "no sign of life for 0.3 minutes: killed"
