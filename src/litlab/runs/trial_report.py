@@ -9,7 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.runs.signals import Interrupted
 
-SECONDS_BETWEEN_SIGNS = 10.0
+SECONDS_BETWEEN_HEARTBEATS = 10.0
 
 connection: Connection | None = None  # to the sweep, in the one process that it started
 
@@ -18,13 +18,13 @@ class TrialReport(Callback):
     """Report the metrics of each validation to the sweep, and end the training where it says so.
 
     The process that the sweep started, which is the first rank, reports; all ranks agree on the end, which is that of
-    early stopping: the epoch's callbacks run, checkpoints are saved. Between validations a sign of life is sent every
+    early stopping: the epoch's callbacks run, checkpoints are saved. Between validations a heartbeat is sent every
     10 seconds. A fit that finds the sweep gone ends at once and saves nothing: when it is resumed, it repeats the
     validation that was not heard.
     """
 
     def __init__(self) -> None:
-        self._next_sign = 0.0
+        self._next_heartbeat = 0.0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Report the run folder."""
@@ -35,15 +35,15 @@ class TrialReport(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Give a sign of life."""
-        self._live()
+        """Send a heartbeat, if one is due."""
+        self._heartbeat()
 
     def on_validation_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
-        """Give a sign of life."""
-        self._live()
+        """Send a heartbeat, if one is due."""
+        self._heartbeat()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Report the metrics, and ask whether to stop."""
@@ -60,12 +60,12 @@ class TrialReport(Callback):
         if trainer.strategy.reduce_boolean_decision(stop, all=False):
             trainer.should_stop = True
 
-    def _live(self) -> None:
-        if time.monotonic() >= self._next_sign:
+    def _heartbeat(self) -> None:
+        if time.monotonic() >= self._next_heartbeat:
             self._send(alive=True)
 
     def _send(self, **message: Any) -> None:
-        self._next_sign = time.monotonic() + SECONDS_BETWEEN_SIGNS
+        self._next_heartbeat = time.monotonic() + SECONDS_BETWEEN_HEARTBEATS
         if connection is not None:
             try:
                 connection.send(message)

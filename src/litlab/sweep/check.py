@@ -1,4 +1,4 @@
-"""Every path and value of a sweep, held against the real config before the first trial."""
+"""Check every path and value of a sweep against the real config, before the first trial."""
 
 import importlib
 import inspect
@@ -80,7 +80,7 @@ def completed_space(spec: SweepSpec) -> Space:
 
 
 class _Parser:
-    """Parses command lines of ``fit`` as the command line does, and builds nothing."""
+    """Parse command lines of ``fit``, and build nothing."""
 
     def __init__(self) -> None:
         from litlab.cli.experiment_cli import ExperimentCLI
@@ -97,7 +97,7 @@ class _Parser:
         self._cli: Any = None
 
     def __call__(self, arguments: list[str], place: str) -> Any:
-        """The settings of a command line.
+        """Return the settings of a command line.
 
         Args:
             arguments: The command line after the verb.
@@ -118,7 +118,7 @@ class _Parser:
 
 
 def _kept_of_another_class(block: Any, base: Any, parsed: Any) -> dict[str, Any]:
-    """What a block would keep of the base config though it is of another class, with the defaults of its own class.
+    """Return what a block would keep of the base config, though of another class, with the defaults of its own class.
 
     Args:
         block: What the overlay sets.
@@ -140,7 +140,7 @@ def _kept_of_another_class(block: Any, base: Any, parsed: Any) -> dict[str, Any]
 
 
 def _defaults(class_path: str) -> dict[str, Any]:
-    """Defaults of a class' parameters, those of its base classes included, where YAML can hold them."""
+    """Return the defaults of a class' parameters, those of its base classes included, where YAML can hold them."""
     module, _, name = class_path.rpartition(".")
     target = getattr(importlib.import_module(module), name)
     functions = [c.__init__ for c in reversed(target.__mro__)] if inspect.isclass(target) else [target]
@@ -150,7 +150,7 @@ def _defaults(class_path: str) -> dict[str, Any]:
 
 
 def _at(settings: Any, path: str) -> Any:
-    """The settings at a path of flags, which leave ``init_args`` out; None where there are none."""
+    """Return the settings at a path of flags, which leave ``init_args`` out; None where there are none."""
     for key in path.split("."):
         if not isinstance(settings, Namespace):
             return None

@@ -1,4 +1,4 @@
-"""The figures of a sweep's report: those of Optuna, with pruned and failed trials told apart."""
+"""The figures of a sweep's report: those of Optuna, with pruned and failed trials marked."""
 
 import warnings
 from collections.abc import Iterator
@@ -113,6 +113,6 @@ def draw_settings(spec: SweepSpec, study: Study) -> "Figure":
 
 
 def _hover(spec: SweepSpec, trial: FrozenTrial) -> str:
-    """What is shown of a trial where the mouse points at it."""
+    """Return what is shown of a trial where the mouse points at it."""
     failure = [escape(reason(trial))] if trial.state == TrialState.FAIL else []
     return "<br>".join([f"trial {trial.number}", *settings(spec, trial).split(), *failure])

@@ -40,7 +40,7 @@ def check_path(path: Any, key: str) -> None:
         refuse(key, "is set by the sweep itself, for each trial; remove it.")
 
 
-def read_number(
+def number(
     content: dict[str, Any], key: str, default: Any = None, least: float = -math.inf, whole: bool = False, at: str = ""
 ) -> Any:
     """Return a number, or the default where there is none.
@@ -68,14 +68,14 @@ def read_number(
     return value
 
 
-def read_named(value: Any, names: tuple[str, ...], key: str) -> dict[str, Any]:
+def named(value: Any, names: tuple[str, ...], key: str) -> dict[str, Any]:
     """Return a name, or one with arguments, as ``{name: ..., argument: ...}``."""
     settings = dict(value) if isinstance(value, dict) else {"name": "none" if value is None else value}
     check_word(settings.get("name"), names, key)
     return settings
 
 
-def read_base(value: Any, folder: Path) -> list[Path]:
+def base(value: Any, folder: Path) -> list[Path]:
     """Return the config files, relative to the working directory where they lie in it.
 
     Args:
@@ -93,28 +93,28 @@ def read_base(value: Any, folder: Path) -> list[Path]:
     return [path.relative_to(here) if path.is_relative_to(here) else path for path in paths]
 
 
-def read_space(content: Any) -> Space:
+def space(content: Any) -> Space:
     """Return the entries of the space."""
     if not isinstance(content, dict) or not content:
         refuse("space", "is missing; list YAML paths, each with a range or choices.")
-    space: Space = {}
+    found: Space = {}
     for path, entry in content.items():
         key = f"space.{path}"
         check_path(path, key)
         if not isinstance(entry, dict) or not ("choices" in entry or {"low", "high"} <= set(entry)):
             refuse(key, FORMS)
-        when = _when(entry.get("when"), f"{key}.when", space)
+        when = _when(entry.get("when"), f"{key}.when", found)
         if "choices" in entry:
             choices = _choices(entry, key)
-            space[path] = Entry(CategoricalDistribution(list(choices)), choices, when)
+            found[path] = Entry(CategoricalDistribution(list(choices)), choices, when)
         else:
-            space[path] = Entry(_range(entry, key), when=when)
-    return space
+            found[path] = Entry(_range(entry, key), when=when)
+    return found
 
 
 def _range(entry: dict[str, Any], key: str) -> FloatDistribution | IntDistribution:
     check_keys(entry, ("low", "high", "step", "log", "when"), f"{key}.")
-    low, high, step = (read_number(entry, name, at=f"{key}.") for name in ("low", "high", "step"))
+    low, high, step = (number(entry, name, at=f"{key}.") for name in ("low", "high", "step"))
     log = entry.get("log", False)
     if low is None or high is None:
         refuse(key, FORMS)
@@ -176,7 +176,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def _block_name(block: Any) -> str:
-    """What a block is called that has no name: its class, else its content."""
+    """Name a block that has no name: by its class, else by its content."""
     if isinstance(block, dict) and "class_path" in block:
         return str(block["class_path"]).rsplit(".", 1)[-1]
     return json.dumps(block)

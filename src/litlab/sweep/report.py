@@ -19,7 +19,7 @@ from litlab.sweep.table import heading, rows
 if TYPE_CHECKING:
     from litlab.sweep.spec import SweepSpec
 
-BEST, FAILURES = 10, 50  # rows; a Pareto front may have more
+BEST = 10  # rows; a Pareto front may have more
 WIDTH = 200  # of the table, in characters
 STYLE = """
 :root { color-scheme: light dark; } body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem; }
@@ -99,11 +99,9 @@ def _failures(trials: list[FrozenTrial]) -> Iterator[str]:
     failed = in_state(counted(trials), TrialState.FAIL)
     if failed:
         yield f"<h2>Failed trials ({len(failed)})</h2>"
-    for trial in failed[-FAILURES:]:
+    for trial in failed:
         tail = "\n".join(trial.user_attrs.get("tail", []))
         yield f"<details><summary>trial {trial.number}: {escape(reason(trial))}</summary>"
         yield f"<pre>{escape(tail) or 'no output'}</pre></details>"
-    if len(failed) > FAILURES:
-        yield f'<p class="note">The last {FAILURES} of {len(failed)}.</p>'
     if again := requeued(trials):
         yield f'<p class="note">{again}.</p>'

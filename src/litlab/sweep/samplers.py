@@ -2,21 +2,29 @@
 
 import inspect
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
 from optuna.samplers import BaseSampler, CmaEsSampler, NSGAIISampler, RandomSampler, TPESampler
 
 from litlab.errors import UserError
-from litlab.sweep.spec import SweepSpec
 from litlab.util.nearest import nearest
 
-SAMPLERS = {"tpe": TPESampler, "random": RandomSampler, "cmaes": CmaEsSampler, "nsga2": NSGAIISampler}
+if TYPE_CHECKING:
+    from litlab.sweep.spec import SweepSpec
+
+SAMPLERS = {
+    "tpe": TPESampler,
+    "random": RandomSampler,
+    "grid": RandomSampler,  # it is not asked: the points are queued
+    "cmaes": CmaEsSampler,
+    "nsga2": NSGAIISampler,
+}
 PRUNERS = {"median": MedianPruner, "hyperband": HyperbandPruner, "none": NopPruner}
 
 
-def make_sampler(spec: SweepSpec, trial: int = 0) -> BaseSampler:
+def make_sampler(spec: "SweepSpec", trial: int = 0) -> BaseSampler:
     """Return the sampler of a sweep.
 
     Args:
@@ -29,22 +37,20 @@ def make_sampler(spec: SweepSpec, trial: int = 0) -> BaseSampler:
     name, arguments = spec.sampler["name"], {key: value for key, value in spec.sampler.items() if key != "name"}
     if "seed" in arguments:
         arguments["seed"] += trial
-    if name == "grid":
-        return RandomSampler()  # it is not asked: the points are queued
     if name == "tpe":
         # Trials that run elsewhere are known to be tried; a multivariate one needs all entries in all trials.
         arguments = {"constant_liar": True, **arguments}
-    return _build(SAMPLERS[name], arguments, f"{spec.file}: sampler")
+    return _build(SAMPLERS[name], arguments, "sampler")
 
 
-def make_pruner(spec: SweepSpec) -> BasePruner:
+def make_pruner(spec: "SweepSpec") -> BasePruner:
     """Return the pruner of a sweep.
 
     Raises:
         UserError: If it has no such arguments.
     """
     name, arguments = spec.pruner["name"], {key: value for key, value in spec.pruner.items() if key != "name"}
-    return _build(PRUNERS[name], arguments, f"{spec.file}: pruner")
+    return _build(PRUNERS[name], arguments, "pruner")
 
 
 def _build(cls: type, arguments: dict[str, Any], place: str) -> Any:

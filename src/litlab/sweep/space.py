@@ -108,7 +108,7 @@ def overlay(space: Space, values: Values) -> dict[str, Any]:
 
 
 def _put(block: Any, keys: list[str], setting: Any) -> Any:
-    """A block with a setting in it; the flags' paths leave ``init_args`` out, which a config needs."""
+    """Return a block with a setting in it; the flags' paths leave ``init_args`` out, which a config needs."""
     if not keys:
         return setting
     if isinstance(block, str):  # a class by its name alone
@@ -135,7 +135,7 @@ def _points(space: Space, candidates: Callable[[Entry], list[Scalar]]) -> Iterat
 
 
 def _related(space: Space, path: str) -> set[str]:
-    """An entry, those it depends on, and those whose block it lies in; theirs too."""
+    """Return an entry, those it depends on, and those whose block it lies in; theirs too."""
     related = {path}
     for other in space:
         if other in space[path].when or path.startswith(f"{other}."):
@@ -144,7 +144,7 @@ def _related(space: Space, path: str) -> set[str]:
 
 
 def _merge(points: list[Values], values: Values) -> None:
-    """Adds values to the first point that sets none of them otherwise."""
+    """Add values to the first point that sets none of them otherwise."""
     for point in points:
         if all(point.get(path, value) == value for path, value in values.items()):
             point.update(values)

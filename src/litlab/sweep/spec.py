@@ -1,4 +1,4 @@
-"""The sweep file: read, checked, and told apart from another one."""
+"""The sweep file: what it says, checked, and a fingerprint of it."""
 
 import dataclasses
 import hashlib
@@ -11,17 +11,9 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT
-from litlab.sweep.reading import (
-    as_list,
-    check_keys,
-    check_path,
-    check_word,
-    read_base,
-    read_named,
-    read_number,
-    read_space,
-    refuse,
-)
+from litlab.sweep import reading as read
+from litlab.sweep.reading import refuse
+from litlab.sweep.samplers import PRUNERS, SAMPLERS, make_pruner, make_sampler
 from litlab.sweep.space import Space, grid
 from litlab.util.yaml_files import read_mapping
 
@@ -30,8 +22,6 @@ KEYS = (
     "stall_minutes", "space",
 )  # fmt: skip
 DIRECTIONS = ("minimize", "maximize")
-SAMPLERS = ("tpe", "random", "grid", "cmaes", "nsga2")
-PRUNERS = ("median", "hyperband", "none")
 
 
 @dataclass(frozen=True)
@@ -52,7 +42,7 @@ class SweepSpec:
         pruner: ``name`` and arguments.
         seeds: Fits per trial.
         spread: By how many standard deviations over the seeds the mean is made worse.
-        stall_minutes: After how long without a sign of life a fit is killed.
+        stall_minutes: After how long without a report a fit is killed.
         space: What is searched, YAML path -> entry.
         arguments: Further arguments of every fit.
     """
@@ -119,48 +109,50 @@ def read_spec(
 
 
 def _spec(file: Path, content: dict[str, Any], arguments: list[str]) -> SweepSpec:
-    check_keys(content, KEYS)
+    read.check_keys(content, KEYS)
     name = content.get("name", file.stem)
     if not isinstance(name, str) or not name or set(name) & set("/\\ ") or name.startswith("."):
         refuse("name", f"'{name}' is not a valid folder name.")
-    metrics = as_list(content.get("metric"))
+    metrics = read.as_list(content.get("metric"))
     if not metrics or not all(isinstance(metric, str) for metric in metrics):
         refuse("metric", "is missing; name what fit logs, such as val/acc, or a list of several.")
-    directions = as_list(content.get("direction"))
+    directions = read.as_list(content.get("direction"))
     for direction in directions:
-        check_word(direction, DIRECTIONS, "direction")
+        read.check_word(direction, DIRECTIONS, "direction")
     if len(directions) != len(metrics):
         refuse("direction", f"give one for each metric: {len(metrics)}, not {len(directions)}.")
-    sampler = read_named(content.get("sampler", "tpe"), SAMPLERS, "sampler")
-    pruner = read_named(content.get("pruner", "median" if len(metrics) == 1 else "none"), PRUNERS, "pruner")
+    sampler = read.named(content.get("sampler", "tpe"), tuple(SAMPLERS), "sampler")
+    pruner = read.named(content.get("pruner", "median" if len(metrics) == 1 else "none"), tuple(PRUNERS), "pruner")
     if len(metrics) > 1 and pruner["name"] != "none":
         refuse("pruner", f"{pruner['name']} compares one metric, not {len(metrics)}; set it to none.")
-    space = read_space(content.get("space"))
+    space = read.space(content.get("space"))
     settings = content.get("settings") or {}
     if not isinstance(settings, dict):
         refuse("settings", "must be YAML paths with their values.")
     for path in settings:
-        check_path(path, f"settings.{path}")
+        read.check_path(path, f"settings.{path}")
         if path in space:
             refuse(f"settings.{path}", "is searched in space too; remove one.")
     spec = SweepSpec(
         file=file,
         name=name,
         folder=ROOT / "sweeps" / name,
-        base=read_base(content.get("base"), file.parent),
+        base=read.base(content.get("base"), file.parent),
         settings=settings,
         metrics=metrics,
         directions=directions,
-        trials=read_number(content, "trials", least=1, whole=True),
-        hours=read_number(content, "hours", least=0.0),
+        trials=read.number(content, "trials", least=1, whole=True),
+        hours=read.number(content, "hours", least=0.0),
         sampler=sampler,
         pruner=pruner,
-        seeds=read_number(content, "seeds", 1, least=1, whole=True),
-        spread=read_number(content, "spread", 1.0, least=0.0),
-        stall_minutes=read_number(content, "stall_minutes", 30.0, least=0.01),
+        seeds=read.number(content, "seeds", 1, least=1, whole=True),
+        spread=read.number(content, "spread", 1.0, least=0.0),
+        stall_minutes=read.number(content, "stall_minutes", 30.0, least=0.01),
         space=space,
         arguments=arguments,
     )
+    make_sampler(spec)  # checks the arguments
+    make_pruner(spec)
     if sampler["name"] == "grid":
         points = _grid_points(space)
         return dataclasses.replace(spec, trials=min(points, spec.trials or points))

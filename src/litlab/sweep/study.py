@@ -78,8 +78,10 @@ class SweepStudy(optuna.Study):
             number: Of the trial.
             killed: Whether its fit was killed, which may happen to a trial only so often.
         """
-        self.tell(number, state=TrialState.FAIL)
-        requeue(self, self.get_trials(deepcopy=False)[number], killed)
+        trial = self.get_trials(deepcopy=False)[number]
+        if trial.state == TrialState.RUNNING:  # and not requeued by another process meanwhile
+            self.tell(number, state=TrialState.FAIL)
+            requeue(self, trial, killed)
 
 
 def requeue(study: optuna.Study, trial: FrozenTrial, killed: bool = True) -> None:

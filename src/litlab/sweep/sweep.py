@@ -17,11 +17,10 @@ from litlab.sweep.best import command, write_best
 from litlab.sweep.check import check_space
 from litlab.sweep.processes import Stop, Unfinished, use_fork_server
 from litlab.sweep.report import write_report
-from litlab.sweep.samplers import make_pruner, make_sampler
 from litlab.sweep.spec import SweepSpec, read_spec
 from litlab.sweep.storage import storage_errors
 from litlab.sweep.study import ENDED, SweepStudy, check_fingerprint, find_study, start_study
-from litlab.sweep.table import Display, ProgressTable
+from litlab.sweep.table import display, progress_table
 from litlab.sweep.workers import devices, run_workers, threads_of_each
 from litlab.util.commands import Options, answer, count, terminal
 from litlab.util.nearest import nearest
@@ -69,8 +68,6 @@ def _sweep(arguments: list[str]) -> int:
     options.add_argument("--hours", metavar="H", type=_hours, help="how long trials are started")
     chosen = options.parse_args(ours)
     spec = read_spec(chosen.config, chosen.trials, chosen.hours, fits)
-    make_sampler(spec)  # checks the arguments
-    make_pruner(spec)
     study = find_study(spec)
     if study is not None:
         check_fingerprint(study)
@@ -91,8 +88,8 @@ def _run(spec: SweepSpec, workers: int) -> int:
         study = start_study(spec)  # known by what the file says, not by what the check has added
         write_text(spec.folder / COPY, _copy(spec))
         spec = dataclasses.replace(spec, space=space)
-        with Display(spec, study, until) as display:
-            run_workers(spec, study.storage, workers, until, stop, display.update)
+        with display(spec, study, until) as update:
+            run_workers(spec, study.storage, workers, until, stop, update)
         if not stop.at_once:
             _finish(spec, study)
         if reason := study.user_attrs.get(ENDED):
@@ -115,7 +112,8 @@ def _finish(spec: SweepSpec, study: SweepStudy) -> None:
 
 def _status(arguments: list[str]) -> int:
     spec, study = _existing("status", arguments)
-    terminal().print(ProgressTable(spec, study.get_trials(deepcopy=False), datetime.now()))
+    console = terminal()
+    console.print(progress_table(spec, study.get_trials(deepcopy=False), datetime.now(), width=console.width))
     return 0
 
 
@@ -125,7 +123,7 @@ def _report(arguments: list[str]) -> int:
 
 
 def _existing(view: str, arguments: list[str]) -> tuple[SweepSpec, SweepStudy]:
-    """The sweep that a user means, with its study."""
+    """Return the sweep that a user means, with its study."""
     options = Options(f"sweep {view}", DESCRIPTION)
     options.add_argument("sweep", nargs="?", metavar="SWEEP", help="name of the sweep, or its folder")
     options.add_argument("--config", metavar="FILE", type=Path, help="the sweep file instead")
@@ -141,7 +139,7 @@ def _existing(view: str, arguments: list[str]) -> tuple[SweepSpec, SweepStudy]:
 
 
 def _copy_of(sweep: str) -> Path:
-    """The copy of a sweep file in the folder of the sweep."""
+    """Return the copy of a sweep file in the folder of the sweep."""
     for folder in (ROOT / "sweeps" / sweep, Path(sweep)):
         if (folder / COPY).is_file():
             return folder / COPY
@@ -151,7 +149,7 @@ def _copy_of(sweep: str) -> Path:
 
 
 def _copy(spec: SweepSpec) -> str:
-    """The sweep file as one that can be read from the sweep's folder."""
+    """Return the sweep file as one that can be read from the sweep's folder."""
     content = read_mapping(spec.file)
     own = {"name": spec.name, "base": [str(path.resolve()) for path in spec.base], "trials": spec.trials}
     return yaml.safe_dump({**content, **own}, sort_keys=False)

@@ -1,13 +1,13 @@
 """How a sweep stands: a table on a terminal, a line for each trial that ends elsewhere."""
 
+import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from types import TracebackType
 
 from optuna import Study
 from optuna.trial import FrozenTrial, TrialState
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
 from rich.table import Table
@@ -42,50 +42,46 @@ WIDE = 130  # columns of a terminal from which on the rows show the searched val
 SECONDS_BETWEEN_LOOKS = 2.0
 
 
-class Display:
-    """Show how a sweep stands, until it is left; `until` is when no more trials are started, in seconds since 1970."""
+@contextlib.contextmanager
+def display(spec: SweepSpec, study: Study, until: float | None) -> Iterator[Callable[[], None]]:
+    """Show how a sweep stands; a function to call often is yielded, which looks at the trials every two seconds.
 
-    def __init__(self, spec: SweepSpec, study: Study, until: float | None) -> None:
-        self._spec = spec
-        self._study = study
-        self._until = datetime.fromtimestamp(until) if until is not None else None
-        self._console = terminal()
-        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
-        self._shown = {trial.number for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()}
-        self._next_look = 0.0
+    Args:
+        spec: The sweep.
+        study: Its study.
+        until: Time (seconds since the epoch) from which on no trial is started; None for no limit.
+    """
+    console = terminal()
+    live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+    end = datetime.fromtimestamp(until) if until is not None else None
+    shown = {trial.number for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()}
+    next_look = 0.0
 
-    def __enter__(self) -> "Display":
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._show()
-        if self._live is not None:
-            self._live.stop()
-
-    def update(self) -> None:
-        """Look at the trials, every two seconds at most."""
-        if time.monotonic() >= self._next_look:
-            self._show()
-            self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
-
-    def _show(self) -> None:
-        trials = self._study.get_trials(deepcopy=False)
-        if self._live is not None:
-            self._live.update(ProgressTable(self._spec, trials, datetime.now(), self._until), refresh=True)
+    def show() -> None:
+        trials = study.get_trials(deepcopy=False)
+        if live is not None:
+            live.update(progress_table(spec, trials, datetime.now(), end, console.width), refresh=True)
             return
         for trial in trials:
-            if trial.state.is_finished() and trial.number not in self._shown:
-                self._shown.add(trial.number)
-                self._console.print(_line(self._spec, trial, trials), markup=False, soft_wrap=True)
+            if trial.state.is_finished() and trial.number not in shown:
+                shown.add(trial.number)
+                console.print(_line(spec, trial, trials), markup=False, soft_wrap=True)
+
+    def update() -> None:
+        nonlocal next_look
+        if time.monotonic() >= next_look:
+            show()
+            next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
+
+    with live or contextlib.nullcontext():
+        yield update
+        show()
 
 
-class ProgressTable:
-    """How a sweep stands: counts, time left, the best so far, a row for each running and each recent trial.
+def progress_table(
+    spec: SweepSpec, trials: list[FrozenTrial], now: datetime, until: datetime | None = None, width: int = WIDE
+) -> Group:
+    """Show how a sweep stands: counts, time left, the best so far, a row for each running and each recent trial.
 
     Where none runs, the rows are those of the best.
 
@@ -94,24 +90,16 @@ class ProgressTable:
         trials: All its trials, those that were requeued too.
         now: The local time without a zone, as Optuna keeps times.
         until: When no more trials are started; None if there is no limit, or it is not known.
+        width: Of the terminal.
     """
-
-    def __init__(
-        self, spec: SweepSpec, trials: list[FrozenTrial], now: datetime, until: datetime | None = None
-    ) -> None:
-        self.spec, self.trials, self.now, self.until = spec, trials, now, until
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render it for the width at hand."""
-        wide = options.max_width >= WIDE
-        yield from heading(self.spec, self.trials, self.now, self.until)
-        yield ""
-        yield Fitted(rows(self.spec, _shown(self.spec, counted(self.trials), self.now), self.now, wide))
-        running = len(in_state(counted(self.trials), TrialState.RUNNING))
-        if running > RUNNING:
-            yield Text(f"and {running - RUNNING} more are running", style="dim")
-        if again := requeued(self.trials):
-            yield Text(again, style="dim")
+    lines = [*heading(spec, trials, now, until), ""]
+    lines.append(Fitted(rows(spec, _shown(spec, counted(trials), now), now, wide=width >= WIDE)))
+    running = len(in_state(counted(trials), TrialState.RUNNING))
+    if running > RUNNING:
+        lines.append(Text(f"and {running - RUNNING} more are running", style="dim"))
+    if again := requeued(trials):
+        lines.append(Text(again, style="dim"))
+    return Group(*lines)
 
 
 def time_left(
@@ -214,7 +202,7 @@ def _shown(spec: SweepSpec, trials: list[FrozenTrial], now: datetime) -> list[Fr
 
 
 def _values(spec: SweepSpec, trial: FrozenTrial) -> list[str]:
-    """The values by metric; of a trial that has none the first metric at its last validation."""
+    """Return the values by metric; of a trial that has none, the first metric at its last validation."""
     if trial.state != TrialState.COMPLETE:
         return [decimals(last_value(trial)), *[""] * (len(spec.metrics) - 1)]
     spreads = [spread(trial, index) for index in range(len(spec.metrics))]

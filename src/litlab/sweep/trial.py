@@ -123,7 +123,7 @@ class TrialRunner:
         ]
 
     def _trusted(self, folder: Path, seed: int) -> list[str]:
-        """The flag by which the run's own config may name what the sweep's files name."""
+        """Return the flag by which the run's own config may name what the sweep's files name."""
         modules = modules_named(self._arguments(folder, seed))
         return [f"--allow_modules={','.join(sorted(modules))}"] if modules else []
 
@@ -186,13 +186,13 @@ class TrialRunner:
         return True
 
     def _validations(self, trial: optuna.Trial, seed: int) -> dict[str, list[float]]:
-        """The validations of a fit: optimizer step -> value of each metric."""
+        """Return the validations of a fit: optimizer step -> value of each metric."""
         all_seeds = trial.user_attrs.get("validations", [])
         return all_seeds[seed] if len(all_seeds) > seed else {}
 
     def _reason(self, status: int | None, tail: list[str]) -> str:
         if status is None:
-            return f"no sign of life for {self._spec.stall_minutes:g} minutes: killed"
+            return f"stalled: nothing was reported for {self._spec.stall_minutes:g} minutes; killed"
         if status < 0:
             hint = ": perhaps it ran out of memory" if status == -signal.SIGKILL else ""
             return f"killed by {signal.Signals(-status).name}{hint}"
@@ -221,6 +221,6 @@ def flags(settings: dict[str, Any]) -> list[str]:
 
 
 def _worse(values: tuple[float, ...], direction: str, spread: float) -> float:
-    """The mean over seeds, made worse by some standard deviations."""
+    """Return the mean over seeds, made worse by some standard deviations."""
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     return statistics.fmean(values) + (spread if direction == "minimize" else -spread) * deviation

@@ -49,7 +49,7 @@ def run_workers(
             except NothingLeft:
                 return
             except OthersRunning:
-                _sleep(SECONDS_BETWEEN_ASKS, stop)
+                time.sleep(SECONDS_BETWEEN_ASKS)
             except TrialTaken:
                 continue
             except Unfinished as error:
@@ -110,9 +110,3 @@ def threads_of_each(workers: int) -> int:
     """Return how many threads each of some workers may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cores // workers)
-
-
-def _sleep(seconds: float, stop: Stop) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and not stop.requested:
-        time.sleep(min(SECONDS_BETWEEN_LOOKS, seconds))

@@ -75,7 +75,7 @@ class Sweep:
         return optuna.load_study(study_name="tiny", storage=reading).trials
 
     def until_running(self, validations: int = 1) -> FrozenTrial:
-        """Waits until a trial runs that has come to some validations."""
+        """Wait until a trial runs that has made some validations."""
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             for trial in self.trials():

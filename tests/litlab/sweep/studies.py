@@ -88,7 +88,7 @@ def ended(
         values: Outcome of a completed trial.
         state: Its state.
         reported: Value by validation, numbered from 0.
-        start: When it was begun.
+        start: When it was started.
         minutes: How long it took.
         attributes: User attributes.
     """

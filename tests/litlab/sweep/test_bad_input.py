@@ -71,7 +71,7 @@ def test_file_that_is_none(run, tmp_path):
     assert run("sweep", "--wokers", "2", "--config", "a").err.endswith("'--wokers': did you mean '--workers'?\n")
 
 
-def test_sweep_that_was_not_begun(run, sweep):
+def test_sweep_that_was_not_started(run, sweep):
     assert run("sweep", "status", "nothing").err == "error: there is no sweep 'nothing': there are none yet.\n"
     line = "error: sweep status: tiny has not been started; run python -m project sweep --config tiny.yaml\n"
     assert run("sweep", "status", "--config", "tiny.yaml").err == line

@@ -1,4 +1,4 @@
-"""What the trials of a sweep came to."""
+"""The results of a sweep's trials."""
 
 import math
 from pathlib import Path
@@ -95,8 +95,8 @@ def test_run_folders_are_relative_to_the_sweeps_folder(tmp_path, monkeypatch):
     made = create(spec(Path("logs/cifar")))
     runs = ["logs/cifar/trial_0000/version_0", str(tmp_path / "logs/cifar/trial_0000/version_1"), "/far/version_2"]
     ended(made, {}, {}, values=[0.4], runs=runs)
-    told = outcomes.run_folders(spec(Path("logs/cifar")), made.trials[0])
-    assert told == ["trial_0000/version_0", "trial_0000/version_1", "/far/version_2"]
+    found = outcomes.run_folders(spec(Path("logs/cifar")), made.trials[0])
+    assert found == ["trial_0000/version_0", "trial_0000/version_1", "/far/version_2"]
 
 
 def test_validations_are_counted_from_one():

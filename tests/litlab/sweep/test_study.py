@@ -256,7 +256,7 @@ def test_edits_inside_a_file_of_the_base(small, tmp_path):
         start_study(sweep)
 
 
-def test_study_that_was_not_begun(small):
+def test_study_that_was_not_started(small):
     assert find_study(small) is None
     assert not any(Path(small.folder).iterdir())
 

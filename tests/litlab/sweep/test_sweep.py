@@ -68,7 +68,7 @@ def test_killed_fork_server(sweep):
     assert trial.user_attrs["deaths"] == 1
 
 
-def test_killed_sweep_goes_on(sweep):
+def test_killed_sweep_continues(sweep):
     """kill -9 of all its processes in mid-trial; the same command, with two workers; then nothing is left to do."""
     sweep.write(trials=2, metric=["val/mse", "val/mae"], direction=["minimize", "minimize"])
     command = sweep.start()
@@ -92,7 +92,7 @@ def test_killed_sweep_goes_on(sweep):
     assert len(sweep.trials()) == trials[-1].number + 1
 
 
-def test_stopped_sweep_goes_on(sweep):
+def test_stopped_sweep_continues(sweep):
     """SIGTERM: the fit saves its state, its trial is queued; the same command with more trials takes it up.
 
     One block of the space is of another class than the base's, which the check completes.
@@ -132,7 +132,7 @@ def test_killed_command_takes_its_fits_with_it(sweep):
 
 
 def test_bad_ends(sweep):
-    """Crash, exception, memory, hang and NaN are outcomes of trials, with their reasons; the sweep goes on to its end.
+    """Crash, exception, memory, hang and NaN are outcomes of trials, with their reasons; the sweep continues.
 
     What is worse than the first trial is pruned: it stops in order after the validation that says so.
     """
@@ -165,7 +165,7 @@ def test_bad_ends(sweep):
     assert reasons["killed"] == "killed by SIGKILL: perhaps it ran out of memory"
     assert reasons["raises"] == "exit code 1: RuntimeError: it broke"
     assert reasons["memory"].startswith("out of memory (peak")
-    assert reasons["hangs"] == "no sign of life for 0.3 minutes: killed"
+    assert reasons["hangs"] == "stalled: nothing was reported for 0.3 minutes; killed"
     assert any("RuntimeError: it broke" in line for line in trials["raises"].user_attrs["tail"])
     assert reasons["nan"] == "val/mse is nan in epoch 2"
     assert (trials["worse"].state, len(trials["worse"].intermediate_values)) == (TrialState.PRUNED, 1)

@@ -7,7 +7,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 from rich.console import Console
 
-from litlab.sweep.table import ProgressTable, time_left
+from litlab.sweep.table import progress_table, time_left
 from tests.litlab.sweep.studies import create, ended, spec
 
 NOON = datetime(2026, 3, 1, 12)
@@ -22,7 +22,7 @@ PARAMS = {"model.width": 64, "model.optimizer": "muon", "model.optimizer.lr": 0.
 def shown(sweep, trials, width: int = 80, **options) -> str:
     console = Console(width=width, color_system=None, force_terminal=False, highlight=False)
     with console.capture() as capture:
-        console.print(ProgressTable(sweep, trials, NOON, **options))
+        console.print(progress_table(sweep, trials, NOON, width=width, **options))
     return capture.get()
 
 
