@@ -13,7 +13,7 @@ from typing import Any
 from jsonargparse import Namespace
 
 from litlab.errors import UserError
-from litlab.sweep.processes import Stop, run
+from litlab.sweep.processes import Stop, Unfinished, run
 from litlab.sweep.space import Space, corner_points, overlay
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.trial import flags
@@ -38,7 +38,12 @@ def check_space(spec: SweepSpec, stop: Stop) -> Space:
         SystemExit: If the check itself failed; its traceback has been printed.
     """
     answers: list[Space | UserError] = []
-    status = run(report_space, package(), spec, hear=answers.append, stop=stop, stall_seconds=SECONDS)
+    try:
+        status = run(report_space, package(), spec, hear=answers.append, stop=stop, stall_seconds=SECONDS)
+    except Unfinished as error:
+        if error.killed:
+            raise UserError("sweep: the fork server was killed; there may be too little memory.") from error
+        raise
     if not answers:
         raise SystemExit(status or 1)
     if isinstance(answers[0], UserError):

@@ -92,8 +92,11 @@ def run(
     """
     here, there = FORKS.Pipe()
     process = FORKS.Process(target=_begin, args=(target, there, *arguments))
-    with _lock:
-        process.start()
+    try:
+        with _lock:
+            process.start()
+    except (EOFError, OSError) as error:  # the server was killed just now; the next one is started by itself
+        raise Unfinished(killed=True) from error
     there.close()
     group = process.pid
     assert group is not None

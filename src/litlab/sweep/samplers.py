@@ -35,7 +35,7 @@ def make_sampler(spec: "SweepSpec", trial: int = 0) -> BaseSampler:
         UserError: If it has no such arguments.
     """
     name, arguments = spec.sampler["name"], {key: value for key, value in spec.sampler.items() if key != "name"}
-    if "seed" in arguments:
+    if isinstance(arguments.get("seed"), int):
         arguments["seed"] += trial
     if name == "tpe":
         # Trials that run elsewhere are known to be tried; a multivariate one needs all entries in all trials.
