@@ -22,6 +22,7 @@ from litlab.util.variables import PACKAGE, TRIAL
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_TO_SAVE = 60.0  # for a fit that is asked to stop
 FORKS = get_context("forkserver")
+SHOW_CURSOR = b"\x1b[?25h"  # which a table that is updated hides
 SERVER_LOST = 255  # exit code that multiprocessing gives a process whose fork server was killed
 
 # Starting a process polls all others of the command, and of two threads that poll one only one gets its exit code.
@@ -45,19 +46,20 @@ class Stop:
     """Whether a command was asked to stop: SIGINT, SIGTERM, SIGHUP, or a thread of it that failed."""
 
     requested: bool = False
-    at_once: bool = False
-    signum: int | None = None  # the first signal
+    signum: int | None = None  # the signal
 
     def listen(self) -> None:
-        """Handle the signals from now on; a second one asks to stop at once."""
+        """Handle the signals from now on; a second one ends the command at once, and the fits notice."""
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signum != signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:  # as nohup has it
                 signal.signal(signum, self._hear)
 
     def _hear(self, signum: int, _: Any) -> None:
-        self.at_once = self.requested
-        self.signum = self.signum or signum
-        self.requested = True
+        if self.requested:
+            if os.isatty(1):
+                os.write(1, SHOW_CURSOR)
+            os._exit(128 + signum)
+        self.requested, self.signum = True, signum
 
 
 def use_fork_server(threads: int) -> None:
@@ -96,7 +98,7 @@ def run(
         with _lock:
             process.start()
     except (EOFError, OSError) as error:  # the server was killed just now; the next one is started by itself
-        raise Unfinished(killed=True) from error
+        raise Unfinished(killed=not stop.requested) from error
     there.close()
     group = process.pid
     assert group is not None
@@ -122,7 +124,7 @@ def run(
                 asked, kill_at = True, now + SECONDS_TO_SAVE
             if now - last_report > stall_seconds:
                 stalled = True
-            if stalled or stop.at_once or now > kill_at:
+            if stalled or now > kill_at:
                 _signal(group, signal.SIGKILL)
     finally:
         _signal(group, signal.SIGKILL)  # whatever it started and left behind

@@ -90,8 +90,7 @@ def _run(spec: SweepSpec, workers: int) -> int:
         spec = dataclasses.replace(spec, space=space)
         with display(spec, study, until) as update:
             run_workers(spec, study.storage, workers, until, stop, update)
-        if not stop.at_once:
-            _finish(spec, study)
+        _finish(spec, study)
         if reason := study.user_attrs.get(ENDED):
             raise UserError(reason)
     if stop.signum:

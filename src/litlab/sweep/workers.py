@@ -5,10 +5,12 @@ import os
 import shutil
 import subprocess
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from optuna import Study
+from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState
 
 from litlab.sweep.processes import Stop, Unfinished
@@ -39,6 +41,7 @@ def run_workers(
     Raises:
         Exception: What went wrong in a worker, once the others have stopped.
     """
+    warnings.simplefilter("ignore", ExperimentalWarning)  # Optuna's own catch_warnings is not safe among threads
 
     def work(number: int) -> None:
         study = SweepStudy(spec, storage)

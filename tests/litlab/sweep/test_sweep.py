@@ -1,6 +1,7 @@
 """Whole sweeps of real fits, through the command line: killed, stopped, several at once."""
 
 import signal
+import time
 
 import psutil
 import pytest
@@ -183,3 +184,19 @@ def test_metric_that_is_never_logged(sweep):
     assert (outcome.code, outcome.err) == (2, line)
     [trial] = sweep.trials()
     assert trial.user_attrs["reason"] in line
+
+
+def test_second_signal_ends_the_command_at_once(sweep):
+    """Its fit saves its state all the same."""
+    sweep.content["settings"]["trainer.callbacks"][0]["init_args"] = {"seconds": 3.0}
+    sweep.write(trials=1)
+    command = sweep.start()
+    running = sweep.until_running()
+    others = tree(command.pid)[1:]
+    command.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    command.send_signal(signal.SIGINT)
+    assert command.wait(10) == 130
+    psutil.wait_procs(others, timeout=60)
+    assert RunFolder(sweep.folder / running.user_attrs["runs"][0]).state()["status"] == "interrupted"
+    assert [trial.state for trial in sweep.trials()] == [TrialState.RUNNING]
