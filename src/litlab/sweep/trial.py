@@ -24,7 +24,6 @@ from litlab.util.team import package
 
 TAIL = 20  # lines of a log that are kept of a failed trial
 SECONDS_TO_SAVE = 60.0  # for a fit that outlives its command
-NO_CHECKPOINT = "no checkpoint to go on from"  # what fit --resume says of a run that was stopped before its first one
 
 
 class TrialFailed(Exception):
@@ -94,14 +93,12 @@ class TrialRunner:
         log = folder / f"seed_{seed}.log"
         runs: list[str] = trial.user_attrs.get("runs", [])
         earlier = RunFolder(Path(runs[seed])) if len(runs) > seed else None
-        resumed = False
-        if earlier is not None and earlier.config.is_file():
-            self._wait_for_end(earlier)
+        if earlier is not None and self._can_be_resumed(earlier):
             arguments = ["fit", "--resume", str(earlier.path), *self._trusted(folder, seed)]
-            resumed = self._run_fit(trial, arguments, log, seed)
-        if not resumed:
+        else:
             log.unlink(missing_ok=True)
-            self._run_fit(trial, self._arguments(folder, seed), log, seed)
+            arguments = self._arguments(folder, seed)
+        self._run_fit(trial, arguments, log, seed)
         validations = self._validations(trial, seed)
         if not validations:
             reason = f"{self._spec.file}: metric: fit makes no validation; '{self._spec.metrics[0]}' is not known."
@@ -127,8 +124,8 @@ class TrialRunner:
         modules = modules_named(self._arguments(folder, seed))
         return [f"--allow_modules={','.join(sorted(modules))}"] if modules else []
 
-    def _run_fit(self, trial: optuna.Trial, arguments: list[str], log: Path, seed: int) -> bool:
-        """Run a fit to its end and keep what it reports; False for a run to resume that has no checkpoint yet."""
+    def _run_fit(self, trial: optuna.Trial, arguments: list[str], log: Path, seed: int) -> None:
+        """Run a fit to its end and keep what it reports."""
         problem = ""
 
         def hear(report: dict[str, Any]) -> str | None:
@@ -146,13 +143,10 @@ class TrialRunner:
         )  # fmt: skip
         if trial.user_attrs.get("pruned"):
             raise TrialPruned
-        tail = log.read_text(errors="replace").splitlines()[-TAIL:] if log.is_file() else []
-        if status == 2 and "--resume" in arguments and any(NO_CHECKPOINT in line for line in tail):
-            return False
         if problem or status != 0:
+            tail = log.read_text(errors="replace").splitlines()[-TAIL:] if log.is_file() else []
             trial.set_user_attr("tail", tail)
             self._fail(trial, problem or self._reason(status, tail))
-        return True
 
     def _problem(self, trial: optuna.Trial, report: dict[str, Any]) -> str:
         """Why a validation is of no use; empty if it is."""
@@ -206,13 +200,14 @@ class TrialRunner:
         trial.set_user_attr("reason", reason)
         raise TrialFailed(reason)
 
-    def _wait_for_end(self, run: RunFolder) -> None:
-        """Wait for a fit whose command was killed: it saves its state before it ends."""
+    def _can_be_resumed(self, run: RunFolder) -> bool:
+        """Return whether a run has a checkpoint, once it has ended: a fit whose command was killed saves its state."""
         deadline = time.monotonic() + SECONDS_TO_SAVE
         while run.state().get("status") == "running" and time.monotonic() < deadline:
             if self._stop.requested:
                 raise Unfinished(killed=False)
             time.sleep(0.2)
+        return run.config.is_file() and any(run.checkpoints.glob("*.ckpt"))
 
 
 def flags(settings: dict[str, Any]) -> list[str]:
