@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
@@ -10,9 +10,6 @@ from optuna.samplers import BaseSampler, CmaEsSampler, NSGAIISampler, RandomSamp
 
 from litlab.errors import UserError
 from litlab.util.nearest import nearest
-
-if TYPE_CHECKING:
-    from litlab.sweep.spec import SweepSpec
 
 SAMPLERS = {
     "tpe": TPESampler,
@@ -24,17 +21,17 @@ SAMPLERS = {
 PRUNERS = {"median": MedianPruner, "hyperband": HyperbandPruner, "none": NopPruner}
 
 
-def make_sampler(spec: "SweepSpec", trial: int = 0) -> BaseSampler:
+def make_sampler(settings: dict[str, Any], trial: int = 0) -> BaseSampler:
     """Return the sampler of a sweep.
 
     Args:
-        spec: The sweep.
+        settings: Its ``name`` and arguments.
         trial: Number of the trial that it is for; it is added to the seed, if the sweep has one.
 
     Raises:
         UserError: If it has no such arguments.
     """
-    name, arguments = spec.sampler["name"], {key: value for key, value in spec.sampler.items() if key != "name"}
+    name, arguments = settings["name"], {key: value for key, value in settings.items() if key != "name"}
     if isinstance(arguments.get("seed"), int):
         arguments["seed"] += trial
     if name == "tpe":
@@ -43,14 +40,10 @@ def make_sampler(spec: "SweepSpec", trial: int = 0) -> BaseSampler:
     return _build(SAMPLERS[name], arguments, "sampler")
 
 
-def make_pruner(spec: "SweepSpec") -> BasePruner:
-    """Return the pruner of a sweep.
-
-    Raises:
-        UserError: If it has no such arguments.
-    """
-    name, arguments = spec.pruner["name"], {key: value for key, value in spec.pruner.items() if key != "name"}
-    return _build(PRUNERS[name], arguments, "pruner")
+def make_pruner(settings: dict[str, Any]) -> BasePruner:
+    """Return the pruner of a sweep, as `make_sampler` does."""
+    arguments = {key: value for key, value in settings.items() if key != "name"}
+    return _build(PRUNERS[settings["name"]], arguments, "pruner")
 
 
 def _build(cls: type, arguments: dict[str, Any], place: str) -> Any:

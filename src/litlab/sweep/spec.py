@@ -151,8 +151,8 @@ def _spec(file: Path, content: dict[str, Any], arguments: list[str]) -> SweepSpe
         space=space,
         arguments=arguments,
     )
-    make_sampler(spec)  # checks the arguments
-    make_pruner(spec)
+    make_sampler(sampler)  # checks the arguments
+    make_pruner(pruner)
     if sampler["name"] == "grid":
         points = _grid_points(space)
         return dataclasses.replace(spec, trials=min(points, spec.trials or points))

@@ -36,7 +36,7 @@ class SweepStudy(optuna.Study):
     """
 
     def __init__(self, spec: SweepSpec, storage: Storage) -> None:
-        super().__init__(spec.name, storage, sampler=make_sampler(spec), pruner=make_pruner(spec))
+        super().__init__(spec.name, storage, sampler=make_sampler(spec.sampler), pruner=make_pruner(spec.pruner))
         self.spec = spec
         self.storage = storage
 
@@ -61,7 +61,7 @@ class SweepStudy(optuna.Study):
             trial = super().ask(fixed_distributions)
             self.storage.claim(trial)
         if "seed" in self.spec.sampler:  # with the same seed, all threads would try the same values
-            self.sampler = make_sampler(self.spec, trial.number)
+            self.sampler = make_sampler(self.spec.sampler, trial.number)
         return trial
 
     def is_finished(self) -> bool:
