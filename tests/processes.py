@@ -17,7 +17,7 @@ from multiprocessing import get_context, set_start_method
 from pathlib import Path
 
 FORKS = get_context("forkserver")
-FORKS.set_forkserver_preload(["litlab.cli.start", "litlab.sweep.worker", __name__])
+FORKS.set_forkserver_preload(["litlab.cli.start", "litlab.sweep.workers", __name__])
 
 
 class Python:

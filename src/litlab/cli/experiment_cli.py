@@ -41,7 +41,7 @@ from litlab.runs.saved import checkpoint_of
 from litlab.runs.trial_report import TrialReport
 from litlab.util.refusals import named_classes, refusals
 from litlab.util.team import typed
-from litlab.util.variables import TRIAL_ADDRESS
+from litlab.util.variables import TRIAL
 
 
 class ExperimentCLI(CheckpointCLI):
@@ -145,7 +145,7 @@ class ExperimentCLI(CheckpointCLI):
         logger = self._loggers(config)
         resumes = self.subcommand == "fit" and self.checkpoint is not None
         callbacks = callback_list(sections, config, self.model, bool(logger), resumes, self._test_follows)
-        if TRIAL_ADDRESS in os.environ:  # a trial of a sweep
+        if TRIAL in os.environ:  # a trial of a sweep
             callbacks.append(TrialReport())
         if self.subcommand == "fit":
             callbacks.append(SomethingTrained())

@@ -17,7 +17,7 @@ class Tuned(Callback):
 
     Args:
         finders: The run's LearningRateFinder and BatchSizeFinder.
-        resumed: Whether the run goes on from a checkpoint, which has what they found.
+        resumed: Whether the run continues from a checkpoint, which has what they found.
     """
 
     def __init__(self, finders: list[Callback], resumed: bool) -> None:

@@ -1,4 +1,4 @@
-"""``best.yaml``: what a sweep has found, as an overlay that ``fit`` takes."""
+"""``best.yaml``: the best settings of a sweep, as an overlay for ``fit``."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from litlab.util.team import typed
 
 
 def write_best(spec: SweepSpec, trials: list[FrozenTrial]) -> list[Path]:
-    """Writes the best trial's values as ``best.yaml``; of several metrics the Pareto front: ``best_1.yaml`` and so on.
+    """Write the best trial's values as ``best.yaml``; of several metrics the Pareto front: ``best_1.yaml`` and so on.
 
     Args:
         spec: The sweep, with completed blocks.
@@ -36,7 +36,7 @@ def write_best(spec: SweepSpec, trials: list[FrozenTrial]) -> list[Path]:
 
 
 def command(spec: SweepSpec, file: Path) -> str:
-    """The command that takes the overlay."""
+    """Return the command that takes the overlay."""
     configs = " ".join(f"--config {path}" for path in [*spec.base, file])
     return f"{typed('fit')} {configs}"
 

@@ -1,99 +1,91 @@
-"""Every path and value of a sweep, held against the real config before the first trial."""
+"""Check every path and value of a sweep against the real config, before the first trial."""
 
 import importlib
 import inspect
-import json
+import io
+import logging
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from typing import Any
 
 from jsonargparse import Namespace
 
 from litlab.errors import UserError
-from litlab.sweep.space import Choice, corner_points, overlay
-from litlab.sweep.spec import SweepSpec, read_spec
+from litlab.sweep.processes import Stop, Unfinished, run
+from litlab.sweep.space import Space, corner_points, overlay
+from litlab.sweep.spec import SweepSpec
 from litlab.sweep.trial import flags
 from litlab.util.team import package, use_package
 
-if TYPE_CHECKING:
-    from litlab.sweep.trial_launcher import TrialLauncher
-
-Blocks = dict[str, list[list[Any]]]  # YAML path -> [name of the choice, its block], for blocks that had to be completed
+SECONDS = 600.0  # that the check may take
 
 
-def checked_space(spec: SweepSpec, launcher: "TrialLauncher") -> Blocks:
-    """Parses the config with the corners of all ranges and with all choices, in a process that has the imports.
+def check_space(spec: SweepSpec, stop: Stop) -> Space:
+    """Parse the config with the corners of all ranges and with all choices, in a process that has the imports.
 
     Args:
         spec: The sweep.
-        launcher: The fork server.
+        stop: Whether to stop.
 
     Returns:
-        Blocks of another class than the base config's, with the defaults of what the base sets for its own class: a
-        block stands for itself, while an overlay keeps settings of the same name.
+        The space; its blocks of another class than the base config's have the defaults of what the base sets for its
+        own class: a block stands for itself, while an overlay keeps settings of the same name.
 
     Raises:
         UserError: If a value does not fit; with file, key and the nearest valid one.
+        SystemExit: If the check itself failed; its traceback has been printed.
     """
-    answer = launcher.directory / "check.json"
-    log = launcher.directory / "check.log"
-    arguments = [package(), str(spec.file), str(answer), *spec.arguments]
-    status = 1
-    for message in launcher.run("litlab.sweep.check", arguments, log, 600):
-        status = message.get("exit", status)
-    if status != 0:
-        raise RuntimeError(f"the check of {spec.file} failed:\n{log.read_text()}")
-    found = json.loads(answer.read_text())
-    if "error" in found:
-        raise UserError(found["error"])
-    return found["blocks"]
-
-
-def main(team: str, file: str, answer: str, *arguments: str) -> None:
-    """Checks a sweep file, and writes what it finds as JSON: ``error``, or ``blocks``.
-
-    Args:
-        team: Name of the team's package.
-        file: The sweep file.
-        answer: File for the result.
-        arguments: Further arguments of every fit.
-    """
-    use_package(team)
-    spec = read_spec(Path(file), arguments=list(arguments))
+    answers: list[Space | UserError] = []
     try:
-        found: dict[str, Any] = {"blocks": _check(spec)}
-    except UserError as error:
-        found = {"error": str(error)}
-    Path(answer).write_text(json.dumps(found))
+        status = run(report_space, package(), spec, hear=answers.append, stop=stop, stall_seconds=SECONDS)
+    except Unfinished as error:
+        if error.killed:
+            raise UserError("sweep: the fork server was killed; there may be too little memory.") from error
+        raise
+    if not answers:
+        raise SystemExit(status or 1)
+    if isinstance(answers[0], UserError):
+        raise answers[0]
+    return answers[0]
 
 
-def _check(spec: SweepSpec) -> Blocks:
+def report_space(connection: Connection, team: str, spec: SweepSpec) -> None:
+    """Report the space or what is wrong with it, for the package of a team, in a process that `run` has started."""
+    use_package(team)
+    logging.disable()  # of the seed that it sets, of what the model or the data have to say
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        try:
+            answer: Space | UserError = completed_space(spec)
+        except UserError as error:
+            answer = error
+    connection.send(answer)
+
+
+def completed_space(spec: SweepSpec) -> Space:
+    """Check the values of a sweep file, and return the space as `check_space` does."""
     base = [f"--config={path}" for path in spec.base]
     parse = _Parser()
     parse(base, "")
     parse([*base, *flags(spec.settings)], f"{spec.file}: settings: ")
     common = [*base, *flags(spec.settings), *spec.arguments]
     plain = parse(common, "")
-    kept: dict[tuple[str, Any], dict[str, Any]] = {}
+    space = {path: replace(entry, choices=dict(entry.choices)) for path, entry in spec.space.items()}
     for point in corner_points(spec.space):
         settings = overlay(spec.space, point)
         parsed = parse([*common, *flags(settings)], f"{spec.file}: space: ")
         for path, name in point.items():
-            if isinstance(spec.space[path], Choice):
-                found = _kept_of_another_class(settings.get(path), _at(plain, path), _at(parsed, path))
-                kept.setdefault((path, name), {}).update(found)
-    blocks: Blocks = {}
-    for (path, name), defaults in kept.items():
-        if defaults:
-            block = spec.space[path].setting(name)
-            block = block if isinstance(block, dict) else {"class_path": block}
-            block = {**block, "init_args": {**(block.get("init_args") or {}), **defaults}}
-            blocks.setdefault(path, []).append([name, block])
-    return blocks
+            kept = _kept_of_another_class(settings.get(path), _at(plain, path), _at(parsed, path))
+            if kept and space[path].choices:
+                block = space[path].choices[name]
+                block = block if isinstance(block, dict) else {"class_path": block}
+                space[path].choices[name] = {**block, "init_args": {**(block.get("init_args") or {}), **kept}}
+    return space
 
 
 class _Parser:
-    """Parses command lines of ``fit`` as the command line does, and builds nothing."""
+    """Parse command lines of ``fit``, and build nothing."""
 
     def __init__(self) -> None:
         from litlab.cli.experiment_cli import ExperimentCLI
@@ -110,7 +102,7 @@ class _Parser:
         self._cli: Any = None
 
     def __call__(self, arguments: list[str], place: str) -> Any:
-        """The settings of a command line.
+        """Return the settings of a command line.
 
         Args:
             arguments: The command line after the verb.
@@ -131,7 +123,7 @@ class _Parser:
 
 
 def _kept_of_another_class(block: Any, base: Any, parsed: Any) -> dict[str, Any]:
-    """What a block would keep of the base config though it is of another class, with the defaults of its own class.
+    """Return what a block would keep of the base config, though of another class, with the defaults of its own class.
 
     Args:
         block: What the overlay sets.
@@ -153,7 +145,7 @@ def _kept_of_another_class(block: Any, base: Any, parsed: Any) -> dict[str, Any]
 
 
 def _defaults(class_path: str) -> dict[str, Any]:
-    """Defaults of a class' parameters, those of its base classes included, where YAML can hold them."""
+    """Return the defaults of a class' parameters, those of its base classes included, where YAML can hold them."""
     module, _, name = class_path.rpartition(".")
     target = getattr(importlib.import_module(module), name)
     functions = [c.__init__ for c in reversed(target.__mro__)] if inspect.isclass(target) else [target]
@@ -163,7 +155,7 @@ def _defaults(class_path: str) -> dict[str, Any]:
 
 
 def _at(settings: Any, path: str) -> Any:
-    """The settings at a path of flags, which leave ``init_args`` out; None where there are none."""
+    """Return the settings at a path of flags, which leave ``init_args`` out; None where there are none."""
     for key in path.split("."):
         if not isinstance(settings, Namespace):
             return None
@@ -171,7 +163,3 @@ def _at(settings: Any, path: str) -> Any:
             settings = settings.init_args
         settings = settings.get(key)
     return settings
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -9,42 +9,41 @@ from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
 from optuna.samplers import BaseSampler, CmaEsSampler, NSGAIISampler, RandomSampler, TPESampler
 
 from litlab.errors import UserError
-from litlab.sweep.spec import SweepSpec
 from litlab.util.nearest import nearest
 
-SAMPLERS = {"tpe": TPESampler, "random": RandomSampler, "cmaes": CmaEsSampler, "nsga2": NSGAIISampler}
+SAMPLERS = {
+    "tpe": TPESampler,
+    "random": RandomSampler,
+    "grid": RandomSampler,  # it is not asked: the points are queued
+    "cmaes": CmaEsSampler,
+    "nsga2": NSGAIISampler,
+}
 PRUNERS = {"median": MedianPruner, "hyperband": HyperbandPruner, "none": NopPruner}
 
 
-def make_sampler(spec: SweepSpec, trial: int = 0) -> BaseSampler:
-    """The sampler of a sweep.
+def make_sampler(settings: dict[str, Any], trial: int = 0) -> BaseSampler:
+    """Return the sampler of a sweep.
 
     Args:
-        spec: The sweep.
+        settings: Its ``name`` and arguments.
         trial: Number of the trial that it is for; it is added to the seed, if the sweep has one.
 
     Raises:
         UserError: If it has no such arguments.
     """
-    name, arguments = spec.sampler["name"], {key: value for key, value in spec.sampler.items() if key != "name"}
-    if "seed" in arguments:
+    name, arguments = settings["name"], {key: value for key, value in settings.items() if key != "name"}
+    if isinstance(arguments.get("seed"), int):
         arguments["seed"] += trial
-    if name == "grid":
-        return RandomSampler()  # it is not asked: the points are queued
     if name == "tpe":
         # Trials that run elsewhere are known to be tried; a multivariate one needs all entries in all trials.
         arguments = {"constant_liar": True, **arguments}
-    return _build(SAMPLERS[name], arguments, f"{spec.file}: sampler")
+    return _build(SAMPLERS[name], arguments, "sampler")
 
 
-def make_pruner(spec: SweepSpec) -> BasePruner:
-    """The pruner of a sweep.
-
-    Raises:
-        UserError: If it has no such arguments.
-    """
-    name, arguments = spec.pruner["name"], {key: value for key, value in spec.pruner.items() if key != "name"}
-    return _build(PRUNERS[name], arguments, f"{spec.file}: pruner")
+def make_pruner(settings: dict[str, Any]) -> BasePruner:
+    """Return the pruner of a sweep, as `make_sampler` does."""
+    arguments = {key: value for key, value in settings.items() if key != "name"}
+    return _build(PRUNERS[settings["name"]], arguments, "pruner")
 
 
 def _build(cls: type, arguments: dict[str, Any], place: str) -> Any:

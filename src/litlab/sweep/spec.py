@@ -1,14 +1,20 @@
-"""The sweep file: read, checked, and told apart from another one."""
+"""The sweep file: what it says, checked, and a fingerprint of it."""
 
+import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+from litlab.errors import UserError
 from litlab.runs.folder import ROOT
-from litlab.sweep.reading import Reader, as_list
-from litlab.sweep.space import Range, Space
+from litlab.sweep import reading as read
+from litlab.sweep.reading import refuse
+from litlab.sweep.samplers import PRUNERS, SAMPLERS, make_pruner, make_sampler
+from litlab.sweep.space import Space, grid
 from litlab.util.yaml_files import read_mapping
 
 KEYS = (
@@ -16,8 +22,6 @@ KEYS = (
     "stall_minutes", "space",
 )  # fmt: skip
 DIRECTIONS = ("minimize", "maximize")
-SAMPLERS = ("tpe", "random", "grid", "cmaes", "nsga2")
-PRUNERS = ("median", "hyperband", "none")
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,13 @@ class SweepSpec:
         settings: Further values for all trials, YAML path -> value.
         metrics: What is optimised.
         directions: ``minimize`` or ``maximize``, for each metric.
-        trials: Number of trials; None for no limit but the time.
+        trials: Number of trials, of a grid at most its points; None for no limit but the time.
         hours: How long one command starts new trials; None for no limit.
         sampler: ``name`` and arguments.
         pruner: ``name`` and arguments.
         seeds: Fits per trial.
         spread: By how many standard deviations over the seeds the mean is made worse.
-        stall_minutes: After how long without a sign of life a fit is killed.
+        stall_minutes: After how long without a report a fit is killed.
         space: What is searched, YAML path -> entry.
         arguments: Further arguments of every fit.
     """
@@ -61,14 +65,13 @@ class SweepSpec:
     arguments: list[str] = field(default_factory=list)
 
     def fingerprint(self) -> dict[str, str]:
-        """What makes values of trials comparable: key of the sweep file -> checksum of what it says.
+        """Return what makes values of trials comparable: key of the sweep file -> checksum of what it says.
 
         Trials of another fingerprint don't count here. It is kept with the study, and may have been made of secrets.
 
         Raises:
             UserError: If a file of the base can't be read.
         """
-        space = {path: [type(entry).__name__, vars(entry)] for path, entry in self.space.items()}
         content = {
             "metric": self.metrics,
             "direction": self.directions,
@@ -76,7 +79,7 @@ class SweepSpec:
             "settings": self.settings,
             "seeds": self.seeds,
             "spread": self.spread,
-            "space": space,
+            "space": {path: vars(entry) for path, entry in self.space.items()},
             "fit arguments": self.arguments,
         }
         texts = {key: json.dumps(value, sort_keys=True, default=str) for key, value in content.items()}
@@ -86,7 +89,7 @@ class SweepSpec:
 def read_spec(
     file: Path, trials: int | None = None, hours: float | None = None, arguments: list[str] | None = None
 ) -> SweepSpec:
-    """Reads a sweep file.
+    """Read a sweep file.
 
     Args:
         file: The file.
@@ -98,56 +101,71 @@ def read_spec(
         UserError: If it can't be read or something in it is wrong: one line with file and key.
     """
     content = read_mapping(file, example="metric: val/acc")
-    reader = Reader(file)
-    reader.known(content, KEYS, "")
+    content |= {key: value for key, value in (("trials", trials), ("hours", hours)) if value is not None}
+    try:
+        return _spec(file, content, arguments or [])
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from error
+
+
+def _spec(file: Path, content: dict[str, Any], arguments: list[str]) -> SweepSpec:
+    read.check_keys(content, KEYS)
     name = content.get("name", file.stem)
     if not isinstance(name, str) or not name or set(name) & set("/\\ ") or name.startswith("."):
-        reader.refuse("name", f"'{name}' is not a valid folder name.")
-    metrics = as_list(content.get("metric"))
+        refuse("name", f"'{name}' is not a valid folder name.")
+    metrics = read.as_list(content.get("metric"))
     if not metrics or not all(isinstance(metric, str) for metric in metrics):
-        reader.refuse("metric", "is missing: name what fit logs, such as val/acc, or a list of several.")
-    directions = as_list(content.get("direction"))
+        refuse("metric", "is missing; name what fit logs, such as val/acc, or a list of several.")
+    directions = read.as_list(content.get("direction"))
     for direction in directions:
-        reader.one_of(direction, DIRECTIONS, "direction")
+        read.check_word(direction, DIRECTIONS, "direction")
     if len(directions) != len(metrics):
-        reader.refuse("direction", f"give one for each metric: {len(metrics)}, not {len(directions)}.")
-    space = reader.space(content.get("space"))
-    sampler = reader.named(content.get("sampler", "tpe"), SAMPLERS, "sampler")
-    pruner = reader.named(content.get("pruner", "median" if len(metrics) == 1 else "none"), PRUNERS, "pruner")
+        refuse("direction", f"give one for each metric: {len(metrics)}, not {len(directions)}.")
+    sampler = read.named(content.get("sampler", "tpe"), tuple(SAMPLERS), "sampler")
+    pruner = read.named(content.get("pruner", "median" if len(metrics) == 1 else "none"), tuple(PRUNERS), "pruner")
     if len(metrics) > 1 and pruner["name"] != "none":
-        reader.refuse("pruner", f"{pruner['name']} compares one metric, not {len(metrics)}: set it to none.")
-    if sampler["name"] == "grid":
-        for path, entry in space.items():
-            if isinstance(entry, Range) and entry.step is None and not entry.is_integer:
-                reader.refuse(f"space.{path}", "a grid needs a step, or choices.")
-            if isinstance(entry, Range) and entry.log:
-                reader.refuse(f"space.{path}", "a grid has even steps: list the values as choices in place of log.")
+        refuse("pruner", f"{pruner['name']} compares one metric, not {len(metrics)}; set it to none.")
+    space = read.space(content.get("space"))
     settings = content.get("settings") or {}
     if not isinstance(settings, dict):
-        reader.refuse("settings", "must be YAML paths with their values.")
+        refuse("settings", "must be YAML paths with their values.")
     for path in settings:
-        reader.free(path, f"settings.{path}")
+        read.check_path(path, f"settings.{path}")
         if path in space:
-            reader.refuse(f"settings.{path}", "is searched in space too: keep one.")
-    trials = trials or reader.number(content, "trials", None, least=1, integer=True)
-    hours = hours or reader.number(content, "hours", None, least=0.0)
-    if trials is None and hours is None and sampler["name"] != "grid":
-        reader.refuse("trials", "is missing: give a number of trials, hours, or both.")
-    return SweepSpec(
+            refuse(f"settings.{path}", "is searched in space too; remove one.")
+    spec = SweepSpec(
         file=file,
         name=name,
         folder=ROOT / "sweeps" / name,
-        base=reader.base(content.get("base")),
+        base=read.base(content.get("base"), file.parent),
         settings=settings,
         metrics=metrics,
         directions=directions,
-        trials=trials,
-        hours=hours,
+        trials=read.number(content, "trials", least=1, whole=True),
+        hours=read.number(content, "hours", least=0.0),
         sampler=sampler,
         pruner=pruner,
-        seeds=reader.number(content, "seeds", 1, least=1, integer=True),
-        spread=reader.number(content, "spread", 1.0, least=0.0),
-        stall_minutes=reader.number(content, "stall_minutes", 30.0, least=0.01),
+        seeds=read.number(content, "seeds", 1, least=1, whole=True),
+        spread=read.number(content, "spread", 1.0, least=0.0),
+        stall_minutes=read.number(content, "stall_minutes", 30.0, least=0.01),
         space=space,
-        arguments=arguments or [],
+        arguments=arguments,
     )
+    make_sampler(sampler)  # checks the arguments
+    make_pruner(pruner)
+    if sampler["name"] == "grid":
+        points = _grid_points(space)
+        return dataclasses.replace(spec, trials=min(points, spec.trials or points))
+    if spec.trials is None and spec.hours is None:
+        refuse("trials", "is missing; give a number of trials, hours, or both.")
+    return spec
+
+
+def _grid_points(space: Space) -> int:
+    for path, entry in space.items():
+        found = entry.distribution
+        if isinstance(found, FloatDistribution) and found.step is None and not found.log:
+            refuse(f"space.{path}", "a grid needs a step, or choices.")
+        if not isinstance(found, CategoricalDistribution) and found.log:
+            refuse(f"space.{path}", "a grid has even steps; list the values as choices in place of log.")
+    return sum(1 for _ in grid(space))

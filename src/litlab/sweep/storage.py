@@ -1,19 +1,23 @@
-"""Where the trials of a sweep are kept, and the lock that workers take to ask for one."""
+"""Where the trials of a sweep are stored, the lock under which they are handed out, and whose processes are gone."""
 
 import contextlib
 import fcntl
 import os
+import socket
+import threading
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import optuna
+import psutil
 import sqlalchemy
 import sqlalchemy.exc
 from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.pool import NullPool
 
 from litlab.errors import UserError, first_line
@@ -24,54 +28,99 @@ HEARTBEAT_SECONDS = 30
 GRACE_SECONDS = 90
 LOCK_SECONDS = 600  # nobody holds the lock for more than a few
 DATABASES = ("sqlite", "postgresql", "mysql")
+Requeue = Callable[[optuna.Study, FrozenTrial], None]
 
 
 class Storage(RDBStorage):
-    """An Optuna storage in SQLite (the default, in the sweep's folder), PostgreSQL or MySQL.
+    """An Optuna storage in SQLite, PostgreSQL or MySQL, with a lock, that knows dead processes of this machine at once.
 
-    Optuna would fail the trials of silent workers by itself, without the lock and before they are queued again: killed
-    in between, it would lose one. Here it finds none; `silent` tells them.
+    Whatever Optuna keeps to itself and sweeps need is used here only: ids of trials, and the list of stale trials.
     """
 
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, heartbeat_interval=HEARTBEAT_SECONDS, grace_period=GRACE_SECONDS, **options)
+        self._thread_lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def lock(self, study: str) -> Iterator[None]:
+        """Hold what only one thread of all machines may hold, for the study of a name; it ends with the process."""
+        with self._thread_lock, _lock(self.engine, study):  # one connection at a time waits for the database's lock
+            yield
+
+    def claim(self, trial: optuna.Trial) -> None:
+        """Note which process runs a trial. The lock must be held since the trial was asked for."""
+        self.record_heartbeat(trial._trial_id)
+        trial.set_user_attr("process", this_process())
+
+    def report(self, trial: optuna.Trial, value: float, step: int) -> None:
+        """Keep an intermediate value, which `Trial.report` does not in a study of several metrics."""
+        if len(trial.study.directions) == 1:
+            trial.report(value, step)
+        else:
+            self.set_trial_intermediate_value(trial._trial_id, step, value)
+
     def _get_stale_trial_ids(self, study_id: int) -> list[int]:
-        return []
+        """Trials that Optuna is to fail and requeue before it asks for the next one.
 
-    def silent(self, study_id: int) -> list[int]:
-        """Ids of running trials whose worker has not been heard of for 90 seconds."""
-        return super()._get_stale_trial_ids(study_id)
-
-    def lock(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Holds what only one worker of all machines may hold; it ends with the process.
-
-        Args:
-            name: Of the sweep.
+        The lock makes sure that each running trial was claimed, unless its process was killed before it could.
         """
-        return _lock(self.engine, name)
+        with self.lock(self.get_study_name_from_id(study_id)):
+            silent = super()._get_stale_trial_ids(study_id)
+            running = self.get_all_trials(study_id, deepcopy=False, states=(TrialState.RUNNING,))
+        return [trial._trial_id for trial in running if is_dead(trial, silent=trial._trial_id in silent)]
+
+
+def this_process() -> dict[str, Any]:
+    """Return what a trial keeps of the process that runs it."""
+    return {"machine": _machine(), "pid": os.getpid(), "born": psutil.Process().create_time()}
+
+
+def is_dead(trial: FrozenTrial, silent: bool) -> bool:
+    """Return whether the process of a running trial is gone, or silent where it can't be seen from here."""
+    process = trial.user_attrs.get("process")
+    if process is None or process["machine"] != _machine():
+        return silent or process is None
+    try:
+        found = psutil.Process(process["pid"])
+        return found.status() == psutil.STATUS_ZOMBIE or abs(found.create_time() - process["born"]) > 2
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.AccessDenied:  # it is there, but another user's
+        return False
+
+
+def _machine() -> str:
+    """Where process ids mean the same: one boot of one machine or container."""
+    boot, namespace = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")  # of Linux
+    parts = [socket.gethostname(), boot.read_text().strip() if boot.exists() else ""]
+    return " ".join([*parts, os.readlink(namespace) if namespace.exists() else ""])
 
 
 @contextlib.contextmanager
 def storage_errors() -> Iterator[None]:
-    """Makes one line of what goes wrong with a storage; the address, which may hold a password, is not in it."""
+    """Turn what goes wrong with a storage into one line, without the address, which may hold a password."""
     try:
         yield
     except (StorageInternalError, sqlalchemy.exc.SQLAlchemyError) as error:
         cause = error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
         cause = getattr(cause, "orig", None) or cause
-        raise UserError(f"{_what()} can't be used: {mask_text(first_line(cause))}.") from error
+        what = VARIABLE if os.environ.get(VARIABLE) else "the sweep's study.db"
+        raise UserError(f"{what}: the storage can't be used: {mask_text(first_line(cause))}.") from error
 
 
-def open_storage(folder: Path, create: bool = True) -> Storage | None:
-    """Opens the storage of a sweep.
+def open_storage(folder: Path, create: bool = True, requeue: Requeue | None = None) -> Storage | None:
+    """Open the storage of a sweep.
 
     Args:
         folder: The sweep's folder, where SQLite's file is; ``LITLAB_SWEEP_STORAGE`` names another storage.
-        create: Whether to make the file if it is not there.
+        create: Whether to create the file if it does not exist.
+        requeue: Called with each trial that was failed because its process is gone.
 
     Returns:
-        The storage; None where its file is not there and not to be made.
+        The storage; None where its file does not exist and is not to be created.
 
     Raises:
-        UserError: If it can't be reached.
+        UserError: If it can't be used.
     """
     url = os.environ.get(VARIABLE)
     if not url:
@@ -84,33 +133,30 @@ def open_storage(folder: Path, create: bool = True) -> Storage | None:
     scheme, separator, rest = url.partition("://")
     if scheme in ("postgres", "postgresql"):
         url = f"postgresql+psycopg{separator}{rest}"
-    options: dict[str, Any] = {"pool_pre_ping": True}
+    options: dict[str, Any] = {"pool_pre_ping": True, "max_overflow": -1}  # a connection for each thread
     if scheme == "sqlite":  # files are cheap to open; a pool would keep them open until it is garbage collected
         options = {"connect_args": {"timeout": 60}, "poolclass": NullPool}
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # trials are told by the table
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # the table says how trials end
     with warnings.catch_warnings(), storage_errors():
         warnings.simplefilter("ignore", ExperimentalWarning)  # the heartbeat
         try:
-            engine = sqlalchemy.create_engine(url, **options | {"poolclass": NullPool})
+            engine = sqlalchemy.create_engine(url, poolclass=NullPool)
             if engine.name not in DATABASES:
-                raise UserError(f"{VARIABLE}: {engine.name} is not supported: take {', '.join(DATABASES)}.")
-            with _lock(engine, "tables"):  # two commands that begin at once would both make them
-                storage = Storage(
-                    url, engine_kwargs=options, heartbeat_interval=HEARTBEAT_SECONDS, grace_period=GRACE_SECONDS
-                )
+                raise UserError(f"{VARIABLE}: {engine.name} is not supported; use {', '.join(DATABASES)}.")
+            with _lock(engine, "tables"):  # two commands that start at once would both create them
+                return Storage(url, engine_kwargs=options, heartbeat_stale_trial_callback=requeue)
         except (ImportError, sqlalchemy.exc.NoSuchModuleError) as error:
             raise UserError(
-                f"{VARIABLE}: the driver for {scheme} is not installed: pip install 'psycopg[binary]', or your own."
+                f"{VARIABLE}: the driver for {scheme} is not installed; run pip install 'psycopg[binary]', or yours."
             ) from error
         except sqlalchemy.exc.ArgumentError as error:
-            raise UserError(f"{VARIABLE} is not an address of a database, such as postgresql://host/name.") from error
-    return storage
+            raise UserError(f"{VARIABLE}: not the address of a database, such as postgresql://host/name.") from error
 
 
 @contextlib.contextmanager
 def _lock(engine: sqlalchemy.Engine, name: str) -> Iterator[None]:
     if engine.name == "sqlite":
-        with open(f"{engine.url.database}.lock", "a") as file:  # it may be a file of somebody else
+        with open(f"{engine.url.database}.lock", "a") as file:  # which may be another user's
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
         return
@@ -125,7 +171,3 @@ def _lock(engine: sqlalchemy.Engine, name: str) -> Iterator[None]:
             yield
         finally:
             connection.execute(sqlalchemy.text(give))
-
-
-def _what() -> str:
-    return f"the storage that {VARIABLE} names" if os.environ.get(VARIABLE) else "the sweep's study.db"

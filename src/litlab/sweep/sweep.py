@@ -1,43 +1,48 @@
-"""``python -m PACKAGE sweep``: search the settings of an experiment; ``status`` and ``report`` tell how it stands."""
+"""``python -m PACKAGE sweep``: search the settings of an experiment; ``status`` and ``report`` show how it stands."""
 
+import contextlib
 import dataclasses
 import signal
 import sys
 import time
 from argparse import ArgumentTypeError
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT, write_text
+from litlab.sweep.best import command, write_best
+from litlab.sweep.check import check_space
+from litlab.sweep.processes import Stop, Unfinished, use_fork_server
+from litlab.sweep.report import write_report
 from litlab.sweep.spec import SweepSpec, read_spec
-from litlab.util.commands import Options, answer, count
+from litlab.sweep.storage import storage_errors
+from litlab.sweep.study import ENDED, SweepStudy, check_fingerprint, find_study, start_study
+from litlab.sweep.table import display, progress_table
+from litlab.sweep.workers import devices, run_workers, threads_of_each
+from litlab.util.commands import Options, answer, count, terminal
 from litlab.util.nearest import nearest
 from litlab.util.team import typed
 from litlab.util.yaml_files import read_mapping
 
-if TYPE_CHECKING:
-    from litlab.sweep.study import SweepStudy
-    from litlab.sweep.worker_pool import WorkerPool
-
 COPY = "sweep.yaml"  # of the sweep file, in the sweep's folder
 DESCRIPTION = """\
 Search the settings of an experiment, as a sweep file says; docs/sweeps.md has all of it. Trials are
-runs like any other, in lightning_logs/sweeps/NAME/. Ctrl-C stops in order, and the same command goes on.
+runs like any other, in lightning_logs/sweeps/NAME/. Ctrl-C stops in order, and the same command continues.
 Further arguments of every fit stand after `--`.
 
   %(prog)s --config configs/sweeps/mine.yaml --workers 2
   %(prog)s --config configs/sweeps/mine.yaml --trials 40      16 more than the file's 24
   %(prog)s --config configs/sweeps/mine.yaml -- --data.dataset folder --data.path DIR
   %(prog)s status mine         how it stands (or --config FILE)
-  %(prog)s report mine         pictures and one page, in lightning_logs/sweeps/mine/report/
+  %(prog)s report mine         a page of figures, in lightning_logs/sweeps/mine/report/
 """
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the verb ``sweep``.
+    """Run the verb ``sweep``.
 
     Args:
         arguments: What follows the verb on the command line.
@@ -63,70 +68,39 @@ def _sweep(arguments: list[str]) -> int:
     options.add_argument("--hours", metavar="H", type=_hours, help="how long trials are started")
     chosen = options.parse_args(ours)
     spec = read_spec(chosen.config, chosen.trials, chosen.hours, fits)
-
-    from litlab.sweep.samplers import make_pruner, make_sampler
-    from litlab.sweep.study import check_fingerprint, find_study, size
-    from litlab.sweep.worker_pool import WorkerPool, devices
-
-    make_sampler(spec)  # checks the arguments
-    make_pruner(spec)
-    spec = dataclasses.replace(spec, trials=size(spec))
     study = find_study(spec)
     if study is not None:
         check_fingerprint(study)
         if study.is_finished():
             print(f"The sweep {spec.name} is finished: {spec.folder}. A larger --trials adds to it.")
             return 0
+    return _run(spec, chosen.workers or max(1, len(devices())))
+
+
+def _run(spec: SweepSpec, workers: int) -> int:
+    """Run the workers to the end, and show how the sweep goes."""
     until = time.time() + 3600 * spec.hours if spec.hours is not None else None
-    return _run(spec, WorkerPool(spec, chosen.workers or max(1, len(devices())), until))
+    stop = Stop()
+    stop.listen()
+    use_fork_server(threads_of_each(workers))
+    with contextlib.suppress(Unfinished), storage_errors():
+        space = check_space(spec, stop)
+        study = start_study(spec)  # known by what the file says, not by what the check has added
+        write_text(spec.folder / COPY, _copy(spec))
+        spec = dataclasses.replace(spec, space=space)
+        with display(spec, study, until) as update:
+            run_workers(spec, study.storage, workers, until, stop, update)
+        _finish(spec, study)
+        if reason := study.user_attrs.get(ENDED):
+            raise UserError(reason)
+    if stop.signum:
+        print(f"{signal.Signals(stop.signum).name}: stopped; the same command continues.", file=sys.stderr)
+        return 128 + stop.signum
+    return 0
 
 
-def _run(spec: SweepSpec, pool: "WorkerPool") -> int:
-    """Runs the workers to the end and shows how the sweep goes."""
-    from litlab.sweep.display import Display
-    from litlab.sweep.space import with_blocks
-    from litlab.sweep.storage import storage_errors
-    from litlab.sweep.study import ENDED, begin_study
-
-    heard: list[int] = []
-
-    def hear(signum: int, _: Any) -> None:
-        heard.append(signum)
-        pool.stop() if len(heard) == 1 else pool.kill()
-
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signum != signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:  # as nohup has it
-            signal.signal(signum, hear)
-    pool.start()
-    try:
-        while (blocks := pool.checked(seconds=0.5)) is None:
-            pass
-        with storage_errors():
-            study = begin_study(spec)  # known by what the file says, not by what the check has added
-            write_text(spec.folder / COPY, _copy(spec))
-            spec = dataclasses.replace(spec, space=with_blocks(spec.space, blocks))
-            pool.begin(blocks)
-            with Display(spec, study, pool.until) as display:
-                while pool.look_after():
-                    display.update()
-                    time.sleep(0.5)
-            if len(heard) < 2:
-                _finish(spec, study)
-            if reason := study.user_attrs.get(ENDED):
-                raise UserError(reason)
-    finally:
-        pool.stop()
-    if heard:
-        print(f"{signal.Signals(heard[0]).name}: stopped; the same command goes on.", file=sys.stderr)
-        return 128 + heard[0]
-    return pool.failed
-
-
-def _finish(spec: SweepSpec, study: "SweepStudy") -> None:
-    """Writes the report and ``best.yaml``, as far as there is something to tell."""
-    from litlab.sweep.best import command, write_best
-    from litlab.sweep.report import write_report
-
+def _finish(spec: SweepSpec, study: SweepStudy) -> None:
+    """Write the report and ``best.yaml``, if any trial has completed."""
     files = write_best(spec, study.get_trials(deepcopy=False))
     if not files:
         return
@@ -136,23 +110,19 @@ def _finish(spec: SweepSpec, study: "SweepStudy") -> None:
 
 
 def _status(arguments: list[str]) -> int:
-    from litlab.sweep.display import table
-    from litlab.util.commands import terminal
-
     spec, study = _existing("status", arguments)
-    terminal().print(table(spec, study))
+    console = terminal()
+    console.print(progress_table(spec, study.get_trials(deepcopy=False), datetime.now(), width=console.width))
     return 0
 
 
 def _report(arguments: list[str]) -> int:
-    from litlab.sweep.report import write_report
-
     print(write_report(*_existing("report", arguments)))
     return 0
 
 
-def _existing(view: str, arguments: list[str]) -> tuple[SweepSpec, "SweepStudy"]:
-    """The sweep that a user means, with its study."""
+def _existing(view: str, arguments: list[str]) -> tuple[SweepSpec, SweepStudy]:
+    """Return the sweep that a user means, with its study."""
     options = Options(f"sweep {view}", DESCRIPTION)
     options.add_argument("sweep", nargs="?", metavar="SWEEP", help="name of the sweep, or its folder")
     options.add_argument("--config", metavar="FILE", type=Path, help="the sweep file instead")
@@ -161,18 +131,14 @@ def _existing(view: str, arguments: list[str]) -> tuple[SweepSpec, "SweepStudy"]
         raise UserError(f"sweep {view}: give the name of a sweep, or --config FILE.")
     file = chosen.config or _copy_of(chosen.sweep)
     spec = read_spec(file)
-
-    from litlab.sweep.study import find_study, size
-
-    spec = dataclasses.replace(spec, trials=size(spec))
     study = find_study(spec)
     if study is None:
-        raise UserError(f"sweep {view}: {spec.name} was not begun yet: {typed('sweep')} --config {file}")
+        raise UserError(f"sweep {view}: {spec.name} has not been started; run {typed('sweep')} --config {file}")
     return spec, study
 
 
 def _copy_of(sweep: str) -> Path:
-    """The copy of a sweep file in the folder of the sweep."""
+    """Return the copy of a sweep file in the folder of the sweep."""
     for folder in (ROOT / "sweeps" / sweep, Path(sweep)):
         if (folder / COPY).is_file():
             return folder / COPY
@@ -182,7 +148,7 @@ def _copy_of(sweep: str) -> Path:
 
 
 def _copy(spec: SweepSpec) -> str:
-    """The sweep file as one that can be read from the sweep's folder."""
+    """Return the sweep file as one that can be read from the sweep's folder."""
     content = read_mapping(spec.file)
     own = {"name": spec.name, "base": [str(path.resolve()) for path in spec.base], "trials": spec.trials}
     return yaml.safe_dump({**content, **own}, sort_keys=False)

@@ -1,24 +1,36 @@
-"""How a sweep stands, as a table in the terminal or plain lines in a log."""
+"""How a sweep stands: a table on a terminal, a line for each trial that ends elsewhere."""
 
-from collections.abc import Iterator
+import contextlib
+import time
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
+from optuna import Study
 from optuna.trial import FrozenTrial, TrialState
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
+from rich.live import Live
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from litlab.sweep.results import best, in_state, last_value, ranked, run_folders, settings, spread, validations
-from litlab.sweep.study import counted, size
-from litlab.util.commands import decimals
+from litlab.sweep.results import (
+    best,
+    counted,
+    in_state,
+    last_value,
+    ranked,
+    reason,
+    requeued,
+    run_folders,
+    settings,
+    spread,
+    validations,
+)  # fmt: skip
+from litlab.sweep.spec import SweepSpec
+from litlab.util.commands import decimals, terminal
 from litlab.util.tables import Fitted
 
-if TYPE_CHECKING:
-    from litlab.sweep.spec import SweepSpec
-
-NAMES = {
+STATES = {
     TrialState.COMPLETE: ("done", "green"),
     TrialState.PRUNED: ("pruned", "yellow"),
     TrialState.FAIL: ("failed", "red"),
@@ -26,101 +38,104 @@ NAMES = {
     TrialState.WAITING: ("waiting", "blue"),
 }
 RUNNING, RECENT = 16, 6  # rows of each kind
-WIDE = 130  # columns of a terminal from which on the rows say what was searched
+WIDE = 130  # columns of a terminal from which on the rows show the searched values
+SECONDS_BETWEEN_LOOKS = 2.0
+
+
+@contextlib.contextmanager
+def display(spec: SweepSpec, study: Study, until: float | None) -> Iterator[Callable[[], None]]:
+    """Show how a sweep stands; a function to call often is yielded, which looks at the trials every two seconds.
+
+    Args:
+        spec: The sweep.
+        study: Its study.
+        until: Time (seconds since the epoch) from which on no trial is started; None for no limit.
+    """
+    console = terminal()
+    live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+    end = datetime.fromtimestamp(until) if until is not None else None
+    shown = {trial.number for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()}
+    next_look = 0.0
+
+    def show() -> None:
+        trials = study.get_trials(deepcopy=False)
+        if live is not None:
+            live.update(progress_table(spec, trials, datetime.now(), end, console.width), refresh=True)
+            return
+        for trial in trials:
+            if trial.state.is_finished() and trial.number not in shown:
+                shown.add(trial.number)
+                console.print(_line(spec, trial, trials), markup=False, soft_wrap=True)
+
+    def update() -> None:
+        nonlocal next_look
+        if time.monotonic() >= next_look:
+            show()
+            next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
+
+    with live or contextlib.nullcontext():
+        yield update
+        show()
 
 
 def progress_table(
-    spec: "SweepSpec", trials: list[FrozenTrial], now: datetime, until: datetime | None = None
-) -> RenderableType:
-    """How a sweep stands: counts, time left, the best so far, a row for each running and each recent trial.
+    spec: SweepSpec, trials: list[FrozenTrial], now: datetime, until: datetime | None = None, width: int = WIDE
+) -> Group:
+    """Show how a sweep stands: counts, time left, the best so far, a row for each running and each recent trial.
 
     Where none runs, the rows are those of the best.
 
     Args:
         spec: The sweep.
-        trials: All its trials, those that were taken up again too.
+        trials: All its trials, those that were requeued too.
         now: The local time without a zone, as Optuna keeps times.
-        until: When no more trials are begun; None if there is no limit, or it is not known.
+        until: When no more trials are started; None if there is no limit, or it is not known.
+        width: Of the terminal.
     """
-    return _Progress(spec, trials, now, until)
-
-
-class _Progress:
-    """A renderable, as what it shows depends on the width."""
-
-    def __init__(self, spec: "SweepSpec", trials: list[FrozenTrial], now: datetime, until: datetime | None) -> None:
-        self.spec, self.trials, self.now, self.until = spec, trials, now, until
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Group(
-            *_heading(self.spec, self.trials, self.now, self.until),
-            "",
-            Fitted(_rows(self.spec, self.trials, self.now, wide=options.max_width >= WIDE)),
-            *_remarks(self.trials),
-        )
+    lines = [*heading(spec, trials, now, until), ""]
+    lines.append(Fitted(rows(spec, _shown(spec, counted(trials), now), now, wide=width >= WIDE)))
+    running = len(in_state(counted(trials), TrialState.RUNNING))
+    if running > RUNNING:
+        lines.append(Text(f"and {running - RUNNING} more are running", style="dim"))
+    if again := requeued(trials):
+        lines.append(Text(again, style="dim"))
+    return Group(*lines)
 
 
 def time_left(
-    spec: "SweepSpec", trials: list[FrozenTrial], now: datetime, until: datetime | None = None
+    spec: SweepSpec, trials: list[FrozenTrial], now: datetime, until: datetime | None = None
 ) -> timedelta | None:
-    """How long the sweep will take, if trials go on taking as long as they did on average.
-
-    Args:
-        spec: The sweep.
-        trials: Its trials.
-        now: The local time without a zone.
-        until: When no more trials are begun; None if there is no limit, or it is not known.
-
-    Returns:
-        None where nothing tells: no trial runs, or none has ended and there is no limit of time.
-    """
+    """Return how long the sweep will take, if trials take as long as they did on average; None if that is not known."""
     running = in_state(counted(trials), TrialState.RUNNING)
     took = [trial.duration for trial in counted(trials) if trial.state.is_finished() and trial.duration]
-    if not running:
-        return None
-    left: list[timedelta] = []
-    if until is not None:
-        left.append(max(until - now, timedelta()))
-    if size(spec) is not None and took:
+    left = [max(until - now, timedelta())] if until is not None else []
+    if spec.trials is not None and took and running:
         mean = sum(took, timedelta()) / len(took)
-        begun = [max(mean - _age(trial, now), timedelta()) for trial in running]
-        to_come = max(_to_come(spec, trials), 0) * mean
-        left.append((to_come + sum(begun, timedelta())) / len(running))
-    return min(left, default=None)
+        started = [max(mean - _age(trial, now), timedelta()) for trial in running]
+        left.append((max(_to_start(spec, trials), 0) * mean + sum(started, timedelta())) / len(running))
+    return min(left, default=None) if running else None
 
 
-def _to_come(spec: "SweepSpec", trials: list[FrozenTrial]) -> int:
-    """Trials of the budget that no worker has begun."""
-    begun = [trial for trial in counted(trials) if trial.state != TrialState.WAITING]
-    return (size(spec) or 0) - len(begun)
-
-
-def _age(trial: FrozenTrial, now: datetime) -> timedelta:
-    return now - (trial.datetime_start or now)
-
-
-def _heading(
-    spec: "SweepSpec", trials: list[FrozenTrial], now: datetime, until: datetime | None
+def heading(
+    spec: SweepSpec, trials: list[FrozenTrial], now: datetime, until: datetime | None = None
 ) -> Iterator[RenderableType]:
+    """Yield the lines above the table."""
     goals = ", ".join(f"{m} ({d})" for m, d in zip(spec.metrics, spec.directions, strict=True))
     yield Text.assemble((spec.name, "bold"), f": {goals}, in {spec.folder}")
 
-    begun = counted(trials)
-    line = Text(f"{sum(trial.state.is_finished() for trial in begun)}")
-    line.append("" if size(spec) is None else f" of {size(spec)}").append(" ended (")
-    for state, (name, colour) in NAMES.items():
-        number = len(in_state(begun, state))
-        line.append(f"{number} {name}", style=colour if number else "dim")
-        line.append("), " if state == TrialState.FAIL else ", ")
-    line.right_crop(len(", "))
-    yield line
+    numbers = {state: len(in_state(counted(trials), state)) for state in STATES}
+    counts = [(f"{n} {STATES[state][0]}", STATES[state][1] if n else "dim") for state, n in numbers.items()]
+    done, pruned, failed, running, waiting = counts
+    of_budget = "" if spec.trials is None else f" of {spec.trials}"
+    ended = sum(n for state, n in numbers.items() if state.is_finished())
+    yield Text.assemble(f"{ended}{of_budget} ended (", done, ", ", pruned, ", ", failed, "), ", running, ", ", waiting)
 
-    ended = size(spec) is not None and _to_come(spec, trials) <= 0
-    if in_state(begun, TrialState.RUNNING):
+    if numbers[TrialState.RUNNING]:
         left = time_left(spec, trials, now, until)
         yield Text(f"time left: {'not known yet' if left is None else f'about {_time(left)}'}")
     else:
-        yield Text("finished" if ended else "no trial is running", style="bold" if ended else "")
+        finished = spec.trials is not None and _to_start(spec, trials) <= 0
+        yield Text("finished" if finished else "no trial is running", style="bold" if finished else "")
 
     found = best(spec, trials)
     if not found:
@@ -129,37 +144,28 @@ def _heading(
         yield Text(f"best: a Pareto front of {len(found)} trials")
     for trial in found[:RECENT]:
         rank = "best: " if len(spec.metrics) == 1 else ""
-        values = ", ".join(f"{metric} {_with_spread(trial, index)}" for index, metric in enumerate(spec.metrics))
+        values = ", ".join(f"{m} {value}" for m, value in zip(spec.metrics, _values(spec, trial), strict=True))
         yield Text.assemble(rank, (values, "bold green"), f", trial {trial.number}")
         yield Padding(Text(settings(spec, trial)), (0, 0, 0, 6))
 
 
-def _with_spread(trial: FrozenTrial, metric: int) -> str:
-    deviation = spread(trial, metric)
-    return decimals(trial.values[metric]) + ("" if deviation is None else f" ± {decimals(deviation)}")
-
-
-def _rows(spec: "SweepSpec", trials: list[FrozenTrial], now: datetime, wide: bool) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("trial", justify="right")
-    table.add_column("state")
-    table.add_column("validations", justify="right")
-    for metric in spec.metrics:
-        table.add_column(Text(metric), justify="right", overflow="fold")
-    table.add_column("min", justify="right", no_wrap=True)
-    table.add_column("run, or why it failed", overflow="fold")
-    if wide:
-        table.add_column("searched values", overflow="fold")
-    for trial in _shown(spec, counted(trials), now):
-        name, colour = NAMES[trial.state]
-        reason = trial.user_attrs.get("reason", "no reason was recorded")
-        where = reason if trial.state == TrialState.FAIL else ", ".join(run_folders(spec, trial)[-1:])
+def rows(spec: SweepSpec, trials: list[FrozenTrial], now: datetime, wide: bool) -> Table:
+    """Return a table with a row for each of some trials; a wide one shows the searched values."""
+    table = Table("trial", "state", "validations", box=None, pad_edge=False, header_style="dim")
+    headers = [*spec.metrics, "min", "run, or why it failed", *(["searched values"] if wide else [])]
+    for header in headers:
+        table.add_column(Text(header), overflow="fold")
+    for column in (table.columns[0], *table.columns[2 : 4 + len(spec.metrics)]):
+        column.justify = "right"
+    for trial in trials:
+        name, color = STATES[trial.state]
+        where = reason(trial) if trial.state == TrialState.FAIL else ", ".join(run_folders(spec, trial)[-1:])
         minutes = (trial.duration or _age(trial, now)).total_seconds() / 60
         cells = [
             Text(str(trial.number)),
-            Text(name, style=colour),
+            Text(name, style=color),
             Text(str(validations(trial))),
-            *(Text(text) for text in _values(spec, trial)),
+            *map(Text, _values(spec, trial)),
             Text(f"{minutes:.{1 if minutes >= 1 else 2}f}"),
             Text(where),
             Text(settings(spec, trial), style="dim"),
@@ -168,35 +174,53 @@ def _rows(spec: "SweepSpec", trials: list[FrozenTrial], now: datetime, wide: boo
     return table
 
 
-def _shown(spec: "SweepSpec", trials: list[FrozenTrial], now: datetime) -> list[FrozenTrial]:
+def _line(spec: SweepSpec, trial: FrozenTrial, trials: list[FrozenTrial]) -> str:
+    """How a trial ended, and how far the sweep is."""
+    successors = [other.number for other in trials if other.user_attrs.get("replaces") == trial.number]
+    if successors:
+        return f"trial {trial.number}: continues as trial {successors[0]}"
+    if trial.state == TrialState.FAIL:
+        outcome = f"failed: {reason(trial)}"
+    else:
+        values = ", ".join(f"{m} {decimals(v)}" for m, v in zip(spec.metrics, trial.values or [], strict=False))
+        outcome = f"{'pruned' if trial.state == TrialState.PRUNED else 'done'} {values}".rstrip()
+    ended = sum(other.state.is_finished() for other in counted(trials))
+    found = best(spec, trials)
+    so_far = f", best so far trial {found[0].number}" if found and len(spec.metrics) == 1 else ""
+    return f"trial {trial.number}: {outcome} ({settings(spec, trial)}); {ended} of {spec.trials or 'any'}{so_far}"
+
+
+def _shown(spec: SweepSpec, trials: list[FrozenTrial], now: datetime) -> list[FrozenTrial]:
     """While trials run, these and the last that ended; then the best, and the last of the others."""
     running = in_state(trials, TrialState.RUNNING)
     ended = [trial for trial in trials if trial.state.is_finished()]
     recent = sorted(ended, key=lambda trial: trial.datetime_complete or now, reverse=True)
     if running:
         return running[:RUNNING] + recent[:RECENT]
-    ranks = ranked(spec, trials)[:RECENT]
-    return ranks + [trial for trial in recent if trial.state != TrialState.COMPLETE][: RECENT // 2]
+    others = [trial for trial in recent if trial.state != TrialState.COMPLETE]
+    return ranked(spec, trials)[:RECENT] + others[: RECENT // 2]
 
 
-def _values(spec: "SweepSpec", trial: FrozenTrial) -> list[str]:
-    """The outcome by metric; for a trial that has none the first metric at its last validation."""
-    if trial.state == TrialState.COMPLETE:
-        return list(map(decimals, trial.values))
-    return [decimals(last_value(trial)), *[""] * (len(spec.metrics) - 1)]
+def _values(spec: SweepSpec, trial: FrozenTrial) -> list[str]:
+    """Return the values by metric; of a trial that has none, the first metric at its last validation."""
+    if trial.state != TrialState.COMPLETE:
+        return [decimals(last_value(trial)), *[""] * (len(spec.metrics) - 1)]
+    spreads = [spread(trial, index) for index in range(len(spec.metrics))]
+    return [
+        decimals(value) + ("" if deviation is None else f" ± {decimals(deviation)}")
+        for value, deviation in zip(trial.values, spreads, strict=True)
+    ]
 
 
-def _remarks(trials: list[FrozenTrial]) -> Iterator[Text]:
-    running = len(in_state(counted(trials), TrialState.RUNNING))
-    if running > RUNNING:
-        yield Text(f"and {running - RUNNING} more are running", style="dim")
-    again = [f"{trial.user_attrs['replaces']} as {trial.number}" for trial in trials if "replaces" in trial.user_attrs]
-    if again:
-        yield Text(f"taken up again, as their worker was gone: trial {', '.join(again)}", style="dim")
+def _to_start(spec: SweepSpec, trials: list[FrozenTrial]) -> int:
+    """Trials of the budget that nobody has started."""
+    return (spec.trials or 0) - sum(trial.state != TrialState.WAITING for trial in counted(trials))
+
+
+def _age(trial: FrozenTrial, now: datetime) -> timedelta:
+    return now - (trial.datetime_start or now)
 
 
 def _time(left: timedelta) -> str:
     minutes = left.total_seconds() / 60
-    if minutes < 1:
-        return "1 min"
-    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
+    return f"{max(minutes, 1):.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"

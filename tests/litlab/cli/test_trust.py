@@ -61,7 +61,7 @@ CALLBACKS = {
         setup=WRITE,
     ),
     "callable class": calls("lightning.pytorch.callbacks.LambdaCallback", setup=calls("evil_module.Callable")),
-    "no callback": calls("litlab.sweep.worker_pool.WorkerPool"),
+    "no callback": calls("litlab.sweep.processes.Stop"),
     "server": calls("lightning.pytorch.serve.ServableModuleValidator"),
 }
 

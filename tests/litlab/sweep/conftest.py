@@ -16,9 +16,7 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.pool import NullPool
 
-from litlab.sweep.spec import SweepSpec
 from tests.conftest import CONFIGS, SEARCH_PATH, Outcome
-from tests.litlab.sweep import studies
 from tests.processes import Python
 
 SPACE = {
@@ -77,7 +75,7 @@ class Sweep:
         return optuna.load_study(study_name="tiny", storage=reading).trials
 
     def until_running(self, validations: int = 1) -> FrozenTrial:
-        """Waits until a trial runs that has come to some validations."""
+        """Wait until a trial runs that has made some validations."""
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             for trial in self.trials():
@@ -136,13 +134,6 @@ def sweep(tmp_path, series) -> Iterator[Sweep]:
         process.communicate()
 
 
-@pytest.fixture(scope="package")
-def forty(tmp_path_factory) -> tuple[SweepSpec, list[FrozenTrial]]:
-    """A sweep with forty trials, to draw."""
-    drawn = studies.spec(tmp_path_factory.mktemp("sweep"))
-    return drawn, studies.study(drawn, 40).trials
-
-
 def tree(pid: int) -> list[psutil.Process]:
     """A process with all that it has started, those that went to a session of their own too."""
     try:
@@ -157,11 +148,6 @@ def kill_tree(pid: int) -> None:
     for process in tree(pid):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-
-
-def find(pid: int, module: str) -> list[psutil.Process]:
-    """The processes of a command that run a module."""
-    return [process for process in tree(pid) if f"litlab.sweep.{module}" in process.cmdline()]
 
 
 Refused = Callable[..., str]

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import NSGAIISampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from litlab.sweep.space import Choice, Range
+from litlab.sweep.space import Entry
 from litlab.sweep.spec import SweepSpec
 
 STEPS = 5  # validations of a trial
@@ -20,12 +20,24 @@ STEPS = 5  # validations of a trial
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
+def search_range(low: float, high: float, step: float | None = None, log: bool = False, **when: Any) -> Entry:
+    """An entry that is a range."""
+    if isinstance(low, int):
+        return Entry(IntDistribution(low, int(high), log, int(step or 1)), **when)
+    return Entry(FloatDistribution(low, high, log, step), **when)
+
+
+def choice(choices: dict[Any, Any], **when: Any) -> Entry:
+    """An entry that is a choice."""
+    return Entry(CategoricalDistribution(list(choices)), choices, **when)
+
+
 SPACE = {
-    "model.width": Range(32, 256, step=32),
-    "model.optimizer": Choice({"muon": {"class_path": "MuonSGD"}, "adamw": {"class_path": "AdamW"}}),
-    "model.optimizer.lr": Range(1e-4, 1e-1, log=True),
-    "model.optimizer.init_args.momentum": Range(0.5, 0.99, when={"model.optimizer": ["muon"]}),
-    "data.flip": Choice({True: True, False: False, None: None}),
+    "model.width": search_range(32, 256, step=32),
+    "model.optimizer": choice({"muon": {"class_path": "MuonSGD"}, "adamw": {"class_path": "AdamW"}}),
+    "model.optimizer.lr": search_range(1e-4, 1e-1, log=True),
+    "model.optimizer.init_args.momentum": search_range(0.5, 0.99, when={"model.optimizer": ["muon"]}),
+    "data.flip": choice({True: True, False: False, None: None}),
 }
 
 
@@ -76,7 +88,7 @@ def ended(
         values: Outcome of a completed trial.
         state: Its state.
         reported: Value by validation, numbered from 0.
-        start: When it was begun.
+        start: When it was started.
         minutes: How long it took.
         attributes: User attributes.
     """

@@ -1,12 +1,9 @@
 """What is wrong with a sweep is one line that names file and key, before anything is written."""
 
-import json
-
 import pytest
 
 from litlab.errors import UserError
-from litlab.sweep import check
-from litlab.sweep.space import Choice, with_blocks
+from litlab.sweep.check import completed_space
 from litlab.sweep.spec import read_spec
 from litlab.sweep.storage import open_storage
 from tests.conftest import CONFIGS
@@ -19,10 +16,10 @@ WIDTH = {"model.hidden_size": RANGE}
     ("content", "line"),
     [
         ({"trails": 3}, "tiny.yaml: trails: there is no such key; did you mean 'trials'?"),
-        ({"trials": None}, "tiny.yaml: trials: is missing: give a number of trials, hours, or both."),
-        ({"trials": 2.5}, "tiny.yaml: trials: must be a whole number of at least 1: 2.5."),
+        ({"trials": None}, "tiny.yaml: trials: is missing; give a number of trials, hours, or both."),
+        ({"trials": 2.5}, "tiny.yaml: trials: must be a whole number of at least 1, not 2.5."),
         ({"base": "no.yaml"}, "tiny.yaml: base: no.yaml: no such file (paths are relative to the sweep file)."),
-        ({"metric": None}, "tiny.yaml: metric: is missing: name what fit logs, such as val/acc, or a list of several."),
+        ({"metric": None}, "tiny.yaml: metric: is missing; name what fit logs, such as val/acc, or a list of several."),
         ({"direction": "minimise"}, "tiny.yaml: direction: must be one of minimize, maximize, not 'minimise': "
          "did you mean 'minimize'?"),
         ({"direction": ["minimize"] * 2}, "tiny.yaml: direction: give one for each metric: 1, not 2."),
@@ -34,15 +31,16 @@ WIDTH = {"model.hidden_size": RANGE}
         ({"pruner": {"name": "median", "n_warmup_steps": True}}, "tiny.yaml: pruner.n_warmup_steps: must be like "
          "its default 0, not 'True'."),
         ({"metric": ["a", "b"], "direction": ["minimize"] * 2, "pruner": "median"}, "tiny.yaml: pruner: median "
-         "compares one metric, not 2: set it to none."),
-        ({"space": {}}, "tiny.yaml: space: is missing: list YAML paths, each with a range or choices."),
+         "compares one metric, not 2; set it to none."),
+        ({"space": {}}, "tiny.yaml: space: is missing; list YAML paths, each with a range or choices."),
         ({"space": {"model.width": [1, 2]}}, "tiny.yaml: space.model.width: must be {low: ..., high: ...} or "
          "{choices: [...]}."),
-        ({"space": {"model.width": {"low": 5, "high": 1}}}, "tiny.yaml: space.model.width: low 5 is above high 1."),
-        ({"space": {"model.width": {"low": 0, "high": 1, "log": True}}}, "tiny.yaml: space.model.width: log needs "
-         "a low above 0, not 0."),
+        ({"space": {"model.width": {"low": 5, "high": 1}}}, "tiny.yaml: space.model.width: low <= high must hold, but "
+         "got (low=5, high=1)."),
+        ({"space": {"model.width": {"low": 0, "high": 1, "log": True}}}, "tiny.yaml: space.model.width: low >= 1 must "
+         "hold for log=True, but got (low=0, high=1)."),
         ({"space": {"model.width": {"low": 1, "high": 2, "log": True, "step": 1}}}, "tiny.yaml: space.model.width: "
-         "log and step do not go together: keep one."),
+         "log and step do not go together; remove one."),
         ({"space": {"model.width": {"low": 1, "high": 4, "step": 2}}}, "tiny.yaml: space.model.width: high 4 is not a "
          "whole number of steps of 2 above low 1."),
         ({"space": {"model.width": {"low": 1, "high": "x"}}}, "tiny.yaml: space.model.width.high: must be a number, "
@@ -54,10 +52,10 @@ WIDTH = {"model.hidden_size": RANGE}
         ({"space": {"model.cell": {"choices": ["lstm"]}, "model.width": {**RANGE, "when": {"model.cell": "gru"}}}},
          "tiny.yaml: space.model.width.when: 'gru' is not a choice of model.cell (lstm)."),
         ({"space": {"seed_everything": RANGE}}, "tiny.yaml: space.seed_everything: is set by the sweep itself, for "
-         "each trial."),
+         "each trial; remove it."),
         ({"space": WIDTH, "settings": {"model.hidden_size": 8}},
-         "tiny.yaml: settings.model.hidden_size: is searched in space too: "
-         "keep one."),
+         "tiny.yaml: settings.model.hidden_size: is searched in space too; "
+         "remove one."),
         ({"name": "a/b"}, "tiny.yaml: name: 'a/b' is not a valid folder name."),
     ],
 )  # fmt: skip
@@ -73,22 +71,19 @@ def test_file_that_is_none(run, tmp_path):
     assert run("sweep", "--wokers", "2", "--config", "a").err.endswith("'--wokers'; did you mean '--workers'?\n")
 
 
-def test_sweep_that_was_not_begun(run, sweep):
+def test_sweep_that_was_not_started(run, sweep):
     assert run("sweep", "status", "nothing").err == "error: there is no sweep 'nothing': there are none yet.\n"
-    line = "error: sweep status: tiny was not begun yet: python -m project sweep --config tiny.yaml\n"
+    line = "error: sweep status: tiny has not been started; run python -m project sweep --config tiny.yaml\n"
     assert run("sweep", "status", "--config", "tiny.yaml").err == line
 
 
 @pytest.fixture
 def found(sweep, monkeypatch):
-    """What the check finds, in this process: `error` or `blocks`."""
+    """What the check of a sweep file finds, in this process."""
 
     def check_here(*arguments: str, **content):
-        file = sweep.write(**content)
-        answer = sweep.folder / "answer.json"
         monkeypatch.setattr("sys.argv", ["check"])
-        check.main("project", str(file), str(answer), *arguments)
-        return json.loads(answer.read_text())
+        return completed_space(read_spec(sweep.write(**content), arguments=list(arguments)))
 
     return check_here
 
@@ -109,7 +104,9 @@ def found(sweep, monkeypatch):
     ],
 )  # fmt: skip
 def test_values_that_the_config_refuses(found, sweep, content, line):
-    assert found(**content)["error"].startswith(f"{sweep.file}: {line}")
+    with pytest.raises(UserError) as error:
+        found(**content)
+    assert str(error.value).startswith(f"{sweep.file}: {line}")
 
 
 def test_block_keeps_nothing_of_another_class(found, sweep):
@@ -117,21 +114,18 @@ def test_block_keeps_nothing_of_another_class(found, sweep):
     blocks = {"sgd": {"class_path": "torch.optim.SGD"}, "adam": {"class_path": "torch.optim.Adam"}}
     named = {"class_path": "torch.optim.SGD", "init_args": {"lr": 0.005}}
     result = found(space={"model.optimizer": {"choices": {**blocks, "named": named}}})
-    assert result == {
-        "blocks": {"model.optimizer": [["sgd", {"class_path": "torch.optim.SGD", "init_args": {"lr": 0.001}}]]}
-    }
-    space = with_blocks(read_spec(sweep.file).space, result["blocks"])
-    entry = space["model.optimizer"]
-    assert isinstance(entry, Choice)
+    entry = result["model.optimizer"]
     assert entry.setting("sgd")["init_args"] == {"lr": 0.001}
     assert entry.setting("adam") == blocks["adam"]
+    assert entry.setting("named") == named
+    assert read_spec(sweep.file).space["model.optimizer"].setting("sgd") == blocks["sgd"]
 
 
 @pytest.mark.parametrize(
     ("address", "line"),
     [
-        ("postgresql://me:secret@127.0.0.1:9/nowhere", "the storage that LITLAB_SWEEP_STORAGE names can't be used: "),
-        ("nonsense", "LITLAB_SWEEP_STORAGE is not an address of a database, such as postgresql://host/name."),
+        ("postgresql://me:secret@127.0.0.1:9/nowhere", "LITLAB_SWEEP_STORAGE: the storage can't be used: "),
+        ("nonsense", "LITLAB_SWEEP_STORAGE: not the address of a database, such as postgresql://host/name."),
         ("oracle://me:secret@host/name", "LITLAB_SWEEP_STORAGE: "),
     ],
 )
@@ -145,12 +139,18 @@ def test_storage_that_can_not_be_used(monkeypatch, tmp_path, address, line):
 
 
 @pytest.mark.parametrize("file", sorted((CONFIGS / "sweeps").glob("*.yaml")), ids=lambda file: file.stem)
-def test_shipped_sweep_fits_its_config(tmp_path, monkeypatch, file):
-    """Every path and value, by the project's own parser."""
+def test_shipped_sweep_fits_its_config(monkeypatch, file):
+    """Every path and value, by the parser of fit."""
     monkeypatch.setattr("sys.argv", ["check"])
-    check.main("project", str(file), str(tmp_path / "answer.json"))
-    assert "error" not in json.loads((tmp_path / "answer.json").read_text())
+    completed_space(read_spec(file))
 
 
 def test_shipped_sweeps():
     assert [file.stem for file in sorted((CONFIGS / "sweeps").glob("*.yaml"))] == ["cifar", "forecast", "text"]
+
+
+def test_trials_of_a_grid_are_its_points(sweep):
+    space = {"model.width": {"low": 8, "high": 32, "step": 8}, "model.cell": {"choices": ["lstm", "gru"]}}
+    assert read_spec(sweep.write(space=space, sampler="grid", trials=None)).trials == 8
+    assert read_spec(sweep.write(trials=9)).trials == 8
+    assert read_spec(sweep.write(trials=3)).trials == 3

@@ -8,24 +8,23 @@ import yaml
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from litlab.sweep.best import write_best
-from litlab.sweep.space import Choice, Range
 from tests.conftest import CONFIGS
-from tests.litlab.sweep.studies import create, ended, spec
+from tests.litlab.sweep.studies import choice, create, ended, search_range, spec
 
 SGD = {"class_path": "torch.optim.SGD", "init_args": {"momentum": 0.9}}
 SPACE = {
-    "model.width": Range(8, 64),
-    "model.optimizer": Choice({"sgd": SGD, "adam": {"class_path": "torch.optim.Adam"}}),
-    "model.optimizer.lr": Range(1e-3, 1e-1, log=True),
-    "data.batch_size": Choice({16: 16, 32: 32}),
+    "model.hidden_size": search_range(8, 64),
+    "model.optimizer": choice({"sgd": SGD, "adam": {"class_path": "torch.optim.Adam"}}),
+    "model.optimizer.lr": search_range(1e-3, 1e-1, log=True),
+    "data.batch_size": choice({16: 16, 32: 32}),
 }
 DISTRIBUTIONS = {
-    "model.width": IntDistribution(8, 64),
+    "model.hidden_size": IntDistribution(8, 64),
     "model.optimizer": CategoricalDistribution(["sgd", "adam"]),
     "model.optimizer.lr": FloatDistribution(1e-3, 1e-1, log=True),
     "data.batch_size": CategoricalDistribution([16, 32]),
 }
-FOUND = {"model.width": 24, "model.optimizer": "sgd", "model.optimizer.lr": 0.0125, "data.batch_size": 16}
+FOUND = {"model.hidden_size": 24, "model.optimizer": "sgd", "model.optimizer.lr": 0.0125, "data.batch_size": 16}
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def study(sweep, *outcomes):
     """A study with trials of some values, all but the last one of a width of their own."""
     made = create(sweep)
     for number, values in enumerate(outcomes, start=1):
-        others = {} if number == len(outcomes) else {"model.width": 39 + number}
+        others = {} if number == len(outcomes) else {"model.hidden_size": 39 + number}
         ended(made, FOUND | others, DISTRIBUTIONS, values=values)
     return made.trials
 
@@ -49,7 +48,7 @@ def test_fit_takes_it_as_it_is(sweep, run):
     assert file == sweep.folder / "best.yaml"
     printed = run("fit", "--config", sweep.base[0], "--config", file, "--print_config")
     config = yaml.safe_load(printed.out)
-    assert config["model"]["init_args"]["width"] == 24
+    assert config["model"]["init_args"]["hidden_size"] == 24
     optimizer = config["model"]["init_args"]["optimizer"]
     assert optimizer["class_path"] == "torch.optim.SGD"
     assert (optimizer["init_args"]["lr"], optimizer["init_args"]["momentum"]) == (0.0125, 0.9)
@@ -74,7 +73,7 @@ def test_several_metrics_leave_a_front(sweep):
     sweep = dataclasses.replace(sweep, metrics=["val/mse", "val/mae"], directions=["minimize", "minimize"])
     files = write_best(sweep, study(sweep, [0.1, 0.9], [0.3, 0.95], [0.2, 0.5]))
     assert [file.name for file in files] == ["best_1.yaml", "best_2.yaml"]
-    widths = [yaml.safe_load(file.read_text())["model.width"] for file in files]
+    widths = [yaml.safe_load(file.read_text())["model.hidden_size"] for file in files]
     assert widths == [40, 24]
 
 

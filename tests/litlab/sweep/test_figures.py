@@ -1,140 +1,100 @@
-"""Pictures of what a sweep came to."""
-
-import math
+"""The figures of a sweep's report."""
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex
 from optuna.distributions import IntDistribution
 from optuna.trial import TrialState
+from optuna.visualization import plot_parallel_coordinate
 
-from litlab.sweep.figures import draw_curves, draw_history, draw_pareto
+from litlab.sweep.figures import BEST, PRUNED, draw_curves, draw_history, figures
 from litlab.sweep.results import best, completed
-from litlab.sweep.scales import BEST
 from tests.litlab.sweep.studies import STEPS, create, ended, spec, study
 
 SPACE = {"model.width": IntDistribution(1, 64)}
 WIDTH = {"model.width": 8}
 
 
-def legend(figure) -> list[str]:
-    FigureCanvasAgg(figure).draw()
-    return [text.get_text() for text in figure.legends[0].get_texts()]
+def traces(figure):
+    """What is drawn, by its name in the legend."""
+    return {trace.name: trace for trace in figure.data}
 
 
-def points(axes, name: str) -> np.ndarray:
-    """What a legend's entry stands for, shape (point, 2)."""
-    found = [dots.get_offsets() for dots in axes.collections if dots.get_label() == name]
-    return np.concatenate([np.asarray(each) for each in found])
+def test_history_shows_all_trials_and_the_best_so_far(tmp_path):
+    sweep = spec(tmp_path)
+    made = study(sweep, 40)
+    trials = made.trials
+    drawn = traces(draw_history(sweep, made, 0))
+    states = {state: [trial for trial in trials if trial.state == state] for state in TrialState}
+    done = states[TrialState.COMPLETE]
+    assert list(drawn[f"completed ({len(done)})"].x) == [trial.number for trial in done]
+    assert list(drawn[f"completed ({len(done)})"].y) == [trial.value for trial in done]
+    pruned = drawn[f"pruned ({len(states[TrialState.PRUNED])})"]
+    assert list(pruned.y) == [
+        trial.intermediate_values[max(trial.intermediate_values)] for trial in states[TrialState.PRUNED]
+    ]
+    failed = drawn[f"failed ({len(states[TrialState.FAIL])})"]
+    assert list(failed.x) == [trial.number for trial in states[TrialState.FAIL]]
+    assert "out of memory: &lt;1.5 GiB&gt; wanted" in failed.text[0]
+    line = drawn["best so far"]
+    assert line.y[-1] == best(sweep, trials)[0].value
+    assert (np.diff(line.y) >= 0).all()
+    assert line.x[-1] == trials[-1].number
+    assert f"trial {done[0].number}<br>model.width=" in drawn[f"completed ({len(done)})"].text[0]
 
 
-def test_history_shows_all_trials_and_the_best_so_far(forty):
-    sweep, trials = forty
-    figure = draw_history(sweep, trials)
-    (axes,) = figure.axes
-    done = completed(trials)
-    numbers = {state: sum(trial.state == state for trial in trials) for state in TrialState}
-    assert {f"completed ({len(done)})", f"pruned ({numbers[TrialState.PRUNED]})", "best so far"} <= set(legend(figure))
-    assert f"failed ({numbers[TrialState.FAIL]})" in legend(figure)
-    dots = points(axes, f"completed ({len(done)})")
-    drawn = {int(x): y for x, y in dots}
-    assert all(drawn[trial.number] == trial.value for trial in done if trial.number in drawn)
-    assert drawn[best(sweep, trials)[0].number] == max(trial.value for trial in done)
-    (line,) = axes.lines
-    assert line.get_ydata()[-1] == best(sweep, trials)[0].value
-    assert (np.diff(line.get_ydata()) >= 0).all()
-    assert line.get_xdata()[-1] == trials[-1].number
-    assert axes.get_ylabel() == "val/acc (maximize)"
-
-
-def test_history_of_a_loss_falls_and_leaves_outliers_at_the_edge(tmp_path):
-    sweep = spec(tmp_path, metrics=["val/loss"], directions=["minimize"])
-    made = create(sweep)
-    for value in (1e6, 0.5, 0.6, 0.4, 0.7, 0.65):
-        ended(made, WIDTH, SPACE, values=[value])
-    ended(made, WIDTH, SPACE, state=TrialState.PRUNED, reported={0: math.inf})
-    figure = draw_history(sweep, made.trials)
-    (axes,) = figure.axes
-    assert axes.lines[0].get_ydata().tolist() == [0.7, 0.5, 0.5, 0.4, 0.4, 0.4, 0.4]
-    assert points(axes, "worse than drawn").tolist() == [[0, 0.7], [6, 0.7]]
-    assert legend(figure) == ["completed (6)", "worse than drawn", "pruned (1)", "best so far"]
-    assert axes.get_ylim()[1] < 1
-
-
-def test_history_leaves_out_trials_that_were_taken_up_again(tmp_path):
+def test_history_leaves_out_trials_that_were_requeued(tmp_path):
     sweep = spec(tmp_path)
     made = create(sweep)
-    ended(made, WIDTH, SPACE, state=TrialState.FAIL, replaced_by=1)
+    ended(made, WIDTH, SPACE, state=TrialState.FAIL)
     ended(made, WIDTH, SPACE, values=[0.5], replaces=0)
-    assert legend(draw_history(sweep, made.trials)) == ["completed (1)", "best so far"]
+    assert list(traces(draw_history(sweep, made, 0))) == ["completed (1)", "pruned (0)", "failed (0)", "best so far"]
 
 
-def test_history_has_a_panel_for_each_metric(tmp_path):
+def test_each_metric_has_its_history(tmp_path):
     sweep = spec(tmp_path, metrics=["val/acc", "cost"], directions=["maximize", "minimize"])
-    figure = draw_history(sweep, study(sweep, 12).trials)
-    assert [axes.get_ylabel() for axes in figure.axes] == ["val/acc (maximize)", "cost (minimize)"]
-    above, below = (axes.lines[0].get_ydata() for axes in figure.axes)
+    made = study(sweep, 12)
+    above, below = (traces(draw_history(sweep, made, index))["best so far"].y for index in range(2))
     assert (np.diff(above) >= 0).all()
     assert (np.diff(below) <= 0).all()
 
 
-def test_curves_of_all_trials(forty):
-    sweep, trials = forty
-    figure = draw_curves(sweep, trials)
-    assert figure is not None
-    (axes,) = figure.axes
-    winner = best(sweep, trials)[0]
-    pruned = [trial for trial in trials if trial.state == TrialState.PRUNED]
-    names = legend(figure)
-    assert f"best (trial {winner.number})" in names
-    assert f"pruned ({len(pruned)})" in names
-    assert f"completed ({len(completed(trials)) - 1})" in names
-    curves = [line for line in axes.lines if len(line.get_xdata()) == STEPS]
-    (bold,) = [line for line in curves if to_hex(line.get_color()) == BEST]
-    assert bold.get_xdata().tolist() == list(range(1, STEPS + 1))
-    assert bold.get_ydata().tolist() == [winner.intermediate_values[step] for step in range(STEPS)]
-    crosses = [line for line in axes.lines if line.get_marker() == "x" and len(line.get_xdata()) == 1]
-    assert len(crosses) == len(pruned)
-
-
-def test_no_curves_where_nothing_was_reported(tmp_path):
+def test_curves_of_the_best_and_of_pruned_trials_stand_out(tmp_path):
     sweep = spec(tmp_path)
-    made = create(sweep)
-    ended(made, WIDTH, SPACE, values=[0.5])
-    assert draw_curves(sweep, made.trials) is None
-    ended(made, WIDTH, SPACE, state=TrialState.FAIL, reported={0: math.nan})
-    assert draw_curves(sweep, made.trials) is None
+    made = study(sweep, 40)
+    winner = best(sweep, made.trials)[0]
+    curves = traces(draw_curves(sweep, made))
+    bold = curves[f"Trial{winner.number}"]
+    assert bold.line.color == BEST
+    assert list(bold.y) == [winner.intermediate_values[step] for step in range(STEPS)]
+    pruned = {name for name, curve in curves.items() if curve.line.color == PRUNED}
+    assert pruned == {f"Trial{trial.number}" for trial in made.trials if trial.state == TrialState.PRUNED}
 
 
-def test_diverged_curves_leave_room_for_the_others(tmp_path):
-    sweep = spec(tmp_path, metrics=["val/loss"], directions=["minimize"])
-    made = create(sweep)
-    for number in range(8):
-        ended(made, WIDTH, SPACE, values=[0.5], reported={0: 1.0 + number / 10, 1: 0.5 + number / 10})
-    ended(made, WIDTH, SPACE, state=TrialState.FAIL, reported={0: 2.0, 1: 1e9, 2: math.nan})
-    figure = draw_curves(sweep, made.trials)
-    assert figure is not None
-    assert 2.0 < figure.axes[0].get_ylim()[1] < 3.0
-    assert "failed (1)" in legend(figure)
+def test_pareto_fronts_of_all_pairs_of_metrics(tmp_path):
+    sweep = spec(tmp_path, metrics=["val/acc", "cost", "rate"], directions=["maximize", "minimize", "minimize"])
+    made = study(sweep, 30)
+    drawn = {title: figure for title, _, figure in figures(sweep, made)}
+    front = best(sweep, made.trials)
+    for (x, y), title in {(0, 1): "val/acc against cost", (0, 2): "val/acc against rate"}.items():
+        others, found = drawn[title].data
+        assert sorted(zip(found.x, found.y, strict=True)) == sorted((t.values[x], t.values[y]) for t in front)
+        assert len(others.x) == len(completed(made.trials)) - len(front)
+    assert "cost against rate" in drawn
 
 
-def test_pareto_front_of_two_metrics(tmp_path):
-    sweep = spec(tmp_path, metrics=["val/acc", "cost"], directions=["maximize", "minimize"])
-    trials = study(sweep, 40).trials
-    figure = draw_pareto(sweep, trials)
-    (axes,) = figure.axes
-    front = best(sweep, trials)
-    assert legend(figure) == [f"dominated ({len(completed(trials)) - len(front)})", f"Pareto front ({len(front)})"]
-    drawn = points(axes, f"Pareto front ({len(front)})")
-    assert drawn.tolist() == [trial.values for trial in front]
-    assert {text.get_text() for text in axes.texts} <= {str(trial.number) for trial in front}
-    assert axes.texts
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("val/acc (maximize)", "cost (minimize)")
+def test_settings_that_only_some_trials_have_are_drawn(tmp_path):
+    sweep = spec(tmp_path)
+    made = study(sweep, 40)
+    drawn = {title: figure for title, _, figure in figures(sweep, made)}
+    parallel = drawn["Settings and values"]
+    names = [text.replace("<br>", "") for text in parallel.layout.xaxis.ticktext]
+    assert names == ["val/acc", *sorted(sweep.space)]
+    for name, start in zip(names[1:], study_labels(made), strict=True):
+        assert name.startswith(start)
+    slices = drawn["val/acc over each setting"]
+    titles = [slices.layout[f"xaxis{n or ''}"].title.text for n in (0, 2, 3, 4, 5)]
+    assert set(titles) == set(sweep.space)
 
 
-def test_pareto_front_of_three_metrics_is_drawn_by_pairs(tmp_path):
-    directions = ["maximize", "minimize", "minimize"]
-    sweep = spec(tmp_path, metrics=["val/acc", "cost", "rate"], directions=directions)
-    figure = draw_pareto(sweep, study(sweep, 10).trials)
-    labels = [(axes.get_xlabel().split()[0], axes.get_ylabel().split()[0]) for axes in figure.axes]
-    assert labels == [("val/acc", "cost"), ("val/acc", "rate"), ("cost", "rate")]
+def study_labels(made) -> list[str]:
+    """The names of settings as Optuna writes them, which are cut."""
+    return [text.removesuffix("...") for text in plot_parallel_coordinate(made).layout.xaxis.ticktext[1:]]

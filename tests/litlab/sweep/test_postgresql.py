@@ -60,7 +60,7 @@ def test_two_commands_at_once(sweep, address):
     outcomes = [sweep.end(command) for command in commands]
     assert [outcome.code for outcome in outcomes] == [0, 0], outcomes
     trials = check_complete(sweep, 4, address.replace("postgresql:", "postgresql+psycopg:"))
-    assert len({trial.user_attrs["pid"] for trial in trials}) == 2
+    assert len({trial.user_attrs["process"]["pid"] for trial in trials}) == 2
     assert not (sweep.kept / "study.db").exists()
     password = address.split(":")[2].split("@")[0]
     assert not any(password in outcome.out + outcome.err for outcome in outcomes)

@@ -1,9 +1,10 @@
-"""What the trials of a sweep came to."""
+"""The results of a sweep's trials."""
 
 import math
 from pathlib import Path
 
 import optuna
+from optuna.distributions import CategoricalDistribution
 from optuna.trial import TrialState
 
 from litlab.sweep import results as outcomes
@@ -45,13 +46,12 @@ def test_the_pareto_front_is_that_of_optuna():
     assert numbers(outcomes.ranked(sweep, trials)) == [*front, 3, 0]
 
 
-def test_infinite_values_and_other_states_are_not_completed():
-    sweep, trials = of([[math.inf], [0.3], [-math.inf]], ["minimize"])
-    assert numbers(outcomes.completed(trials)) == [1]
-    assert numbers(outcomes.best(sweep, trials)) == [1]
+def test_only_completed_trials_are_ranked():
+    sweep, trials = of([[0.3]], ["minimize"])
     made = create(sweep)
     ended(made, {"model.width": 1}, SPACE, state=TrialState.PRUNED, reported={0: 0.2})
     assert outcomes.best(sweep, made.trials) == []
+    assert numbers(outcomes.best(sweep, [*trials, *made.trials])) == [0]
 
 
 def test_the_spread_is_the_standard_deviation_over_seeds():
@@ -67,21 +67,36 @@ def test_settings_stand_in_the_order_of_the_sweep_file():
     made = create(spec(Path("logs")))
     ended(made, {"zeta": 1, "model.width": 2}, {"zeta": SPACE["model.width"], **SPACE}, values=[1.0])
     assert outcomes.settings(spec(Path("logs")), made.trials[0]) == "model.width=2 zeta=1"
-    assert outcomes.parameters(spec(Path("logs")), made.trials) == ["model.width", "zeta"]
 
 
-def test_numbers_are_written_as_in_yaml():
-    written = [outcomes.number(value) for value in (0.00123456, 131072, True, None, "muon", 1e-7)]
-    assert written == ["0.001235", "131072", "true", "null", "muon", "1e-07"]
+def test_settings_are_written_as_in_yaml():
+    choices = (0.00123456, 131072, True, None, "muon", 1e-7)
+    made = create(spec(Path("logs")))
+    ended(
+        made,
+        {f"p{i}": choice for i, choice in enumerate(choices)},
+        {f"p{i}": CategoricalDistribution(choices) for i in range(6)},
+        values=[1.0],
+    )
+    written = outcomes.settings(spec(Path("logs")), made.trials[0])
+    assert written == "p0=0.001235 p1=131072 p2=true p3=null p4=muon p5=1e-07"
 
 
-def test_run_folders_are_told_from_the_sweeps_folder_on(tmp_path, monkeypatch):
+def test_reason_of_a_trial_whose_process_was_killed():
+    made = create(spec(Path("logs")))
+    ended(made, {}, {}, state=TrialState.FAIL, reason="it broke")
+    ended(made, {}, {}, state=TrialState.FAIL, deaths=4)
+    assert outcomes.reason(made.trials[0]) == "it broke"
+    assert outcomes.reason(made.trials[1]) == "killed with its command or its fork server 5 times"
+
+
+def test_run_folders_are_relative_to_the_sweeps_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = create(spec(Path("logs/cifar")))
     runs = ["logs/cifar/trial_0000/version_0", str(tmp_path / "logs/cifar/trial_0000/version_1"), "/far/version_2"]
     ended(made, {}, {}, values=[0.4], runs=runs)
-    told = outcomes.run_folders(spec(Path("logs/cifar")), made.trials[0])
-    assert told == ["trial_0000/version_0", "trial_0000/version_1", "/far/version_2"]
+    found = outcomes.run_folders(spec(Path("logs/cifar")), made.trials[0])
+    assert found == ["trial_0000/version_0", "trial_0000/version_1", "/far/version_2"]
 
 
 def test_validations_are_counted_from_one():

@@ -6,14 +6,15 @@ import sys
 import optuna
 import pytest
 
-from litlab.sweep.space import Choice, Range, corner_points, grid, overlay, suggest
+from litlab.sweep.space import corner_points, grid, overlay, suggest
+from tests.litlab.sweep.studies import choice, search_range
 
 OPTIMIZERS = {"sgd": {"class_path": "SGD", "init_args": {"momentum": 0.9}}, "adam": {"class_path": "Adam"}}
 SPACE = {
-    "model.width": Range(8, 32, step=8),
-    "model.optimizer": Choice(OPTIMIZERS),
-    "model.optimizer.lr": Range(1e-3, 1e-1, log=True),
-    "model.optimizer.nesterov": Choice({True: True, False: False}, when={"model.optimizer": ["sgd"]}),
+    "model.width": search_range(8, 32, step=8),
+    "model.optimizer": choice(OPTIMIZERS),
+    "model.optimizer.lr": search_range(1e-3, 1e-1, log=True),
+    "model.optimizer.nesterov": choice({True: True, False: False}, when={"model.optimizer": ["sgd"]}),
 }
 
 
@@ -37,17 +38,17 @@ def test_overlay_puts_values_into_the_block_they_belong_to():
 
 
 def test_steps_are_written_as_people_would():
-    space = {"model.dropout": Range(0.0, 0.3, step=0.05)}
+    space = {"model.dropout": search_range(0.0, 0.3, step=0.05)}
     assert overlay(space, {"model.dropout": 3 * 0.05}) == {"model.dropout": 0.15}
     assert overlay(space, {"model.dropout": 1 / 3 * 1e-9})["model.dropout"] == pytest.approx(1e-9 / 3, rel=1e-11)
 
 
 def test_overlay_of_a_class_by_name_and_of_nested_blocks():
     space = {
-        "model.optimizer": Choice({"Adam": "Adam"}),
-        "model.optimizer.lr": Range(0.1, 0.2),
-        "model.schedule": Choice({"a": {"scheduler": {"class_path": "W"}, "interval": "step"}}),
-        "model.schedule.scheduler.warmup": Range(0.1, 0.2),
+        "model.optimizer": choice({"Adam": "Adam"}),
+        "model.optimizer.lr": search_range(0.1, 0.2),
+        "model.schedule": choice({"a": {"scheduler": {"class_path": "W"}, "interval": "step"}}),
+        "model.schedule.scheduler.warmup": search_range(0.1, 0.2),
     }
     values = {"model.optimizer": "Adam", "model.optimizer.lr": 0.1, "model.schedule": "a"}
     assert overlay(space, {**values, "model.schedule.scheduler.warmup": 0.2}) == {
@@ -67,13 +68,13 @@ def test_grid_has_every_point_once_and_knows_conditions():
 @pytest.mark.parametrize(
     ("entry", "values"),
     [
-        (Range(1, 3), [1, 2, 3]),
-        (Range(0.0, 0.3, step=0.1), [0.0, 0.1, 0.2, 0.3]),
-        (Choice({"a": 1, None: None}), ["a", None]),
+        (search_range(1, 3), [1, 2, 3]),
+        (search_range(0.0, 0.3, step=0.1), [0.0, 0.1, 0.2, 0.3]),
+        (choice({"a": 1, None: None}), ["a", None]),
     ],
 )
 def test_grid_of_an_entry(entry, values):
-    assert entry.grid() == pytest.approx(values) if isinstance(entry, Range) else entry.grid() == values
+    assert entry.grid() == values if entry.choices else entry.grid() == pytest.approx(values)
 
 
 def test_corner_points_hold_every_corner_with_all_that_it_depends_on():
@@ -91,10 +92,9 @@ def test_corner_points_hold_every_corner_with_all_that_it_depends_on():
     assert len(points) < 8
 
 
-def test_command_and_workers_import_neither_torch_nor_lightning():
-    """Ten seconds of a core and half a GB for each; only the server that fits are forked from needs them."""
-    code = (
-        "import sys, litlab.sweep.sweep, litlab.sweep.worker_pool, litlab.sweep.worker; print('torch' in sys.modules)"
-    )
+def test_command_imports_neither_torch_nor_lightning():
+    """Ten seconds of a core and half a GB; only the server that fits are forked from needs them. Nor plotly."""
+    modules = "litlab.sweep.sweep, litlab.sweep.check, litlab.sweep.workers, litlab.sweep.table, litlab.sweep.report"
+    code = f"import sys, {modules}; print({{'torch', 'lightning', 'plotly'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    assert done.stdout == "set()\n"

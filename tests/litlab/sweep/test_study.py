@@ -1,7 +1,7 @@
-"""Who gets which trial: the budget, dead and silent workers, grids, another sweep file."""
+"""Who gets which trial: the budget, dead and silent processes, grids, another sweep file."""
 
 import dataclasses
-import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +9,29 @@ import optuna
 import psutil
 import pytest
 import sqlalchemy
+from optuna.exceptions import ExperimentalWarning
 from optuna.trial import TrialState
 
 from litlab.errors import UserError
-from litlab.sweep import heartbeat as liveness
-from litlab.sweep import study as studies
-from litlab.sweep.space import Choice, Range, suggest
+from litlab.sweep import storage as storages
+from litlab.sweep.processes import Stop
+from litlab.sweep.results import counted, reason
+from litlab.sweep.space import suggest
 from litlab.sweep.spec import SweepSpec
-from litlab.sweep.storage import open_storage
-from litlab.sweep.study import NothingLeft, SweepStudy, begin_study, check_fingerprint, counted, find_study, size
-from tests.litlab.sweep.studies import spec
+from litlab.sweep.study import (
+    DEATHS,
+    NothingLeft,
+    OthersRunning,
+    SweepStudy,
+    check_fingerprint,
+    find_study,
+    requeue,
+    start_study,
+)  # fmt: skip
+from litlab.sweep.workers import run_workers
+from tests.litlab.sweep.studies import choice, search_range, spec
 
-SPACE = {"model.width": Range(1, 3), "model.cell": Choice({"lstm": "lstm", "gru": "gru"})}
+SPACE = {"model.width": search_range(1, 3), "model.cell": choice({"lstm": "lstm", "gru": "gru"})}
 
 
 @pytest.fixture
@@ -28,11 +39,11 @@ def small(tmp_path) -> SweepSpec:
     return spec(tmp_path, trials=3, space=SPACE, pruner={"name": "none"})
 
 
-def worker(spec: SweepSpec, **settings: Any) -> SweepStudy:
-    """The study as a worker has it."""
-    storage = open_storage(spec.folder)
+def worker(spec: SweepSpec) -> SweepStudy:
+    """The study as a thread has it."""
+    storage = storages.open_storage(spec.folder, requeue=requeue)
     assert storage is not None
-    return SweepStudy(spec, storage, **settings)
+    return SweepStudy(spec, storage)
 
 
 def work(study: SweepStudy, objective: Any = lambda trial: suggest(SPACE, trial)["model.width"]) -> None:
@@ -41,7 +52,7 @@ def work(study: SweepStudy, objective: Any = lambda trial: suggest(SPACE, trial)
 
 
 def run_one(study: SweepStudy) -> None:
-    """Asks for a trial and leaves it as a worker does that is killed in it."""
+    """Ask for a trial and leave it as a process does that is killed in it."""
 
     class Killed(BaseException):
         pass
@@ -49,7 +60,7 @@ def run_one(study: SweepStudy) -> None:
     def objective(trial: optuna.Trial) -> float:
         suggest(SPACE, trial)
         trial.set_user_attr("runs", ["here"])
-        if not trial.user_attrs.get("deaths"):
+        if "replaces" not in trial.user_attrs:
             trial.report(1.0, 0)
         raise Killed
 
@@ -58,7 +69,7 @@ def run_one(study: SweepStudy) -> None:
 
 
 def test_exactly_the_budget(small):
-    study = begin_study(small)
+    study = start_study(small)
     work(worker(small))
     work(worker(small))
     assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 3
@@ -68,7 +79,7 @@ def test_exactly_the_budget(small):
 
 
 def test_no_file_stays_open(small):
-    study = begin_study(small)
+    study = start_study(small)
     run_one(worker(small))
     assert len(study.trials) == 1
     assert not [file.path for file in psutil.Process().open_files() if Path(file.path).is_relative_to(small.folder)]
@@ -79,29 +90,42 @@ def test_failures_count(small):
         trial.set_user_attr("reason", "it is bad")
         raise RuntimeError
 
-    study = begin_study(small)
+    study = start_study(small)
     work(worker(small), fail)
     assert [trial.state for trial in study.trials] == [TrialState.FAIL] * 3
-    assert not study.is_finished()  # there is nothing to be content with: the same command begins anew
-    assert begin_study(small).trials == []
+    assert not study.is_finished()  # there is nothing to be content with: the same command starts anew
+    assert start_study(small).trials == []
 
 
 def test_no_trial_after_the_time(small):
-    study = begin_study(small)
-    work(worker(small, until=time.time() - 1))
+    study = start_study(small)
+    run_workers(small, study.storage, 1, until=0.0, stop=Stop(), look=lambda: None)
     assert study.trials == []
 
 
-def test_trial_of_a_dead_worker_is_taken_up(small, monkeypatch):
-    """With its values, runs and what it reported; the dead one's trial is no outcome."""
-    study = begin_study(small)
-    dead = worker(small)
-    monkeypatch.setattr(liveness, "_born", lambda: psutil.Process().create_time() - 100)  # as an earlier process had it
-    run_one(dead)
-    monkeypatch.undo()
+def test_what_goes_wrong_in_a_worker_ends_the_others(small, monkeypatch):
+    asked: list[int] = []
+
+    def ask(*_: Any) -> optuna.Trial:
+        asked.append(1)
+        raise UserError("the disk is full") if len(asked) == 1 else OthersRunning
+
+    study = start_study(small)
+    monkeypatch.setattr(SweepStudy, "ask", ask)
+    with pytest.raises(UserError, match="the disk is full"):
+        run_workers(small, study.storage, 2, until=None, stop=Stop(), look=lambda: None)
+
+
+def test_trial_of_a_dead_process_is_requeued(small, monkeypatch):
+    """With its values, runs and what it reported; the dead one's trial does not count."""
+    study = start_study(small)
+    with monkeypatch.context() as patch:
+        as_of = storages.this_process()
+        patch.setattr(storages, "this_process", lambda: {**as_of, "born": as_of["born"] - 100})  # an earlier process
+        run_one(worker(small))
     work(worker(small))
     failed, again, *_ = study.trials
-    assert (failed.state, failed.user_attrs["replaced_by"]) == (TrialState.FAIL, again.number)
+    assert failed.state == TrialState.FAIL
     assert (again.user_attrs["replaces"], again.user_attrs["deaths"]) == (0, 1)
     assert again.params == failed.params
     assert again.user_attrs["runs"] == ["here"]
@@ -109,58 +133,72 @@ def test_trial_of_a_dead_worker_is_taken_up(small, monkeypatch):
     assert [trial.state for trial in counted(study.trials)] == [TrialState.COMPLETE] * 3
 
 
-def test_trial_of_a_living_worker_is_left_alone(small, monkeypatch):
-    """However long it was silent: here one can see that its process is there."""
-    study = begin_study(small)
+def test_trial_of_a_living_process_is_left_alone(small):
+    """However long it was silent: here one can see that the process is there."""
+    study = start_study(small)
     run_one(worker(small))
     _silence(study)
-    study.requeue_orphans()
+    fail_stale(study)
     assert [trial.state for trial in study.trials] == [TrialState.RUNNING]
 
 
-def test_silent_worker_elsewhere(small, monkeypatch):
-    study = begin_study(small)
-    elsewhere = worker(small)
-    monkeypatch.setattr(liveness, "_process_space", lambda: "another machine")
-    run_one(elsewhere)
-    monkeypatch.undo()
-    study.requeue_orphans()
-    assert [trial.state for trial in study.trials] == [TrialState.RUNNING]
-    _silence(study)
-    study.requeue_orphans()
-    assert [trial.state for trial in study.trials] == [TrialState.FAIL, TrialState.WAITING]
-
-
-def test_taking_up_that_was_itself_killed(small, monkeypatch):
-    """Between the successor and the end of the dead one's trial: there is no second successor."""
-    study = begin_study(small)
-    run_one(worker(small))
-    monkeypatch.setattr(studies, "is_dead", lambda trial, silent: True)
+def test_silent_process_elsewhere(small, monkeypatch):
+    study = start_study(small)
     with monkeypatch.context() as patch:
-        patch.setattr(type(study._storage), "set_trial_state_values", _killed)
-        with pytest.raises(KeyboardInterrupt):
-            study.requeue_orphans()
-    study.requeue_orphans()
+        patch.setattr(storages, "_machine", lambda: "another machine")
+        run_one(worker(small))
+    fail_stale(study)
+    assert [trial.state for trial in study.trials] == [TrialState.RUNNING]
+    _silence(study)
+    fail_stale(study)
     assert [trial.state for trial in study.trials] == [TrialState.FAIL, TrialState.WAITING]
+
+
+def test_process_that_was_killed_before_it_could_claim_its_trial(small, monkeypatch):
+    study = start_study(small)
+    with monkeypatch.context() as patch:
+        patch.setattr(storages.Storage, "claim", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            worker(small).optimize(lambda trial: 0.0)
+    fail_stale(study)
+    assert [trial.state for trial in study.trials] == [TrialState.FAIL, TrialState.WAITING]
+
+
+def test_requeued_trials_are_waited_for(small):
+    """The budget is used up, but what runs elsewhere may have to be run again."""
+    one = dataclasses.replace(small, trials=1)
+    start_study(one)
+    run_one(worker(one))
+    with pytest.raises(OthersRunning):
+        worker(one).optimize(lambda trial: 0.0)
+
+
+def test_trial_that_is_given_back(small):
+    """Is queued as another one; that the command was stopped is not held against it."""
+    study = start_study(small)
+    own = worker(small)
+    for _ in range(DEATHS + 1):
+        run_one(own)
+        own.give_back(own.get_trials()[-1].number, killed=False)
+    assert study.trials[-1].state == TrialState.WAITING
     assert len(counted(study.trials)) == 1
 
 
-def test_worker_that_dies_with_its_trial_again_and_again(small, monkeypatch):
-    study = begin_study(dataclasses.replace(small, trials=1))
-    for _ in range(studies.DEATHS):
-        run_one(worker(dataclasses.replace(small, trials=1)))
-        with monkeypatch.context() as patch:
-            patch.setattr(studies, "is_dead", lambda trial, silent: True)
-            study.requeue_orphans()
+def test_process_that_dies_with_its_trial_again_and_again(small, monkeypatch):
+    one = dataclasses.replace(small, trials=1)
+    study = start_study(one)
+    monkeypatch.setattr(storages, "is_dead", lambda trial, silent: True)
+    for _ in range(DEATHS):
+        run_one(worker(one))
+    fail_stale(study)
     [last] = counted(study.trials)
     assert last.state == TrialState.FAIL
-    assert last.user_attrs["reason"] == "5 workers were killed while they ran it"
+    assert reason(last) == "killed with its command or its fork server 5 times"
 
 
 def test_grid_is_each_point_once(small):
-    grid = dataclasses.replace(small, trials=None, sampler={"name": "grid"})
-    assert size(grid) == 6
-    study = begin_study(grid)
+    grid = dataclasses.replace(small, trials=6, sampler={"name": "grid"})
+    study = start_study(grid)
     with pytest.raises(NothingLeft):
         worker(grid).optimize(lambda trial: suggest(SPACE, trial)["model.width"])
     points = {(trial.params["model.width"], trial.params["model.cell"]) for trial in study.trials}
@@ -171,9 +209,9 @@ def test_seed_of_the_sampler(small):
     """Workers with one seed try different values; another sweep with that seed tries the same ones."""
 
     def values(name: str) -> list[float]:
-        space = {"model.lr": Range(0.0, 1.0)}
+        space = {"model.lr": search_range(0.0, 1.0)}
         sweep = dataclasses.replace(small, name=name, sampler={"name": "random", "seed": 1}, space=space)
-        study = begin_study(sweep)
+        study = start_study(sweep)
         for _ in range(3):
             worker(sweep).optimize(lambda trial: suggest(space, trial)["model.lr"], n_trials=1)
         return [trial.value for trial in study.trials]
@@ -186,48 +224,53 @@ def test_seed_of_the_sampler(small):
 @pytest.mark.parametrize("sampler", ["tpe", "random", "cmaes", "nsga2"])
 def test_samplers(small, sampler):
     sweep = dataclasses.replace(small, sampler={"name": sampler, "seed": 1}, trials=8)
-    study = begin_study(sweep)
+    study = start_study(sweep)
     work(worker(sweep))
     assert len({trial.params["model.width"] for trial in study.trials}) > 1
 
 
 def test_other_sweep_file(small):
-    begin_study(small)
+    start_study(small)
     work(worker(small))
-    other = dataclasses.replace(small, space={**SPACE, "model.width": Range(1, 4)})
-    line = (
-        "cifar.yaml: space: is not what the trials of the sweep 'cifar' were made with: put it back, or give the sweep"
-    )
+    other = dataclasses.replace(small, space={**SPACE, "model.width": search_range(1, 4)})
+    line = "cifar.yaml: space: differs from what the trials of the sweep 'cifar' were run with; change it back, or"
     with pytest.raises(UserError, match=line):
-        begin_study(other)
+        start_study(other)
     study = find_study(dataclasses.replace(small, metrics=["val/loss"]))
     assert study is not None
-    with pytest.raises(UserError, match=r"cifar\.yaml: metric: is not what"):
+    with pytest.raises(UserError, match=r"cifar\.yaml: metric: differs from"):
         check_fingerprint(study)
-    begin_study(dataclasses.replace(small, trials=9, pruner={"name": "median"}))
+    start_study(dataclasses.replace(small, trials=9, pruner={"name": "median"}))
 
 
 def test_edits_inside_a_file_of_the_base(small, tmp_path):
     base = tmp_path / "base.yaml"
     base.write_text("trainer: {max_epochs: 3}")
     sweep = dataclasses.replace(small, base=[base])
-    begin_study(sweep)
+    start_study(sweep)
     work(worker(sweep))
     base.write_text("# Three epochs.\ntrainer: {max_epochs: 3}")
-    begin_study(sweep)
+    start_study(sweep)
     base.write_text("trainer: {max_epochs: 4}")
-    with pytest.raises(UserError, match=r"cifar\.yaml: base: is not what the trials"):
-        begin_study(sweep)
+    with pytest.raises(UserError, match=r"cifar\.yaml: base: differs from what the trials"):
+        start_study(sweep)
 
 
-def test_study_that_was_not_begun(small):
+def test_study_that_was_not_started(small):
     assert find_study(small) is None
     assert not any(Path(small.folder).iterdir())
 
 
+def fail_stale(study: SweepStudy) -> None:
+    """Do what Optuna does before it asks for a trial."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        optuna.storages.fail_stale_trials(study)
+
+
 def _silence(study: SweepStudy) -> None:
     """Makes the last heartbeat of all trials an old one."""
-    with study.kept_in.engine.begin() as connection:
+    with study.storage.engine.begin() as connection:
         connection.execute(sqlalchemy.text("UPDATE trial_heartbeats SET heartbeat = '2020-01-01 00:00:00'"))
 
 

@@ -1,25 +1,27 @@
 """Whole sweeps of real fits, through the command line: killed, stopped, several at once."""
 
 import signal
+import time
 
 import psutil
 import pytest
 from optuna.trial import FrozenTrial, TrialState
 
 from litlab.runs.folder import RunFolder
-from tests.litlab.sweep.conftest import Sweep, find, kill_tree, tree
+from tests.litlab.sweep.conftest import Sweep, kill_tree, tree
 
 
 def counted(trials: list[FrozenTrial]) -> list[FrozenTrial]:
-    """Trials without those that were taken up again; checks that these and their successors name each other."""
+    """Trials without those that were requeued, which have failed; their successors have the same values."""
     by_number = {trial.number: trial for trial in trials}
     for trial in trials:
         if "replaces" in trial.user_attrs:
             earlier = by_number[trial.user_attrs["replaces"]]
-            assert earlier.user_attrs["replaced_by"] == trial.number
             assert earlier.state == TrialState.FAIL
             assert earlier.params.items() <= trial.params.items()
-    return [trial for trial in trials if "replaced_by" not in trial.user_attrs]
+    replaced = [trial.user_attrs["replaces"] for trial in trials if "replaces" in trial.user_attrs]
+    assert len(set(replaced)) == len(replaced)
+    return [trial for trial in trials if trial.number not in replaced]
 
 
 def check_complete(sweep: Sweep, budget: int, storage: str | None = None) -> list[FrozenTrial]:
@@ -35,30 +37,39 @@ def check_complete(sweep: Sweep, budget: int, storage: str | None = None) -> lis
     return trials
 
 
-def test_two_commands_and_a_killed_worker(sweep):
-    """On one SQLite file: together exactly the budget. The killed worker's fit goes on where it was."""
+def test_two_commands_one_of_which_is_killed(sweep):
+    """On one SQLite file: together exactly the budget. The other one continues the trial of the killed one."""
     sweep.write(trials=4)
     commands = [sweep.start(), sweep.start()]
     running = sweep.until_running(validations=2)
-    [killed] = [
-        worker
-        for command in commands
-        for worker in find(command.pid, "worker")
-        if worker.pid == running.user_attrs["pid"]
-    ]
+    [killed] = [command for command in commands if command.pid == running.user_attrs["process"]["pid"]]
     killed.kill()
-    outcomes = [sweep.end(command) for command in commands]
-    assert [outcome.code for outcome in outcomes] == [0, 0], outcomes
-    assert any("worker 0 was killed: another takes its place" in outcome.err for outcome in outcomes)
+    [other] = [command for command in commands if command is not killed]
+    outcome = sweep.end(other)
+    assert outcome.code == 0, outcome
     trials = check_complete(sweep, 4)
-    assert len({trial.user_attrs["pid"] for trial in trials}) > 1
+    assert {trial.user_attrs["process"]["pid"] for trial in trials} >= {other.pid}
     [again] = [trial for trial in trials if trial.user_attrs.get("replaces") == running.number]
     assert again.user_attrs["runs"] == running.user_attrs["runs"]
     log = (sweep.kept / again.user_attrs["folder"] / "seed_0.log").read_text()
     assert log.count("epoch 1/4") == 1
 
 
-def test_killed_sweep_goes_on(sweep):
+def test_killed_fork_server(sweep):
+    """Its fit is killed, and the trial continued with a new fork server."""
+    sweep.write(trials=1)
+    command = sweep.start()
+    sweep.until_running(validations=2)
+    started = psutil.Process(command.pid).children()
+    [server] = [process for process in started if "forkserver import main" in " ".join(process.cmdline())]
+    server.kill()
+    outcome = sweep.end(command)
+    assert (outcome.code, outcome.err) == (0, "")
+    [trial] = check_complete(sweep, 1)
+    assert trial.user_attrs["deaths"] == 1
+
+
+def test_killed_sweep_continues(sweep):
     """kill -9 of all its processes in mid-trial; the same command, with two workers; then nothing is left to do."""
     sweep.write(trials=2, metric=["val/mse", "val/mae"], direction=["minimize", "minimize"])
     command = sweep.start()
@@ -82,7 +93,7 @@ def test_killed_sweep_goes_on(sweep):
     assert len(sweep.trials()) == trials[-1].number + 1
 
 
-def test_stopped_sweep_goes_on(sweep):
+def test_stopped_sweep_continues(sweep):
     """SIGTERM: the fit saves its state, its trial is queued; the same command with more trials takes it up.
 
     One block of the space is of another class than the base's, which the check completes.
@@ -95,7 +106,7 @@ def test_stopped_sweep_goes_on(sweep):
     running = sweep.until_running(validations=2)
     command.send_signal(signal.SIGTERM)
     outcome = sweep.end(command)
-    assert (outcome.code, outcome.err) == (143, "SIGTERM: stopped; the same command goes on.\n")
+    assert (outcome.code, outcome.err) == (143, "SIGTERM: stopped; the same command continues.\n")
     stopped, queued = sweep.trials()
     assert (stopped.state, queued.state) == (TrialState.FAIL, TrialState.WAITING)
     run = RunFolder(sweep.folder / running.user_attrs["runs"][0])
@@ -109,19 +120,20 @@ def test_stopped_sweep_goes_on(sweep):
     assert second.params != first.params
 
 
-def test_killed_command_takes_its_workers_with_it(sweep):
-    """kill -9 of the command alone: its workers notice, and queue what they run."""
+def test_killed_command_takes_its_fits_with_it(sweep):
+    """kill -9 of the command alone: its fits notice, save their state and end."""
     command = sweep.start()
-    sweep.until_running()
+    running = sweep.until_running()
     others = tree(command.pid)[1:]
     command.kill()
     _, alive = psutil.wait_procs(others, timeout=60)
     assert not alive
-    assert [trial.state for trial in sweep.trials()] == [TrialState.FAIL, TrialState.WAITING]
+    run = RunFolder(sweep.folder / running.user_attrs["runs"][0])
+    assert run.state()["status"] == "interrupted"
 
 
 def test_bad_ends(sweep):
-    """Crash, exception, memory, hang and NaN are outcomes of trials, with their reasons; the sweep goes on to its end.
+    """Crash, exception, memory, hang and NaN are outcomes of trials, with their reasons; the sweep continues.
 
     What is worse than the first trial is pruned: it stops in order after the validation that says so.
     """
@@ -151,10 +163,10 @@ def test_bad_ends(sweep):
     assert trials["none"].values == pytest.approx(means)
     assert len(trials["none"].user_attrs["runs"]) == 2
     reasons = {kind: trial.user_attrs.get("reason") for kind, trial in trials.items()}
-    assert reasons["killed"] == "killed by SIGKILL: perhaps the memory is used up"
+    assert reasons["killed"] == "killed by SIGKILL: perhaps it ran out of memory"
     assert reasons["raises"] == "exit code 1: RuntimeError: it broke"
     assert reasons["memory"].startswith("out of memory (peak")
-    assert reasons["hangs"] == "no sign of life for 0.3 minutes: killed"
+    assert reasons["hangs"] == "stalled: nothing was reported for 0.3 minutes; killed"
     assert any("RuntimeError: it broke" in line for line in trials["raises"].user_attrs["tail"])
     assert reasons["nan"] == "val/mse is nan in epoch 2"
     assert (trials["worse"].state, len(trials["worse"].intermediate_values)) == (TrialState.PRUNED, 1)
@@ -172,3 +184,19 @@ def test_metric_that_is_never_logged(sweep):
     assert (outcome.code, outcome.err) == (2, line)
     [trial] = sweep.trials()
     assert trial.user_attrs["reason"] in line
+
+
+def test_second_signal_ends_the_command_at_once(sweep):
+    """Its fit saves its state all the same."""
+    sweep.content["settings"]["trainer.callbacks"][0]["init_args"] = {"seconds": 3.0}
+    sweep.write(trials=1)
+    command = sweep.start()
+    running = sweep.until_running()
+    others = tree(command.pid)[1:]
+    command.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    command.send_signal(signal.SIGINT)
+    assert command.wait(10) == 130
+    psutil.wait_procs(others, timeout=60)
+    assert RunFolder(sweep.folder / running.user_attrs["runs"][0]).state()["status"] == "interrupted"
+    assert [trial.state for trial in sweep.trials()] == [TrialState.RUNNING]

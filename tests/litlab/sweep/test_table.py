@@ -22,7 +22,7 @@ PARAMS = {"model.width": 64, "model.optimizer": "muon", "model.optimizer.lr": 0.
 def shown(sweep, trials, width: int = 80, **options) -> str:
     console = Console(width=width, color_system=None, force_terminal=False, highlight=False)
     with console.capture() as capture:
-        console.print(progress_table(sweep, trials, NOON, **options))
+        console.print(progress_table(sweep, trials, NOON, width=width, **options))
     return capture.get()
 
 
@@ -39,7 +39,7 @@ def sweep(tmp_path):
 
 @pytest.fixture
 def trials(sweep):
-    """Two that run, one done, pruned, failed, taken up again, and waiting."""
+    """Two that run, one done, pruned, failed, requeued, and waiting."""
     made, folder = create(sweep), sweep.folder
 
     def add(state, minutes_ago, minutes=2.0, **what):
@@ -59,7 +59,7 @@ def trials(sweep):
 
 def test_it_counts_what_counts(sweep, trials):
     assert "3 of 10 ended (1 done, 1 pruned, 1 failed), 2 running, 1 waiting\n" in shown(sweep, trials)
-    assert "taken up again, as their worker was gone: trial 3 as 5" in shown(sweep, trials)
+    assert "requeued, as they were stopped or killed: trial 3 as 5" in shown(sweep, trials)
 
 
 @pytest.mark.parametrize("width", [80, 200])

@@ -1,0 +1,16 @@
+"""What the fork server of a sweep imports, so that its fits need not. It changes the process: for the server only."""
+
+import contextlib
+import os
+import signal
+
+from litlab.cli.start import quiet, register_classes
+from litlab.util.team import use_package
+from litlab.util.variables import PACKAGE
+
+os.setsid()  # signals from the terminal are for the command, which stops the fits in order
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as SLURM sends it to all processes at once
+use_package(os.environ[PACKAGE])
+quiet()
+with contextlib.suppress(Exception):  # a fit, or the check before the first one, reports what is wrong
+    register_classes()
