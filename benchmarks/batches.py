@@ -55,7 +55,7 @@ class Slices(Dataset):
 
 
 def text_pass(loader: Iterable[Any]) -> tuple[float, float]:
-    """Padded tokens per real token, and real tokens per second, over one pass without its first batch."""
+    """Return the padded tokens per real token, and real tokens per second, over one pass without its first batch."""
     batches = iter(loader)
     next(batches)  # the start of the workers
     real, cells, start = 0, 0, time.perf_counter()

@@ -42,7 +42,7 @@ def environment() -> dict[str, Any]:
 
 
 def project(folder: Path | str, *arguments: object, threads: int = 1) -> None:
-    """Runs ``python -m project`` in a folder, as a process of its own.
+    """Run ``python -m project`` in a folder, as a process of its own.
 
     Args:
         folder: Where its run folders go.
@@ -65,7 +65,7 @@ def summary(values: list[float]) -> dict[str, float]:
 
 
 def save(name: str, results: dict[str, Any]) -> None:
-    """Prints the results and writes them, with the environment, to ``results/NAME.json``."""
+    """Print the results and write them, with the environment, to ``results/NAME.json``."""
     text = json.dumps({**environment(), **results}, indent=2)
     print(text)
     RESULTS.mkdir(exist_ok=True)

@@ -18,7 +18,7 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 
 
 def fit(config: str, path: Path, horizon: int, seed: int, folder: str) -> dict[str, dict[str, float]]:
-    """The test metrics of the model and of each baseline, by name."""
+    """Return the test metrics of the model and of each baseline, by name."""
     arguments = [
         "fit", "--config", CONFIGS / f"{config}.yaml", "--data.path", path, "--data.horizon", horizon,
         "--data.fallback", "null", "--seed_everything", seed, "--trainer.accelerator", "cpu",

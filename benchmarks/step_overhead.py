@@ -87,7 +87,7 @@ class Bare(LightningModule):
 
 
 def timed(base: type[LightningModule], seconds: list[float]):
-    """A subclass that appends the CPU seconds of each epoch."""
+    """Return a subclass that appends the CPU seconds of each epoch."""
 
     class Timed(base):
         def on_train_epoch_start(self, *arguments):
@@ -110,7 +110,7 @@ def bare() -> float:
 
 
 def ours(survives: bool) -> float:
-    """The same through ``python -m project fit``, with all that lets a run survive or without."""
+    """Measure the same through ``python -m project fit``, with all that lets a run survive or without."""
     seconds: list[float] = []
 
     class WithClock(ExperimentCLI):
@@ -135,7 +135,7 @@ def ours(survives: bool) -> float:
 
 
 def with_bar(bar: Callback | None) -> float:
-    """The same of a Classifier with no callback but a progress bar, on a terminal."""
+    """Measure the same of a Classifier with no callback but a progress bar, on a terminal."""
     seconds: list[float] = []
     model = timed(Classifier, seconds)(Tiny(), num_classes=10, optimizer=partial(torch.optim.SGD, lr=0.01))
     trainer = Trainer(

@@ -35,14 +35,14 @@ def learning_rates(trials: int) -> list[float]:
 
 
 def by_hand(folder: Path, trials: int) -> dict[str, float]:
-    """The fits, one command each."""
+    """Run the fits, one command each."""
     for rate in learning_rates(trials):
         project(folder, "fit", f"--config={BASE}", f"--model.optimizer.lr={rate}", "--test_after_fit=false")
     return {}
 
 
 def sweep(folder: Path, trials: int, workers: int) -> dict[str, float]:
-    """The same fits as the trials of a sweep."""
+    """Run the same fits as the trials of a sweep."""
     spec = {
         "name": "overhead", "base": [str(BASE)], "metric": "val/mse", "direction": "minimize", "trials": trials,
         "sampler": "grid", "pruner": "none", "space": {"model.optimizer.lr": {"choices": learning_rates(trials)}},

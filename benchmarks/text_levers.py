@@ -41,7 +41,7 @@ LEVERS = {
 
 
 def fit(flags: list[str], folder: str) -> tuple[dict[str, dict[str, float]], float]:
-    """The test metrics of the model and of each baseline by name, and the seconds of the whole command."""
+    """Return the test metrics of the model and of each baseline by name, and the seconds of the whole command."""
     started = time.perf_counter()
     project(folder, "fit", "--config", CONFIG, "--trainer.accelerator=cpu", *flags)
     runs = sorted(Path(folder, "lightning_logs/text").iterdir(), key=lambda run: int(run.name.split("_")[1]))

@@ -40,18 +40,18 @@ class BadRows:
         return row in self.problems
 
     def __len__(self) -> int:
-        """Number of bad rows."""
+        """Return the number of bad rows."""
         return len(self.problems)
 
     def listed(self) -> str:
-        """The first bad rows with what is wrong with them, and the number of the others."""
+        """Return the first bad rows with what is wrong with them, and the number of the others."""
         rows = sorted(self.problems.items()) if self.unit == "row" else self.problems.items()
         some = [f"{self._name(row)} ({what})" for row, what in list(rows)[:_NAMED]]
         others = [f"and {len(self) - _NAMED:,} more"] if len(self) > _NAMED else []
         return ", ".join([*some, *others])
 
     def message(self, kept: int) -> str:
-        """What an error says of them.
+        """Return what an error says of them.
 
         Args:
             kept: Number of good rows.
@@ -98,7 +98,7 @@ def settle(*files: tuple[BadRows, int]) -> list[str]:
 
 
 def count_text(dropped: int, unit: str = "row") -> str:
-    """What the description of a data set says of the rows that were left out.
+    """Return what the description of a data set says of the rows that were left out.
 
     Args:
         dropped: Their number.

@@ -40,7 +40,7 @@ def label_notes(counts: Mapping[str, int]) -> list[str]:
 
 
 def shortened(value: str) -> str:
-    """A value of a user's file as messages show it: quoted, on one line, and not too long.
+    """Return a value of a user's file as messages show it: quoted, on one line, and not too long.
 
     Args:
         value: The value.
@@ -49,7 +49,7 @@ def shortened(value: str) -> str:
 
 
 def _plain(label: str) -> str:
-    """The same for labels that people take for the same."""
+    """Return a key that is the same for labels which people read as one."""
     text = "".join(c for c in unicodedata.normalize("NFKC", label) if unicodedata.category(c) != "Cf")
     text = " ".join(text.casefold().split())
     try:

@@ -41,7 +41,7 @@ class LengthBatches(EpochSampler):
         self._starts = self._training_starts() if self.train else self._evaluation_starts()
 
     def __len__(self) -> int:
-        """Number of batches of this process, the same on all of them."""
+        """Return the number of batches of this process, the same on all of them."""
         return len(self._starts) // self.world_size if self.train else len(self._starts)
 
     def batches(self) -> Iterator[Tensor]:
@@ -54,7 +54,7 @@ class LengthBatches(EpochSampler):
         return torch.cat(list(self.batches()))
 
     def padding(self) -> float:
-        """Padded tokens per real token over the batches of this epoch and process; 1 is none at all."""
+        """Return the padded tokens per real token over the batches of this epoch and process; 1 is none at all."""
         batches = [self.lengths[batch.numpy()] for batch in self.batches()]
         return sum(len(some) * int(some.max()) for some in batches) / sum(int(some.sum()) for some in batches)
 

@@ -11,7 +11,7 @@ class Metadata:
     """A record of facts; a subclass for each kind of data."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The record as a checkpoint keeps it: plain values and tensors by their names."""
+        """Return the record as a checkpoint keeps it: plain values and tensors by their names."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def check_same(self, here: Any) -> None:

@@ -188,7 +188,7 @@ class ExperimentData(LightningDataModule, Generic[F]):
         return self.metadata
 
     def state_dict(self) -> dict[str, Any]:
-        """The facts, which a checkpoint carries so that it can serve raw files."""
+        """Return the facts, which a checkpoint carries so that it can serve raw files."""
         return {} if self.metadata is None else self.metadata.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -235,7 +235,7 @@ class ExperimentData(LightningDataModule, Generic[F]):
         return self.loading.loader(samples, self.sampler(samples, split), self.trainer, self.seed)
 
     def sampler_options(self, split: str) -> dict[str, Any]:
-        """What every `EpochSampler` needs to know of the run.
+        """Return what every `EpochSampler` needs to know of the run.
 
         Args:
             split: "train", "val", "test" or "predict".
@@ -251,7 +251,7 @@ class ExperimentData(LightningDataModule, Generic[F]):
         }
 
     def _checked_input(self) -> str:
-        """The input of ``predict``; refused where it or a checkpoint is missing, or it can't be read twice."""
+        """Return the input of ``predict``; refused where it or a checkpoint is missing, or it can't be read twice."""
         if self.predict_input is None:
             raise UserError(f"predict: there is nothing to predict; name {self.input_kinds} with --input")
         if not self.restored:

@@ -98,7 +98,7 @@ class EpochSampler(SequentialSampler, ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Number of batches of this process in a whole epoch, the same on all processes."""
+        """Return the number of batches of this process in a whole epoch, the same on all processes."""
 
     @abstractmethod
     def batches(self) -> Iterator[Tensor]:
@@ -126,7 +126,7 @@ class EpochBatches(EpochSampler):
         self.batch_size = batch_size
 
     def __len__(self) -> int:
-        """Number of batches of this process, the same on all of them."""
+        """Return the number of batches of this process, the same on all of them."""
         if self.train:
             return max(1, self.size // (self.batch_size * self.world_size))
         smallest, largest = self.size // self.world_size, -(-self.size // self.world_size)

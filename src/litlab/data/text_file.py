@@ -57,7 +57,7 @@ def read_text_file(path: Path, setting: str) -> str:
 
 
 def odd_bytes(text: str) -> str:
-    """What is wrong with a text that holds bytes which are not UTF-8, or zeros; empty where nothing is.
+    """Return what is wrong with a text that holds bytes which are not UTF-8, or zeros; empty where nothing is.
 
     Args:
         text: A part of what `read_text_file` returned.

@@ -42,7 +42,7 @@ class NgramCounts:
     documents: np.ndarray
 
     def state_dict(self) -> dict[str, Any]:
-        """The same as tensors, for a checkpoint."""
+        """Return the same as tensors, for a checkpoint."""
         return {
             "hashes": [torch.from_numpy(np.array(some)) for some in self.hashes],
             "counts": [torch.from_numpy(np.array(some)) for some in self.counts],
@@ -173,7 +173,7 @@ def count_ngrams(
 
 
 def _log_ratios(counts: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """The formula above: float16 of shape (n-grams, classes)."""
+    """Compute the formula above: float16 of shape (n-grams, classes)."""
     seen = counts.sum(1, keepdims=True)
     own = (counts + 1) / (documents + 2)
     rest = (seen - counts + 1) / (documents.sum() - documents + 2)

@@ -83,7 +83,7 @@ def ngram_hashes(ids: np.ndarray, offsets: np.ndarray, orders: int) -> Iterator[
 
 
 def _tokenise(texts: list[str], words: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Number the tokens of all texts, new ones in the order in which they come; ids and offsets as above."""
+    """Give each token of all texts a number, new ones in the order in which they come; ids and offsets as above."""
     ids: list[np.ndarray] = [np.empty(0, np.int64)]
     for text in texts:
         tokens = _TOKENS.findall(text.lower().replace("<br />", " "))
@@ -99,7 +99,7 @@ def _grams(ids: np.ndarray, offsets: np.ndarray) -> Iterator[tuple[np.ndarray, n
 
 
 def _in_two_texts(grams: np.ndarray, text: np.ndarray) -> np.ndarray:
-    """The hashes that come in at least two texts, ascending."""
+    """Return the hashes that come in at least two texts, ascending."""
     by_gram = np.argsort(grams, kind="stable")  # and by text, which was ascending before
     grams, text = grams[by_gram], text[by_gram]
     again = (grams[1:] == grams[:-1]) & (text[1:] != text[:-1])

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 
 def sinusoidal_positions(length: int, embed_dim: int) -> Tensor:
-    """The fixed positions of Vaswani et al. 2017 (arXiv:1706.03762, section 3.5).
+    """Return the fixed positions of Vaswani et al. 2017 (arXiv:1706.03762, section 3.5).
 
     Position p has sin(p / 10000^(2i / embed_dim)) at 2i and the cosine of the same at 2i + 1.
 

@@ -103,7 +103,7 @@ class MuonSGD(Optimizer):
 
 
 def orthogonalise(matrix: Tensor, iterations: int = 3) -> Tensor:
-    """A matrix of the same singular vectors whose singular values are near 1.
+    """Return a matrix of the same singular vectors whose singular values are near 1.
 
     The quintic Newton-Schulz iteration with Jordan's coefficients: they do not converge, but bring every singular value
     into about 0.7 to 1.2 within five iterations, with matrix products alone. bfloat16 is exact enough; float32 is used

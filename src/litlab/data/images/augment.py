@@ -71,7 +71,7 @@ class Augment:
 
 
 def _signed(value: int) -> int:
-    """The int64 with the bits of an unsigned 64-bit integer: torch multiplies modulo 2**64 all the same."""
+    """Return the int64 with the bits of an unsigned 64-bit integer: torch multiplies modulo 2**64 all the same."""
     return value - 2**64 if value >= 2**63 else value
 
 

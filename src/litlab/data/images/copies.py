@@ -61,7 +61,7 @@ def check_copies(listing: Listing) -> None:
 
 
 def _parts(group: list[_Image], key: Callable[[Path], Hashable], progress: SlowProgress) -> list[list[_Image]]:
-    """The parts of a group that have the same key, those of one image left out."""
+    """Return the parts of a group that have the same key, those of one image left out."""
     parts: dict[Hashable, list[_Image]] = defaultdict(list)
     for image in group:
         parts[key(image.path)].append(image)

@@ -142,7 +142,7 @@ def list_folder(path: Path) -> Listing:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a folder and not hidden, sorted."""
+    """Return what is in a folder and not hidden, sorted."""
     try:
         with os.scandir(folder) as found:
             return sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)

@@ -68,7 +68,7 @@ def _shape(number: int, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _texture(number: int, x: Tensor, y: Tensor, phase: Tensor) -> Tensor:
-    """A pattern of values in [-1, 1] with a few periods per object."""
+    """Return a pattern of values in [-1, 1] with a few periods per object."""
     k = 7.0
     match TEXTURES[number]:
         case "plain":

@@ -31,7 +31,7 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         return self.images.device
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return len(self.labels)
 
     def __getitem__(self, index: Tensor) -> dict[str, Tensor]:

@@ -51,7 +51,7 @@ def find_images(source: str) -> list[Path]:
 
 
 def _matching(pattern: Path) -> list[Path]:
-    """The images that a pattern fits; ``**`` does not follow links, which may lead round in circles."""
+    """Return the images that a pattern fits; ``**`` does not follow links, which may lead round in circles."""
     parts = [part if part == "**" else re.sub(r"\*+", "*", part) for part in pattern.parts]
     start = next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     if start == len(parts):
@@ -77,7 +77,7 @@ class ImageFiles(Dataset[dict[str, Tensor]]):
         self.source = source
 
     def __len__(self) -> int:
-        """Number of files."""
+        """Return the number of files."""
         return len(self.files)
 
     def __getitem__(self, index: Tensor) -> dict[str, Tensor]:

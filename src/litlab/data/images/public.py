@@ -103,7 +103,7 @@ def _damaged(public: PublicImages, root: Path) -> bool:
 
 
 def _intact_archives(public: PublicImages, root: Path) -> list[str]:
-    """The archives that are there and whole, relative to the root."""
+    """Return the archives that are there and whole, relative to the root."""
     from torchvision.datasets.utils import check_integrity
 
     reader = _reader(public)

@@ -119,7 +119,7 @@ def _products(rows: Tensor, length: int) -> Tensor:
 
 
 def _centred(products: Tensor, context_length: int) -> tuple[Tensor, Tensor]:
-    """The same products with each window's past mean taken off: past by past, and past by future."""
+    """Return the same products with each window's past mean taken off: past by past, and past by future."""
     xx, xy = products[:context_length, :context_length], products[:context_length, context_length:]
     x_mean = xx.mean(1, keepdim=True)  # of x times mean(x)
     mean_y = xy.mean(0, keepdim=True)

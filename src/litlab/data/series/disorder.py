@@ -86,7 +86,7 @@ def note_open_ends(table: Table) -> Table:
 
 
 def time_text(time: np.datetime64) -> str:
-    """A time as messages show it.
+    """Return a time as messages show it.
 
     Args:
         time: The time.

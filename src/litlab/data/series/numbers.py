@@ -70,7 +70,7 @@ def are_formatted(texts: Sequence[str]) -> bool:
 
 
 def _plain(text: str) -> tuple[str, str] | None:
-    """The number in a text as it could be meant, and what is written around it; None for words, dates, and so on."""
+    """Return the number that a text may mean, and what is written around it; None for words, dates and so on."""
     found = _NUMBER.fullmatch(text.strip().translate(_SPACES))
     if not found:
         return None

@@ -42,7 +42,7 @@ class Table:
     bad: BadRows
 
     def good(self) -> "Table":
-        """The same without the rows that were found to be bad meanwhile."""
+        """Return the same without the rows that were found to be bad meanwhile."""
         kept = [place for place, row in enumerate(self.rows) if row not in self.bad]
         rows = [self.rows[place] for place in kept]
         return replace(self, rows=rows, times=self.times[kept], values=self.values[kept])
@@ -117,7 +117,7 @@ def read_table(
 
 
 def nearest_name(name: str, names: Sequence[str]) -> str:
-    """What an error message adds to a name that is not there: the nearest one, or all.
+    """Return what an error message adds to a name that is not there: the nearest one, or all.
 
     Args:
         name: The name.
@@ -152,7 +152,7 @@ def parse_time(text: str) -> tuple[datetime, bool]:
 
 
 def _read_times(column: str, rows: list[int], texts: tuple[str, ...], bad: BadRows) -> tuple[np.ndarray, bool]:
-    """The times, and whether they are UTC; NaT where there is none."""
+    """Return the times, and whether they are UTC; NaT where there is none."""
     times = np.full(len(texts), np.datetime64("NaT", "s"))
     aware: list[bool | None] = [None] * len(texts)
     for place, text in enumerate(texts):

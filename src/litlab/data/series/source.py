@@ -80,7 +80,7 @@ class Source:
         return float(self.split[1 if split == "val" else 2]) > 0
 
     def name(self, generated: bool) -> str:
-        """What the series is, in a few words."""
+        """Return what the series is, in a few words."""
         if generated:
             return f"GENERATED stand-in for {self.kind}" if self.dataset is None else "GENERATED series"
         return self.kind if self.dataset is None else f"csv {self.path}"
@@ -125,7 +125,7 @@ class Source:
         return series
 
     def ends(self, series: Series, generated: bool) -> tuple[int, int, int]:
-        """Ends of the training, the validation and the test rows.
+        """Return the ends of the training, the validation and the test rows.
 
         Args:
             series: What `read` returned.

@@ -89,7 +89,7 @@ class Step:
 
 
 def _in_month(times: np.ndarray, at_end: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Number of the month, and the seconds since its start (or, negative, until its end), int64 (row,)."""
+    """Return the number of the month, and the seconds since its start (or, negative, until its end), int64 (row,)."""
     month = times.astype("datetime64[M]").astype(np.int64)
     edge = (month + at_end).astype("datetime64[M]").astype("datetime64[s]")
     return month, (times - edge).astype(np.int64)

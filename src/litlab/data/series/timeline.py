@@ -75,7 +75,7 @@ class Series:
         return torch.from_numpy(values)
 
     def where(self, place: int) -> str:
-        """A row as messages name it, with its time.
+        """Return a row as messages name it, with its time.
 
         Args:
             place: Its place in the series.
@@ -124,7 +124,7 @@ def _gapless(position: np.ndarray) -> bool:
 
 
 def _filled(table: Table, gaps: str, step: Step) -> Series:
-    """The series of rows that are in order and on the step, with what is missing between them."""
+    """Return the series of rows that are in order and on the step, with what is missing between them."""
     position = step.positions(table.times)
     missing = np.isnan(table.values)
     if gaps == "error":

@@ -45,7 +45,7 @@ class Windows(Dataset[dict[str, Tensor]]):
         return self.values.device
 
     def __len__(self) -> int:
-        """Number of windows."""
+        """Return the number of windows."""
         return len(self.starts)
 
     def __getitem__(self, index: Tensor) -> dict[str, Tensor]:

@@ -201,7 +201,7 @@ class TextData(ExperimentData[TextMetadata]):
         return Recipe(self._source, self.tokenizer, vocab_size, self.val_fraction, self.test_fraction)
 
     def _read(self) -> Corpus:
-        """The raw texts. They are read once: for the names of the classes, or else for the cache."""
+        """Return the raw texts. They are read once: for the names of the classes, or else for the cache."""
         if self._corpus is None:
             self._corpus = self._source.read()
         return self._corpus

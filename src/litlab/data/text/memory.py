@@ -48,7 +48,7 @@ class StoredTexts(Dataset[Any]):
         self.crops = sampler
 
     def __len__(self) -> int:
-        """Number of texts."""
+        """Return the number of texts."""
         return len(self.lengths)
 
     def __getitem__(self, index: Tensor) -> Any:

@@ -45,7 +45,7 @@ def read_input(
 
 
 def shorten(text: str) -> str:
-    """The start of a text, on one line.
+    """Return the start of a text, on one line.
 
     Args:
         text: The text.

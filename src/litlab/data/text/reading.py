@@ -147,7 +147,7 @@ def read_lines(path: Path, setting: str, bad_rows: Policy) -> Rows:
 def _column_names(
     path: Path, first: list[str], columns: list[str] | None, text_columns: list[str], label_column: str, labelled: bool
 ) -> list[str]:
-    """The column names of a file; `first`, its first row, where that row has them."""
+    """Return the column names of a file; `first`, its first row, where that row has them."""
     if columns is None or (not labelled and set(text_columns) <= set(first)):
         return first
     unlabelled = [column for column in columns if column != label_column]

@@ -129,7 +129,7 @@ def _check_different(path: Path, test_path: Path) -> None:
 
 
 def _alone(path: Path, rows: Rows, label_column: str) -> dict[int, str]:
-    """The rows that are the only ones of their class, by their numbers."""
+    """Return the rows that are the only ones of their class, by their numbers."""
     counts = Counter(rows.labels)
     if len(counts) > 2 and max(counts.values()) == 1:
         raise UserError(
@@ -144,7 +144,7 @@ def _alone(path: Path, rows: Rows, label_column: str) -> dict[int, str]:
 
 
 def _unknown(rows: Rows, known: set[str], path: Path) -> dict[int, str]:
-    """The rows of classes that are not known, by their numbers."""
+    """Return the rows of classes that are not known, by their numbers."""
     return {
         number: f"class {shortened(label)} is not in {path}"
         for number, label in zip(rows.numbers, rows.labels, strict=True)

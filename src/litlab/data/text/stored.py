@@ -77,7 +77,7 @@ class Stored:
         return open_array(self.folder / f"{split}_{kind}.npy")
 
     def told(self, stage: str | None) -> list[str]:
-        """The notes on the files that a stage uses.
+        """Return the notes on the files that a stage uses.
 
         Args:
             stage: "fit", "validate" or "test"; None: all.
