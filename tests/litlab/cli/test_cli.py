@@ -183,7 +183,7 @@ REFUSED = {
     ),
     "scheduler argument": (
         ["GOOD", "--model.schedule.scheduler=StepLR"],
-        "model.schedule.scheduler: 'step_size' is req",
+        "model.schedule.scheduler: 'step_size' is not set; it is required",
     ),
     "no validation": (
         ["GOOD", "--trainer.limit_val_batches=0", "--early_stopping", '{"monitor": "val/acc"}'],

@@ -4,17 +4,14 @@ import csv
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from litlab.cli.output import check_output
-from litlab.data.bad_rows import BadRows
-from litlab.data.images import predictions as images
 from litlab.data.series.predictions import write_forecast
-from litlab.data.table import class_columns, forecast_columns, is_predictions, write_table
-from litlab.data.text import predictions as texts
-from litlab.data.text.reading import Rows
+from litlab.data.table import class_columns, forecast_columns, is_predictions, write_classes, write_table
 from litlab.errors import UserError
 
 PREDICTIONS = "file,prediction,probability,cat\nx.png,cat,1.0,1.0\n"
@@ -148,13 +145,15 @@ TARGETS = ["load", "load_lower", "load__lower", "x", "prediction"]
 
 def write(path: Path, kind: str, outputs: torch.Tensor | None = None) -> None:
     if kind == "images":
-        images.write_csv(path, [Path("x.png")], ODD, ONE if outputs is None else outputs)
+        files = [Path("x.png")]
+        write_classes(path, {"file": files}, files, ODD, ONE if outputs is None else outputs)
     elif kind == "texts":
-        texts.write_csv(path, Rows([2], ["a text"], [], BadRows(path)), ODD, ONE if outputs is None else outputs)
+        columns = {"row": [2], "text": ["a text"]}
+        write_classes(path, columns, ["row 2"], ODD, ONE if outputs is None else outputs)
     else:
         times = torch.arange(1).numpy().astype("datetime64[s]")
         outputs = torch.arange(15.0).reshape(1, 5, 3) if outputs is None else outputs
-        write_forecast(path, {**STATE, "targets": TARGETS}, times, outputs)
+        write_forecast(path, SimpleNamespace(**STATE, targets=TARGETS), times, outputs)
 
 
 @pytest.mark.parametrize("kind", ["images", "texts", "series"])

@@ -54,8 +54,8 @@ def texts(path: Path, rng: random.Random) -> None:
         rows = read_input(str(path), columns, text_columns, "label", policy)
         assert len(rows.numbers) == len(rows.texts) > 0
     data = TextData(
-        "csv", str(path), None if test_path is None else str(test_path), columns, text_columns, vocab_size=50,
-        ngrams=rng.choice([0, 0, 0, 1]), bad_rows=policy, cache_dir=str(path.parent / "cache"),
+        "csv", str(path), test_path=None if test_path is None else str(test_path), columns=columns,
+        text_columns=text_columns, vocab_size=50, bad_rows=policy, cache_dir=str(path.parent / "cache"),
     )  # fmt: skip
     data.prepare_data()
     data.setup()
@@ -76,7 +76,7 @@ def series(path: Path, rng: random.Random) -> None:
     assert batch["past"].abs().max() < 1e10
     if rng.random() < 0.5:
         path.write_bytes(spoilt(SERIES, rng))
-    windows, _ = read_last_window(path, data.state_dict(), gaps, policy)
+    windows, _ = read_last_window(path, data.known_metadata, gaps, policy)
     assert windows[torch.tensor([0])]["past"].isfinite().all()
 
 

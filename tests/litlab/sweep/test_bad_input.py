@@ -20,10 +20,10 @@ WIDTH = {"model.hidden_size": RANGE}
         ({"trials": 2.5}, "tiny.yaml: trials: must be a whole number of at least 1, not 2.5."),
         ({"base": "no.yaml"}, "tiny.yaml: base: no.yaml: no such file (paths are relative to the sweep file)."),
         ({"metric": None}, "tiny.yaml: metric: is missing; name what fit logs, such as val/acc, or a list of several."),
-        ({"direction": "minimise"}, "tiny.yaml: direction: must be one of minimize, maximize, not 'minimise': "
+        ({"direction": "minimise"}, "tiny.yaml: direction: must be one of minimize, maximize, not 'minimise'; "
          "did you mean 'minimize'?"),
         ({"direction": ["minimize"] * 2}, "tiny.yaml: direction: give one for each metric: 1, not 2."),
-        ({"sampler": "tep"}, "tiny.yaml: sampler: must be one of tpe, random, grid, cmaes, nsga2, not 'tep': "
+        ({"sampler": "tep"}, "tiny.yaml: sampler: must be one of tpe, random, grid, cmaes, nsga2, not 'tep'; "
          "did you mean 'tpe'?"),
         ({"sampler": {"name": "tpe", "sed": 1}}, "tiny.yaml: sampler: TPESampler has no 'sed'; did you mean 'seed'?"),
         ({"sampler": {"name": "tpe", "n_startup_trials": "x"}}, "tiny.yaml: sampler.n_startup_trials: must be like "
@@ -48,7 +48,7 @@ WIDTH = {"model.hidden_size": RANGE}
         ({"space": {"model.dropout": {"low": 0.1, "high": 0.2}}, "sampler": "grid"}, "tiny.yaml: space.model.dropout: "
          "a grid needs a step, or choices."),
         ({"space": {"model.width": {**RANGE, "when": {"model.cell": "gru"}}}}, "tiny.yaml: space.model.width.when: "
-         "'model.cell' is not an earlier entry."),
+         "'model.cell' is not an earlier entry"),
         ({"space": {"model.cell": {"choices": ["lstm"]}, "model.width": {**RANGE, "when": {"model.cell": "gru"}}}},
          "tiny.yaml: space.model.width.when: 'gru' is not a choice of model.cell (lstm)."),
         ({"space": {"seed_everything": RANGE}}, "tiny.yaml: space.seed_everything: is set by the sweep itself, for "
@@ -65,7 +65,7 @@ def test_sweep_file(refused, content, line):
 
 def test_file_that_is_none(run, tmp_path):
     (tmp_path / "broken.yaml").write_text("a: [")
-    assert run("sweep", "--config", "nowhere.yaml").err == "error: nowhere.yaml: no such file.\n"
+    assert run("sweep", "--config", "nowhere.yaml").err == "error: nowhere.yaml: no such file\n"
     assert run("sweep", "--config", "broken.yaml").err.startswith("error: broken.yaml:1: not valid YAML: ")
     assert run("sweep").err == "error: sweep: the following arguments are required: --config\n"
     assert run("sweep", "--wokers", "2", "--config", "a").err.endswith("'--wokers'; did you mean '--workers'?\n")

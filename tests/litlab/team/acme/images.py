@@ -41,7 +41,10 @@ class SmallCNN(Classifier):
             nn.Flatten(),
             nn.Linear(width, num_classes),
         )
-        super().__init__(network, num_classes, image_shape, label_smoothing, optimizer, schedule)
+        super().__init__(
+            network, num_classes=num_classes, image_shape=image_shape, label_smoothing=label_smoothing,
+            optimizer=optimizer, schedule=schedule,
+        )  # fmt: skip
 
 
 class MNASNet(nn.Module):

@@ -60,4 +60,4 @@ class SmallForecaster(Forecaster):
             raise UserError("model: context_length, horizon or num_targets is not set, and the data does not give it.")
         network = ThreeLayers(context_length, horizon, hidden_size, len(quantiles or [1]), activation)
         options = {"quantiles": quantiles, "coverage": coverage, "optimizer": optimizer, "schedule": schedule}
-        super().__init__(network, horizon, num_targets, **options)
+        super().__init__(network, horizon=horizon, num_targets=num_targets, **options)

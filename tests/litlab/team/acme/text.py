@@ -44,4 +44,6 @@ class SmallTextClassifier(Classifier):
         if vocab_size is None or num_classes is None:
             raise UserError("model: vocab_size or num_classes is not set, and the data does not give it")
         network = MeanOfWords(vocab_size, embed_dim, num_classes)
-        super().__init__(network, num_classes, label_smoothing=label_smoothing, optimizer=optimizer, schedule=schedule)
+        super().__init__(
+            network, num_classes=num_classes, label_smoothing=label_smoothing, optimizer=optimizer, schedule=schedule
+        )
