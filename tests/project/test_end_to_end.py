@@ -115,7 +115,7 @@ def test_predict_writes_names_and_probabilities(fitted, cifar, images, tmp_path)
         (["--input", "nowhere"], "nowhere"),
         (["--input", "x.png"], "predict: there are no weights to use; give --run RUN"),
         (["--input", ""], "input: it is empty"),
-        (["--input", "x.png", "--output", "CKPT"], "last.ckpt is the file that ckpt_path names: choose"),
+        (["--input", "x.png", "--output", "CKPT"], "last.ckpt is the file that ckpt_path names; choose"),
         (
             ["--input", "x.png", "--trainer.limit_predict_batches", 1],
             "trainer.limit_predict_batches: it would leave some of the input out",
@@ -137,11 +137,13 @@ def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
     [
         (
             ["--data=TextData"],
-            "but cifar/version_0 was trained with project.data.cifar.CIFAR10Data; leave --data out",
+            "data.class_path: litlab.data.TextData, but cifar/version_0 was trained with "
+            "project.data.cifar.CIFAR10Data; leave --data out",
         ),
         (
             ["--config", CONFIGS / "text.yaml"],
-            "but cifar/version_0 holds a project.models.cifar_cnn.CifarCNN; name that class",
+            "model.class_path: project.models.transformer_classifier.TransformerClassifier, but cifar/version_0 holds "
+            "a project.models.cifar_cnn.CifarCNN; name that class",
         ),
     ],
 )

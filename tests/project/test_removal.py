@@ -17,9 +17,9 @@ import sys
 import pytest
 for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
     del sys.modules[name]
-sys.exit(pytest.main(["-qq", "-p", "no:cacheprovider", *sys.argv[1:]]))
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[1:]]))
 """
-SOME = "test_the_flag or test_a_resumed_run_goes_on_in_its_folder or test_class_help or test_check_finds"
+SOME = "test_the_flag or test_a_resumed_run_continues_in_its_folder or test_class_help or test_check_finds"
 
 
 @pytest.fixture(scope="module")

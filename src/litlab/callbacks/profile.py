@@ -93,5 +93,6 @@ class StepProfiler(Profiler):
         table = profile.key_averages().table(sort_by=sort_by, row_limit=self.rows, max_name_column_width=70)
         self._table = f"{steps} training steps, after {self.skip} that were skipped\n{table}\n"
         if self.dirpath:
-            name = f"{self._stage_name}-{self.filename}{self._suffix}.trace.json"
+            # Joined, not formatted: Lightning gives a member of an enum, whose format is another one on Python 3.12.
+            name = "-".join([self._stage_name, f"{self.filename}{self._suffix}.trace.json"])
             profile.export_chrome_trace(str(Path(self.dirpath) / name))
