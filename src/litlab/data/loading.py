@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 
 from litlab.data.sampler import EpochSampler
 from litlab.errors import UserError
+from litlab.types import NonNegativeInt, PositiveInt, check_bounds
 
 
 @dataclass(frozen=True)
@@ -26,17 +27,13 @@ class LoaderSettings:
         UserError: A value is not valid, or needs workers that there are not.
     """
 
-    num_workers: int = 0
+    num_workers: NonNegativeInt = 0
     pin_memory: bool | None = None
     persistent_workers: bool = False
-    prefetch_factor: int | None = None
+    prefetch_factor: PositiveInt | None = None
 
     def __post_init__(self) -> None:
-        ahead = self.prefetch_factor
-        check_settings(
-            ("num_workers", self.num_workers, self.num_workers >= 0, "it must be 0 or more"),
-            ("prefetch_factor", ahead, ahead is None or ahead >= 1, "it must be 1 or more"),
-        )
+        check_bounds(LoaderSettings, vars(self), "data")
         for name in ("persistent_workers", "prefetch_factor"):
             if getattr(self, name) and not self.num_workers:
                 raise UserError(f"data.{name}: there are no workers; set data.num_workers, or leave {name} out")

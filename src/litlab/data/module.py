@@ -11,11 +11,12 @@ from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
 from litlab.data.cache import cache_lock, find_corruption, is_whole
-from litlab.data.loading import LoaderSettings, check_settings
+from litlab.data.loading import LoaderSettings
 from litlab.data.metadata import Metadata
 from litlab.data.paths import user_path
 from litlab.data.sampler import EpochBatches, EpochSampler
 from litlab.errors import UserError
+from litlab.types import NonNegativeInt, PositiveInt, Seed, check_bounds
 
 F = TypeVar("F", bound=Metadata)
 
@@ -45,17 +46,17 @@ class ExperimentData(LightningDataModule, Generic[F]):
     def __init__(
         self,
         *,
-        batch_size: int = 1,
-        seed: int | None = None,
+        batch_size: PositiveInt = 1,
+        seed: Seed | None = None,
         generated: bool = False,
         cache_dir: str | None = None,
-        num_workers: int = 0,
+        num_workers: NonNegativeInt = 0,
         pin_memory: bool | None = None,
         persistent_workers: bool = False,
-        prefetch_factor: int | None = None,
+        prefetch_factor: PositiveInt | None = None,
     ) -> None:
         super().__init__()
-        check_settings(("batch_size", batch_size, batch_size >= 1, "it must be 1 or more"))
+        check_bounds(ExperimentData, {"batch_size": batch_size, "seed": seed}, "data")
         self.loading = LoaderSettings(num_workers, pin_memory, persistent_workers, prefetch_factor)
         self.batch_size = batch_size
         self.seed = seed or 0

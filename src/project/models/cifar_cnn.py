@@ -1,6 +1,7 @@
 """The CIFAR experiment's model."""
 
 import math
+from typing import TYPE_CHECKING
 
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor
@@ -9,7 +10,13 @@ from torch.nn import functional as F
 from litlab.errors import UserError
 from litlab.optim import Schedule
 from litlab.tasks import Classifier
+from litlab.types import ClosedUnitInterval, bounded, check_bounds
 from project.networks.whitened_cnn import WhitenedCNN
+
+if TYPE_CHECKING:
+    Width = int
+else:
+    Width = bounded(int, ">= 4")  # the first block has a quarter of it
 
 
 class CifarCNN(Classifier):
@@ -37,8 +44,8 @@ class CifarCNN(Classifier):
     def __init__(
         self,
         *,
-        width: int = 128,
-        small_image_fraction: float = 0.5,
+        width: Width = 128,
+        small_image_fraction: ClosedUnitInterval = 0.5,
         flip_tta: bool = False,
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
@@ -46,10 +53,7 @@ class CifarCNN(Classifier):
         optimizer: OptimizerCallable | None = None,
         schedule: Schedule | None = None,
     ) -> None:
-        if width < 4:
-            raise UserError(f"model.width: {width} is not valid; it must be 4 or more.")
-        if not 0 <= small_image_fraction <= 1:
-            raise UserError(f"model.small_image_fraction: {small_image_fraction} is not valid; it must be from 0 to 1.")
+        check_bounds(CifarCNN, locals(), "model")
         if image_shape is None or num_classes is None:
             raise UserError(
                 "model: image_shape and num_classes are not set, and the data does not provide them; set them or use "

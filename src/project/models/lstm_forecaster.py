@@ -10,6 +10,7 @@ from litlab.errors import UserError
 from litlab.nn import DEEPEST
 from litlab.optim import Schedule
 from litlab.tasks import Forecaster
+from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt
 from project.networks.segment_rnn import SegmentRNN
 from project.networks.window_forecast import FixedMap, ForecastEnsemble, WindowForecast
 
@@ -58,17 +59,17 @@ class LSTMForecaster(Forecaster):
         self,
         *,
         cell: Literal["lstm", "gru"] = "lstm",
-        hidden_size: int = 64,
-        num_layers: int = 1,
-        segment_length: int = 1,
+        hidden_size: NonNegativeInt = 64,
+        num_layers: PositiveInt = 1,
+        segment_length: PositiveInt = 1,
         instance_norm: Literal["none", "subtract_last", "subtract_mean", "revin"] = "none",
         decoder: Literal["parallel", "last_hidden"] = "last_hidden",
         channel_independent: bool = False,
         skip: Literal["none", "linear", "ridge"] = "none",
-        dropout: float = 0.0,
+        dropout: HalfOpenUnitInterval = 0.0,
         ensemble: list[dict[str, Any]] | None = None,
-        context_length: int | None = None,
-        horizon: int | None = None,
+        context_length: PositiveInt | None = None,
+        horizon: PositiveInt | None = None,
         num_targets: int | None = None,
         num_covariates: int | None = None,
         loss: Literal["mse", "mae", "huber"] = "mse",

@@ -1,6 +1,6 @@
 """The text experiment's model."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from lightning.pytorch.cli import OptimizerCallable
@@ -10,7 +10,15 @@ from litlab.errors import UserError
 from litlab.nn import DEEPEST
 from litlab.optim import Schedule
 from litlab.tasks import Classifier
+from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, bounded, check_bounds
 from project.networks.text_transformer import PADDING, TextTransformer
+
+if TYPE_CHECKING:
+    NumLayers = int
+    VocabSize = int
+else:
+    NumLayers = bounded(int, ">= 0", f"<= {DEEPEST}")
+    VocabSize = bounded(int, ">= 2")  # padding and the unknown word
 
 
 class TransformerClassifier(Classifier):
@@ -56,53 +64,35 @@ class TransformerClassifier(Classifier):
     def __init__(
         self,
         *,
-        embed_dim: int = 96,
-        num_layers: int = 1,
-        num_heads: int = 4,
-        dim_feedforward: int = 192,
+        embed_dim: PositiveInt = 96,
+        num_layers: NumLayers = 1,
+        num_heads: PositiveInt = 4,
+        dim_feedforward: PositiveInt = 192,
         positions: Literal["learned", "sinusoidal"] = "sinusoidal",
         norm: Literal["pre", "post"] = "pre",
         attention: Literal["sdpa", "math"] = "sdpa",
-        stem: int = 0,
-        patch: int = 1,
+        stem: NonNegativeInt = 0,
+        patch: PositiveInt = 1,
         pooling: tuple[Literal["mean", "max", "attention"], ...] = ("mean",),
-        embedding_dropout: float = 0.0,
-        dropout: float = 0.1,
-        head_dropout: float = 0.0,
-        word_dropout: float = 0.0,
-        ngram_hidden_size: int = 32,
-        ngram_features: int | None = None,
-        vocab_size: int | None = None,
-        max_tokens: int | None = None,
+        embedding_dropout: HalfOpenUnitInterval = 0.0,
+        dropout: HalfOpenUnitInterval = 0.1,
+        head_dropout: HalfOpenUnitInterval = 0.0,
+        word_dropout: HalfOpenUnitInterval = 0.0,
+        ngram_hidden_size: PositiveInt = 32,
+        ngram_features: NonNegativeInt | None = None,
+        vocab_size: VocabSize | None = None,
+        max_tokens: PositiveInt | None = None,
         num_classes: int | None = None,
         label_smoothing: float = 0.0,
         optimizer: OptimizerCallable | None = None,
         schedule: Schedule | None = None,
     ) -> None:
+        check_bounds(TransformerClassifier, locals(), "model")
         if vocab_size is None or max_tokens is None or num_classes is None:
             raise UserError(
                 "model: vocab_size, max_tokens and num_classes are not all set, and the data does not provide them; "
                 "set them or use TextData."
             )
-        # The unknown word has id 1, so the vocabulary has 2 entries at least.
-        at_least = {
-            "embed_dim": (embed_dim, 1), "num_layers": (num_layers, 0), "num_heads": (num_heads, 1),
-            "dim_feedforward": (dim_feedforward, 1), "stem": (stem, 0), "patch": (patch, 1),
-            "ngram_hidden_size": (ngram_hidden_size, 1), "ngram_features": (ngram_features or 0, 0),
-            "vocab_size": (vocab_size, 2), "max_tokens": (max_tokens, 1),
-        }  # fmt: skip
-        for name, (value, least) in at_least.items():
-            if value < least:
-                raise UserError(f"model.{name}: {value} is not valid; it must be {least} or more.")
-        if num_layers > DEEPEST:
-            raise UserError(f"model.num_layers: {num_layers} is not valid; it must be {DEEPEST} or less.")
-        probabilities = {
-            "embedding_dropout": embedding_dropout, "dropout": dropout, "head_dropout": head_dropout,
-            "word_dropout": word_dropout,
-        }  # fmt: skip
-        for name, value in probabilities.items():
-            if not 0 <= value < 1:
-                raise UserError(f"model.{name}: {value} is not valid; it must be at least 0 and below 1.")
         if embed_dim % num_heads:
             raise UserError(
                 f"model.embed_dim: {embed_dim} is not valid; it must be divisible by model.num_heads ({num_heads})."

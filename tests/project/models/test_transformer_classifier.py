@@ -145,7 +145,7 @@ def test_every_setting_reaches_the_network():
         ({"dim_feedforward": 0}, "model.dim_feedforward: 0 is not valid"),
         ({"stem": 4}, "model.stem: 4 is not valid; it must be 0 or an odd number"),
         ({"stem": -1}, "model.stem: -1 is not valid"),
-        ({"patch": 0}, "model.patch: 0 is not valid; it must be 1 or more"),
+        ({"patch": 0}, "model.patch: 0 is not valid; it must be at least 1"),
         ({"pooling": ()}, r"model.pooling: \[\] is not valid; give one or more of mean, max and attention"),
         ({"pooling": ("mean", "mean")}, "model.pooling: "),
         ({"pooling": ("median",)}, "model.pooling: "),

@@ -25,6 +25,7 @@ from litlab.data.module import ExperimentData
 from litlab.data.paths import user_path
 from litlab.data.split import partition
 from litlab.data.table import write_classes
+from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
 
 
 class ImageData(ExperimentData[ImageMetadata]):
@@ -75,16 +76,16 @@ class ImageData(ExperimentData[ImageMetadata]):
         file_column: str = "file",
         label_column: str = "label",
         split_column: str | None = None,
-        image_size: tuple[int, int] | None = None,
+        image_size: tuple[PositiveInt, PositiveInt] | None = None,
         mode: Mode | None = None,
         resize: Resize = "crop",
-        batch_size: int = 512,
-        val_fraction: float = 0.1,
+        batch_size: PositiveInt = 512,
+        val_fraction: HalfOpenUnitInterval = 0.1,
         bad_rows: Policy = "error",
-        seed: int | None = None,
+        seed: Seed | None = None,
         augment: Augment = Augment(),  # noqa: B008 - it is frozen
         fallback: Literal["generated"] | None = None,
-        device_memory_fraction: float = 0.25,
+        device_memory_fraction: ClosedUnitInterval = 0.25,
         cache_dir: str = "data/cache",
         **loader: Any,
     ) -> None:
@@ -93,6 +94,7 @@ class ImageData(ExperimentData[ImageMetadata]):
         self.augment = Augment(**augment) if isinstance(augment, dict) else augment
         augment = asdict(self.augment)  # type: ignore[assignment]  # checkpoints hold plain values only
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
+        check_bounds(ImageData, self.hparams, "data")
         check_settings(
             ("dataset", dataset, dataset is not None or self.public is not None, "set folder, csv or generated"),
             (
@@ -101,8 +103,6 @@ class ImageData(ExperimentData[ImageMetadata]):
                 path is not None or dataset not in ("folder", "csv"),
                 f"dataset {dataset} needs your folder or file",
             ),
-            ("image_size", image_size, image_size is None or min(image_size) >= 1, "it must be 1 or more"),
-            ("val_fraction", val_fraction, 0 <= val_fraction < 1, "it must be at least 0 and below 1"),
         )
         size = None if image_size is None else (image_size[0], image_size[1])
         place = user_path(path or "data", "data.path")

@@ -25,6 +25,7 @@ from litlab.data.series.split import check_split, split_windows
 from litlab.data.series.timeline import Series
 from litlab.data.series.windows import Windows
 from litlab.errors import UserError
+from litlab.types import PositiveInt, Seed, check_bounds
 
 
 class SeriesData(ExperimentData[SeriesMetadata]):
@@ -82,14 +83,14 @@ class SeriesData(ExperimentData[SeriesMetadata]):
         time_column: str = "date",
         targets: list[str] | None = None,
         covariates: list[Covariate] | None = None,
-        context_length: int = 336,
-        horizon: int = 96,
+        context_length: PositiveInt = 336,
+        horizon: PositiveInt = 96,
         split: list[float] | list[str] | None = None,
         gaps: Literal["error", "interpolate"] = "error",
         bad_rows: Policy = "error",
-        season: int | None = None,
-        batch_size: int = 64,
-        seed: int | None = None,
+        season: PositiveInt | None = None,
+        batch_size: PositiveInt = 64,
+        seed: Seed | None = None,
         fallback: Literal["generated"] | None = None,
         **loader: Any,
     ) -> None:
@@ -97,13 +98,11 @@ class SeriesData(ExperimentData[SeriesMetadata]):
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
         named = covariates or []
         twice = next((name for name in named if named.count(name) > 1), None)
+        check_bounds(SeriesData, self.hparams, "data")
         check_settings(
             ("dataset", dataset, dataset is not None or self.public is not None, "set csv or generated"),
             ("path", path, path is not None or dataset != "csv", "dataset csv needs your file"),
             ("targets", targets, targets is None or len(targets) > 0, "name at least one, or leave it out"),
-            ("context_length", context_length, context_length >= 1, "it must be 1 or more"),
-            ("horizon", horizon, horizon >= 1, "it must be 1 or more"),
-            ("season", season, season is None or season >= 1, "it must be 1 or more"),
         )
         if twice is not None:
             raise UserError(f"data.covariates: {twice!r} is listed twice; delete one")

@@ -25,6 +25,7 @@ from litlab.data.text.public import PublicTexts
 from litlab.data.text.reading import Rows
 from litlab.data.text.stored import Recipe, Stored, load, store, stored_classes
 from litlab.data.text.tokenizer import SMALLEST, Kind, encode
+from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
 
 _NAMES = {"train": "training", "val": "validation", "test": "test", "predict": "input"}
 
@@ -84,15 +85,15 @@ class TextData(ExperimentData[TextMetadata]):
         text_columns: list[str] = ["text"],  # noqa: B006 - it is not changed
         label_column: str = "label",
         tokenizer: Kind = "word",
-        vocab_size: int = 20_000,
-        max_tokens: int = 256,
+        vocab_size: PositiveInt = 20_000,
+        max_tokens: PositiveInt = 256,
         long_texts: Literal["truncate", "crop"] = "truncate",
-        batch_size: int = 32,
-        tokens_per_batch: int | None = None,
-        val_fraction: float = 0.1,
-        test_fraction: float = 0.1,
+        batch_size: PositiveInt = 32,
+        tokens_per_batch: PositiveInt | None = None,
+        val_fraction: HalfOpenUnitInterval = 0.1,
+        test_fraction: HalfOpenUnitInterval = 0.1,
         bad_rows: Policy = "error",
-        seed: int | None = None,
+        seed: Seed | None = None,
         fallback: Literal["generated"] | None = None,
         cache_dir: str = "data/cache",
         **loader: Any,
@@ -101,9 +102,9 @@ class TextData(ExperimentData[TextMetadata]):
         super().__init__(batch_size=batch_size, seed=seed, generated=generated, cache_dir=cache_dir, **loader)
         # Not for the loggers: the model has settings of the same names, and Lightning refuses two that differ.
         self.save_hyperparameters(logger=False)
-        least, fraction = SMALLEST[tokenizer], "it must be at least 0 and below 1"
+        least = SMALLEST[tokenizer]
         fits = dataset != "csv" or test_path is not None or val_fraction + test_fraction < 1
-        tokens = tokens_per_batch
+        check_bounds(TextData, self.hparams, "data")
         check_settings(
             ("dataset", dataset, dataset is not None or self.public is not None, "set csv or generated"),
             ("path", path, path is not None or dataset != "csv", "dataset csv needs your file"),
@@ -111,11 +112,7 @@ class TextData(ExperimentData[TextMetadata]):
             ("text_columns", text_columns, len(text_columns) > 0, "name at least one"),
             ("text_columns", text_columns, len(set(text_columns)) == len(text_columns), "name each column once"),
             ("text_columns", text_columns, label_column not in text_columns, f"{label_column} is data.label_column"),
-            ("vocab_size", vocab_size, vocab_size >= least, f"{tokenizer} needs {least} or more"),
-            ("max_tokens", max_tokens, max_tokens >= 1, "it must be 1 or more"),
-            ("tokens_per_batch", tokens, tokens is None or tokens >= 1, "it must be 1 or more"),
-            ("val_fraction", val_fraction, 0 <= val_fraction < 1, fraction),
-            ("test_fraction", test_fraction, 0 <= test_fraction < 1, fraction),
+            ("vocab_size", vocab_size, vocab_size >= least, f"it must be at least {least} for {tokenizer}"),
             ("val_fraction", val_fraction, fits, "with data.test_fraction it must be below 1"),
         )  # fmt: skip
         place = user_path(path or "data", "data.path")

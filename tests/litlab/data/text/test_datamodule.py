@@ -468,14 +468,14 @@ def test_the_baseline_is_the_most_frequent_class(csv_data):
             {"text_columns": ["a", "label"]},  # it would tell the answer
             "data.text_columns: ['a', 'label'] is not valid; label is data.label_column",
         ),
-        ({"vocab_size": 2}, "data.vocab_size: 2 is not valid; word needs 3 or more"),
+        ({"vocab_size": 2}, "data.vocab_size: 2 is not valid; it must be at least 3 for word"),
         (
             {"tokenizer": "bpe", "vocab_size": 299},
-            "data.vocab_size: 299 is not valid; bpe needs 300 or more",
+            "data.vocab_size: 299 is not valid; it must be at least 300 for bpe",
         ),
-        ({"max_tokens": 0}, "data.max_tokens: 0 is not valid; it must be 1 or more"),
-        ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be 1 or more"),
-        ({"tokens_per_batch": 0}, "data.tokens_per_batch: 0 is not valid; it must be 1 or more"),
+        ({"max_tokens": 0}, "data.max_tokens: 0 is not valid; it must be at least 1"),
+        ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be at least 1"),
+        ({"tokens_per_batch": 0}, "data.tokens_per_batch: 0 is not valid; it must be at least 1"),
         ({"val_fraction": 1.0}, "data.val_fraction: 1.0 is not valid; it must be at least 0 and below 1"),
         (
             {"dataset": "csv", "path": "a.csv", "val_fraction": 0.5, "test_fraction": 0.5},
