@@ -50,6 +50,7 @@ class SweepStudy(optuna.Study):
         with self.storage.lock(self.spec.name):
             if ENDED in self.user_attrs:
                 raise NothingLeft
+            self._requeue_orphans()
             trials = self.get_trials(deepcopy=False)
             if not any(trial.state == TrialState.WAITING for trial in trials):
                 if self.spec.trials is not None and len(counted(trials)) >= self.spec.trials:
@@ -63,6 +64,12 @@ class SweepStudy(optuna.Study):
         if "seed" in self.spec.sampler:  # with the same seed, all threads would try the same values
             self.sampler = make_sampler(self.spec.sampler, trial.number)
         return trial
+
+    def _requeue_orphans(self) -> None:
+        """Fail the trials whose process is gone, and queue each of them again. The lock must be held."""
+        for trial in self.storage.orphans(self.spec.name):
+            self.tell(trial.number, state=TrialState.FAIL)
+            requeue(self, trial)
 
     def is_finished(self) -> bool:
         """Return whether all trials of the budget have ended, and not all of them failed."""
@@ -78,16 +85,18 @@ class SweepStudy(optuna.Study):
             number: Of the trial.
             killed: Whether its fit was killed, which may happen to a trial only so often.
         """
-        trial = self.get_trials(deepcopy=False)[number]
-        if trial.state == TrialState.RUNNING:  # and not requeued by another process meanwhile
-            self.tell(number, state=TrialState.FAIL)
-            requeue(self, trial, killed)
+        with self.storage.lock(self.spec.name):
+            trial = self.get_trials(deepcopy=False)[number]
+            if trial.state == TrialState.RUNNING:  # and not requeued by another process meanwhile
+                self.tell(number, state=TrialState.FAIL)
+                requeue(self, trial, killed)
 
 
 def requeue(study: optuna.Study, trial: FrozenTrial, killed: bool = True) -> None:
     """Queue a trial that failed because its process was killed, to be continued as a new one.
 
-    Optuna's RetryHeartbeatStaleTrialCallback does the same, but counts the times that a trial was given back, too.
+    Optuna's RetryHeartbeatStaleTrialCallback does the same, but counts the times that a trial was given back, too, and
+    is called without a lock: two threads can requeue one trial each.
     """
     deaths = trial.user_attrs.get("deaths", 0) + killed
     if deaths < DEATHS:
@@ -122,7 +131,7 @@ def start_study(spec: SweepSpec) -> SweepStudy:
     Raises:
         UserError: If its storage can't be used, or it is the study of another sweep file.
     """
-    storage = open_storage(spec.folder, requeue=requeue)
+    storage = open_storage(spec.folder)
     assert storage is not None
     with storage_errors(), storage.lock(spec.name):
         names = optuna.get_all_study_names(storage)

@@ -1,7 +1,9 @@
 """Who gets which trial: the budget, dead and silent processes, grids, another sweep file."""
 
+import contextlib
 import dataclasses
-import warnings
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,6 @@ import optuna
 import psutil
 import pytest
 import sqlalchemy
-from optuna.exceptions import ExperimentalWarning
 from optuna.trial import TrialState
 
 from litlab.errors import UserError
@@ -25,7 +26,6 @@ from litlab.sweep.study import (
     SweepStudy,
     check_fingerprint,
     find_study,
-    requeue,
     start_study,
 )  # fmt: skip
 from litlab.sweep.workers import run_workers
@@ -41,7 +41,7 @@ def small(tmp_path) -> SweepSpec:
 
 def worker(spec: SweepSpec) -> SweepStudy:
     """The study as a thread has it."""
-    storage = storages.open_storage(spec.folder, requeue=requeue)
+    storage = storages.open_storage(spec.folder)
     assert storage is not None
     return SweepStudy(spec, storage)
 
@@ -131,6 +131,35 @@ def test_trial_of_a_dead_process_is_requeued(small, monkeypatch):
     assert again.user_attrs["runs"] == ["here"]
     assert again.intermediate_values == {0: 1.0}
     assert [trial.state for trial in counted(study.trials)] == [TrialState.COMPLETE] * 3
+
+
+def test_trial_of_a_dead_process_is_requeued_once(small, monkeypatch):
+    """However many threads find it at the same time."""
+    one = dataclasses.replace(small, trials=1)
+    study = start_study(one)
+    with monkeypatch.context() as patch:
+        patch.setattr(storages.Storage, "claim", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            worker(one).optimize(lambda trial: 0.0)
+    orphans = storages.Storage.orphans
+
+    def slowly(*arguments):
+        found = orphans(*arguments)
+        time.sleep(0.3)
+        return found
+
+    monkeypatch.setattr(storages.Storage, "orphans", slowly)
+
+    def take() -> None:
+        with contextlib.suppress(NothingLeft, OthersRunning):
+            SweepStudy(one, study.storage).optimize(lambda trial: 0.0, n_trials=1)
+
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [trial.state for trial in study.trials] == [TrialState.FAIL, TrialState.COMPLETE]
 
 
 def test_trial_of_a_living_process_is_left_alone(small):
@@ -262,10 +291,9 @@ def test_study_that_was_not_started(small):
 
 
 def fail_stale(study: SweepStudy) -> None:
-    """Do what Optuna does before it asks for a trial."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        optuna.storages.fail_stale_trials(study)
+    """Do what each thread does before it takes a trial."""
+    with study.storage.lock(study.spec.name):
+        study._requeue_orphans()
 
 
 def _silence(study: SweepStudy) -> None:

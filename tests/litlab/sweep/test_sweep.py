@@ -99,8 +99,11 @@ def test_stopped_sweep_continues(sweep):
     One block of the space is of another class than the base's, which the check completes.
     """
     optimizers = {"sgd": {"class_path": "torch.optim.SGD"}, "adam": {"class_path": "torch.optim.Adam"}}
+    slow = {"class_path": "tests.litlab.sweep.trouble.Slow", "init_args": {"seconds": 1.0}}
     sweep.write(
-        trials=1, space={"model.hidden_size": {"low": 8, "high": 64}, "model.optimizer": {"choices": optimizers}}
+        trials=1,
+        settings={**sweep.content["settings"], "trainer.callbacks": [slow]},
+        space={"model.hidden_size": {"low": 8, "high": 64}, "model.optimizer": {"choices": optimizers}},
     )
     command = sweep.start()
     running = sweep.until_running(validations=2)
