@@ -3,6 +3,7 @@
 Nothing heavy is imported here, so that ``--help`` and a mistyped verb are answered at once.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -134,4 +135,5 @@ def _without_garbage_collection() -> Iterator[None]:
     finally:
         if first:
             gc.freeze()
+            atexit.register(gc.unfreeze)  # or libraries that count their objects at the end would find some left
             gc.enable()
