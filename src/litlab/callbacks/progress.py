@@ -25,8 +25,7 @@ class ProgressBar(TQDMProgressBar):
     file, a CI log) the lines are all there is, without control characters.
 
     The bar is drawn twice a second: drawing also reads the metrics, which waits for the device. Drawn at every step,
-    as Lightning does, it makes steps of a tiny network 1.7 times as long; by the clock, no longer than without a bar
-    (``benchmarks/step_overhead.py --bars``).
+    as Lightning does, it can take longer than the step of a tiny network (``benchmarks/step_overhead.py --bars``).
     """
 
     BAR_FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt}{postfix}"
