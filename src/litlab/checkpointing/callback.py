@@ -17,7 +17,7 @@ from litlab.checkpointing.io import path_in
 from litlab.errors import UserError, first_line
 
 LONGEST = 180  # bytes of a file's name; systems allow 255, and a temporary file adds to it
-LOOKS = 30  # at the clock, while several ranks wait for a checkpoint by time
+LOOKS = 30  # at the first rank's clock in one interval, where there are several ranks
 
 
 class RunCheckpoint(ModelCheckpoint):
@@ -154,9 +154,8 @@ class RunCheckpoint(ModelCheckpoint):
 
     def _save_topk_checkpoint(self, trainer: Trainer, monitor_candidates: dict[str, Tensor]) -> None:
         super()._save_topk_checkpoint(trainer, monitor_candidates)
-        self._last_global_step_saved = (
-            trainer.global_step
-        )  # also where it is not among the best: so the last is written
+        # Also if it is not among the best: last.ckpt is written then.
+        self._last_global_step_saved = trainer.global_step
 
     def _save_last_checkpoint(self, trainer: Trainer, monitor_candidates: dict[str, Tensor]) -> None:
         super()._save_last_checkpoint(trainer, monitor_candidates)

@@ -1,4 +1,4 @@
-"""Checkpoint files that are complete or not there, and the newest one that is intact."""
+"""Write checkpoint files completely or not at all, and find the newest one that is intact."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What checkpoints say of Lightning's loops, put right: where a resumed run continues."""
+"""Correct what checkpoints say about Lightning's loops, which decides where a resumed run continues."""
 
 from typing import Any
 

@@ -18,7 +18,7 @@ from litlab.preflight.probe import Enough, Probe
 from litlab.util.commands import some, terminal
 from litlab.util.host_memory import GIB
 
-FAR_OFF = 2.0  # the loss at the start over that of a guess
+FAR_OFF = 2.0  # times the loss of a guess: a start this high gets a warning
 
 
 def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDataModule) -> None:

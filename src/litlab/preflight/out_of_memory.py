@@ -1,4 +1,4 @@
-"""Advice where the memory was not enough."""
+"""Advice for a run that is out of memory."""
 
 import re
 from typing import Any

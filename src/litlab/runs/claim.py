@@ -1,4 +1,4 @@
-"""Folders that belong to one run: its own, and one for its checkpoints that the user chose."""
+"""Which run a folder belongs to: run folders, and folders for checkpoints that the user has chosen."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from litlab.runs.find import OWNER, noted_owner, run_around
 from litlab.runs.folder import RunFolder, write_text
 
 SECONDS_TO_END = 10.0  # for a process that has already written how it ended
-_new: list[tuple[Path, Path]] = []  # folders that this process has made, and the highest to remove with each
+_new: list[tuple[Path, Path]] = []  # folders made by this process, each with the topmost folder to remove with it
 
 
 def hold(run: RunFolder) -> None:
@@ -33,13 +33,13 @@ def hold(run: RunFolder) -> None:
         if not running and not lock.hold(run.path, SECONDS_TO_END):
             running, who = True, "another process has locked it"
     except OSError as error:
-        raise UserError(f"{run.path}: it can't be written ({error.strerror}); make it writable.") from error
+        raise UserError(f"{run.path}: it can't be written to ({error.strerror}); make it writable.") from error
     if running:
-        raise UserError(f"{run.name} is still running ({who}); wait for its end, or stop it.")
+        raise UserError(f"{run.name} is still running ({who}); wait until it ends, or stop it.")
 
 
 def check_experiment(root: Path, name: str) -> None:
-    """Refuse a name of an experiment whose runs would not be found, or be inside another run.
+    """Refuse an experiment name whose runs would not be found, or would be inside another run.
 
     Raises:
         UserError: If it is not a valid name.
@@ -61,7 +61,7 @@ def check_experiment(root: Path, name: str) -> None:
 
 
 def new_run(root: Path, experiment: str) -> RunFolder:
-    """Make and lock the folder of a new run: of processes that start at once, each gets its own.
+    """Make and lock the folder of a new run; processes that start at once get one each.
 
     One that never becomes a run is removed by `release`.
 
@@ -142,7 +142,7 @@ def own_checkpoints(callbacks: Iterable[Any], run: RunFolder, resumes: bool) -> 
                 write_text(folder / OWNER, str(own))
         except OSError as error:
             raise UserError(
-                f"checkpoint.dirpath: {named} can't be written ({error.strerror}); choose another one."
+                f"checkpoint.dirpath: {named} can't be written to ({error.strerror}); choose another one."
             ) from error
 
 

@@ -22,7 +22,7 @@ commit, versions, hardware and data where they differ.
   %(prog)s mine/version_3 mine/version_4
   %(prog)s mine other                  the newest run of each experiment
 """
-NOT_THERE = object()
+MISSING = object()
 
 
 def main(arguments: list[str]) -> int:
@@ -112,7 +112,7 @@ def flat_config(config: Any, key: str = "") -> dict[str, Any]:
 
 
 def flat_provenance(made: dict[str, Any]) -> dict[str, Any]:
-    """Flatten the entries of the provenance that two runs may share; without those that every run has of its own."""
+    """Flatten those entries of the provenance that two runs may share; its time or command is always its own."""
     flat = {name: made[name] for name in ("commit", "dirty", "seed") if name in made}
     if made.get("commit"):
         flat["commit"] = made["commit"][:12]
@@ -124,9 +124,9 @@ def flat_provenance(made: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(runs: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Return the values of the keys that are not the same in all runs; `NOT_THERE` where a run lacks the key."""
+    """Return the values of the keys that are not the same in all runs; `MISSING` where a run lacks the key."""
     keys = dict.fromkeys(key for run in runs for key in run)
-    rows = {key: [run.get(key, NOT_THERE) for run in runs] for key in keys}
+    rows = {key: [run.get(key, MISSING) for run in runs] for key in keys}
     return {key: row for key, row in rows.items() if any(value != row[0] for value in row[1:])}
 
 
@@ -141,7 +141,7 @@ def side_by_side(title: str, names: list[str], rows: dict[str, list[Any]]) -> "T
 
 
 def metrics_table(names: list[str], runs: list[dict[str, Any]]) -> "Table":
-    """Build the table of the metrics of all runs, the best value of each in bold, and their costs."""
+    """Build the table of metrics, the best value of each in bold, and of what the runs cost."""
     from rich.text import Text
 
     table = _table("Metrics", names)
@@ -199,7 +199,7 @@ def _table(title: str, names: list[str]) -> "Table":
 
 def as_text(value: Any) -> str:
     """Return the value of a setting as YAML has it; ``-`` where a run lacks the setting."""
-    if value is NOT_THERE:
+    if value is MISSING:
         return "-"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 

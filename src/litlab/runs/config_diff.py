@@ -1,4 +1,4 @@
-"""Settings of a run that a command changes: which ones, and whether its checkpoint can be used with them."""
+"""Which settings of a run a command changes, and whether its checkpoint can be used with them."""
 
 from typing import Any
 
@@ -10,22 +10,22 @@ from litlab.errors import UserError
 from litlab.runs.compare import as_text, differences, flat_config
 from litlab.runs.folder import RunFolder, read_json
 
-# What belongs to a command, not to the experiment.
+# Settings of a command, not of the experiment.
 OF_THE_COMMAND = (
     "resume", "run", "check", "input", "output", "ckpt_path", "return_predictions", "init_from", "allow_modules",
 )  # fmt: skip
 OF_THE_EPOCH = ("trainer.accumulate_grad_batches", "trainer.limit_train_batches", "trainer.overfit_batches")
-ANYWHERE_IN_AN_EPOCH = (
+WITHOUT_EFFECT = (  # on the batches, so these may change even within an epoch
     "data.path", "data.test_path", "data.cache_dir",
     "data.num_workers", "data.pin_memory", "data.persistent_workers", "data.prefetch_factor",
 )  # fmt: skip
 BATCH = ("data.batch_size", "data.tokens_per_batch")
 
-Changes = dict[str, list[Any]]  # value of the run and value now, by key
+Changes = dict[str, list[Any]]  # by key: the value in the run and the value now
 
 
 class Finished(Exception):
-    """A run that there is nothing left to do for."""
+    """There is nothing left to do for a run."""
 
     def __init__(self, run: RunFolder) -> None:
         metrics = read_json(run.metrics)
@@ -79,7 +79,7 @@ def check_resumption(name: str, checkpoint: dict[str, Any], changes: Changes, co
     moved = {
         key: value
         for key, value in changes.items()
-        if key in ("seed_everything", *OF_THE_EPOCH) or (key.startswith("data.") and key not in ANYWHERE_IN_AN_EPOCH)
+        if key in ("seed_everything", *OF_THE_EPOCH) or (key.startswith("data.") and key not in WITHOUT_EFFECT)
     }
     if moved and is_within_epoch(checkpoint):
         done = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"]
@@ -95,7 +95,7 @@ def consequences(changes: Changes) -> list[str]:
     Args:
         changes: The settings that are not the run's.
     """
-    here = {key for key in changes if key not in ANYWHERE_IN_AN_EPOCH}
+    here = {key for key in changes if key not in WITHOUT_EFFECT}
     seeds = here & {"seed_everything", "data.seed"}
     sizes = here & {*OF_THE_EPOCH, *BATCH, "trainer.devices", "trainer.num_nodes"}
     data = {key for key in here if key.startswith("data.")} - seeds - sizes
@@ -111,13 +111,13 @@ def consequences(changes: Changes) -> list[str]:
 
 
 def other_results(changes: Changes) -> str:
-    """Return the changes that make results those of something else than the run, in one line; empty without any."""
+    """Return, in one line, the changes after which results are not the run's any more; empty if there are none."""
     ours = {
         key: change
         for key, change in changes.items()
         if key.partition(".")[0] in ("model", "data") or key.startswith(("trainer.limit_", "trainer.fast_dev_run"))
     }
-    harmless = (*ANYWHERE_IN_AN_EPOCH, "data.batch_size")
+    harmless = (*WITHOUT_EFFECT, "data.batch_size")
     return describe({key: change for key, change in ours.items() if key not in harmless})
 
 

@@ -1,4 +1,4 @@
-"""Logs that are on the disk before their checkpoint is, and CSV files that a resumed run appends to."""
+"""Logs are on the disk before the checkpoint they belong to, and a resumed run appends to its CSV files."""
 
 import os
 from collections.abc import Iterable

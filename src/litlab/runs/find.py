@@ -1,4 +1,4 @@
-"""Finding runs: all of them, or the one that the user names."""
+"""Find runs: all of them, or the one that the user names."""
 
 import os
 import sys

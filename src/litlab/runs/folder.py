@@ -1,4 +1,4 @@
-"""The folder of a run: which files are in it, reading and writing them."""
+"""The folder of a run: which files are in it, and how they are read and written."""
 
 import itertools
 import json
@@ -64,7 +64,7 @@ class RunFolder:
         return self.path / "provenance.json"
 
     def is_run(self) -> bool:
-        """Return whether there is a run in the folder: a run that failed before it had its data leaves none."""
+        """Return whether there is a run in the folder; one that failed before its data was ready leaves none."""
         return os.path.isfile(self.config) or os.path.isfile(self.status) or os.path.isdir(self.checkpoints)
 
     def state(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class RunFolder:
         return not metrics or (test_wanted and not tested)
 
     def when(self) -> datetime:
-        """Return when the run was last started, in local time; or else when its folder was made."""
+        """Return when the run was last started, in local time; if that is not known, when its folder was made."""
         try:
             return datetime.fromisoformat(read_json(self.status)["started"]).astimezone()
         except (UserError, KeyError, TypeError, ValueError, OverflowError):  # `runs` reports a damaged file

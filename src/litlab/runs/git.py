@@ -1,4 +1,4 @@
-"""What git knows of the code that runs."""
+"""What git knows about the code that runs: its commit, and how it differs from it."""
 
 import hashlib
 import os
@@ -27,7 +27,7 @@ class WorkTree:
         commit: The commit that is checked out; None if there is none.
         problem: Why there is no commit, in one line; empty if there is one.
         diff: What differs from the commit, as ``git apply`` takes it; new source files included, secrets masked.
-        digest: SHA-256 of the difference before it was masked or cut; empty if there is none.
+        digest: SHA-256 of the diff before it was masked or cut; empty if there is no difference.
         complete: Whether the diff has everything: nothing was masked, cut or is binary.
         untracked: Other files that are not in git, by name.
     """

@@ -1,4 +1,4 @@
-"""Locks on folders that end with their process, however it ends."""
+"""Locks on folders. The system releases them when their process ends, however it ends."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ _held: dict[Path, int] = {}  # descriptor of the lock, by folder
 
 
 def is_first_process() -> bool:
-    """Return whether this process is the one of its run that writes files: it was not launched as a further rank.
+    """Return whether this is the process of the run that writes files, and not one launched as a further rank.
 
     Unlike Lightning's rank, this is known before a Trainer exists, and in a forked process.
     """
@@ -71,7 +71,7 @@ def is_held_elsewhere(folder: Path) -> bool:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Let one process at a time look at a folder and change it; the lock leaves no file.
+    """Let one process at a time look at a folder and change it; no file of the lock stays.
 
     Raises:
         OSError: If nothing can be written there.
@@ -98,7 +98,7 @@ def release() -> None:
 
 
 def _lock(descriptor: int, folder: Path | None = None, wait: bool = False) -> bool:
-    """Lock a file; return False if another process has. Where the file system can't lock, warn of the folder."""
+    """Lock a file; return False if another process has. Warn about the folder if the file system can't lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:

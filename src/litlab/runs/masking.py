@@ -1,4 +1,4 @@
-"""Keep secrets out of what is written about a run."""
+"""Keep secrets out of what is recorded of a run."""
 
 import re
 from collections.abc import Sequence

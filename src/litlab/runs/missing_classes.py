@@ -1,4 +1,4 @@
-"""Runs and checkpoints of other versions of the code, which name classes that have been moved or removed."""
+"""Configs written by other versions of the code, which name classes that have been moved or removed."""
 
 import importlib.util
 from typing import Any
@@ -10,7 +10,7 @@ from litlab.util.team import is_own
 
 
 def check_classes(run: RunFolder | None, what: str, config: dict[str, Any]) -> None:
-    """Refuse a config whose classes do not exist any more, before the parser refuses it without saying why.
+    """Refuse a config whose classes no longer exist; the parser would refuse it without saying why.
 
     Args:
         run: The run that it belongs to; None for a checkpoint outside of runs.
@@ -34,7 +34,7 @@ def check_classes(run: RunFolder | None, what: str, config: dict[str, Any]) -> N
         number = next((versions[name] for name in versions if is_own(name)), "")
         version = f"version {number} of the code" if number else version
         advice = f"git checkout {commit[:10]} to use it"
-    raise UserError(f"{what} was written by {version}: it names {gone}, which does not exist any more; {advice}.")
+    raise UserError(f"{what} was written by {version}: it names {gone}, which no longer exists; {advice}.")
 
 
 def _is_there(path: str) -> bool:

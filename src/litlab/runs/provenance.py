@@ -91,7 +91,7 @@ def versions() -> dict[str, str]:
 def _distribution() -> str:
     """Return the installed distribution of the team's package, or else that of litlab.
 
-    As a rule it has the package's name. Else all that is installed is searched, which takes a while.
+    It usually has the package's name; if not, all installed distributions are searched, which takes a while.
     """
     try:
         return metadata.distribution(team.package()).name

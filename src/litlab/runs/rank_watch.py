@@ -39,7 +39,7 @@ class RankWatch:
         self._starter: int | None = None  # process id of the rank that has started this one
         self._folder: Path | None = None
         self._in_stage = False
-        self._waiting = False  # the main thread, for what the thread finds
+        self._waiting = False  # whether the main thread waits for what the thread finds
         self._over = False
 
     def begin(self, trainer: Trainer) -> None:
@@ -48,7 +48,7 @@ class RankWatch:
             return
         log_dir = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
         self._folder, self._in_stage = Path(log_dir) if log_dir else None, True
-        self.take(trainer)
+        self.adopt(trainer)
         if self._store is not None:
             return
         self._store = new_store("lost ranks")
@@ -64,15 +64,15 @@ class RankWatch:
         """Note that a stage is over: the first rank may end normally, and this one needs no other."""
         self._in_stage = False
 
-    def take(self, trainer: Trainer) -> None:
-        """Take the ranks from the launcher, which kills this process 5 seconds after one ends with an exit code."""
+    def adopt(self, trainer: Trainer) -> None:
+        """Take the ranks over from the launcher, which would kill this process 5 seconds after one of them fails."""
         started = getattr(trainer.strategy.launcher, "procs", [])
         self._started += started
         started.clear()
 
     def kill(self, trainer: Trainer) -> None:
         """Kill the ranks that this process has started."""
-        self.take(trainer)
+        self.adopt(trainer)
         for process in self._started:
             process.kill()
 
@@ -81,7 +81,7 @@ class RankWatch:
 
         In the second case this doesn't return: the process ends with the line that says which rank was lost.
         """
-        self.take(trainer)
+        self.adopt(trainer)
         if self._store is not None and _lost_connection(exception):
             self._waiting = True
             if self._started or self._starter:
@@ -115,7 +115,7 @@ class RankWatch:
                 self._end(what)
 
     def _killed(self) -> tuple[str, bool] | None:
-        """Return which rank that this process has started ended with an error, and whether that is certain."""
+        """Return which of the ranks started here ended with an error, and whether it surely was the first to fail."""
         for local_rank, process in enumerate(self._started, 1):
             code = process.poll()
             if code:
@@ -125,7 +125,7 @@ class RankWatch:
         return None
 
     def _gone(self, store: Store) -> tuple[str, bool] | None:
-        """Return that the rank which has started this process is gone, or one that another host has found."""
+        """Return the same for the rank that has started this process, and for one that another host has reported."""
         if self._starter is not None and os.getppid() != self._starter:
             return f"rank {self._rank - self._local_rank} on {socket.gethostname()} died", False
         try:

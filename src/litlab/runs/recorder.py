@@ -38,7 +38,7 @@ class RunRecord(Callback):
     """
 
     def __init__(self, test_follows: Callable[[], bool] | None = None) -> None:
-        self.seconds_before = 0.0  # that the run's earlier fits took
+        self.seconds_before = 0.0  # taken by earlier fits of the run
         self._test_follows = test_follows
         self._folder: RunFolder | None = None  # on rank zero, of a run that keeps one
         self._fit = ""  # "" before, "running" in, "ended" after the fit of this process

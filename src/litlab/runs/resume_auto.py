@@ -50,14 +50,14 @@ def choose_run(plan: ResumePlan, config: dict[str, Any]) -> ResumePlan:
             others = (path for path in folder.glob("version_*") if path.is_dir() and not RunFolder(path).is_run())
             starting = next((path for path in others if lock.is_held_elsewhere(path)), None)
             if starting is not None and plan.automatic:
-                raise UserError(f"{RunFolder(starting).name} is being started by another process; wait for its end.")
+                raise UserError(f"{RunFolder(starting).name} is being started by another process; wait until it ends.")
             run = _newest(plan, folder)
             os.environ[CHOSEN_RUN] = "" if run is None else str(run.path)
             if run is not None:
                 return _resume(run, plan, config)
             return ResumePlan(plan.arguments, plan.command, new=claim.new_run(root, config["experiment"]))
     except OSError as error:
-        raise UserError(f"experiment: {folder} can't be written ({error.strerror}); choose another name.") from error
+        raise UserError(f"experiment: {folder} can't be written to ({error.strerror}); choose another name.") from error
 
 
 def root_of(config: dict[str, Any]) -> Path:
@@ -90,7 +90,7 @@ def _is_of_this_job(run: RunFolder, arguments: list[str]) -> bool:
 
 
 def _resume(run: RunFolder, plan: ResumePlan, config: dict[str, Any]) -> ResumePlan:
-    """Resume a run with the settings of the command: all of them count, and none of its lists is appended twice.
+    """Resume a run with the settings of the command, resolved: a list that it appends to is not appended to twice.
 
     What the model gets from the data, and is null in the command, is the run's.
     """

@@ -56,12 +56,12 @@ def resume_plan(arguments: list[str]) -> ResumePlan:
     subcommand, *flags = arguments
     if subcommand != "fit":
         return _evaluation(subcommand, flags)
-    wanted, rest = take("--resume", flags)
+    wanted, rest = take_flag("--resume", flags)
     if wanted == "auto":
         return ResumePlan(["fit", *rest], arguments, automatic=True)
     if wanted is not None:
         for flag in ("--ckpt_path", "--init_from"):
-            if take(flag, flags)[0] is not None:
+            if take_flag(flag, flags)[0] is not None:
                 raise UserError(f"resume: the run continues from its own newest checkpoint; leave {flag} out.")
         return resume_run(find_run(wanted), rest)
     restarts = os.environ.get("SLURM_RESTART_COUNT", "")
@@ -97,8 +97,8 @@ def resume_run(run: RunFolder, flags: list[str]) -> ResumePlan:
 
 
 def _evaluation(subcommand: str, flags: list[str]) -> ResumePlan:
-    wanted, rest = take("--run", flags)
-    which, rest = take("--ckpt_path", rest)
+    wanted, rest = take_flag("--run", flags)
+    which, rest = take_flag("--ckpt_path", rest)
     if wanted is None and which is not None and not {"--config", "-c"} & {flag.partition("=")[0] for flag in rest}:
         if which not in ("best", "last") and not Path(which).is_file():
             raise UserError(f"ckpt_path: {which}: no such file.")
@@ -132,7 +132,7 @@ def _evaluation(subcommand: str, flags: list[str]) -> ResumePlan:
     )
 
 
-def take(flag: str, arguments: list[str]) -> tuple[str | None, list[str]]:
+def take_flag(flag: str, arguments: list[str]) -> tuple[str | None, list[str]]:
     """Return the value of a flag, None where it is not given, and the arguments without it; the last one counts."""
     value, rest = None, []
     words = iter(arguments)

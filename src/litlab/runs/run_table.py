@@ -136,7 +136,7 @@ def table(rows: list[dict[str, Any]], sort: str | None = None) -> "Table":
 
 
 def remarks(rows: list[dict[str, Any]]) -> Iterator[Any]:
-    """Yield what the table has no room for: why runs failed, whose data was generated, which files are damaged."""
+    """Yield what the table has no room for: why runs failed, what ~ means, which files are damaged."""
     from rich.text import Text
 
     for row in rows:

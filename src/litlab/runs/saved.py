@@ -136,7 +136,7 @@ def checkpoint_in(run: RunFolder, saved: dict[str, Any], which: str | None) -> P
 
 
 def complete_write(newest: Path, saved: dict[str, Any]) -> Path:
-    """Complete what was left undone where a run was killed, or had no room, between two of its checkpoint files.
+    """Finish what a run left undone that was killed, or ran out of disk, between two of its checkpoint files.
 
     A best checkpoint is written first, then the one that it replaces is removed, then ``last.ckpt`` is written. Where
     the newest file is a best one, the run ended in between.
@@ -184,7 +184,7 @@ def _best_in(checkpoint: Path) -> Path | None:
 
 
 def _named(checkpoint: Path) -> set[Path]:
-    """Return the best checkpoints that one names, in its folder."""
+    """Return the best checkpoints that the state in a checkpoint names, as paths in its folder."""
     return {
         Path(path_in(checkpoint.parent, path, state.get("dirpath")))
         for state in _callback_states(checkpoint).values()
@@ -194,6 +194,6 @@ def _named(checkpoint: Path) -> set[Path]:
 
 
 def _callback_states(checkpoint: Path) -> dict[str, dict[str, Any]]:
-    """Return the states in a checkpoint of the callbacks that write checkpoints."""
+    """Return the states that a checkpoint holds of ModelCheckpoint callbacks, by their key."""
     states = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True).get("callbacks") or {}
     return {name: state for name, state in states.items() if isinstance(state, dict) and "best_model_path" in state}

@@ -1,8 +1,8 @@
-"""What a run's JSON files hold, so that no reader stumbles over a damaged or foreign one."""
+"""The types of the entries in a run's JSON files, by which damaged and foreign files are told."""
 
 from typing import Any, get_args, get_origin
 
-# Any entry may be missing or null, but for one whose type is in a tuple.
+# An entry may be missing or null unless its type is in a tuple.
 FILES: dict[str, dict[str, Any]] = {
     "status.json": {
         "status": str, "reason": str, "test": str, "started": str, "ended": str, "host": str, "slurm_job_id": str,

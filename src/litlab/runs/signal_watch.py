@@ -79,8 +79,8 @@ class SignalWatch:
         os.close(self._writing)
 
     @property
-    def counts(self) -> bool:
-        """Whether it needs to know of each step: always among several ranks, else after a signal."""
+    def needs_steps(self) -> bool:
+        """Whether each step must be reported to it: always with several ranks, otherwise once there was a signal."""
         return self._store is not None or self.signum is not None
 
     def reached(self, step: int | None = None) -> bool:
@@ -153,7 +153,7 @@ class SignalWatch:
         self._known.set()
 
     def _abstain(self) -> None:
-        """Leave an answer that binds nobody: this rank has finished the stage, others may not have."""
+        """Answer with step 0, which binds nobody: this rank has finished the stage, others may not have."""
         if self._store is not None and self._answer is None:
             with suppress(RuntimeError):  # the store is gone, and with it those who would read it
                 self._store.set(self._answers[self._rank], "0")

@@ -1,4 +1,4 @@
-"""SIGTERM, SIGINT and SIGHUP: the step is finished, the state saved, the process ends with the signal's exit code."""
+"""SIGTERM, SIGINT and SIGHUP: finish the step, save the state, and end with the signal's exit code."""
 
 import os
 import signal
@@ -67,8 +67,8 @@ class StopSignals(Callback):
     def __init__(self) -> None:
         self._ranks = RankWatch()
         self._previous: dict[int, Any] = {}  # handlers of the signals
-        self._too_late = False  # a signal came, when training was over
-        self._validating = False  # as a checkpoint is saved that is to repeat the validation
+        self._too_late = False  # whether a signal came when training was over
+        self._validating = False  # whether the checkpoint being saved is to repeat its validation
         self._requeue_signal: int | None = None  # SLURM's
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -102,7 +102,7 @@ class StopSignals(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Stop after an optimizer step, if it is the one agreed on and nothing follows that belongs to it."""
-        if not self._watch.counts or is_accumulating(trainer) or not self._watch.reached(trainer.global_step):
+        if not self._watch.needs_steps or is_accumulating(trainer) or not self._watch.reached(trainer.global_step):
             return
         ends = 0 <= trainer.max_steps <= trainer.global_step or trainer.should_stop or is_last_batch(trainer)
         if not ends and not validation_follows(trainer):
@@ -173,7 +173,7 @@ class StopSignals(Callback):
             if save:
                 save_last(trainer, kept)
             rank_zero_info(f"{where}; they are in {kept.last_model_path}." if kept.last_model_path else f"{where}.")
-        self._ranks.take(trainer)
+        self._ranks.adopt(trainer)
         raise Interrupted(self._watch.signum)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import yaml
 from rich.console import Console
 
 from litlab.runs import compare
-from litlab.runs.compare import NOT_THERE, differences, flat_config, flat_provenance, metrics_table
+from litlab.runs.compare import MISSING, differences, flat_config, flat_provenance, metrics_table
 from litlab.runs.folder import read_json
 from tests.litlab.runs.make import write_run
 
@@ -139,7 +139,7 @@ def test_a_config_by_dotted_keys():
 
 def test_differences():
     assert differences([{"a": 1, "b": 1}, {"a": 1, "b": 2}]) == {"b": [1, 2]}
-    assert differences([{"a": 1}, {"a": 1}, {"c": 3}]) == {"a": [1, 1, NOT_THERE], "c": [NOT_THERE, NOT_THERE, 3]}
+    assert differences([{"a": 1}, {"a": 1}, {"c": 3}]) == {"a": [1, 1, MISSING], "c": [MISSING, MISSING, 3]}
 
 
 def test_of_the_provenance_what_every_run_has_of_its_own_is_left_out():

@@ -31,7 +31,7 @@ def test_a_run_of_another_version_says_which(tmp_path, gone, data, network):
     with pytest.raises(UserError) as refused:
         check_classes(run, "cifar/version_0", config(data, network))
     assert str(refused.value) == (
-        f"cifar/version_0 was written by version 0.0.9 of the code: it names {gone}, which does not exist any more; "
+        f"cifar/version_0 was written by version 0.0.9 of the code: it names {gone}, which no longer exists; "
         "git checkout 1234567890 to use it."
     )
     run.provenance.write_text("{")
