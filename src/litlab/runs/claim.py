@@ -3,13 +3,14 @@
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
 from litlab.runs import lock
 from litlab.runs.find import OWNER, noted_owner, run_around
-from litlab.runs.folder import RunFolder, write_text
+from litlab.runs.folder import RunFolder, noting, write_text
 
 SECONDS_TO_END = 10.0  # for a process that has already written how it ended
 _new: list[tuple[Path, Path]] = []  # folders made by this process, each with the topmost folder to remove with it
@@ -23,10 +24,7 @@ def hold(run: RunFolder) -> None:
     """
     if not lock.is_first_process():
         return
-    try:
-        state = run.state()
-    except UserError:  # a damaged status: the lock decides
-        state = {}
+    state = noting([], run.state)  # if it is damaged, the lock decides
     who = f"process {state.get('pid')}"
     running = state.get("status") == "running" and state.get("pid") != os.getpid()
     try:
@@ -153,10 +151,9 @@ def release() -> None:
         if not folder.is_dir() or [path.name for path in folder.iterdir()] != [lock.NAME]:
             continue
         (folder / lock.NAME).unlink()
-        for path in (folder, *folder.parents):
-            if any(path.iterdir()):
-                break
-            path.rmdir()
-            if path == highest:
-                break
+        with suppress(OSError):  # one that is not empty stays
+            for path in (folder, *folder.parents):
+                path.rmdir()
+                if path == highest:
+                    break
     lock.release()

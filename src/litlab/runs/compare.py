@@ -2,13 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litlab.errors import UserError
 from litlab.runs.find import find_run
-from litlab.runs.folder import ROOT, RunFolder, read_json
+from litlab.runs.folder import ROOT, DamagedFile, noting, read_json
 from litlab.util import metric_direction as metric
 from litlab.util.commands import Options, answer, decimals, terminal
 
@@ -43,9 +42,9 @@ def _compare(arguments: list[str]) -> int:
         raise UserError(f"compare: {what}; give two or more.")
 
     problems: list[str] = []
-    configs = _read(runs, lambda run: flat_config(read_config(run.config)), problems)
-    metrics = _read(runs, lambda run: read_json(run.metrics), problems)
-    origins = _read(runs, lambda run: flat_provenance(read_json(run.provenance)), problems)
+    configs = [flat_config(noting(problems, read_config, run.config)) for run in runs]
+    metrics = [noting(problems, read_json, run.metrics) for run in runs]
+    origins = [flat_provenance(noting(problems, read_json, run.provenance)) for run in runs]
     names = [run.name for run in runs]
     from litlab.util.tables import Fitted
 
@@ -78,9 +77,9 @@ def read_config(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{path}: it can't be read ({error.strerror}); restore it.") from error
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({' '.join(str(error).split())}); delete it, or restore it.") from error
+        raise DamagedFile(path, " ".join(str(error).split())) from error
     if not isinstance(config, dict):
-        raise UserError(f"{path} is damaged (it holds no settings); delete it, or restore it.")
+        raise DamagedFile(path, "it holds no settings")
     return config
 
 
@@ -97,7 +96,7 @@ def flat_config(config: Any, key: str = "") -> dict[str, Any]:
     if isinstance(config, dict) and isinstance(config.get("class_path"), str):
         settings = config.get("init_args")
         return {key: _short(config["class_path"]), **(flat_config(settings, key) if settings else {})}
-    if isinstance(config, dict) and config:
+    if isinstance(config, dict) and (config or not key):
         parts = (flat_config(value, f"{key}.{name}" if key else str(name)) for name, value in config.items())
         return {name: value for part in parts for name, value in part.items()}
     if isinstance(config, list) and config and all(isinstance(item, dict) and "class_path" in item for item in config):
@@ -165,20 +164,6 @@ def metrics_table(names: list[str], runs: list[dict[str, Any]]) -> "Table":
         marks = ["yes: not real" if run.get("generated_data") else "-" for run in runs]
         table.add_row("generated data", *marks, style="bold red")
     return table
-
-
-def _read(
-    runs: Iterable[RunFolder], read: Callable[[RunFolder], dict[str, Any]], problems: list[str]
-) -> list[dict[str, Any]]:
-    """Read a file of each run; {} and a line among the problems where it is missing or damaged."""
-    found: list[dict[str, Any]] = []
-    for run in runs:
-        try:
-            found.append(read(run))
-        except UserError as error:
-            problems.append(str(error))
-            found.append({})
-    return found
 
 
 def _better(direction: int, values: list[float]) -> float | None:

@@ -3,11 +3,12 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.folder import ROOT, RunFolder, read_json
+from litlab.runs.folder import ROOT, RunFolder, noting, read_json
+from litlab.util.nearest import nearest
 from litlab.util.team import typed
 
 OWNER = ".run"  # in a folder of checkpoints outside of runs: the folder of the run that they belong to
@@ -67,7 +68,14 @@ def find_run(text: str, root: Path = ROOT) -> RunFolder:
             if len(names) == 1:
                 return runs[0]
             raise UserError(f"{text} holds several experiments; give one of {', '.join(names)}.")
-    raise UserError(f"there is no run '{text}': {_hint(text, root)}")
+    known = [run.path.relative_to(root).as_posix() for run in all_runs(root)]
+    names = ["last", *known, *(run.rpartition("/")[0] for run in known)] if known else []
+    raise UserError(f"there is no run '{text}'{nearest(below(root, text), names, f': {_experiments(root)}')}")
+
+
+def below(root: Path, text: str) -> str:
+    """Return the name of a run or experiment as it is below the folder of all runs, however it was typed."""
+    return text.strip("/").removeprefix(f"{root.as_posix()}/")
 
 
 def owner_of(path: Path) -> RunFolder | None:
@@ -93,29 +101,19 @@ def noted_owner(folder: Path) -> Path | None:
 
 def _best(runs: list[RunFolder]) -> RunFolder:
     """Return the best run of the newest run's experiment."""
-    found = {}
+    found: dict[RunFolder, dict[str, Any]] = {}
+    problems: list[str] = []
     for run in (run for run in runs if run.path.parent == runs[0].path.parent):
-        try:
-            best = read_json(run.metrics).get("best") or {}
-        except UserError as error:  # the others can still be compared
-            print(f"warning: {error}", file=sys.stderr)
-            continue
+        best = noting(problems, read_json, run.metrics).get("best") or {}
         if best.get("value") is not None:
             found[run] = best
+    for problem in problems:  # the other runs can still be compared
+        print(f"warning: {problem}", file=sys.stderr)
     if not found:
         raise UserError(f"best: no run of {runs[0].path.parent} has monitored a metric yet; give a run's name.")
     monitored = next((best["monitor"], best["mode"]) for best in found.values())
     values = {run: best["value"] for run, best in found.items() if (best["monitor"], best["mode"]) == monitored}
     return (max if monitored[1] == "max" else min)(values, key=values.__getitem__)
-
-
-def _hint(text: str, root: Path) -> str:
-    runs = [run.path.relative_to(root).as_posix() for run in all_runs(root)]
-    names = list(dict.fromkeys(run.rpartition("/")[0] for run in runs))
-    wanted = text.strip("/").removeprefix(f"{root.as_posix()}/")
-    if nearest := get_close_matches(wanted, ["last", *names, *runs] if runs else [], n=3):
-        return f"did you mean {' or '.join(repr(name) for name in nearest)}?"
-    return _experiments(root)
 
 
 def _experiments(root: Path) -> str:

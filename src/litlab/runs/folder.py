@@ -6,6 +6,7 @@ import math
 import os
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -149,6 +150,15 @@ def read_json(path: Path) -> dict[str, Any]:
     if problem := wrong_entry(path.name, content):
         raise DamagedFile(path, problem)
     return content
+
+
+def noting(problems: list[str], read: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """Return what a function reads; {} where it raises a `UserError`, whose message is added to the problems."""
+    try:
+        return read(*arguments)
+    except UserError as error:
+        problems.append(str(error))
+        return {}
 
 
 def read_or_set_aside(path: Path) -> dict[str, Any]:

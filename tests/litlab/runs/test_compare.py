@@ -93,7 +93,7 @@ def test_a_damaged_file_is_named_and_the_rest_is_shown(root, capsys):
     [
         (["cifar"], "compare: cifar is one run; give two or more."),
         (["cifar", "cifar/version_1"], "compare: cifar and cifar/version_1 are the same run; give two or more."),
-        (["cifar", "cifra"], "there is no run 'cifra': did you mean 'cifar'"),
+        (["cifar", "cifra"], "there is no run 'cifra'; did you mean 'cifar'"),
         ([], "compare: the following arguments are required: RUN"),
     ],
 )
