@@ -16,7 +16,7 @@ from litlab.checkpointing.load import find_corruption, load_checkpoint
 from litlab.errors import UserError
 from litlab.runs.compare import read_config
 from litlab.runs.find import find_run, noted_owner
-from litlab.runs.folder import NO_CHECKPOINT, RunFolder, set_aside, write_text
+from litlab.runs.folder import NO_CHECKPOINT, DamagedFile, RunFolder, set_aside, write_text
 from litlab.runs.lock import is_first_process
 from litlab.util.atomic import write_whole
 
@@ -43,9 +43,9 @@ def saved_config(run: RunFolder, repair: bool = False) -> tuple[Path, dict[str, 
         missing = next((name for name in SECTIONS if name not in config), None)
         if missing is None:
             return run.config, config
-        problem = f"{run.config} is damaged (it has no '{missing}')"
+        raise DamagedFile(run.config, f"it has no '{missing}'")
     except UserError as error:
-        problem = str(error).partition(";")[0]
+        problem, why = str(error).partition(";")[0], getattr(error, "problem", "it can't be read")
     newest, _ = newest_intact(run.checkpoints)
     if newest is None:
         raise UserError(
@@ -56,7 +56,7 @@ def saved_config(run: RunFolder, repair: bool = False) -> tuple[Path, dict[str, 
     if is_first_process():
         if repair:
             if os.path.lexists(run.config):
-                set_aside(run.config, problem.partition(" is damaged (")[2].removesuffix(")") or "it can't be read")
+                set_aside(run.config, why)
             rank_zero_info(f"{run.config} is written again, from {newest.name}.")
             write_text(run.config, path.read_text(encoding="utf-8"))
         else:
@@ -124,7 +124,7 @@ def checkpoint_in(run: RunFolder, saved: dict[str, Any], which: str | None) -> P
         raise UserError(f"{run.name} has {NO_CHECKPOINT}: {folder} holds {what}.")
     if which == "last":
         return newest
-    best = _best_in(newest)
+    best = next(iter(_best_named_in(newest)), None)
     if best is None and which == "best":
         raise UserError(f"{run.name} has no best checkpoint in {folder}; use --ckpt_path last.")
     if best is not None and not best.is_file():
@@ -155,7 +155,7 @@ def complete_write(newest: Path, saved: dict[str, Any]) -> Path:
     if newest == last or not settings.get("save_last"):
         return newest
     if settings.get("save_top_k", 1) > 0 and last.is_file() and find_corruption(last) is None:
-        for old in _named(last) - _named(newest):
+        for old in set(_best_named_in(last)) - set(_best_named_in(newest)):
             if old.is_file():
                 old.unlink()
                 rank_zero_info(f"Removed {old}, which {newest.name} has replaced.")
@@ -171,29 +171,16 @@ def _settings(saved: dict[str, Any]) -> dict[str, Any]:
     return (saved.get("checkpoint") or {}).get("init_args") or {}
 
 
-def _best_in(checkpoint: Path) -> Path | None:
-    """Return the best checkpoint, as far as the run knew when it wrote this one; None where none was kept.
+def _best_named_in(checkpoint: Path) -> list[Path]:
+    """Return the best checkpoints, as far as the run knew when it wrote this one, the best of all first.
 
-    The path is given in the folder of this checkpoint: the run may have been moved.
+    Their paths are in the folder of this checkpoint: the run may have been moved.
     """
-    states = _callback_states(checkpoint)
-    for name in sorted(states, key=lambda name: not name.startswith("RunCheckpoint")):
-        if path := states[name].get("best_model_path"):
-            return Path(path_in(checkpoint.parent, path, states[name].get("dirpath")))
-    return None
-
-
-def _named(checkpoint: Path) -> set[Path]:
-    """Return the best checkpoints that the state in a checkpoint names, as paths in its folder."""
-    return {
-        Path(path_in(checkpoint.parent, path, state.get("dirpath")))
-        for state in _callback_states(checkpoint).values()
-        for path in (state["best_model_path"], *state.get("best_k_models", {}))
-        if path
-    }
-
-
-def _callback_states(checkpoint: Path) -> dict[str, dict[str, Any]]:
-    """Return the states that a checkpoint holds of ModelCheckpoint callbacks, by their key."""
     states = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True).get("callbacks") or {}
-    return {name: state for name, state in states.items() if isinstance(state, dict) and "best_model_path" in state}
+    found = []
+    for name in sorted(states, key=lambda name: not name.startswith("RunCheckpoint")):
+        state = states[name]
+        if isinstance(state, dict) and "best_model_path" in state:
+            named = dict.fromkeys([state["best_model_path"], *state.get("best_k_models", {})])
+            found += [Path(path_in(checkpoint.parent, path, state.get("dirpath"))) for path in named if path]
+    return found
