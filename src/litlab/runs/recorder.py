@@ -46,7 +46,6 @@ class RunRecord(Callback):
         self._before: dict[str, Any] = {}  # metrics of the run before this fit
         self._status: dict[str, Any] = {}
         self._val: dict[str, float] = {}  # of the last validation
-        self._best_epoch: tuple[str, int | None] = ("", None)  # best checkpoint, its epoch
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Note the folder; where a fit begins, write what it is made from and that it runs."""
@@ -185,13 +184,11 @@ class RunRecord(Callback):
         path, score = getattr(checkpoint, "best_model_path", ""), getattr(checkpoint, "best_model_score", None)
         if not path or score is None or checkpoint.monitor is None:
             return None
-        if self._best_epoch[0] != path:
-            self._best_epoch = path, epoch_of(path)
         return {
             "monitor": checkpoint.monitor,
             "mode": checkpoint.mode,
             "value": float(score),
-            "epoch": self._best_epoch[1],
+            "epoch": epoch_of(path),
             "checkpoint": Path(path).name,
         }
 
