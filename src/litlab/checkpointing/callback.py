@@ -1,6 +1,5 @@
 """Which checkpoints a run keeps: the best by a metric of the validation, and the last state."""
 
-import math
 import os
 import re
 import time
@@ -15,6 +14,7 @@ from torch import Tensor
 from litlab.checkpointing.internals import is_accumulating
 from litlab.checkpointing.io import path_in
 from litlab.errors import UserError, first_line
+from litlab.types import PositiveFloat, PositiveInt, check_bounds
 
 LONGEST = 180  # bytes of a file's name; systems allow 255, and a temporary file adds to it
 LOOKS = 30  # at the first rank's clock in one interval, where there are several ranks
@@ -42,7 +42,7 @@ class RunCheckpoint(ModelCheckpoint):
         auto_insert_metric_name: Whether ``{epoch}`` in a filename becomes ``epoch=3``, not ``3``.
 
     Raises:
-        UserError: If a number of steps or epochs is below 1, the minutes are not above 0, or the filename can't be one.
+        UserError: If a number is out of bounds, or the filename can't be one.
     """
 
     def __init__(
@@ -53,21 +53,17 @@ class RunCheckpoint(ModelCheckpoint):
         mode: Literal["min", "max"] = "min",
         save_top_k: int = 1,
         save_last: bool = True,
-        every_n_epochs: int = 1,
-        every_n_train_steps: int | None = None,
-        every_minutes: float | None = 30.0,
+        every_n_epochs: PositiveInt = 1,
+        every_n_train_steps: PositiveInt | None = None,
+        every_minutes: PositiveFloat | None = 30.0,
         save_weights_only: bool = False,
         auto_insert_metric_name: bool = True,
     ) -> None:
+        check_bounds(RunCheckpoint, locals(), "checkpoint")
         if dirpath is not None and not dirpath.strip():
             raise UserError("checkpoint.dirpath: it is empty; give a folder, or leave it out.")
         if filename is not None:
             check_name(filename)
-        for name, value in (("every_n_epochs", every_n_epochs), ("every_n_train_steps", every_n_train_steps)):
-            if value is not None and value < 1:
-                raise UserError(f"checkpoint.{name}: {value} is too low; it must be at least 1.")
-        if every_minutes is not None and not 0 < every_minutes < math.inf:
-            raise UserError(f"checkpoint.every_minutes: {every_minutes} is not above 0; set it to null for never.")
         super().__init__(
             dirpath,
             filename,
@@ -84,10 +80,7 @@ class RunCheckpoint(ModelCheckpoint):
         self.every_minutes = every_minutes
         self._step_of_last = 0
         self._time_of_last = 0.0
-        self._quiet_until = -math.inf  # on the clock: nothing is to be written before
-        # Several ranks look at the clock of the first.
-        self._last_look = (0, 0.0)  # step and time
-        self._next_look = 0  # step
+        self._next_look = 0  # the step at which several ranks look at the clock of the first
 
     def format_checkpoint_name(
         self,
@@ -114,8 +107,6 @@ class RunCheckpoint(ModelCheckpoint):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Write ``last.ckpt``, if it is time and an optimizer step is complete."""
-        if time.monotonic() < self._quiet_until:
-            return  # in most steps of most runs; what follows takes longer
         step = trainer.global_step
         if not self.within_epochs or step == self._step_of_last or is_accumulating(trainer) or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             return
@@ -128,27 +119,22 @@ class RunCheckpoint(ModelCheckpoint):
         """Return whether ``last.ckpt`` is too old, by the clock of the first rank.
 
         The others can't know without waiting for its answer, so it also says at which step to ask again: after about a
-        thirtieth of the time, at the speed since it was last asked.
+        thirtieth of the time, at the speed since the file was written.
         """
         if self.every_minutes is None or step < self._next_look:
             return False
-        now, interval = time.monotonic(), 60 * self.every_minutes
-        late = now - self._time_of_last >= interval
-        if trainer.world_size == 1:
-            return late
-        steps = step - self._last_look[0]
-        share = interval / LOOKS / max(now - self._last_look[1], 1e-9)
-        self._last_look = step, now
-        # At most twice as many: steps that are only queued on a device look fast.
-        late, self._next_look = trainer.strategy.broadcast((late, step + max(1, int(steps * min(share, 2.0)))))
+        passed, interval = time.monotonic() - self._time_of_last, 60 * self.every_minutes
+        late = passed >= interval
+        if trainer.world_size > 1:
+            # At most as many steps again: steps that are only queued on a device look fast.
+            share = min(interval / LOOKS / max(passed, 1e-9), 1.0)
+            wait = max(1, int(share * (step - self._step_of_last)))
+            late, self._next_look = trainer.strategy.broadcast((late, step + wait))
         return late
 
     def _begin_interval(self, trainer: Trainer) -> None:
         self._step_of_last, self._time_of_last = trainer.global_step, time.monotonic()
-        self._last_look, self._next_look = (self._step_of_last, self._time_of_last), self._step_of_last + 1
-        minutes = math.inf if self.every_minutes is None else self.every_minutes
-        by_time_alone = not self.every_n_train_steps and trainer.world_size == 1
-        self._quiet_until = self._time_of_last + 60 * minutes if by_time_alone else -math.inf
+        self._next_look = self._step_of_last + 1
 
     # Private methods of ModelCheckpoint, which has no public hook for these; test_internals.py pins them.
 

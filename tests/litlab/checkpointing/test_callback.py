@@ -93,6 +93,7 @@ def clock(monkeypatch):
         ({}, [3, 4, 7, 8]),  # half an hour without being told
         ({"every_minutes": 50}, [4, 8]),  # the end of an epoch counts too
         ({"every_minutes": None}, [4, 8]),
+        ({"every_minutes": float("inf")}, [4, 8]),
         ({"every_minutes": 20, "every_n_train_steps": 3}, [2, 3, 4, 6, 8, 8]),
     ],
 )
@@ -118,7 +119,7 @@ def test_ranks_ask_the_first_one_for_the_time_rarely(monkeypatch):
             step += 1
             now[0] += seconds[now[0] > 900]
             late = every._is_late(ranks, step)
-        assert len(asked) < 60  # of 18,000 steps or more
+        assert len(asked) < 100  # of 18,000 steps or more
         assert 1800 <= now[0] < latest
 
 
@@ -127,16 +128,17 @@ def test_without_last(fit, tmp_path):
     assert kept == {"epoch=1-step=8.ckpt": 8, "epoch=2-step=12.ckpt": 12}
 
 
-@pytest.mark.parametrize("name", ["every_n_epochs", "every_n_train_steps"])
-def test_numbers_out_of_range(name):
-    with pytest.raises(UserError, match=rf"^checkpoint\.{name}: 0 is too low; it must be at least 1\.$"):
-        RunCheckpoint(**{name: 0})
-
-
-@pytest.mark.parametrize("minutes", [0, -1.0, float("nan"), float("inf")])
-def test_minutes_out_of_range(minutes):
-    with pytest.raises(UserError, match=rf"^checkpoint\.every_minutes: {minutes} is not above 0; set it to null"):
-        RunCheckpoint(every_minutes=minutes)
+@pytest.mark.parametrize(
+    ("name", "value", "bound"),
+    [
+        ("every_n_epochs", 0, "at least 1"),
+        ("every_n_train_steps", 0, "at least 1"),
+        *(("every_minutes", minutes, "above 0") for minutes in (0, -1.0, float("nan"))),
+    ],
+)
+def test_numbers_out_of_range(name, value, bound):
+    with pytest.raises(UserError, match=rf"^checkpoint\.{name}: {value} is not valid; it must be {bound}$"):
+        RunCheckpoint(**{name: value})
 
 
 @pytest.mark.parametrize(
