@@ -5,7 +5,6 @@ import os
 import shutil
 import socket
 import time
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +91,11 @@ def newest_intact(folder: str | Path) -> tuple[Path | None, list[str]]:
     notes: list[str] = []
     for path in sorted(path for path in Path(folder).glob("*.ckpt") if path.is_file()):
         try:
-            found.append((_steps(path), path.stat().st_mtime_ns, path))
+            steps = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["global_step"]
+            found.append((int(steps), path.stat().st_mtime_ns, path))
         except FileNotFoundError:  # another process of this run has just removed it
             continue
-        except Exception as error:  # of zipfile, pickle or torch; they depend on what the bytes say
+        except Exception as error:  # of pickle or torch; they depend on what the bytes say
             problem = find_corruption(path) or first_line(error).rstrip(".")
             notes.append(f"checkpoint {path} is damaged ({problem}): skipped.")
     for _, _, path in sorted(found, reverse=True):
@@ -119,13 +119,6 @@ def path_in(folder: str | Path, path: str, was_in: str | Path | None) -> str:
     name = os.path.relpath(path, was_in or Path(path).parent)
     outside = os.pardir in Path(name).parts or os.path.isabs(name)
     return os.path.join(folder, Path(path).name if outside else name)
-
-
-def _steps(path: Path) -> int:
-    """Return the number of optimizer steps that a checkpoint holds, without reading its tensors."""
-    with zipfile.ZipFile(path) as archive:
-        archive.read(next(name for name in archive.namelist() if name.endswith("/data.pkl")))  # checks its checksum
-    return int(torch.load(path, map_location="cpu", weights_only=True, mmap=True)["global_step"])
 
 
 def _remove_abandoned(folder: Path) -> None:
