@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
@@ -35,8 +34,7 @@ def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDat
         UserError: If the run would not work.
     """
     probe = Probe()
-    with _silence():
-        check = _trainer(trainer, probe)
+    check = _trainer(trainer, probe)
     try:
         check.fit(model, datamodule=datamodule)
         if not probe.training_batch:
@@ -56,40 +54,34 @@ def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDat
             _print([*_found(check, probe, model, datamodule), *_costs(trainer, check, probe, model, datamodule)])
 
 
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Keep Lightning from repeating what the run's Trainer has said about the machine."""
-    log = logging.getLogger("lightning.pytorch.utilities.rank_zero")
-    level = log.level
-    log.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-
-
 def _trainer(run: Trainer, probe: Probe) -> Trainer:
     """Build a Trainer like the run's, for one process, that keeps nothing."""
     device = run.strategy.root_device
-    return Trainer(
-        accelerator=device.type,
-        devices=[device.index or 0] if device.type == "cuda" else 1,
-        precision=run.precision,  # pyright: ignore[reportArgumentType]
-        max_epochs=run.max_epochs,
-        max_steps=run.max_steps,
-        limit_train_batches=run.limit_train_batches,
-        limit_val_batches=run.limit_val_batches,
-        accumulate_grad_batches=run.accumulate_grad_batches,
-        gradient_clip_val=run.gradient_clip_val,
-        gradient_clip_algorithm=run.gradient_clip_algorithm,
-        num_sanity_val_steps=0,
-        callbacks=[probe],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,
-    )
+    log = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    level = log.level
+    log.setLevel(logging.WARNING)  # what it says about the machine, the run's Trainer has said
+    try:
+        return Trainer(
+            accelerator=device.type,
+            devices=[device.index or 0] if device.type == "cuda" else 1,
+            precision=run.precision,  # pyright: ignore[reportArgumentType]
+            max_epochs=run.max_epochs,
+            max_steps=run.max_steps,
+            limit_train_batches=run.limit_train_batches,
+            limit_val_batches=run.limit_val_batches,
+            accumulate_grad_batches=run.accumulate_grad_batches,
+            gradient_clip_val=run.gradient_clip_val,
+            gradient_clip_algorithm=run.gradient_clip_algorithm,
+            num_sanity_val_steps=0,
+            callbacks=[probe],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            use_distributed_sampler=False,
+        )
+    finally:
+        log.setLevel(level)
 
 
 def _print(facts: list[tuple[str, str]]) -> None:
