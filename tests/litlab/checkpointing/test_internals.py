@@ -13,7 +13,6 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 from torch.distributed import distributed_c10d
 
-from litlab.checkpointing import internals
 from litlab.checkpointing.callback import RunCheckpoint
 
 
@@ -67,8 +66,3 @@ def test_methods_that_are_overridden_have_their_parameters(name):
     theirs, ours = (inspect.signature(getattr(kind, name)) for kind in (ModelCheckpoint, RunCheckpoint))
     assert list(theirs.parameters) == list(ours.parameters)
     assert hasattr(ModelCheckpoint(), "_last_global_step_saved")
-
-
-def test_each_of_them_is_used_in_one_place_only():
-    functions = [value for value in vars(internals).values() if inspect.isfunction(value)]
-    assert all(function.__doc__ or function.__name__.startswith("_") for function in functions)

@@ -3,6 +3,7 @@
 import os
 import random
 import resource
+import signal
 import time
 
 import pytest
@@ -15,7 +16,6 @@ from litlab.checkpointing import io as checkpoint_files
 from litlab.checkpointing.io import AtomicCheckpointIO, newest_intact
 from litlab.checkpointing.load import find_corruption
 from litlab.errors import UserError
-from tests.processes import Python
 
 
 def checkpoint(step: int, size: int = 1000) -> dict:
@@ -109,24 +109,21 @@ def test_other_errors_stay_what_they_are(tmp_path):
 
 def test_what_killed_processes_left_is_swept(tmp_path):
     """One process is killed while it writes; one on another host may still write; one of an hour ago does not."""
-    code = (
-        "import sys, time, torch\n"
-        "from litlab.checkpointing.io import AtomicCheckpointIO\n"
-        "torch.save = lambda checkpoint, stream: (print('writing', flush=True), time.sleep(60))\n"
-        "AtomicCheckpointIO().save_checkpoint({}, sys.argv[1])\n"
-    )
     path = write(tmp_path / "last.ckpt", 1)
-    script = tmp_path.with_name("writer.py")
-    script.write_text(code)
-    writer = Python(script, path, cwd=tmp_path)
-    while "writing" not in writer.printed()[0]:
-        assert writer.poll() is None, writer.printed()
-        time.sleep(0.05)
+    reading, writing = os.pipe()
+    writer = os.fork()
+    if writer == 0:
+        torch.save = lambda *_: (os.write(writing, b"."), time.sleep(60))
+        try:
+            AtomicCheckpointIO().save_checkpoint({}, path)
+        finally:
+            os._exit(1)
+    os.read(reading, 1)  # until it writes
     write(path, 2)
     alive = [name for name in names(tmp_path) if name.endswith(".tmp")]
     assert len(alive) == 1, "the file of a living process is its own"
-    writer.kill()
-    writer.wait()
+    os.kill(writer, signal.SIGKILL)
+    os.waitpid(writer, 0)
     for name, age in (("elsewhere.7", 60), ("elsewhere.8", 2 * 3600)):
         other = tmp_path / f".last.ckpt.{name}.tmp"
         other.touch()
@@ -180,7 +177,7 @@ def test_no_flipped_bit_changes_what_is_loaded(tmp_path):
     whole = path.read_bytes()
     rng = random.Random(0)
     seen = 0
-    for bit in rng.sample(range(8 * len(whole)), 400):
+    for bit in rng.sample(range(8 * len(whole)), 150):
         flip(path, bit)
         if newest_intact(tmp_path)[0] is None:
             seen += 1
@@ -189,7 +186,7 @@ def test_no_flipped_bit_changes_what_is_loaded(tmp_path):
             assert loaded["global_step"] == 5
             assert torch.equal(loaded["state_dict"]["weight"], torch.full((8,), 5.0))
         path.write_bytes(whole)
-    assert seen > 100
+    assert seen > 40
 
 
 class Watched(AtomicCheckpointIO):
