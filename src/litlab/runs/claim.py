@@ -25,14 +25,14 @@ def hold(run: RunFolder) -> None:
     if not lock.is_first_process():
         return
     state = noting([], run.state)  # if it is damaged, the lock decides
-    who = f"process {state.get('pid')}"
     running = state.get("status") == "running" and state.get("pid") != os.getpid()
+    who = f"process {state.get('pid')}" if running else None
     try:
-        if not running and not lock.hold(run.path, SECONDS_TO_END):
-            running, who = True, "another process has locked it"
+        if who is None and not lock.hold(run.path, SECONDS_TO_END):
+            who = "another process has locked it"
     except OSError as error:
         raise UserError(f"{run.path}: it can't be written to ({error.strerror}); make it writable.") from error
-    if running:
+    if who is not None:
         raise UserError(f"{run.name} is still running ({who}); wait until it ends, or stop it.")
 
 
