@@ -91,7 +91,7 @@ def _number(name: str, text: str) -> int:
     value = int(text) if text.strip().removeprefix("-").isdecimal() else None
     if value is None or value < least or (most is not None and value > most):
         wanted = f"a whole number from {least} to {most}" if most else f"a whole number of at least {least}"
-        raise UserError(f"environment: {name} is {text!r}; it must be {wanted}: correct or unset it")
+        raise UserError(f"environment: {name} is {text!r}; it must be {wanted}, or not set")
     return value
 
 

@@ -102,7 +102,7 @@ class ExperimentCLI(CheckpointCLI):
         """Check what ``predict`` is to read and write, unless a callback of Lightning does that."""
         super().before_instantiate_classes()
         if self.config.subcommand == "predict" and can(self.config.predict.data, "write_predictions"):
-            run = self.continuation.run
+            run = self.plan.run
             self.output = check_prediction(self._plain_config(), run.path if run else Path())
 
     def instantiate_classes(self) -> None:
@@ -161,7 +161,7 @@ class ExperimentCLI(CheckpointCLI):
 
     def _loggers(self, config: Any) -> list[Logger] | bool:
         """Return the loggers of a new run or of the one that is resumed; none where nothing is kept."""
-        plan = self.continuation
+        plan = self.plan
         if config["barebones"] or config["logger"] is False or self.subcommand == "predict":
             return False  # predictions are a file
         if self.subcommand == "fit":
@@ -179,7 +179,7 @@ class ExperimentCLI(CheckpointCLI):
     def _prepare_subcommand_kwargs(self, subcommand: str) -> dict[str, Any]:
         quiet = {"verbose": False} if subcommand in ("validate", "test") else {}
         kwargs = {**super()._prepare_subcommand_kwargs(subcommand), "weights_only": True, **quiet}
-        return {**kwargs, "ckpt_path": str(path)} if (path := self.continuation.checkpoint) else kwargs
+        return {**kwargs, "ckpt_path": str(path)} if (path := self.plan.checkpoint) else kwargs
 
     def _run_subcommand(self, subcommand: str) -> None:
         if subcommand == "fit" and self._setting("check"):

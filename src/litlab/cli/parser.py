@@ -77,7 +77,7 @@ class ExperimentParser(LightningArgumentParser):
             return super().parse_path(path, *further, **kwargs)
         file = Path(name).resolve()
         if file in self._reading:
-            raise UserError(f"{name}: the configs name each other in a circle; take one of them out")
+            raise UserError(f"{name}: the configs include each other in a circle; remove one of them")
         text = self.root.texts[name] = read_text(Path(name))
         check(text, self.root.names.get(name, name))
         self._reading.append(file)
@@ -125,7 +125,7 @@ def explain(message: str, parser: ExperimentParser) -> str:
     if "expected one argument" in message:
         return _without_value(message, given)
     if found := re.match(r"argument (\S+): ignored explicit argument", message):
-        return f"{found[1]}: it takes no value; leave the value out"
+        return f"{found[1]}: it takes no value; remove the value"
     if (found := re.match(r"unrecognized arguments: ([^\s]+)", message)) and not found[1].startswith("--"):
         return _stray(found[1])
     diagnosis = Diagnosis(parser_of(parser, verb))
@@ -150,7 +150,7 @@ def _without_value(message: str, given: list[tuple[str, str | None]]) -> str:
     """Return what to do about a flag without a value, or with one that begins with a dash like another flag."""
     for flag, value in given:
         if value is None and flag != "--check":
-            return f"{flag}: there is no value; give one"
+            return f"{flag}: no value given; write {flag} VALUE"
     named = re.search(r"argument (\S+):", message)
     for flag, value in given:
         if named and flag in named[1].split("/") and value:
@@ -166,13 +166,13 @@ def _stray(word: str) -> str:
         return f"{word}: flags begin with two dashes; write --{word}"
     if word.endswith((".yaml", ".yml", ".json")) or os.path.isfile(word):
         return f"{word}: a config needs --config; write --config {word}"
-    return f"{word}: it belongs to no flag; leave it out"
+    return f"{word}: it follows no flag that takes a value; remove it"
 
 
 def _config(value: str | None, parser: ExperimentParser) -> tuple[str, str]:
     """Return name and text of what ``--config`` gives: a file, or YAML itself."""
     if not value:
-        raise UserError("--config: there is no value; give a file")
+        raise UserError("--config: no value given; write --config FILE")
     if value in parser.texts:
         return parser.names.get(value, value), parser.texts[value]
     if value.lstrip().startswith("{") or "\n" in value or ": " in value:
