@@ -1,7 +1,7 @@
 """The forecasting experiment's model."""
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args, get_type_hints
 
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
@@ -11,8 +11,10 @@ from litlab.nn import DEEPEST
 from litlab.optim import Schedule
 from litlab.tasks import Forecaster
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt
-from project.networks.segment_rnn import SegmentRNN
-from project.networks.window_forecast import FixedMap, ForecastEnsemble, WindowForecast
+from project.networks.segment_rnn import Cell, Decoder, SegmentRNN
+from project.networks.window_forecast import FixedMap, ForecastEnsemble, InstanceNorm, WindowForecast
+
+Skip = Literal["none", "linear", "ridge"]
 
 
 class LSTMForecaster(Forecaster):
@@ -58,14 +60,14 @@ class LSTMForecaster(Forecaster):
     def __init__(
         self,
         *,
-        cell: Literal["lstm", "gru"] = "lstm",
+        cell: Cell = "lstm",
         hidden_size: NonNegativeInt = 64,
         num_layers: PositiveInt = 1,
         segment_length: PositiveInt = 1,
-        instance_norm: Literal["none", "subtract_last", "subtract_mean", "revin"] = "none",
-        decoder: Literal["parallel", "last_hidden"] = "last_hidden",
+        instance_norm: InstanceNorm = "none",
+        decoder: Decoder = "last_hidden",
         channel_independent: bool = False,
-        skip: Literal["none", "linear", "ridge"] = "none",
+        skip: Skip = "none",
         dropout: HalfOpenUnitInterval = 0.0,
         ensemble: list[dict[str, Any]] | None = None,
         context_length: PositiveInt | None = None,
@@ -132,14 +134,14 @@ class LSTMForecaster(Forecaster):
 class _Member:
     """Settings of one network, see `LSTMForecaster`."""
 
-    cell: Literal["lstm", "gru"]
+    cell: Cell
     hidden_size: int
     num_layers: int
     segment_length: int
-    instance_norm: Literal["none", "subtract_last", "subtract_mean", "revin"]
-    decoder: Literal["parallel", "last_hidden"]
+    instance_norm: InstanceNorm
+    decoder: Decoder
     channel_independent: bool
-    skip: Literal["none", "linear", "ridge"]
+    skip: Skip
     dropout: float
     context_length: int
 
@@ -182,21 +184,18 @@ class _Member:
             skip = nn.Linear(self.context_length, horizon)
             nn.init.zeros_(skip.weight)
             nn.init.zeros_(skip.bias)
-        return WindowForecast(recurrent, self.instance_norm, skip, self.context_length, self.context_length)
+        return WindowForecast(recurrent, self.instance_norm, skip, self.context_length)
 
 
 def _member(common: _Member, entry: dict[str, Any], where: str) -> _Member:
     """One member: what all have in common, but for what its entry says."""
-    types = {field.name: type(getattr(common, field.name)) for field in fields(_Member)}
-    choices = {
-        "cell": ("lstm", "gru"), "instance_norm": ("none", "subtract_last", "subtract_mean", "revin"),
-        "decoder": ("parallel", "last_hidden"), "skip": ("none", "linear", "ridge"),
-    }  # fmt: skip
+    types = get_type_hints(_Member)
     for name, value in entry.items():
         if name not in types:
             raise UserError(f"{where}{name}: a member has no such setting; it has {', '.join(types)}")
-        if name in choices and value not in choices[name]:
-            raise UserError(f"{where}{name}: {value!r} is not valid; it must be one of {', '.join(choices[name])}")
-        if type(value) is not types[name] and not (name == "dropout" and type(value) is int):
+        if choices := get_args(types[name]):
+            if value not in choices:
+                raise UserError(f"{where}{name}: {value!r} is not valid; it must be one of {', '.join(choices)}")
+        elif type(value) is not types[name] and not (name == "dropout" and type(value) is int):
             raise UserError(f"{where}{name}: {value!r} is not valid; it must be {types[name].__name__}")
     return replace(common, **entry)
