@@ -97,12 +97,13 @@ class CheckpointCLI(LightningCLI):
     def _parse_ckpt_path(self) -> None:
         """Complete the model's settings from the checkpoint; what the YAML or a flag sets wins and is listed."""
         verb, plan = self.config.subcommand, self.plan
-        if (self.config[verb].get("resume" if verb == "fit" else "run") is not None) and plan.checkpoint is None:
-            raise UserError(f"{'resume' if verb == 'fit' else 'run'}: it is set in a config; give it as a flag")
+        key = "resume" if verb == "fit" else "run"
+        if self.config[verb].get(key) is not None and plan.checkpoint is None:
+            raise UserError(f"{key}: it is set in a config; give it as a flag")
         path = plan.checkpoint or self.config[verb].get("ckpt_path")
-        if path is None and verb != "fit":
-            raise UserError(f"{verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE")
         if path is None:
+            if verb != "fit":
+                raise UserError(f"{verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE")
             return
         self.checkpoint = load_checkpoint(str(path))
         self.trust = replace(self.trust, anything=False)  # settings of the model come from it
@@ -191,8 +192,3 @@ class CheckpointCLI(LightningCLI):
 def provides(data: Namespace, name: str) -> bool:
     """Return whether the class of a DataModule's config has a property of a name: a fact that a model may need."""
     return isinstance(getattr(imported(data.class_path), name, None), property)
-
-
-def can(data: Namespace, name: str) -> bool:
-    """Return whether the class of a DataModule's config has a method of a name."""
-    return hasattr(imported(data.class_path), name)

@@ -29,7 +29,7 @@ def _load_checked(text: str) -> Any:
     """Load YAML for jsonargparse, also that of a config which another one names in place of a block."""
     try:
         nodes(text, "")
-    except UserError as error:  # the parser then says where it is
+    except UserError as error:  # `explain` then finds out where it is
         raise yaml.YAMLError(str(error)) from None
     return _load(text)
 
@@ -65,9 +65,6 @@ class ExperimentParser(LightningArgumentParser):
             del known["config"]  # null where there are only flags
             for key in not_set(config[verb], known):
                 self.error(f"{key}: null is not valid; give it a value")
-            for key, value in vars(config[verb]).items():
-                if value == "":
-                    self.error(f"{key}: it is empty; give it a value, or leave it out")
         return config
 
     def parse_path(self, path: Any, *further: Any, **kwargs: Any) -> Namespace:

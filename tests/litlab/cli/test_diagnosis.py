@@ -119,7 +119,10 @@ LINES = {  # through the whole command: (command line, the line)
     "empty": (["GOOD", "--init_from="], "init_from: it is empty; give it a value, or leave it out"),
     "empty in a file": (["GOOD", "--config", "empty.yaml"], "init_from: it is empty; give it a value, or leave it out"),
     "null": (["GOOD", "--model.hidden_size=null"], "--model.hidden_size: null is not valid; it must be int"),
-    "no value": (["GOOD", "--model.optimizer.lr"], "--model.optimizer.lr: no value given; write --model.optimizer.lr VALUE"),
+    "no value": (
+        ["GOOD", "--model.optimizer.lr"],
+        "--model.optimizer.lr: no value given; write --model.optimizer.lr VALUE",
+    ),
     "value with a dash": (
         ["GOOD", "--trainer.max_time", "-1:0:0"],
         "--trainer.max_time: the value begins with a dash; write --trainer.max_time=-1:0:0",
