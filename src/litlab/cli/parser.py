@@ -26,7 +26,7 @@ _load = jsonargparse.get_loader("yaml")
 
 
 def _load_checked(text: str) -> Any:
-    """Load YAML for jsonargparse, also that of a config which another one names in place of a block."""
+    """Load the YAML of a config, a part of one or a flag, but not what can only be a mistake."""
     try:
         nodes(text, "")
     except UserError as error:  # `explain` then finds out where it is
@@ -54,11 +54,7 @@ class ExperimentParser(LightningArgumentParser):
         self._started_in = Path.cwd()
 
     def parse_args(self, args: Any = None, *further: Any, **kwargs: Any) -> Namespace:  # type: ignore[override]
-        """Parse a command line. YAML in it that can only be a mistake is refused before anything else."""
-        for flag, value in flags(list(args or [])):
-            if value:
-                with contextlib.suppress(yaml.YAMLError):  # as a text it may be right
-                    nodes(value, flag)
+        """Parse a command line, and refuse null where a setting needs a value."""
         config = super().parse_args(args, *further, **kwargs)
         if (verb := config.get("subcommand")) and kwargs.get("defaults", True):
             known = types_of(parser_of(self, verb))
@@ -76,7 +72,6 @@ class ExperimentParser(LightningArgumentParser):
         if file in self._reading:
             raise UserError(f"{name}: the configs include each other in a circle; remove one of them")
         text = self.root.texts[name] = read_text(Path(name))
-        check(text, self.root.names.get(name, name))
         self._reading.append(file)
         with Path_fr(name).relative_path_context():  # pyright: ignore[reportCallIssue] - it is a class
             config = self.parse_string(text, name, *further, **kwargs)

@@ -10,7 +10,6 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.exact_resume import first_step_logged_again
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.cli.environment import LONGEST_NAME, check_folder
@@ -179,5 +178,3 @@ def drop_empty_hooks(trainer: Trainer) -> None:
         for hook in STEP_HOOKS:
             if getattr(type(callback), hook) is getattr(Callback, hook):
                 setattr(callback, hook, None)
-        if isinstance(callback, RunCheckpoint) and not callback.within_epochs:
-            setattr(callback, "on_train_batch_end", None)  # noqa: B010 - it does nothing then
