@@ -64,7 +64,8 @@ def callback_list(
     for callback in own:
         _check(callback, model, resumes)
     helpers: list[Callback] = []
-    if finders := [callback for callback in own if isinstance(callback, FINDERS)]:
+    finders: list[Callback] = [callback for callback in own if isinstance(callback, FINDERS)]
+    if finders:
         helpers.append(Tuned(finders, resumes))
     if resumes and _has(own, BaseFinetuning):
         helpers.append(Unfrozen())

@@ -95,9 +95,8 @@ class ExperimentModule(LightningModule):
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         """Step the schedule, every ``frequency`` optimizer steps of the run."""
-        schedule = self.schedule
-        counted = schedule is None or schedule.interval == "epoch" or isinstance(scheduler, ReduceLROnPlateau)
-        if counted or self.global_step % schedule.frequency == 0:  # counted by Lightning
+        every = self.schedule.frequency if self.schedule is not None and self.schedule.interval == "step" else 1
+        if isinstance(scheduler, ReduceLROnPlateau) or self.global_step % every == 0:  # Lightning counts all else
             super().lr_scheduler_step(scheduler, metric)
 
     def expected_loss(self, batch: Any) -> float | None:
