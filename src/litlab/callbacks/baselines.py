@@ -3,8 +3,6 @@
 import json
 import math
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,8 +52,13 @@ class Baselines(Callback):
                 "Baselines: left out, as trainer.limit_test_batches leaves out a part of the test split."
             )
             return
-        with _shown_if_slow("Computing the baselines"):
+        notice = threading.Timer(PATIENCE, get_console().print, ["Computing the baselines ..."], {"highlight": False})
+        notice.start()
+        try:
             baselines = data.baselines()
+        finally:
+            notice.cancel()
+            notice.join()  # it may be printing
         metrics = list(dict.fromkeys(metric for values in baselines.values() for metric in values))
         logged = trainer.callback_metrics
         rows = {name: {metric: float(logged[metric]) for metric in metrics if metric in logged}, **baselines}
@@ -105,27 +108,3 @@ def comparison(rows: dict[str, dict[str, float]]) -> "Table":
 
 def _short(metric: str) -> str:
     return metric.removeprefix("test/")
-
-
-@contextmanager
-def _shown_if_slow(what: str) -> Iterator[None]:
-    """Show a spinner on a terminal, and print a line elsewhere, once the work has taken a while."""
-    from rich import get_console
-
-    console = get_console()
-    status = console.status(f"{what} ...")
-
-    def show() -> None:
-        if console.is_terminal:
-            status.start()
-        else:
-            console.print(f"{what} ...")
-
-    timer = threading.Timer(PATIENCE, show)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()  # it may have just started
-        status.stop()

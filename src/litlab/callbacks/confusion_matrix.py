@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
+from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from litlab.callbacks.reporting.figures import publish_figure
 from litlab.callbacks.reporting.folders import run_folder
@@ -46,10 +46,7 @@ class ConfusionMatrix(Callback):
     ) -> None:
         """Count predictions on the device."""
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        labels = batch[1]
-        classes = logits.shape[1]
-        counts = torch.bincount(labels * classes + logits.argmax(dim=1), minlength=classes**2)
-        counts = counts.reshape(classes, classes)
+        counts = multiclass_confusion_matrix(logits, batch[1], logits.shape[1], validate_args=False)
         self.counts = counts if self.counts is None else self.counts + counts
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -7,7 +7,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
-from litlab.errors import UserError
+from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, check_bounds
 from litlab.util.foreach import copy_all, lerp_all
 
 
@@ -26,22 +26,20 @@ class EMA(WeightAveraging):
     ``num_batches_tracked``, which truncation then keeps from growing, and goes through the tensors one by one.
 
     Args:
-        decay: Share of the old average that each update keeps at most, from 0 to 1. The average then looks back over
-            about ``every_n_steps / (1 - decay)`` optimizer steps: 0.999 over the last thousand. It is reached after
-            about ``9 * every_n_steps / (1 - decay)`` steps.
+        decay: Share of the old average that each update keeps at most, from 0 to below 1. The average then looks back
+            over about ``every_n_steps / (1 - decay)`` optimizer steps: 0.999 over the last thousand. It is reached
+            after about ``9 * every_n_steps / (1 - decay)`` steps.
         every_n_steps: Number of optimizer steps from one update to the next.
         start_step: Optimizer step before which nothing is averaged; the average starts as a copy of the weights then.
 
     Raises:
-        UserError: For a decay outside [0, 1) or a step number below its least.
+        UserError: If a value is out of bounds.
     """
 
-    def __init__(self, decay: float = 0.999, every_n_steps: int = 1, start_step: int = 0) -> None:
-        if not 0.0 <= decay < 1.0:
-            raise UserError(f"ema.decay: {decay} is not in [0, 1); 0.999 is usual")
-        for name, value, least in (("every_n_steps", every_n_steps, 1), ("start_step", start_step, 0)):
-            if value < least:
-                raise UserError(f"ema.{name}: {value} is not valid; it must be at least {least}")
+    def __init__(
+        self, decay: HalfOpenUnitInterval = 0.999, every_n_steps: PositiveInt = 1, start_step: NonNegativeInt = 0
+    ) -> None:
+        check_bounds(EMA, locals(), "ema")
         self.decay = decay
         self.every_n_steps = every_n_steps
         self.start_step = start_step

@@ -29,19 +29,9 @@ class ModelSummary(LightningModelSummary):
         model_size: float,
         total_training_modes: dict[str, int],
         total_flops: int,
-        **summarize_kwargs: Any,
+        **_: Any,
     ) -> None:
-        """Print the table and the totals; Lightning calls it on rank zero.
-
-        Args:
-            summary_data: Name and cells of each column.
-            total_parameters: Number of all parameters.
-            trainable_parameters: Number of those that are trained.
-            model_size: Size of the parameters in MB.
-            total_training_modes: Number of modules in ``train`` and in ``eval`` mode.
-            total_flops: Floating-point operations of one forward pass of the example; 0 where there is none.
-            **summarize_kwargs: Not used.
-        """
+        """Print the table (names and cells of its columns are given) and the totals; called on rank zero."""
         from rich import get_console
         from rich.table import Table
         from rich.text import Text

@@ -6,7 +6,7 @@ import torch
 from lightning.pytorch.profilers import Profiler
 from torch.profiler import ProfilerActivity, record_function
 
-from litlab.errors import UserError
+from litlab.types import PositiveInt, check_bounds
 
 STEP = "run_training_batch"  # what Lightning calls a training step: forward, backward, optimizer
 
@@ -28,12 +28,9 @@ class StepProfiler(Profiler):
         UserError: For a number that is too small.
     """
 
-    def __init__(self, skip: int = 5, steps: int = 3, rows: int = 20) -> None:
-        for name, value, least in (("skip", skip, 1), ("steps", steps, 1), ("rows", rows, 1)):
-            if value < least:
-                raise UserError(f"trainer.profiler.{name}: {value} is not valid; it must be at least {least}")
+    def __init__(self, skip: PositiveInt = 5, steps: PositiveInt = 3, rows: PositiveInt = 20) -> None:
         super().__init__(filename="profile")
-        self._stage_name = self._suffix = ""
+        check_bounds(StepProfiler, locals(), "trainer.profiler")
         self.skip = skip
         self.steps = steps
         self.rows = rows
@@ -41,11 +38,6 @@ class StepProfiler(Profiler):
         self._open: dict[str, record_function] = {}  # Lightning's actions that have started
         self._done = 0  # training steps
         self._table = ""
-
-    def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
-        """Note what is profiled."""
-        super().setup(stage, local_rank, log_dir)
-        self._stage_name, self._suffix = stage, "" if local_rank is None else f"-{local_rank}"
 
     def start(self, action_name: str) -> None:
         """Name what follows in the trace, while steps are recorded."""
@@ -67,7 +59,7 @@ class StepProfiler(Profiler):
 
     def summary(self) -> str:
         """Return the table; Lightning writes it to the run folder at the end."""
-        if self._table or self._stage_name != "fit":
+        if self._table or self._stage != "fit":
             return self._table
         return f"No training step was recorded: there were {self._done}, and the first {self.skip} are skipped.\n"
 
@@ -93,6 +85,4 @@ class StepProfiler(Profiler):
         table = profile.key_averages().table(sort_by=sort_by, row_limit=self.rows, max_name_column_width=70)
         self._table = f"{steps} training steps, after {self.skip} that were skipped\n{table}\n"
         if self.dirpath:
-            # Joined, not formatted: Lightning gives a member of an enum, whose format is another one on Python 3.12.
-            name = "-".join([self._stage_name, f"{self.filename}{self._suffix}.trace.json"])
-            profile.export_chrome_trace(str(Path(self.dirpath) / name))
+            profile.export_chrome_trace(str(Path(self.dirpath) / self._prepare_filename(extension=".trace.json")))

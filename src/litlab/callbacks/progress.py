@@ -34,7 +34,7 @@ class ProgressBar(TQDMProgressBar):
         super().__init__()
         self._silent = False
         self._next_draw = 0.0
-        self._loss = ""  # of the last step that was drawn
+        self._step_output: Any = None  # what the last training step returned
         self._pace: tuple[float, float] | None = None  # time, and share of the run that was done then
         self._epoch: int | None = None  # the running epoch, from 0
         self._epoch_name = ""
@@ -69,8 +69,10 @@ class ProgressBar(TQDMProgressBar):
         """Return what is shown behind the bar of an epoch."""
         metrics: dict[str, Any] = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
-        if self._loss:
-            metrics["loss"] = self._loss
+        output = self._step_output
+        loss = output.get("loss") if isinstance(output, Mapping) else output
+        if isinstance(loss, Tensor) and loss.numel() == 1:
+            metrics["loss"] = f"{float(loss):.4g}"
         left = self._run_left(trainer, trainer.fit_loop.batch_idx)
         if math.isfinite(left):
             metrics["left"] = str(timedelta(seconds=math.ceil(left)))
@@ -91,30 +93,11 @@ class ProgressBar(TQDMProgressBar):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Advance the bar where it is due."""
-        if self.is_disabled:
-            return
+        """Keep the step's loss for the bar, and advance it where that is due."""
         if self._pace is None:  # from the end of the first step on: it takes longer than the others
             self._pace = time.monotonic(), _share_done(trainer, batch_idx)
-        if self._is_due(batch_idx, self.total_train_batches):
-            loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-            self._loss = f"{float(loss):.4g}" if isinstance(loss, Tensor) and loss.numel() == 1 else ""
-            super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
-
-    def on_validation_batch_end(self, *args: Any, **kwargs: Any) -> None:
-        """Advance the bar where it is due."""
-        if self._is_due(args[4], self.total_val_batches_current_dataloader):
-            super().on_validation_batch_end(*args, **kwargs)
-
-    def on_test_batch_end(self, *args: Any, **kwargs: Any) -> None:
-        """Advance the bar where it is due."""
-        if self._is_due(args[4], self.total_test_batches_current_dataloader):
-            super().on_test_batch_end(*args, **kwargs)
-
-    def on_predict_batch_end(self, *args: Any, **kwargs: Any) -> None:
-        """Advance the bar where it is due."""
-        if self._is_due(args[4], self.total_predict_batches_current_dataloader):
-            super().on_predict_batch_end(*args, **kwargs)
+        self._step_output = outputs
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_train_end(self, *args: Any) -> None:
         """Print the last epoch."""
@@ -127,10 +110,13 @@ class ProgressBar(TQDMProgressBar):
             with suppress(TypeError):  # there was no such bar
                 getattr(self, f"{stage}_progress_bar").close()
 
-    def _is_due(self, batch_idx: int, batches: int | float) -> bool:
-        """Return whether to draw after this batch: some time after the last time, and after the last batch."""
+    def _should_update(self, current: int, total: int) -> bool:
+        """Return whether to draw after this batch: some time after the last time, and after the last batch.
+
+        Lightning (2.6.6) asks this of every bar, with the number of batches that are done and of all.
+        """
         now = time.monotonic()
-        if now < self._next_draw and batch_idx + 1 != batches:
+        if self.is_disabled or (now < self._next_draw and current != total):
             return False
         self._next_draw = now + SECONDS_BETWEEN_DRAWS
         return True

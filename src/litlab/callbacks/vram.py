@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from litlab.util.batches import tensors
 from litlab.util.device import synchronize
 from litlab.util.host_memory import GIB, peak_host_gib
 
@@ -111,19 +112,9 @@ class VRAM(Callback):
 
 
 def count_samples(batch: Any) -> int:
-    """Return the number of samples in a batch: the leading dimension of the first tensor found in it.
-
-    A batch is a tensor, or a tuple, list or dict that holds one, as deep as need be: ``(inputs, targets)`` with inputs
-    a tensor ``(batch, ...)`` or a dict of such. A batch without any counts as 0.
-    """
-    while not isinstance(batch, torch.Tensor):
-        if isinstance(batch, (tuple, list)) and batch:
-            batch = batch[0]
-        elif isinstance(batch, dict) and batch:
-            batch = next(iter(batch.values()))
-        else:
-            return 0
-    return batch.shape[0] if batch.ndim else 0
+    """Return the number of samples in a batch: the first dimension of its first tensor, however nested; 0 without."""
+    first = next((tensor for _, tensor in tensors(batch)), None)
+    return 0 if first is None or first.ndim == 0 else first.shape[0]
 
 
 def _inside_epoch(trainer: Trainer) -> bool:

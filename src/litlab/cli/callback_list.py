@@ -11,20 +11,19 @@ from lightning.pytorch.callbacks import (
     BasePredictionWriter,
     BatchSizeFinder,
     Checkpoint,
-    EarlyStopping,
     LearningRateFinder,
     LearningRateMonitor,
     ModelPruning,
     SpikeDetection,
 )
+from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from litlab.callbacks import EMA, Compile, ProgressBar, RunSummary
+from litlab.callbacks import EMA, Compile, ModelSummary, ProgressBar, RunSummary
 from litlab.checkpointing.exact_resume import ExactResume
-from litlab.cli.trainer import further_callbacks
 from litlab.errors import UserError
 from litlab.optim import Schedule
 from litlab.runs.durable_logs import DurableLogs
@@ -61,47 +60,56 @@ def callback_list(
     Raises:
         UserError: If one of ``trainer.callbacks`` can't work.
     """
-    own = further_callbacks(config)
+    own = _named(config)
     for callback in own:
-        _check(callback, model)
-        if resumes and isinstance(callback, ModelPruning):
-            raise UserError(
-                "trainer.callbacks: ModelPruning keeps no masks in checkpoints, so the run can't be resumed; start a "
-                "new one from its weights with --init_from, or leave the callback out"
-            )
-        if resumes and type(callback) in FINDERS:
-            rank_zero_info(f"{type(callback).__name__}: the run keeps what was found when it started")
-    finders: list[Callback] = [callback for callback in own if isinstance(callback, FINDERS)]
+        _check(callback, model, resumes)
     helpers: list[Callback] = []
+    finders: list[Callback] = [callback for callback in own if isinstance(callback, FINDERS)]
     if finders:
         helpers.append(Tuned(finders, resumes))
-    if resumes and _any(own, BaseFinetuning):
+    if resumes and _has(own, BaseFinetuning):
         helpers.append(Unfrozen())
-    own = [callback for callback in own if not (resumes and type(callback) in FINDERS)]
+    if resumes:
+        for finder in (callback for callback in own if type(callback) in FINDERS):
+            rank_zero_info(f"{type(finder).__name__}: the run keeps what was found when it started")
+        own = [callback for callback in own if type(callback) not in FINDERS]
     sections = [callback for callback in sections if not (isinstance(callback, Compile) and callback.mode is None)]
     if config["barebones"]:
         return [*(callback for callback in sections if isinstance(callback, EMA | Compile)), StopSignals(), *own]
     if config["fast_dev_run"]:
         sections = [callback for callback in sections if not isinstance(callback, Checkpoint)]
     callbacks = list(sections)
-    if logged and not _any(own, LearningRateMonitor):
+    if logged and not _has(own, LearningRateMonitor):
         callbacks.append(LearningRateMonitor())
-    if config["enable_progress_bar"] is not False and not _any(own, LightningProgressBar):
+    if config["enable_progress_bar"] is not False and not _has(own, LightningProgressBar):
         callbacks.append(ProgressBar())
-    callbacks += [ExactResume(), DurableLogs(), RunRecord(test_follows), StopSignals(), RunSummary(), *helpers, *own]
-    _check_duplicates(callbacks)
-    return callbacks
+    return [
+        *callbacks, ExactResume(), DurableLogs(), RunRecord(test_follows), StopSignals(), RunSummary(), *helpers, *own
+    ]  # fmt: skip
 
 
-def _any(callbacks: list[Callback], kind: type[Callback]) -> bool:
+def _has(callbacks: list[Callback], kind: type[Callback]) -> bool:
     return any(isinstance(callback, kind) for callback in callbacks)
 
 
-def _check(callback: Callback, model: LightningModule) -> None:
+def _named(config: Any) -> list[Callback]:
+    """Return the callbacks that ``trainer.callbacks`` names, and a model summary if none of them is one."""
+    named = config["callbacks"] or []
+    callbacks = list(named) if isinstance(named, list) else [named]
+    wanted = config["enable_model_summary"] is not False and not config["barebones"]
+    return [*callbacks, ModelSummary()] if wanted and not _has(callbacks, LightningModelSummary) else callbacks
+
+
+def _check(callback: Callback, model: LightningModule, resumes: bool) -> None:
     """Refuse what would fail in the middle of the run, and work around a bug of Lightning."""
     name = type(callback).__name__
     if type(callback) in BASES:
         raise UserError(f"trainer.callbacks: {name} does nothing by itself; name a subclass of it")
+    if resumes and isinstance(callback, ModelPruning):
+        raise UserError(
+            f"trainer.callbacks: {name} keeps no masks in checkpoints, so the run can't be resumed; start a new one "
+            "from its weights with --init_from, or leave the callback out"
+        )
     if isinstance(callback, BackboneFinetuning):
         frozen_by_lightning = type(callback).freeze_before_training is BackboneFinetuning.freeze_before_training
         if frozen_by_lightning and not isinstance(getattr(model, "backbone", None), nn.Module):
@@ -129,17 +137,3 @@ def _check_schedule(name: str, schedule: Schedule) -> None:
             f"trainer.callbacks: {name} adds a group of parameters to the optimizer, which {type(scheduler).__name__} "
             "can't take; set another model.schedule, or none"
         ) from error
-
-
-def _check_duplicates(callbacks: list[Callback]) -> None:
-    """Refuse two callbacks whose states a checkpoint can't tell apart."""
-    seen: dict[str, Callback] = {}
-    for callback in callbacks:
-        if type(callback).state_dict is Callback.state_dict:
-            continue
-        if seen.setdefault(callback.state_key, callback) is not callback:
-            section = " (one of them is the section early_stopping)" if isinstance(callback, EarlyStopping) else ""
-            raise UserError(
-                f"trainer.callbacks: there are two {type(callback).__name__} with the same settings{section}; "
-                "leave one out"
-            )

@@ -56,7 +56,7 @@ class CheckpointCLI(LightningCLI):
             claim.release()
 
     def _continue_from(self, plan: ResumePlan) -> None:
-        self.continuation = plan
+        self.plan = plan
         sys.argv[1:] = plan.command  # what Lightning starts the other processes of a run with
         self.trust = trust_of(plan.command, foreign=bool(plan.saved))
         self.trust.enforce()
@@ -68,12 +68,12 @@ class CheckpointCLI(LightningCLI):
         """
         assert isinstance(parser, ExperimentParser)
         self.config = self._parsed(parser)
-        if self.continuation.automatic or self.continuation.requeued:
-            self._continue_from(choose_run(self.continuation, self._plain_config()))
+        if self.plan.automatic or self.plan.requeued:
+            self._continue_from(choose_run(self.plan, self._plain_config()))
             self.config = self._parsed(parser)
 
     def _parsed(self, parser: ExperimentParser) -> Any:
-        plan = self.continuation
+        plan = self.plan
         parser.arguments = plan.arguments
         if plan.saved and plan.run is None:  # the config was taken out of the checkpoint
             parser.names[plan.arguments[2]] = f"the config in {plan.checkpoint}"
@@ -87,7 +87,7 @@ class CheckpointCLI(LightningCLI):
         check_values(verb, settings)
         if verb != "predict" and not settings.get("check"):
             check_processes(settings.trainer)
-        if verb == "fit" and not settings.check and not self.continuation.resumes:
+        if verb == "fit" and not settings.check and not self.plan.resumes:
             check_folders(settings)
 
     def before_instantiate_classes(self) -> None:
@@ -96,13 +96,14 @@ class CheckpointCLI(LightningCLI):
 
     def _parse_ckpt_path(self) -> None:
         """Complete the model's settings from the checkpoint; what the YAML or a flag sets wins and is listed."""
-        verb, plan = self.config.subcommand, self.continuation
-        if (self.config[verb].get("resume" if verb == "fit" else "run") is not None) and plan.checkpoint is None:
-            raise UserError(f"{'resume' if verb == 'fit' else 'run'}: it is set in a config; give it as a flag")
+        verb, plan = self.config.subcommand, self.plan
+        key = "resume" if verb == "fit" else "run"
+        if self.config[verb].get(key) is not None and plan.checkpoint is None:
+            raise UserError(f"{key}: it is set in a config; give it as a flag")
         path = plan.checkpoint or self.config[verb].get("ckpt_path")
-        if path is None and verb != "fit":
-            raise UserError(f"{verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE")
         if path is None:
+            if verb != "fit":
+                raise UserError(f"{verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE")
             return
         self.checkpoint = load_checkpoint(str(path))
         self.trust = replace(self.trust, anything=False)  # settings of the model come from it
@@ -145,16 +146,16 @@ class CheckpointCLI(LightningCLI):
         """Find the settings that differ from the run's, list them, and refuse those that it can't be resumed with."""
         assert self.checkpoint is not None
         config = self._plain_config()
-        self.changes = changed_settings(self.continuation.saved or read_config(run.config), config)
-        if self.continuation.resumes:
+        self.changes = changed_settings(self.plan.saved or read_config(run.config), config)
+        if self.plan.resumes:
             check_resumption(run.name, self.checkpoint, self.changes, config)
             over = not self.changes or is_complete(self.checkpoint, config)
             finished = over and read_or_set_aside(run.status).get("status") == "finished"
             if finished and not run.is_incomplete(config.get("test_after_fit", False)):
                 raise Finished(run)
-        if self.changes and self.continuation.saved:
+        if self.changes and self.plan.saved:
             rank_zero_info(f"Not as in {run.name}: {describe(self.changes)}.")
-        if self.continuation.resumes:
+        if self.plan.resumes:
             for line in consequences(self.changes):
                 rank_zero_info(line)
 
@@ -166,12 +167,12 @@ class CheckpointCLI(LightningCLI):
                 check_name(callback.filename, with_slashes=callback.auto_insert_metric_name)
         if not is_first_process() or not trainer.loggers or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             return
-        run = self.continuation.run or RunFolder(Path(str(trainer.loggers[0].log_dir)))
-        claim.own_checkpoints(trainer.checkpoint_callbacks, run, self.continuation.resumes)
-        if self.continuation.resumes:
-            assert self.continuation.checkpoint is not None
-            checkpoint = complete_write(self.continuation.checkpoint, self.continuation.saved)
-            self.continuation = replace(self.continuation, checkpoint=checkpoint)
+        run = self.plan.run or RunFolder(Path(str(trainer.loggers[0].log_dir)))
+        claim.own_checkpoints(trainer.checkpoint_callbacks, run, self.plan.resumes)
+        if self.plan.resumes:
+            assert self.plan.checkpoint is not None
+            checkpoint = complete_write(self.plan.checkpoint, self.plan.saved)
+            self.plan = replace(self.plan, checkpoint=checkpoint)
 
     def _plain_config(self) -> dict[str, Any]:
         return json.loads(self.parser.dump(self.config, format="json", skip_none=False))[self.config.subcommand]
@@ -179,10 +180,10 @@ class CheckpointCLI(LightningCLI):
     def _explicit_model_settings(self, here: dict[str, Any]) -> list[str]:
         """Return the model's settings that the user has set, without those of a run's config or the data."""
         verb = self.config.subcommand
-        if saved := self.continuation.saved:
+        if saved := self.plan.saved:
             then = saved["model"].get("init_args") or {}
             return [name for name in here if name not in then or then[name] != here[name]]
-        explicit = self.parser.parse_args(self.continuation.arguments, defaults=False)[verb].model
+        explicit = self.parser.parse_args(self.plan.arguments, defaults=False)[verb].model
         # A null that the data would fill says nothing against the checkpoint.
         names = explicit.get("init_args", Namespace()).as_dict()
         return [name for name in names if here[name] is not None or not provides(self.config[verb].data, name)]
@@ -191,8 +192,3 @@ class CheckpointCLI(LightningCLI):
 def provides(data: Namespace, name: str) -> bool:
     """Return whether the class of a DataModule's config has a property of a name: a fact that a model may need."""
     return isinstance(getattr(imported(data.class_path), name, None), property)
-
-
-def can(data: Namespace, name: str) -> bool:
-    """Return whether the class of a DataModule's config has a method of a name."""
-    return hasattr(imported(data.class_path), name)

@@ -151,7 +151,8 @@ class Diagnosis:
         form = kind(hint)
         if form == "class":
             made, positional = made_by(hint)
-            self._check_class(node, made or get_origin(hint) or hint, positional, key)
+            with self._opened(node) as content:
+                self._check_class(content, made or get_origin(hint) or hint, positional, key)
         elif form == "list" and isinstance(node, yaml.SequenceNode) and len(get_args(hint)) == 1:
             for number, item in enumerate(node.value):
                 self._last[key] = f"{key}.{number}"
@@ -170,10 +171,6 @@ class Diagnosis:
 
     def _check_class(self, node: yaml.Node, base: type, positional: int, key: str) -> None:
         """Check a class path, or a block with class_path and init_args, or init_args for the class named before."""
-        with self._opened(node) as content:
-            self._check_spec(content, base, positional, key)
-
-    def _check_spec(self, node: yaml.Node, base: type, positional: int, key: str) -> None:
         if isinstance(node, yaml.SequenceNode) or (isinstance(node, yaml.ScalarNode) and not node.tag.endswith(":str")):
             raise self._error(node, key, wrong(node, [base]))
         if isinstance(node, yaml.ScalarNode):

@@ -44,19 +44,32 @@ def check_folder(key: str, folder: Path) -> None:
     Raises:
         UserError: If it can't.
     """
-    for part in folder.parts:
-        if "\0" in part:
-            raise UserError(f"{key}: {str(folder)!r} holds a null character; delete it")
-        if len(os.fsencode(part)) > LONGEST_NAME:
-            raise UserError(f"{key}: a name of {len(part)} characters is too long; use at most {LONGEST_NAME}")
+    check_names(key, folder)
     try:
         there = next(path for path in (folder, *folder.absolute().parents) if path.is_symlink() or path.exists())
         if not there.is_dir():
             raise UserError(f"{key}: {there} is not a folder; move it away, or choose another place")
-        if not os.access(there, os.W_OK | os.X_OK):
+        if not os.access(there, os.W_OK | os.X_OK) or not there.stat().st_mode & 0o222:  # root has access to all
             raise UserError(f"{key}: {there} is read-only; change its permissions, or choose another place")
     except OSError as error:  # a path that is too long, a loop of links
         raise UserError(f"{key}: {folder}: {error.strerror}; choose another place") from error
+
+
+def check_names(key: str, path: Path) -> None:
+    """Check that file systems take the names in a path.
+
+    Args:
+        key: What names it: the start of the message.
+        path: The file or folder.
+
+    Raises:
+        UserError: If one is too long, or has a null character.
+    """
+    for part in path.parts:
+        if "\0" in part:
+            raise UserError(f"{key}: {str(path)!r} holds a null character; delete it")
+        if len(os.fsencode(part)) > LONGEST_NAME:
+            raise UserError(f"{key}: a name of {len(part)} characters is too long; use at most {LONGEST_NAME}")
 
 
 def check_variables() -> None:
@@ -91,7 +104,7 @@ def _number(name: str, text: str) -> int:
     value = int(text) if text.strip().removeprefix("-").isdecimal() else None
     if value is None or value < least or (most is not None and value > most):
         wanted = f"a whole number from {least} to {most}" if most else f"a whole number of at least {least}"
-        raise UserError(f"environment: {name} is {text!r}; it must be {wanted}: correct or unset it")
+        raise UserError(f"environment: {name} is {text!r}; it must be {wanted}, or not set")
     return value
 
 

@@ -15,7 +15,7 @@ from litlab.callbacks import RunSummary
 from litlab.checkpointing.optimizer_changes import OptimizerChanges
 from litlab.checkpointing.warm_start import initialise
 from litlab.cli.callback_list import callback_list
-from litlab.cli.checkpoint_cli import CheckpointCLI, can, provides
+from litlab.cli.checkpoint_cli import CheckpointCLI, provides
 from litlab.cli.lightning_internals import log_at_step, release_averages
 from litlab.cli.output import check_prediction
 from litlab.cli.parser import ExperimentParser
@@ -39,6 +39,7 @@ from litlab.runs.config import RunConfig, log_results
 from litlab.runs.config_diff import check_weights, other_results
 from litlab.runs.saved import checkpoint_of
 from litlab.runs.trial_report import TrialReport
+from litlab.util.class_blocks import imported
 from litlab.util.refusals import named_classes, refusals
 from litlab.util.team import typed
 from litlab.util.variables import TRIAL
@@ -101,8 +102,10 @@ class ExperimentCLI(CheckpointCLI):
     def before_instantiate_classes(self) -> None:
         """Check what ``predict`` is to read and write, unless a callback of Lightning does that."""
         super().before_instantiate_classes()
-        if self.config.subcommand == "predict" and can(self.config.predict.data, "write_predictions"):
-            run = self.continuation.run
+        if self.config.subcommand != "predict":
+            return
+        if hasattr(imported(self.config.predict.data.class_path), "write_predictions"):
+            run = self.plan.run
             self.output = check_prediction(self._plain_config(), run.path if run else Path())
 
     def instantiate_classes(self) -> None:
@@ -161,7 +164,7 @@ class ExperimentCLI(CheckpointCLI):
 
     def _loggers(self, config: Any) -> list[Logger] | bool:
         """Return the loggers of a new run or of the one that is resumed; none where nothing is kept."""
-        plan = self.continuation
+        plan = self.plan
         if config["barebones"] or config["logger"] is False or self.subcommand == "predict":
             return False  # predictions are a file
         if self.subcommand == "fit":
@@ -179,7 +182,7 @@ class ExperimentCLI(CheckpointCLI):
     def _prepare_subcommand_kwargs(self, subcommand: str) -> dict[str, Any]:
         quiet = {"verbose": False} if subcommand in ("validate", "test") else {}
         kwargs = {**super()._prepare_subcommand_kwargs(subcommand), "weights_only": True, **quiet}
-        return {**kwargs, "ckpt_path": str(path)} if (path := self.continuation.checkpoint) else kwargs
+        return {**kwargs, "ckpt_path": str(path)} if (path := self.plan.checkpoint) else kwargs
 
     def _run_subcommand(self, subcommand: str) -> None:
         if subcommand == "fit" and self._setting("check"):
@@ -206,7 +209,7 @@ class ExperimentCLI(CheckpointCLI):
         elif self._test_wanted():
             rank_zero_info(f"{untestable(self.trainer, self.model, self.datamodule)}: not tested.")
         log_results(self.trainer)
-        self._summary()
+        self.print_summary()
 
     def _test_wanted(self) -> bool:
         return self._setting("test_after_fit") and not self.trainer.interrupted
@@ -214,14 +217,6 @@ class ExperimentCLI(CheckpointCLI):
     def _test_follows(self) -> bool:
         """Return whether this fit ends with a test."""
         return self._test_wanted() and untestable(self.trainer, self.model, self.datamodule) is None
-
-    def after_validate(self) -> None:
-        """Print the summary."""
-        self._summary()
-
-    def after_test(self) -> None:
-        """Print the summary."""
-        self._summary()
 
     def predict(self, **kwargs: Any) -> None:
         """Read ``--input``, predict and write ``--output``; or leave both to Lightning's hooks and callbacks."""
@@ -237,7 +232,10 @@ class ExperimentCLI(CheckpointCLI):
     def _setting(self, name: str) -> Any:
         return self.config[self.config.subcommand].get(name)
 
-    def _summary(self) -> None:
+    def print_summary(self) -> None:
+        """Print the summary of the run, where one was made."""
         for callback in self.trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
             if isinstance(callback, RunSummary):
                 callback.print_summary(self.trainer)
+
+    after_validate = after_test = print_summary

@@ -2,10 +2,10 @@
 
 import os
 import stat
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from litlab.cli.environment import check_folder, check_names
 from litlab.data.table import is_predictions
 from litlab.errors import UserError
 from litlab.runs.compare import flat_config
@@ -33,15 +33,14 @@ def check_prediction(config: dict[str, Any], folder: Path) -> Path:
         name = "fast_dev_run" if trainer["fast_dev_run"] else "limit_predict_batches"
         raise UserError(f"trainer.{name}: it would leave some of the input out; unset it")
     output = config["output"]
-    return check_output(str(folder / "predictions.csv") if output is None else output, "--output", config)
+    return check_output(str(folder / "predictions.csv") if output is None else output, config)
 
 
-def check_output(name: str, setting: str, config: dict[str, Any]) -> Path:
+def check_output(name: str, config: dict[str, Any]) -> Path:
     """Refuse a file that can't be written, or that would be lost, before any work is done. Nothing is left behind.
 
     Args:
         name: The file, as the user has given it. Its folders need not exist yet.
-        setting: The key for messages.
         config: The settings of the command: no file that one of them names is overwritten.
 
     Returns:
@@ -52,17 +51,19 @@ def check_output(name: str, setting: str, config: dict[str, Any]) -> Path:
     """
     path = Path(os.path.expanduser(name))
     if not name.strip() or name.endswith("/") or path.name in ("", "..") or os.path.isdir(path):
-        raise UserError(f"{setting}: {name!r} is not a file name; choose another file")
+        raise UserError(f"--output: {name!r} is not a file name; choose another file")
+    check_names("--output", path)
     try:
-        problem = _of_file(path, config) or _of_run(path) or _of_folder(path)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        problem = f"can't be written ({getattr(error, 'strerror', error)})"
+        problem = _reason_to_keep(path, config) or _run_of(path)
+    except OSError as error:
+        problem = f"can't be written ({error.strerror})"
     if problem:
-        raise UserError(f"{setting}: {name} {problem}; choose another file")
+        raise UserError(f"--output: {name} {problem}; choose another file")
+    check_folder("--output", path.parent)
     return path
 
 
-def _of_file(path: Path, config: dict[str, Any]) -> str | None:
+def _reason_to_keep(path: Path, config: dict[str, Any]) -> str | None:
     """Return why a file that exists must not be replaced."""
     try:
         status = os.lstat(path)
@@ -81,24 +82,10 @@ def _of_file(path: Path, config: dict[str, Any]) -> str | None:
     return None if is_predictions(path) else "exists already and does not hold predictions"
 
 
-def _of_run(path: Path) -> str | None:
+def _run_of(path: Path) -> str | None:
     """Return why a file would be among those of a run."""
     real = Path(os.path.realpath(path))
     run = owner_of(real)
     if run and (run.checkpoints in real.parents or real in (run.config, run.status, run.metrics, run.provenance)):
         return f"is kept for the files of {run.name}"
-    return None
-
-
-def _of_folder(path: Path) -> str | None:
-    """Return why the folder of a file can't be made or written to."""
-    folder = next(folder for folder in path.parents if os.path.lexists(folder))
-    if not folder.is_dir():
-        return f"can't be written ({folder} is not a folder)"
-    if not folder.stat().st_mode & 0o222:  # root has access to all folders
-        return f"can't be written (the folder {folder} is read-only)"
-    longest = os.pathconf(folder, "PC_NAME_MAX")
-    if any(len(os.fsencode(part)) > longest for part in path.relative_to(folder).parts):
-        return f"can't be written (a name has more than {longest} bytes)"
-    tempfile.TemporaryFile(dir=folder).close()
     return None

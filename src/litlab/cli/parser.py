@@ -26,10 +26,10 @@ _load = jsonargparse.get_loader("yaml")
 
 
 def _load_checked(text: str) -> Any:
-    """Load YAML for jsonargparse, also that of a config which another one names in place of a block."""
+    """Load the YAML of a config, a part of one or a flag, but not what can only be a mistake."""
     try:
         nodes(text, "")
-    except UserError as error:  # the parser then says where it is
+    except UserError as error:  # `explain` then finds out where it is
         raise yaml.YAMLError(str(error)) from None
     return _load(text)
 
@@ -54,20 +54,13 @@ class ExperimentParser(LightningArgumentParser):
         self._started_in = Path.cwd()
 
     def parse_args(self, args: Any = None, *further: Any, **kwargs: Any) -> Namespace:  # type: ignore[override]
-        """Parse a command line. YAML in it that can only be a mistake is refused before anything else."""
-        for flag, value in flags(list(args or [])):
-            if value:
-                with contextlib.suppress(yaml.YAMLError):  # as a text it may be right
-                    nodes(value, flag)
+        """Parse a command line, and refuse null where a setting needs a value."""
         config = super().parse_args(args, *further, **kwargs)
         if (verb := config.get("subcommand")) and kwargs.get("defaults", True):
             known = types_of(parser_of(self, verb))
             del known["config"]  # null where there are only flags
             for key in not_set(config[verb], known):
                 self.error(f"{key}: null is not valid; give it a value")
-            for key, value in vars(config[verb]).items():
-                if value == "":
-                    self.error(f"{key}: it is empty; give it a value, or leave it out")
         return config
 
     def parse_path(self, path: Any, *further: Any, **kwargs: Any) -> Namespace:
@@ -77,9 +70,8 @@ class ExperimentParser(LightningArgumentParser):
             return super().parse_path(path, *further, **kwargs)
         file = Path(name).resolve()
         if file in self._reading:
-            raise UserError(f"{name}: the configs name each other in a circle; take one of them out")
+            raise UserError(f"{name}: the configs include each other in a circle; remove one of them")
         text = self.root.texts[name] = read_text(Path(name))
-        check(text, self.root.names.get(name, name))
         self._reading.append(file)
         with Path_fr(name).relative_path_context():  # pyright: ignore[reportCallIssue] - it is a class
             config = self.parse_string(text, name, *further, **kwargs)
@@ -125,7 +117,7 @@ def explain(message: str, parser: ExperimentParser) -> str:
     if "expected one argument" in message:
         return _without_value(message, given)
     if found := re.match(r"argument (\S+): ignored explicit argument", message):
-        return f"{found[1]}: it takes no value; leave the value out"
+        return f"{found[1]}: it takes no value; remove the value"
     if (found := re.match(r"unrecognized arguments: ([^\s]+)", message)) and not found[1].startswith("--"):
         return _stray(found[1])
     diagnosis = Diagnosis(parser_of(parser, verb))
@@ -150,7 +142,7 @@ def _without_value(message: str, given: list[tuple[str, str | None]]) -> str:
     """Return what to do about a flag without a value, or with one that begins with a dash like another flag."""
     for flag, value in given:
         if value is None and flag != "--check":
-            return f"{flag}: there is no value; give one"
+            return f"{flag}: no value given; write {flag} VALUE"
     named = re.search(r"argument (\S+):", message)
     for flag, value in given:
         if named and flag in named[1].split("/") and value:
@@ -166,13 +158,13 @@ def _stray(word: str) -> str:
         return f"{word}: flags begin with two dashes; write --{word}"
     if word.endswith((".yaml", ".yml", ".json")) or os.path.isfile(word):
         return f"{word}: a config needs --config; write --config {word}"
-    return f"{word}: it belongs to no flag; leave it out"
+    return f"{word}: it follows no flag that takes a value; remove it"
 
 
 def _config(value: str | None, parser: ExperimentParser) -> tuple[str, str]:
     """Return name and text of what ``--config`` gives: a file, or YAML itself."""
     if not value:
-        raise UserError("--config: there is no value; give a file")
+        raise UserError("--config: no value given; write --config FILE")
     if value in parser.texts:
         return parser.names.get(value, value), parser.texts[value]
     if value.lstrip().startswith("{") or "\n" in value or ": " in value:

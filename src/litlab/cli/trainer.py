@@ -6,13 +6,10 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import BasePredictionWriter, Checkpoint
-from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from litlab.callbacks import ModelSummary
-from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.exact_resume import first_step_logged_again
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.cli.environment import LONGEST_NAME, check_folder
@@ -65,16 +62,6 @@ def loggers(config: Any, experiment: str, plan: ResumePlan, checkpoint: dict[str
     run = (plan.new or claim.new_run(root, experiment)) if first else None
     version = None if run is None else run.path.name
     return [TensorBoardLogger(root, experiment, version, default_hp_metric=False), *further]
-
-
-def further_callbacks(config: Any) -> list[Callback]:
-    """Return the callbacks that ``trainer.callbacks`` names, and a model summary if none of them is one."""
-    named = config["callbacks"] or []
-    chosen = list(named) if isinstance(named, list) else [named]
-    wanted = config["enable_model_summary"] is not False and not config["barebones"]
-    if wanted and not any(isinstance(callback, LightningModelSummary) for callback in chosen):
-        chosen.append(ModelSummary())
-    return chosen
 
 
 def check_folders(config: Any) -> None:
@@ -191,5 +178,3 @@ def drop_empty_hooks(trainer: Trainer) -> None:
         for hook in STEP_HOOKS:
             if getattr(type(callback), hook) is getattr(Callback, hook):
                 setattr(callback, hook, None)
-        if isinstance(callback, RunCheckpoint) and not callback.within_epochs:
-            setattr(callback, "on_train_batch_end", None)  # noqa: B010 - it does nothing then

@@ -7,7 +7,7 @@ PyTorch and Lightning, and of the modules that ``--allow_modules`` adds. See doc
 
 import inspect
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,18 +101,15 @@ class Trust:
         for key, value, wanted in _named(config, "", None):
             target = _found(key, value) if isinstance(value, str) else value
             name = value if isinstance(value, str) else f"{target.__module__}.{target.__qualname__}"
-            module = target.__module__
-            known = self.anything or is_own(module) or _root(module) in map(_root, self.modules)
-            if isinstance(target, type):
-                if not known and not issubclass(target, BUILT):
-                    raise UserError(
-                        f"{key}: the config of a run or checkpoint may not name {name}; see docs/security.md"
-                    )
-            elif isinstance(value, str):
+            is_class = isinstance(target, type)
+            if isinstance(value, str) and not is_class:  # a function in the place of a class
                 if not any(issubclass(cls, wanted or BUILT) for cls in _classes(_annotations(target).get("return"))):
                     what = " or ".join(cls.__name__ for cls in wanted) or "a module, optimizer or callback"
                     raise UserError(f"{key}: {name} is not a class; name one, or a function annotated to return {what}")
-            elif not known and not target.__module__.startswith(FUNCTIONS):
+                continue
+            module = target.__module__
+            known = self.anything or is_own(module) or _root(module) in map(_root, self.modules)
+            if not known and not (issubclass(target, BUILT) if is_class else module.startswith(FUNCTIONS)):
                 raise UserError(f"{key}: the config of a run or checkpoint may not name {name}; see docs/security.md")
 
 
@@ -146,12 +143,12 @@ def denied(path: str, everything: bool) -> str:
 def _named(config: Any, key: str, wanted: Any) -> Iterator[tuple[str, Any, tuple[type, ...]]]:
     """Yield each class path and each function with its key and the classes that its place takes, if it says so."""
     if isinstance(config, Namespace | dict):
-        settings = vars(config) if isinstance(config, Namespace) else config
+        settings = _mapping(config)
         path = settings.get("class_path")
         if isinstance(path, str):
             yield key, path, tuple(cls for cls in _classes(wanted) if issubclass(cls, BUILT))
             takes = _annotations(_found(key, path))
-            for name, value in _items(settings.get("init_args")):
+            for name, value in _mapping(settings.get("init_args")).items():
                 yield from _named(value, f"{key}.{name}", takes.get(name))
             return
         for name, value in settings.items():
@@ -163,8 +160,8 @@ def _named(config: Any, key: str, wanted: Any) -> Iterator[tuple[str, Any, tuple
         yield key, config, ()
 
 
-def _items(settings: Any) -> Iterable[tuple[str, Any]]:
-    return () if settings is None else (vars(settings) if isinstance(settings, Namespace) else settings).items()
+def _mapping(settings: Any) -> dict[str, Any]:
+    return vars(settings) if isinstance(settings, Namespace) else settings or {}
 
 
 def _found(key: str, path: str) -> Any:

@@ -61,20 +61,10 @@ class ExperimentModule(LightningModule):
                 )
 
     def on_fit_start(self) -> None:
-        """Compare model and data."""
+        """Compare model and data; so do the starts of the other verbs."""
         self.check_data()
 
-    def on_validation_start(self) -> None:
-        """Compare model and data."""
-        self.check_data()
-
-    def on_test_start(self) -> None:
-        """Compare model and data."""
-        self.check_data()
-
-    def on_predict_start(self) -> None:
-        """Compare model and data."""
-        self.check_data()
+    on_validation_start = on_test_start = on_predict_start = on_fit_start
 
     def new_optimizer(self) -> Optimizer:
         """Return the optimizer of the parameters that are trained, without any state.
@@ -105,10 +95,8 @@ class ExperimentModule(LightningModule):
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         """Step the schedule, every ``frequency`` optimizer steps of the run."""
-        schedule = self.schedule
-        if schedule is None or schedule.interval == "epoch" or isinstance(scheduler, ReduceLROnPlateau):
-            super().lr_scheduler_step(scheduler, metric)  # Lightning has counted
-        elif self.global_step % schedule.frequency == 0:
+        every = self.schedule.frequency if self.schedule is not None and self.schedule.interval == "step" else 1
+        if isinstance(scheduler, ReduceLROnPlateau) or self.global_step % every == 0:  # Lightning counts all else
             super().lr_scheduler_step(scheduler, metric)
 
     def expected_loss(self, batch: Any) -> float | None:

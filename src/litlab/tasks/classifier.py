@@ -15,6 +15,7 @@ from litlab.metrics.stage_metrics import StageMetrics
 from litlab.nn.adapt import adapt_network
 from litlab.optim import Schedule
 from litlab.tasks.base import ExperimentModule
+from litlab.types import HalfOpenUnitInterval, check_bounds
 
 
 class Classifier(ExperimentModule):
@@ -50,15 +51,14 @@ class Classifier(ExperimentModule):
         *,
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
-        label_smoothing: float = 0.0,
+        label_smoothing: HalfOpenUnitInterval = 0.0,
         optimizer: OptimizerCallable | None = None,
         schedule: Schedule | None = None,
     ) -> None:
         super().__init__(optimizer, schedule)
         if num_classes is None or num_classes < 2:
             raise UserError(f"model.num_classes: {num_classes} is not valid; use data with 2 classes or more")
-        if not 0 <= label_smoothing < 1:
-            raise UserError(f"model.label_smoothing: {label_smoothing} is not valid; it must be at least 0 and below 1")
+        check_bounds(Classifier, locals(), "model")
         self.network = network if image_shape is None else adapt_network(network, image_shape, num_classes)
         self.label_smoothing = label_smoothing
         metrics = MetricCollection(

@@ -15,6 +15,7 @@ from litlab.metrics.forecast_metrics import ForecastMetrics
 from litlab.metrics.mean_loss import MeanLoss
 from litlab.optim import Schedule
 from litlab.tasks.base import ExperimentModule
+from litlab.types import OpenUnitInterval, check_bounds
 
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}
 
@@ -62,7 +63,7 @@ class Forecaster(ExperimentModule):
         num_targets: int | None = None,
         loss: Literal["mse", "mae", "huber"] = "mse",
         quantiles: list[float] | None = None,
-        coverage: float = 0.9,
+        coverage: OpenUnitInterval = 0.9,
         optimizer: OptimizerCallable | None = None,
         schedule: Schedule | None = None,
     ) -> None:
@@ -72,8 +73,7 @@ class Forecaster(ExperimentModule):
                 "model: horizon and num_targets are not set, and the data does not provide them; "
                 "set them or use SeriesData"
             )
-        if not 0 < coverage < 1:
-            raise UserError(f"model.coverage: {coverage} is not valid; it must be between 0 and 1")
+        check_bounds(Forecaster, locals(), "model")
         if quantiles is not None:
             ascending = all(low < high for low, high in zip([0.0, *quantiles], [*quantiles, 1.0], strict=True))
             if not ascending or 0.5 not in quantiles:
@@ -130,12 +130,13 @@ class Forecaster(ExperimentModule):
     def on_test_start(self) -> None:
         """Compare model and data, and say so if there will be no intervals."""
         self.check_data()
-        self._note_missing_intervals()
+        if self.conformal.radius is None:
+            rank_zero_info(
+                f"The forecasts have no intervals: no validation with {self.conformal.windows_needed} windows or more "
+                f"has calibrated these weights for model.coverage {self.coverage}."
+            )
 
-    def on_predict_start(self) -> None:
-        """Compare model and data, and say so if there will be no intervals."""
-        self.check_data()
-        self._note_missing_intervals()
+    on_predict_start = on_test_start
 
     def on_train_epoch_start(self) -> None:
         """Reset the metrics."""
@@ -229,10 +230,3 @@ class Forecaster(ExperimentModule):
 
     def _gather_from_ranks(self, scores: Tensor) -> Tensor:
         return torch.cat(gather_all_tensors(scores)) if self.trainer.world_size > 1 else scores
-
-    def _note_missing_intervals(self) -> None:
-        if self.conformal.radius is None:
-            rank_zero_info(
-                f"The forecasts have no intervals: no validation with {self.conformal.windows_needed} windows or more "
-                f"has calibrated these weights for model.coverage {self.coverage}."
-            )

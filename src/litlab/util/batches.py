@@ -12,7 +12,7 @@ def describe(batch: Any) -> str:
     Args:
         batch: A tensor, or a tuple, list or dict that holds some, as deep as need be.
     """
-    found = ((name, str(tensor.dtype).removeprefix("torch."), tensor) for name, tensor in _tensors(batch))
+    found = ((name, str(tensor.dtype).removeprefix("torch."), tensor) for name, tensor in tensors(batch))
     return ", ".join(f"{name} {kind} {tuple(tensor.shape)}".strip() for name, kind, tensor in found)
 
 
@@ -24,17 +24,18 @@ def not_finite(batch: Any) -> str:
     """
     return ", ".join(
         name or f"tensor {number}"
-        for number, (name, tensor) in enumerate(_tensors(batch))
+        for number, (name, tensor) in enumerate(tensors(batch))
         if tensor.is_floating_point() and not tensor.isfinite().all()
     )
 
 
-def _tensors(batch: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
+def tensors(batch: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Yield its tensors, each with its key in the mapping that holds it, or an empty name."""
     if isinstance(batch, Tensor):
         yield name, batch
     elif isinstance(batch, Mapping):
         for key, value in batch.items():
-            yield from _tensors(value, str(key))
+            yield from tensors(value, str(key))
     elif isinstance(batch, (tuple, list)):
         for value in batch:
-            yield from _tensors(value, name)
+            yield from tensors(value, name)

@@ -154,7 +154,7 @@ class _Checker:
             UserError: If the node, or one in it, is a mistake.
         """
         if id(node) in self._open:
-            raise self._error(node, path, "the anchor contains itself; take one of them out")
+            raise self._error(node, path, "the anchor contains itself; remove one of the two")
         if id(node) not in self._measured:
             self._open.add(id(node))
             inside = [self.measure(item, where) for where, item in self._items(node, path)]

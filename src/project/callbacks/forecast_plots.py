@@ -18,7 +18,7 @@ from litlab.callbacks.reporting import (
     run_folder,
     spread,
 )
-from litlab.errors import UserError
+from litlab.types import PositiveInt, check_bounds
 from project.callbacks._forecast_errors import ForecastErrors
 from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
 
@@ -57,10 +57,8 @@ class ForecastPlots(Callback):
         UserError: For a number below 1, and where the model's ``test_step`` or the data module lacks what is needed.
     """
 
-    def __init__(self, windows: int = 4, targets: int = 3, periods: int = 10) -> None:
-        for name, value in (("windows", windows), ("targets", targets), ("periods", periods)):
-            if value < 1:
-                raise UserError(f"ForecastPlots.{name}: {value} is not valid; it must be at least 1")
+    def __init__(self, windows: PositiveInt = 4, targets: PositiveInt = 3, periods: PositiveInt = 10) -> None:
+        check_bounds(ForecastPlots, locals(), "ForecastPlots")
         self.windows = windows
         self.targets = targets
         self.periods = periods

@@ -16,7 +16,7 @@ from litlab.callbacks.reporting import (
     publish_table,
     run_folder,
 )
-from litlab.errors import UserError
+from litlab.types import PositiveInt, check_bounds
 
 
 class TextSamples(Callback):
@@ -38,9 +38,8 @@ class TextSamples(Callback):
             has no ``text`` or ``sample_index``.
     """
 
-    def __init__(self, samples: int = 10) -> None:
-        if samples < 1:
-            raise UserError(f"TextSamples.samples: {samples} is not valid; it must be at least 1")
+    def __init__(self, samples: PositiveInt = 10) -> None:
+        check_bounds(TextSamples, locals(), "TextSamples")
         self.samples = samples
         self._mistakes = torch.empty(0, 4, dtype=torch.float64)  # number, true class, prediction, probability
         self._right = self._mistakes

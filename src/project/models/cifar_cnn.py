@@ -57,11 +57,11 @@ class CifarCNN(Classifier):
         if image_shape is None or num_classes is None:
             raise UserError(
                 "model: image_shape and num_classes are not set, and the data does not provide them; set them or use "
-                "ImageData."
+                "ImageData"
             )
         if min(image_shape[1:]) < 16:
             raise UserError(
-                f"data.image_size: {image_shape[1]} x {image_shape[2]} is not valid; CifarCNN needs 16 x 16 or more."
+                f"data.image_size: {image_shape[1]} x {image_shape[2]} is not valid; CifarCNN needs 16 x 16 or more"
             )
         network = WhitenedCNN(image_shape[0], num_classes, (width // 4, width, 2 * width))
         super().__init__(

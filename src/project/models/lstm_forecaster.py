@@ -1,7 +1,7 @@
 """The forecasting experiment's model."""
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args, get_type_hints
 
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
@@ -11,8 +11,10 @@ from litlab.nn import DEEPEST
 from litlab.optim import Schedule
 from litlab.tasks import Forecaster
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt
-from project.networks.segment_rnn import SegmentRNN
-from project.networks.window_forecast import FixedMap, ForecastEnsemble, WindowForecast
+from project.networks.segment_rnn import Cell, Decoder, SegmentRNN
+from project.networks.window_forecast import FixedMap, ForecastEnsemble, InstanceNorm, WindowForecast
+
+Skip = Literal["none", "linear", "ridge"]
 
 
 class LSTMForecaster(Forecaster):
@@ -58,14 +60,14 @@ class LSTMForecaster(Forecaster):
     def __init__(
         self,
         *,
-        cell: Literal["lstm", "gru"] = "lstm",
+        cell: Cell = "lstm",
         hidden_size: NonNegativeInt = 64,
         num_layers: PositiveInt = 1,
         segment_length: PositiveInt = 1,
-        instance_norm: Literal["none", "subtract_last", "subtract_mean", "revin"] = "none",
-        decoder: Literal["parallel", "last_hidden"] = "last_hidden",
+        instance_norm: InstanceNorm = "none",
+        decoder: Decoder = "last_hidden",
         channel_independent: bool = False,
-        skip: Literal["none", "linear", "ridge"] = "none",
+        skip: Skip = "none",
         dropout: HalfOpenUnitInterval = 0.0,
         ensemble: list[dict[str, Any]] | None = None,
         context_length: PositiveInt | None = None,
@@ -81,7 +83,7 @@ class LSTMForecaster(Forecaster):
         if context_length is None or horizon is None or num_targets is None:
             raise UserError(
                 "model: context_length, horizon and num_targets are not all set, and the data does not provide them; "
-                "set them or use SeriesData."
+                "set them or use SeriesData"
             )
         common = _Member(
             cell=cell, hidden_size=hidden_size, num_layers=num_layers, segment_length=segment_length,
@@ -93,7 +95,7 @@ class LSTMForecaster(Forecaster):
             common.check(context_length, "model.")
             if not hidden_size:
                 raise UserError(
-                    "model.hidden_size: 0 leaves the skip alone, with nothing to train; set it to 2 or more."
+                    "model.hidden_size: 0 leaves the skip alone, with nothing to train; set it to 2 or more"
                 )
             network = common.network(*sizes)
         else:
@@ -102,7 +104,7 @@ class LSTMForecaster(Forecaster):
                 part.check(context_length, f"model.ensemble[{number}].")
             if not any(part.hidden_size for part in parts):
                 raise UserError(
-                    "model.ensemble: no member has a hidden_size above 0, so there is nothing to train; set one."
+                    "model.ensemble: no member has a hidden_size above 0, so there is nothing to train; set one"
                 )
             network = ForecastEnsemble(part.network(*sizes) for part in parts)
         super().__init__(
@@ -119,7 +121,7 @@ class LSTMForecaster(Forecaster):
         if maps and not hasattr(data, "ridge"):
             raise UserError(
                 f"model.skip: ridge needs a DataModule with ridge(), and {type(data).__name__} has none; use "
-                "SeriesData or skip: linear."
+                "SeriesData or skip: linear"
             )
         for part in maps:
             assert data is not None
@@ -132,14 +134,14 @@ class LSTMForecaster(Forecaster):
 class _Member:
     """Settings of one network, see `LSTMForecaster`."""
 
-    cell: Literal["lstm", "gru"]
+    cell: Cell
     hidden_size: int
     num_layers: int
     segment_length: int
-    instance_norm: Literal["none", "subtract_last", "subtract_mean", "revin"]
-    decoder: Literal["parallel", "last_hidden"]
+    instance_norm: InstanceNorm
+    decoder: Decoder
     channel_independent: bool
-    skip: Literal["none", "linear", "ridge"]
+    skip: Skip
     dropout: float
     context_length: int
 
@@ -147,22 +149,22 @@ class _Member:
         """Refuse values out of range; `where` is the YAML key up to the setting's name."""
         if self.hidden_size < 2 and (self.hidden_size or self.skip == "none"):
             raise UserError(
-                f"{where}hidden_size: {self.hidden_size} is not valid; it must be 2 or more, or 0 beside a skip."
+                f"{where}hidden_size: {self.hidden_size} is not valid; it must be 2 or more, or 0 beside a skip"
             )
         if not 1 <= self.num_layers <= DEEPEST:
-            raise UserError(f"{where}num_layers: {self.num_layers} is not valid; it must be from 1 to {DEEPEST}.")
+            raise UserError(f"{where}num_layers: {self.num_layers} is not valid; it must be from 1 to {DEEPEST}")
         if not 1 <= self.context_length <= window:
             raise UserError(
                 f"{where}context_length: {self.context_length} is not valid; it must be from 1 to the {window} rows of "
-                "the data's window."
+                "the data's window"
             )
         if not 1 <= self.segment_length <= self.context_length:
             raise UserError(
                 f"{where}segment_length: {self.segment_length} is not valid; it must be from 1 to the "
-                f"{self.context_length} rows of the context."
+                f"{self.context_length} rows of the context"
             )
         if not 0 <= self.dropout < 1:
-            raise UserError(f"{where}dropout: {self.dropout} is not valid; it must be at least 0 and below 1.")
+            raise UserError(f"{where}dropout: {self.dropout} is not valid; it must be at least 0 and below 1")
 
     def network(self, horizon: int, channels: int, covariates: int, outputs: int) -> WindowForecast:
         """Build the network of these settings."""
@@ -182,21 +184,18 @@ class _Member:
             skip = nn.Linear(self.context_length, horizon)
             nn.init.zeros_(skip.weight)
             nn.init.zeros_(skip.bias)
-        return WindowForecast(recurrent, self.instance_norm, skip, self.context_length, self.context_length)
+        return WindowForecast(recurrent, self.instance_norm, skip, self.context_length)
 
 
 def _member(common: _Member, entry: dict[str, Any], where: str) -> _Member:
     """One member: what all have in common, but for what its entry says."""
-    types = {field.name: type(getattr(common, field.name)) for field in fields(_Member)}
-    choices = {
-        "cell": ("lstm", "gru"), "instance_norm": ("none", "subtract_last", "subtract_mean", "revin"),
-        "decoder": ("parallel", "last_hidden"), "skip": ("none", "linear", "ridge"),
-    }  # fmt: skip
+    types = get_type_hints(_Member)
     for name, value in entry.items():
         if name not in types:
-            raise UserError(f"{where}{name}: a member has no such setting; it has {', '.join(types)}.")
-        if name in choices and value not in choices[name]:
-            raise UserError(f"{where}{name}: {value!r} is not valid; it must be one of {', '.join(choices[name])}.")
-        if type(value) is not types[name] and not (name == "dropout" and type(value) is int):
-            raise UserError(f"{where}{name}: {value!r} is not valid; it must be {types[name].__name__}.")
+            raise UserError(f"{where}{name}: a member has no such setting; it has {', '.join(types)}")
+        if choices := get_args(types[name]):
+            if value not in choices:
+                raise UserError(f"{where}{name}: {value!r} is not valid; it must be one of {', '.join(choices)}")
+        elif type(value) is not types[name] and not (name == "dropout" and type(value) is int):
+            raise UserError(f"{where}{name}: {value!r} is not valid; it must be {types[name].__name__}")
     return replace(common, **entry)

@@ -6,12 +6,13 @@ import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor
 
+from litlab.data.text import PADDING
 from litlab.errors import UserError
 from litlab.nn import DEEPEST
 from litlab.optim import Schedule
 from litlab.tasks import Classifier
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, bounded, check_bounds
-from project.networks.text_transformer import PADDING, TextTransformer
+from project.networks.text_transformer import TextTransformer
 
 if TYPE_CHECKING:
     NumLayers = int
@@ -91,17 +92,17 @@ class TransformerClassifier(Classifier):
         if vocab_size is None or max_tokens is None or num_classes is None:
             raise UserError(
                 "model: vocab_size, max_tokens and num_classes are not all set, and the data does not provide them; "
-                "set them or use TextData."
+                "set them or use TextData"
             )
         if embed_dim % num_heads:
             raise UserError(
-                f"model.embed_dim: {embed_dim} is not valid; it must be divisible by model.num_heads ({num_heads})."
+                f"model.embed_dim: {embed_dim} is not valid; it must be divisible by model.num_heads ({num_heads})"
             )
         if stem and stem % 2 == 0:
-            raise UserError(f"model.stem: {stem} is not valid; it must be 0 or an odd number, so that it has a middle.")
+            raise UserError(f"model.stem: {stem} is not valid; it must be 0 or an odd number, so that it has a middle")
         if not pooling or len(set(pooling)) < len(pooling) or not set(pooling) <= {"mean", "max", "attention"}:
             raise UserError(
-                f"model.pooling: {list(pooling)} is not valid; give one or more of mean, max and attention, each once."
+                f"model.pooling: {list(pooling)} is not valid; give one or more of mean, max and attention, each once"
             )
         network = TextTransformer(
             vocab_size, max_tokens, num_classes, embed_dim=embed_dim, num_layers=num_layers, num_heads=num_heads,

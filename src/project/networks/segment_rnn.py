@@ -10,6 +10,9 @@ from torch.nn import functional as F
 
 from litlab.nn import check_sizes
 
+Cell = Literal["lstm", "gru"]
+Decoder = Literal["parallel", "last_hidden"]
+
 
 class SegmentRNN(nn.Module):
     """LSTM or GRU over segments of several rows, after SegRNN (Lin et al. 2023, arXiv:2308.11200).
@@ -46,11 +49,11 @@ class SegmentRNN(nn.Module):
         channels: int = 1,
         covariates: int = 0,
         *,
-        cell: Literal["lstm", "gru"] = "lstm",
+        cell: Cell = "lstm",
         hidden_size: int = 64,
         num_layers: int = 1,
         segment_length: int = 24,
-        decoder: Literal["parallel", "last_hidden"] = "parallel",
+        decoder: Decoder = "parallel",
         channel_independent: bool = True,
         dropout: float = 0.0,
         outputs: int = 1,

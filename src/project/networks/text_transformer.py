@@ -6,12 +6,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from litlab.data.text import PADDING, UNKNOWN
 from litlab.errors import UserError
 from litlab.nn import check_sizes
 from project.networks.attention import EncoderBlock
 from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions
 
-PADDING, UNKNOWN = 0, 1  # ids of what is not a word
 EMBEDDING_STD = 0.1
 
 
@@ -128,9 +128,9 @@ class TextTransformer(nn.Module):
             raise ValueError(f"texts of {ids.shape[1]} tokens: the network takes {self.max_tokens} at most")
         if (ngram_features is None) != (self.ngrams is None):
             raise UserError(
-                "model.ngram_features: 0 does not fit data with n-gram features; set data.ngrams to 0, too."
+                "model.ngram_features: 0 does not fit data with n-gram features; set data.ngrams to 0, too"
                 if self.ngrams is None
-                else "model.ngram_features: the data has none; set it to 0, or data.ngrams above 0."
+                else "model.ngram_features: the data has none; set it to 0, or data.ngrams above 0"
             )
         real = ids != PADDING
         # An empty text counts as one token of nothing: a mean or a softmax over no token at all would not be a number.

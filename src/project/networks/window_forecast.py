@@ -50,9 +50,8 @@ class WindowForecast(nn.Module):
         network: Takes past and calendar, returns (batch, horizon, channel, outputs). None: the skip alone.
         instance_norm: `subtract_last` subtracts the window's last value, `subtract_mean` its mean; `revin` divides by
             its standard deviation as well.
-        skip: Maps the last rows of the normalised window, shape (batch, channel, row), to the horizon. A `FixedMap`
-            whose rows sum to one carries any level through, so it means the same for every normalisation.
-        skip_rows: Number of rows that the skip takes.
+        skip: Maps the normalised window, shape (batch, channel, row), to the horizon. A `FixedMap` whose rows sum to
+            one carries any level through, so it means the same for every normalisation.
         rows: Last rows of the window that are read. None: all.
     """
 
@@ -61,14 +60,12 @@ class WindowForecast(nn.Module):
         network: nn.Module | None,
         instance_norm: InstanceNorm = "subtract_last",
         skip: nn.Module | None = None,
-        skip_rows: int = 0,
         rows: int | None = None,
     ) -> None:
         super().__init__()
         self.network = network
         self.instance_norm = instance_norm
         self.skip = skip
-        self.skip_rows = skip_rows
         self.rows = rows
 
     def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:
@@ -87,8 +84,7 @@ class WindowForecast(nn.Module):
         if self.network is not None:
             outputs = self.network(past, calendar)
         if self.skip is not None:
-            rows = past[:, past.shape[1] - self.skip_rows :]
-            outputs = outputs + self.skip(rows.transpose(1, 2)).transpose(1, 2).unsqueeze(-1)
+            outputs = outputs + self.skip(past.transpose(1, 2)).transpose(1, 2).unsqueeze(-1)
         return outputs * scale.unsqueeze(-1) + level.unsqueeze(-1)
 
     def _level_and_scale(self, past: Tensor) -> tuple[Tensor, Tensor]:

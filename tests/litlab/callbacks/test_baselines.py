@@ -110,16 +110,14 @@ def test_data_without_baselines(tmp_path, screen):
 
 
 @pytest.mark.parametrize("slow", [False, True])
-@pytest.mark.parametrize("terminal", [False, True])
-def test_says_what_takes_so_long(tmp_path, screen, monkeypatch, slow, terminal):
+def test_says_what_takes_so_long(tmp_path, screen, monkeypatch, slow):
     monkeypatch.setattr(module, "PATIENCE", 0.05 if slow else 1000.0)
-    out, data = screen(terminal), Data()
+    out, data = screen(terminal=True), Data()
     data.seconds = 0.5 if slow else 0.0
     run(tmp_path, data, callbacks=[ProgressBar(), Baselines()], enable_progress_bar=True)
     text = out.getvalue()
     assert ("Computing the baselines ..." in text) == slow
     assert "Test: the model beside" in text
-    assert text.count("\x1b[?25h") == text.count("\x1b[?25l") == (slow if terminal else 0)  # the cursor is back
 
 
 def test_an_error_of_the_data_ends_the_waiting(tmp_path, screen):

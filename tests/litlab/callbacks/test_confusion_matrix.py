@@ -1,6 +1,6 @@
 import pytest
 import torch
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader
 from torchmetrics.functional import confusion_matrix
@@ -20,22 +20,13 @@ def run(tmp_path, logger, data=None, model=None):
     return callback, model
 
 
-def test_exact_counts_and_figure_in_tensorboard(tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
+def test_exact_counts(tmp_path):
     data = TinyData(samples=30)
-    logger = TensorBoardLogger(tmp_path, name="", version="")
-    callback, model = run(tmp_path, logger, data)
+    callback, model = run(tmp_path, False, data)
     images, labels = data.dataset.tensors
     with torch.no_grad():
         predicted = model.eval().network(images).argmax(1)
     assert torch.equal(callback.counts, confusion_matrix(predicted, labels, task="multiclass", num_classes=4))
-    logger.finalize("success")
-    events = EventAccumulator(str(tmp_path))
-    events.Reload()
-    assert events.Tags()["images"] == ["test/confusion_matrix"]
-    assert events.Images("test/confusion_matrix")[0].encoded_image_string.startswith(b"\x89PNG")
-    assert (tmp_path / "confusion_matrix.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_inputs_may_be_anything(tmp_path):

@@ -282,19 +282,23 @@ def test_without_a_test_split_fit_ends_well(run, images, tmp_path):
     assert "There is no test split: not tested." in done.err
 
 
-def test_facts_of_the_data_reach_the_model_and_its_checkpoint(fit_images, tmp_path):
-    assert fit_images("fit").code == 0
-    folder = tmp_path / "lightning_logs/images/version_0"
-    config = yaml.safe_load((folder / "config.yaml").read_text())
-    assert config["model"]["init_args"]["num_classes"] == 10
-    assert config["model"]["init_args"]["image_shape"] == [3, 32, 32]
-    saved = torch.load(folder / "checkpoints/last.ckpt", weights_only=True)["hyper_parameters"]
-    assert saved["num_classes"] == 10
-
-
-def test_explicit_settings_win_over_the_checkpoint(fit_images, run, images, tmp_path):
+def test_what_a_model_gets_from_data_checkpoint_and_flags(fit_images, run, images, tmp_path):
+    """Facts of the data reach the model and its checkpoint; what is explicit wins; another class is refused."""
     assert fit_images("fit", "--model.label_smoothing=0.1").code == 0
-    last = tmp_path / "lightning_logs/images/version_0/checkpoints/last.ckpt"
+    folder = tmp_path / "lightning_logs/images/version_0"
+    model = yaml.safe_load((folder / "config.yaml").read_text())["model"]["init_args"]
+    assert (model["num_classes"], model["image_shape"]) == (10, [3, 32, 32])
+    last = folder / "checkpoints/last.ckpt"
+    assert torch.load(last, weights_only=True)["hyper_parameters"]["num_classes"] == 10
+
+    done = fit_images("test", "--model=Classifier", "--model.network=torchvision.models.resnet18", "--ckpt_path", last)
+    assert done.code == 2
+    assert "holds a acme.images.SmallCNN; name that class" in done.err
+    done = fit_images("test", "--model.width=32", "--ckpt_path", last)
+    assert done.code == 2
+    assert "weights don't fit it as it is described here (model.width: 16 -> 32)" in done.err
+    assert "Traceback" not in done.err
+
     config = yaml.safe_load((CONFIGS / "images.yaml").read_text())
     config["model"] = {"class_path": "SmallCNN"}  # says nothing of the model but its class
     (tmp_path / "bare.yaml").write_text(yaml.safe_dump(config))
@@ -303,27 +307,14 @@ def test_explicit_settings_win_over_the_checkpoint(fit_images, run, images, tmp_
     further = ["--ckpt_path", last, "--trainer.max_epochs=3", "--model.label_smoothing=0.3"]
     done = run("fit", "--config", "bare.yaml", *data, *further)
     assert done.code == 0, done.err
-    model = yaml.safe_load((tmp_path / "lightning_logs/images/version_1/config.yaml").read_text())["model"]["init_args"]
+    folder = tmp_path / "lightning_logs/images/version_1"
+    model = yaml.safe_load((folder / "config.yaml").read_text())["model"]["init_args"]
     assert model["width"] == 16  # the checkpoint's
     assert model["optimizer"]["class_path"] == "torch.optim.SGD"  # the checkpoint's
     assert model["label_smoothing"] == 0.3  # the flag's
     assert "model.label_smoothing: 0.3 (the checkpoint has 0.1)" in done.out + done.err
     assert "epoch 3/3" in done.out
     assert "epoch 2/3" not in done.out
-    before = torch.load(last, weights_only=True)["state_dict"]
-    after = torch.load(tmp_path / "lightning_logs/images/version_1/checkpoints/last.ckpt", weights_only=True)[
-        "state_dict"
-    ]
-    assert not torch.equal(before["network.5.weight"], after["network.5.weight"])  # the schedule goes on
-
-
-def test_a_checkpoint_of_another_class_is_refused(fit_images, run, images, tmp_path):
-    assert fit_images("fit", "--trainer.max_epochs=1").code == 0
-    last = tmp_path / "lightning_logs/images/version_0/checkpoints/last.ckpt"
-    done = fit_images("test", "--model=Classifier", "--model.network=torchvision.models.resnet18", "--ckpt_path", last)
-    assert done.code == 2
-    assert "holds a acme.images.SmallCNN; name that class" in done.err
-    done = fit_images("test", "--model.width=32", "--ckpt_path", last)
-    assert done.code == 2
-    assert "weights don't fit it as it is described here (model.width: 16 -> 32)" in done.err
-    assert "Traceback" not in done.err
+    before, after = (torch.load(path, weights_only=True) for path in (last, folder / "checkpoints/last.ckpt"))
+    weights = [checkpoint["state_dict"]["network.5.weight"] for checkpoint in (before, after)]
+    assert not torch.equal(*weights)  # the schedule goes on

@@ -119,7 +119,10 @@ LINES = {  # through the whole command: (command line, the line)
     "empty": (["GOOD", "--init_from="], "init_from: it is empty; give it a value, or leave it out"),
     "empty in a file": (["GOOD", "--config", "empty.yaml"], "init_from: it is empty; give it a value, or leave it out"),
     "null": (["GOOD", "--model.hidden_size=null"], "--model.hidden_size: null is not valid; it must be int"),
-    "no value": (["GOOD", "--model.optimizer.lr"], "--model.optimizer.lr: there is no value; give one"),
+    "no value": (
+        ["GOOD", "--model.optimizer.lr"],
+        "--model.optimizer.lr: no value given; write --model.optimizer.lr VALUE",
+    ),
     "value with a dash": (
         ["GOOD", "--trainer.max_time", "-1:0:0"],
         "--trainer.max_time: the value begins with a dash; write --trainer.max_time=-1:0:0",
@@ -128,7 +131,7 @@ LINES = {  # through the whole command: (command line, the line)
         ["GOOD", "--model.optimizer.lr=nan"],
         "--model.optimizer.lr: 'nan' is not valid; it must be float, such as .nan",
     ),
-    "no config": (["GOOD", "--config"], "--config: there is no value; give one"),
+    "no config": (["GOOD", "--config"], "--config: no value given; write --config VALUE"),
     "no flag": (
         ["configs/images.yaml"],
         "configs/images.yaml: a config needs --config; write --config configs/images.yaml",
@@ -141,11 +144,11 @@ LINES = {  # through the whole command: (command line, the line)
         ["GOOD", "model.hidden_size=3"],
         "model.hidden_size=3: flags begin with two dashes; write --model.hidden_size=3",
     ),
-    "value too many": (["GOOD", "--check", "yes"], "yes: it belongs to no flag; leave it out"),
-    "value for a switch": (["GOOD", "--check=yes"], "--check: it takes no value; leave the value out"),
+    "value too many": (["GOOD", "--check", "yes"], "yes: it follows no flag that takes a value; remove it"),
+    "value for a switch": (["GOOD", "--check=yes"], "--check: it takes no value; remove the value"),
     "anchor by flag": (
         ["GOOD", "--trainer.callbacks", "&a [*a]"],
-        "--trainer.callbacks: 0: the anchor contains itself; take one of them out",
+        "--trainer.callbacks: 0: the anchor contains itself; remove one of the two",
     ),
     "deep by flag": (
         ["GOOD", "--trainer.callbacks", "[" * 5000],
@@ -159,7 +162,7 @@ LINES = {  # through the whole command: (command line, the line)
         ["--config", "{trainer: {max_epoch: 3}}"],
         "--config: trainer.max_epoch: there is no such key; did you",
     ),
-    "loop": (["--config", "loop.yaml"], "loop.yaml: the configs name each other in a circle; take one of them out"),
+    "loop": (["--config", "loop.yaml"], "loop.yaml: the configs include each other in a circle; remove one of them"),
     "part": (
         ["GOOD", "--model", "part.yaml"],
         "part.yaml:2: model.hiddne_size: SmallForecaster has no 'hiddne_size'; did you mean",

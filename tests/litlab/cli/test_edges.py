@@ -86,6 +86,10 @@ REFUSED = {
         [in_list("callbacks", "EarlyStopping", monitor="val/mse", mode="up")],
         "trainer.callbacks[0]: EarlyStopping: `mode` can be min, max, got up",
     ),
+    "two of one kind": (
+        ['--early_stopping={"monitor": "val/mse"}', in_list("callbacks", "EarlyStopping", monitor="val/mse")],
+        "trainer: Found more than one stateful callback of type `EarlyStopping`",
+    ),
     "memory": (["--model.hidden_size=10000000"], "model: SmallForecaster: a tensor of 10000000 x 10000000 numbers"),
     "logs": ([], "lightning_logs: "),  # a file of that name
     "long name": (["--experiment=" + "a" * 300], "experiment: a name of 300 characters is too long"),

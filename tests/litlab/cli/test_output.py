@@ -77,22 +77,23 @@ REFUSED = {
     "below a broken link": (
         lambda here: (here / "a").symlink_to("gone"),
         "a/out.csv",
-        "a/out.csv can't be written (a is not a folder)",
+        "--output: a is not a folder; move it away, or choose another place",
     ),
     "read-only folder": (
         lambda here: [(here / "a").mkdir(), read_only(here / "a")],
         "a/out.csv",
-        "a/out.csv can't be written (the folder a is read-only)",
+        "--output: a is read-only; change its permissions, or choose another place",
     ),
     "below a read-only folder": (
         lambda here: [(here / "a").mkdir(), read_only(here / "a")],
         "a/b/c/out.csv",
-        "a/b/c/out.csv can't be written (the folder a is read-only)",
+        "/a is read-only; change its permissions, or choose another place",
     ),
-    "long": (lambda _: None, "x" * 300, f"{'x' * 300} can't be written (File name too long)"),
-    "long folder": (lambda _: None, f"a/{'x' * 300}/b", "/b can't be written (a name has more than 255 bytes)"),
-    "kernel": (lambda _: None, "/proc/out.csv", "/proc/out.csv can't be written ("),
-    "no character": (lambda _: None, "a\0b", "a\0b can't be written ("),
+    "long": (lambda _: None, "x" * 300, "--output: a name of 300 characters is too long; use at most 200"),
+    "long in a new folder": (lambda _: None, f"a/{'x' * 300}", "a name of 300 characters is too long; use at most"),
+    "long folder": (lambda _: None, f"a/{'x' * 300}/b", "a name of 300 characters is too long; use at most 200"),
+    "kernel": (lambda _: None, "/proc/out.csv", "--output: /proc is read-only; change its permissions, or choose"),
+    "no character": (lambda _: None, "a\0b", "--output: 'a\\x00b' holds a null character; delete it"),
 }
 
 
@@ -104,7 +105,7 @@ def test_what_is_not_written_to(tmp_path, monkeypatch, case):
     there = {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
     config = {"input": "in.csv", "data": {"path": str(tmp_path / "data.csv")}, "config": ["b.yaml", "a.yaml"]}
     with pytest.raises(UserError) as error:
-        check_output(name, "--output", config)
+        check_output(name, config)
     assert str(error.value).startswith("--output: ")
     assert says in str(error.value)
     assert {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")} == there
@@ -117,7 +118,7 @@ def test_what_is_written_to(tmp_path, monkeypatch, name):
     given(tmp_path, "old.csv")
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    path = check_output(name, "--output", {"output": name})
+    path = check_output(name, {"output": name})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "old.csv", "real"]
     write_table(path, ["file"], [["x"]])
     assert Path(os.path.expanduser(name)).read_text() == "file\nx\n"

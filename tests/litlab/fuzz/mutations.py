@@ -132,17 +132,13 @@ class Mutator:
         for _ in range(self._random.randrange(1, 4)):
             place = self._random.randrange(len(text))
             cut = self._random.randrange(1, 12)
-            insert = self._random.choice(
-                [*":,-#&*!|>%@`'\"{}[]?\t\n \0\x1b", "\n---\n", "\n...\n", "é", "&a ", "*a", "<<: "]
-            )
+            insert = self._random.choice([*DAMAGE, "\n---\n", "\n...\n", "é", "&a ", "*a", "<<: "])
             text = text[:place] + insert + text[place + self._random.choice((0, 0, 1, cut)) :]
         if self._random.random() < 0.2:
             lines = text.splitlines()
             lines.insert(self._random.randrange(len(lines)), self._random.choice(lines))
             text = "\n".join(lines)
-        encoding = self._random.choice(
-            ["utf-8"] * 6 + ["utf-16", "utf-16-le", "utf-32", "utf-8-sig", "latin-1", "utf-7"]
-        )
+        encoding = self._random.choice(ENCODINGS)
         return ["fit", "--config", self._write(folder, "damaged.yaml", text, encoding)]
 
     def _with_overlay(self, folder: Path, text: str) -> list[str]:

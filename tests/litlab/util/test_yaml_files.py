@@ -44,9 +44,9 @@ REFUSED = {
     "section twice": ("trainer: {a: 1}\nx: 1\ntrainer: {b: 2}\n", ":3: trainer: the key is there twice, first in"),
     "key twice": ("a:\n  b: 1\n  c: 2\n  b: 3\n", ":4: a.b: the key is there twice, first in line 2; keep one"),
     "key twice in a list": ("a: [{b: 1, b: 1}]\n", ":1: a.0.b: the key is there twice"),
-    "anchor in itself": ("a: &x [1, *x]\n", ":1: a.1: the anchor contains itself; take one of them out"),
-    "anchor in its own key": ("a: &x {b: *x}\n", ":1: a.b: the anchor contains itself; take one of them out"),
-    "merged into itself": ("a: &x {<<: *x}\n", ":1: a.<<: the anchor contains itself; take one of them out"),
+    "anchor in itself": ("a: &x [1, *x]\n", ":1: a.1: the anchor contains itself; remove one of the two"),
+    "anchor in its own key": ("a: &x {b: *x}\n", ":1: a.b: the anchor contains itself; remove one of the two"),
+    "merged into itself": ("a: &x {<<: *x}\n", ":1: a.<<: the anchor contains itself; remove one of the two"),
     "billions": (
         "\n".join(BILLIONS),
         ": more than 20,000 values, aliases included; use fewer",

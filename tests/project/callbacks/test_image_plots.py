@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import CSVLogger
 from PIL import Image
 
 from litlab.data import ImageData
@@ -17,21 +17,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 def run(tmp_path, plots, logger, data=None, model=None):
     trainer = make_trainer(tmp_path, logger=logger, callbacks=[plots])
     trainer.test(model or Tiny(), data or TinyData(samples=30), verbose=False)
-
-
-def test_figure_in_tensorboard_and_run_folder(tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    plots = ImagePlots(images=5)
-    logger = TensorBoardLogger(tmp_path, name="", version="")
-    run(tmp_path, plots, logger)
-    assert len(plots._samples) == 5
-    logger.finalize("success")
-    events = EventAccumulator(str(tmp_path))
-    events.Reload()
-    assert events.Tags()["images"] == ["test/test_images"]
-    assert events.Images("test/test_images")[0].encoded_image_string.startswith(b"\x89PNG")
-    assert (tmp_path / "test_images.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_starts_anew_with_each_test(tmp_path):

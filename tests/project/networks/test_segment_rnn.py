@@ -162,7 +162,7 @@ def test_skip_is_a_linear_map_of_the_last_rows(instance_norm, rows):
     weight = torch.rand(4, rows)
     weight /= weight.sum(dim=1, keepdim=True)
     past = torch.randn(5, 8, 2) + 3
-    torch.testing.assert_close(network(past), WindowForecast(Zero(), instance_norm)(past))
+    torch.testing.assert_close(network(past), WindowForecast(Zero(), instance_norm, rows=rows)(past))
     assert not network.skip.is_set
     network.skip.set(weight)
     assert network.skip.is_set

@@ -5,5 +5,6 @@ from litlab.data.text.datamodule import TextData
 from litlab.data.text.metadata import TextMetadata
 from litlab.data.text.public import PublicTexts
 from litlab.data.text.reading import read_texts
+from litlab.data.text.tokenizer import PADDING, UNKNOWN
 
-__all__ = ["PublicTexts", "TextData", "TextMetadata", "classification_scores", "read_texts"]
+__all__ = ["PADDING", "UNKNOWN", "PublicTexts", "TextData", "TextMetadata", "classification_scores", "read_texts"]
