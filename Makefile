@@ -1,7 +1,8 @@
-# make fit     environment, install, and the main job: train and test the CIFAR experiment
-# make test    environment, install, and all tests
-# make lint    formatting, style and types
-# make clean   remove the environment and what was built; data/ and lightning_logs/ stay
+# make fit     train and test the CIFAR experiment
+# make test    run all tests
+# make lint    check formatting, style and types
+# make clean   remove the environment and build files; data/ and lightning_logs/ stay
+# The first three create the environment first, if need be.
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -22,7 +23,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-# The environment is remade when, and only when, what it is made from has changed.
+# The environment is made anew only when pyproject.toml or constraints.txt has changed.
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "error: Python 3.11 to 3.13 is needed; set PYTHON=/path/to/python3.12" >&2; exit 2; }
 	@echo "Installing into $(VENV): a few minutes, about 6 GB on Linux (torch comes with CUDA)."

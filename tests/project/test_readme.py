@@ -72,7 +72,8 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
 
 
 def test_every_command_is_known():
-    known = ("make fit", "make test", "python -m project ", "tensorboard --logdir lightning_logs")
+    activate = "source .venv/bin/activate"
+    known = ("make fit", "make test", activate, "python -m project ", "tensorboard --logdir lightning_logs")
     assert all(command.startswith(known) for command in COMMANDS), COMMANDS
 
 
