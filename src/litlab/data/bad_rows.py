@@ -82,11 +82,11 @@ def settle(*files: tuple[BadRows, int]) -> list[str]:
     allowed = all(bad.policy == "drop" for bad, _ in found)
     fatal = [bad.message(kept) for bad, kept in found if not (allowed and kept)]
     if fatal:
-        some = "the row" if sum(len(bad) for bad, _ in found) == 1 else "them"
+        one = sum(len(bad) for bad, _ in found) == 1
         if found[0][0].unit == "image":
-            remedy = "replace or delete it" if some == "the row" else "replace or delete them"
+            remedy = f"replace or delete {'it' if one else 'them'}"
         else:
-            remedy = f"correct or delete {some}"
+            remedy = f"correct or delete {'the row' if one else 'them'}"
         drop = "" if allowed or not all(kept for _, kept in found) else ", or set data.bad_rows to drop"
         raise UserError("; ".join(fatal) + f"; {remedy}{drop}")
     return [

@@ -204,7 +204,7 @@ def _fall_back_to_generated(
 
     text = Text.assemble(
         (f"{name} is not here and can't be downloaded", "bold"),
-        f" ({reason}).\nThis run uses GENERATED data, as data.fallback says: its results tell nothing about {name}."
+        f" ({reason}).\nThis run uses GENERATED data, as data.fallback says: its results say nothing about {name}."
         f"\nFor the real ones put {' and '.join(files)} into {root}/, or use your own: {own}",
     )
     Console(stderr=True).print(Panel(text, title="GENERATED DATA", border_style="bold yellow"))

@@ -8,17 +8,17 @@ from litlab.errors import UserError
 
 @dataclass(frozen=True)
 class Metadata:
-    """A record of facts; a subclass for each kind of data."""
+    """What is known of a data set; each kind of data has its own subclass."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the record as a checkpoint keeps it: plain values and tensors by their names."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def check_same(self, here: Any) -> None:
-        """Refuse data that a checkpoint with these metadata can't be right about.
+        """Refuse data that a model with this metadata was not trained for.
 
         Args:
-            here: The facts of the data at hand.
+            here: Metadata of the data at hand.
 
         Raises:
             UserError: They differ in what the model depends on.
@@ -43,13 +43,13 @@ def check_classes(trained: list[str], here: list[str]) -> None:
         raise UserError(f"data: the checkpoint was trained on {old}, the data has {new}; use data of the same classes")
 
 
-def describe(name: str, sizes: dict[str, int], metadata: str) -> str:
+def describe(name: str, sizes: dict[str, int], contents: str) -> str:
     """Describe a data set in one line: its name, the sizes of its splits where they are known, and what it holds.
 
     Args:
         name: What it is.
         sizes: Samples of each split.
-        metadata: Such as "images of 3 x 32 x 32, 10 classes".
+        contents: Such as "images of 3 x 32 x 32, 10 classes".
     """
     counts = " / ".join(f"{count:,} {split}" for split, count in sizes.items())
-    return f"{name}: {counts + ' ' if counts else ''}{metadata}"
+    return f"{name}: {counts + ' ' if counts else ''}{contents}"

@@ -18,10 +18,10 @@ from litlab.data.sampler import EpochBatches, EpochSampler
 from litlab.errors import UserError
 from litlab.types import NonNegativeInt, PositiveInt, Seed, check_bounds
 
-F = TypeVar("F", bound=Metadata)
+M = TypeVar("M", bound=Metadata)
 
 
-class ExperimentData(LightningDataModule, Generic[F]):
+class ExperimentData(LightningDataModule, Generic[M]):
     """A DataModule whose batches are gathered as a whole, in an order that a resumed run continues exactly.
 
     A subclass defines `open` and `samples`, and as far as it needs them `cache_folders` and `fill_cache` (data that is
@@ -63,21 +63,21 @@ class ExperimentData(LightningDataModule, Generic[F]):
         self.cache_dir = None if cache_dir is None else user_path(cache_dir, "data.cache_dir")
         self.generated = generated
         self.sizes: dict[str, int] = {}  # of the splits, after `setup`
-        self.metadata: F | None = None  # after `setup`, or from a checkpoint
-        self.restored = False  # whether the facts are those of a checkpoint
+        self.metadata: M | None = None  # after `setup`, or from a checkpoint
+        self.restored = False  # whether the metadata is a checkpoint's
         self._samples: dict[str, Any] = {}
 
     # ---- what a subclass defines
 
     @abstractmethod
-    def open(self, stage: str | None) -> F:
+    def open(self, stage: str | None) -> M:
         """Open the data, split it and set `sizes`.
 
         Args:
             stage: As of `setup`.
 
         Returns:
-            The facts of this data.
+            The metadata of this data.
         """
 
     @abstractmethod
@@ -182,18 +182,18 @@ class ExperimentData(LightningDataModule, Generic[F]):
         self._samples.clear()
 
     @property
-    def known_metadata(self) -> F:
-        """The facts; a RuntimeError before `setup` where no checkpoint was loaded."""
+    def known_metadata(self) -> M:
+        """The metadata; a RuntimeError before `setup` unless a checkpoint was loaded."""
         if self.metadata is None:
             raise RuntimeError(f"{type(self).__name__}: call setup() first")
         return self.metadata
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the facts, which a checkpoint carries so that it can serve raw files."""
+        """Return the metadata, which a checkpoint carries so that it can serve raw files."""
         return {} if self.metadata is None else self.metadata.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the facts of a checkpoint: they count from now on.
+        """Take the metadata of a checkpoint: it counts from now on.
 
         Args:
             state_dict: What `state_dict` returned.
@@ -201,7 +201,7 @@ class ExperimentData(LightningDataModule, Generic[F]):
         Raises:
             UserError: The data at hand has other classes, another shape and so on.
         """
-        trained = cast(F, self.metadata_type(**state_dict))
+        trained = cast(M, self.metadata_type(**state_dict))
         if self.metadata is not None:
             trained.check_same(self.metadata)
         self.metadata, self.restored = trained, True

@@ -18,17 +18,17 @@ _KINDS = (
 
 
 def user_path(text: str, setting: str) -> Path:
-    """Take over a path as the user has written it.
+    """Read a path that the user has written.
 
     Args:
         text: The path; ``~`` stands for the home directory.
         setting: Where it comes from, such as ``data.path``.
 
     Raises:
-        UserError: No file could have such a name, or it would not survive being written down.
+        UserError: No file could have such a name, or it has control characters or bytes that are not UTF-8.
     """
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
-        raise UserError(f"{setting}: the name {text!a} holds characters that are not text; rename the file")
+        raise UserError(f"{setting}: the name {text!a} contains characters that are not text; rename the file")
     try:
         path = Path(text).expanduser()
     except RuntimeError as error:

@@ -121,9 +121,12 @@ def test_testing_on_what_was_trained_on(tmp_path, said):
         ({"pos": 5, "POS": 2, "neg": 3}, ["'pos' (5) and 'POS' (2)"]),
         ({"1": 5, "1.0": 2, "0": 3, "00": 9}, ["'1' (5) and '1.0' (2); '00' (9) and '0' (3)"]),
         ({"very good": 3, "very  good": 2, "Very Good": 1}, ["'very good' (3), 'very  good' (2) and 'Very Good' (1)"]),
-        ({"pos": 3, "pos ": 1200}, ["taken for one class: 'pos ' (1,200) and 'pos' (3)"]),
+        ({"pos": 3, "pos ": 1200}, ["count as one class: 'pos ' (1,200) and 'pos' (3)"]),
         ({"caf\u00e9": 3, "cafe\u0301": 2}, ["'caf\u00e9' (3) and 'cafe\u0301' (2)"]),
-        ({"nan": 3, "a": 2, "None": 1, "?": 4}, ["missing label: 'nan' (3); 'None' (1); '?' (4)"]),
+        (
+            {"nan": 3, "a": 2, "None": 1, "?": 4},
+            ["missing values, but count as classes: 'nan' (3); 'None' (1); '?' (4)"],
+        ),
     ],
 )
 def test_labels_that_are_hardly_meant_so(labels, notes):

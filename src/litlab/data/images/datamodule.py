@@ -117,7 +117,7 @@ class ImageData(ExperimentData[ImageMetadata]):
         self._predicted: list[Path] = []
         self._constants: tuple[Tensor, Tensor] | None = None  # mean and deviation on the device
 
-    # ---- facts; before `setup` what is known without decoding any image
+    # ---- what is known before `setup`, without decoding any image
 
     @property
     def class_names(self) -> list[str]:
@@ -163,8 +163,8 @@ class ImageData(ExperimentData[ImageMetadata]):
     def description(self) -> str:
         """The data set in one line; with the numbers of images after `setup`."""
         shape = " x ".join(map(str, self.image_shape))
-        metadata = f"images of {shape}, {self.num_classes} classes{count_text(self._dropped)}"
-        return describe(self.catalog.describe(self.generated), self.sizes, metadata)
+        contents = f"images of {shape}, {self.num_classes} classes{count_text(self._dropped)}"
+        return describe(self.catalog.describe(self.generated), self.sizes, contents)
 
     @property
     def fingerprint(self) -> str:

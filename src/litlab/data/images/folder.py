@@ -73,7 +73,7 @@ def folder_classes(path: Path) -> list[str]:
     Raises:
         UserError: There is no such folder, or it holds no class folders.
     """
-    expected = "expected are folders <path>/train/<class>/ with images in them"
+    expected = "images belong in folders <path>/train/<class>/"
     if not os.path.isdir(path):
         what = f"{path} is not a folder" if os.path.lexists(path) else f"there is no folder {path}"
         raise UserError(f"data.path: {what}; {expected}")
@@ -147,7 +147,9 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as found:
             return sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)
     except OSError as error:
-        raise UserError(f"{folder}: this folder can't be read ({error.strerror}); allow it or delete it") from error
+        raise UserError(
+            f"{folder}: this folder can't be read ({error.strerror}); change its permissions or delete it"
+        ) from error
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -186,6 +188,8 @@ def _report_unused(path: Path, classes: list[str]) -> None:
         if entry.name in SPLITS:
             loose = [e.name for e in _entries(path / entry.name) if e.is_file() and e.name.lower().endswith(SUFFIXES)]
             if loose:
-                rank_zero_info(f"{entry.path}: {len(loose)} images in no class folder are left out, such as {loose[0]}")
+                rank_zero_info(
+                    f"{entry.path}: {len(loose)} images outside the class folders are left out, such as {loose[0]}"
+                )
         elif any(os.path.isdir(path / entry.name / name) for name in classes):
             rank_zero_info(f"{entry.path} is left out: only train/, val/ and test/ are read")

@@ -98,7 +98,7 @@ def list_csv(
     if note:
         rank_zero_info(note)
     if not classes:
-        raise UserError(f"{path}: no row has {split_column} train; mark the images to learn from")
+        raise UserError(f"{path}: no row has {split_column} train; mark the training images")
     if len(classes) < 2:
         raise UserError(f"{path}: column {label_column} has only the class {classes[0]!r}; at least 2 are needed")
     files = {split: [file for _, file, _ in members] for split, members in rows.items() if members}

@@ -34,7 +34,7 @@ class ImageMetadata(Metadata):
         """Refuse images of other classes or another shape.
 
         Args:
-            here: The facts of the images at hand.
+            here: Metadata of the images at hand.
 
         Raises:
             UserError: They differ.

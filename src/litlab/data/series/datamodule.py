@@ -56,7 +56,7 @@ class SeriesData(ExperimentData[SeriesMetadata]):
             that of the first test row, optionally that of the first row after the test. null: [0.7, 0.1, 0.2], or the
             split that is usual for the public series.
         gaps: Whether missing rows and values are errors or interpolated linearly, also from the rows after them.
-        bad_rows: Rows that can't be used (text for a number, no time, a time that is there twice, ...): `error` names
+        bad_rows: Rows that can't be used (text for a number, no time, a time that occurs twice, ...): `error` names
             them, `drop` leaves them out and says how many there are; `gaps` says what becomes of the holes.
         season: Rows of a season, for the seasonal naive forecast and for MASE. null: a day's rows; 7 for daily, 52
             for weekly, 12 for monthly ones; 1 for other steps, and where the training rows hold no two seasons.
@@ -121,7 +121,7 @@ class SeriesData(ExperimentData[SeriesMetadata]):
         self._starts: dict[str, range] = {}
         self._predicted: np.ndarray | None = None  # the times
 
-    # ---- facts that are known before the series is read; those of the checkpoint where one was loaded
+    # ---- what is known before the series is read; from the checkpoint where one was loaded
 
     def _setting(self, name: str) -> Any:
         return getattr(self.metadata, name) if self.restored else self._settings[name]
@@ -168,8 +168,8 @@ class SeriesData(ExperimentData[SeriesMetadata]):
         """The series in one line; with the numbers of windows after `setup`."""
         filled = f", {self._series.filled}" if self._series and self._series.filled else ""
         filled += count_text(self._series.dropped) if self._series else ""
-        metadata = f"windows of {self.context_length} + {self.horizon} rows, {self.num_targets} columns{filled}"
-        return describe(self.source.name(self.generated), self.sizes, metadata)
+        contents = f"windows of {self.context_length} + {self.horizon} rows, {self.num_targets} columns{filled}"
+        return describe(self.source.name(self.generated), self.sizes, contents)
 
     @property
     def fingerprint(self) -> str:
@@ -178,7 +178,7 @@ class SeriesData(ExperimentData[SeriesMetadata]):
         digest = hashlib.sha256(repr(series.names).encode() + series.times.tobytes() + series.values.tobytes())
         return f"{self.source.kind}-{digest.hexdigest()[:12]}"
 
-    # ---- facts that are known after `setup` or from a checkpoint
+    # ---- what is known after `setup`, or from a checkpoint
 
     @property
     def mean(self) -> Tensor:

@@ -37,8 +37,8 @@ def note_disorder(table: Table) -> Table:
         row = table.rows[place]
         here = time_text(table.times[place])
         if (twin := known.get(int(times[place]))) is not None:
-            clocks = "" if table.utc else " (where clocks were put back, add UTC offsets)"
-            table.bad.add(row, f"{here} is there twice, also in row {table.rows[twin]}{clocks}")
+            clocks = "" if table.utc else " (where the clocks went back, add UTC offsets)"
+            table.bad.add(row, f"{here} occurs twice, also in row {table.rows[twin]}{clocks}")
         else:
             following = bisect_left(kept, place)
             behind = following > 0 and times[place] < times[kept[following - 1]]

@@ -42,10 +42,10 @@ class SeriesMetadata(Metadata):
     generated: bool
 
     def check_same(self, here: Any) -> None:
-        """Refuse a series or settings that a checkpoint can't be right about.
+        """Refuse a series or settings that the model was not trained for.
 
         Args:
-            here: The facts of the series at hand.
+            here: Metadata of the series at hand.
 
         Raises:
             UserError: Columns, window, covariates, season, step or kind of times differ.
@@ -56,7 +56,9 @@ class SeriesMetadata(Metadata):
                 continue
             if key == "step":
                 old, new = Step(**old), Step(**new)
-                raise UserError(f"data: the rows are {new} apart, the checkpoint was trained on {old}; give such rows")
+                raise UserError(
+                    f"data: the rows are {new} apart, the checkpoint was trained on {old}; use rows with that step"
+                )
             if key == "utc":
                 have, lack = ("the checkpoint", "the data") if old else ("the data", "the checkpoint")
                 raise UserError(

@@ -52,11 +52,11 @@ def no_number(column: str, text: str) -> str:
     """
     try:
         float(text)
-        return f"column {shortened(column)} is {shortened(text)}, no finite number"
+        return f"column {shortened(column)} is {shortened(text)}, not a finite number"
     except ValueError:
         found = _plain(text)
         remedy = f"plain number: write {found[0]}" if found else "number"
-        return f"column {shortened(column)} is {shortened(text)}, no {remedy}"
+        return f"column {shortened(column)} is {shortened(text)}, not a {remedy}"
 
 
 def are_formatted(texts: Sequence[str]) -> bool:

@@ -48,7 +48,7 @@ def read_last_window(
         rank_zero_info(f"{path}: {series.filled}")
     rows = len(series.times)
     if rows < context_length:
-        raise UserError(f"{path}: {rows} rows, the checkpoint forecasts from {context_length}; give at least so many")
+        raise UserError(f"{path}: {rows} rows, the checkpoint forecasts from {context_length}; give at least that many")
     future = series.step.after(series.times[-1], horizon)
     calendar = calendar_features(np.concatenate([series.times, future]), metadata.covariates)
     last = range(rows - context_length, rows - context_length + 1)

@@ -110,7 +110,7 @@ def read_table(
         names.append(column)
         values.append(numbers)
     if not names:
-        raise UserError(f"{path}: there is no column of numbers beside {time_column!r}; add one")
+        raise UserError(f"{path}: there is no column of numbers besides {time_column!r}; add one")
     if left_out:
         rank_zero_info(f"{path}: not among the targets, as they hold no numbers: {', '.join(left_out)}")
     return Table(path, rows, times, utc, names, np.stack(values, axis=1), bad).good()
@@ -160,7 +160,9 @@ def _read_times(column: str, rows: list[int], texts: tuple[str, ...], bad: BadRo
             time, aware[place] = parse_time(text)
             times[place] = time
         except (ValueError, OverflowError) as error:
-            bad.add(rows[place], f"column {shortened(column)} is {shortened(text)}, no time{_why_no_time(text, error)}")
+            bad.add(
+                rows[place], f"column {shortened(column)} is {shortened(text)}, not a time{_why_no_time(text, error)}"
+            )
     utc = aware.count(True) > aware.count(False) or (aware.count(True) == aware.count(False) and aware[0] is True)
     for place, has in enumerate(aware):
         if has is not None and has != utc:

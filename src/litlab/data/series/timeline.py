@@ -69,8 +69,8 @@ class Series:
         place, column = map(int, np.unravel_index(np.argmax(np.abs(values)), values.shape))
         if not np.abs(values[place, column]) < _FARTHEST:
             raise UserError(
-                f"data: column {self.names[column]!r} is {self.values[place, column]:g} {self.where(place)}, beyond "
-                f"all scale of the training rows; correct it"
+                f"data: column {self.names[column]!r} is {self.values[place, column]:g} {self.where(place)}, far "
+                f"outside the range of the training rows; correct it"
             )
         return torch.from_numpy(values)
 
@@ -104,7 +104,7 @@ def regular(table: Table, gaps: Literal["error", "interpolate"], step: Step | No
         if own != expected and not regular_so:
             settle((table.bad, len(table.rows)))
             raise UserError(
-                f"{table.path}: its rows are {own} apart, the checkpoint was trained on {step}; give such rows"
+                f"{table.path}: its rows are {own} apart, the checkpoint was trained on {step}; use rows with that step"
             )
         table = note_off_step(table, expected)
     if gaps == "interpolate" or table.bad.policy == "drop":
@@ -114,7 +114,7 @@ def regular(table: Table, gaps: Literal["error", "interpolate"], step: Step | No
         rank_zero_info(note)
     if step is None:
         if len(table.times) < 2:
-            raise UserError(f"{table.path}: one row only, so that there is no step of time; give more")
+            raise UserError(f"{table.path}: only one row, so the time step is unknown; add more rows")
         step = find_step(table.times)
     return _filled(table, gaps, step)
 

@@ -129,7 +129,7 @@ class TextData(ExperimentData[TextMetadata]):
         self._reported: set[str] = set()
         self._predicted: tuple[Rows, LengthBatches] | None = None
 
-    # ---- facts; before `setup` what is known without tokenising any text
+    # ---- what is known before `setup`, without tokenising any text
 
     @property
     def class_names(self) -> list[str]:

@@ -36,7 +36,7 @@ class TextMetadata(Metadata):
         """Refuse texts of other classes.
 
         Args:
-            here: The facts of the texts at hand.
+            here: Metadata of the texts at hand.
 
         Raises:
             UserError: They differ.

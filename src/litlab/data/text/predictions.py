@@ -32,7 +32,9 @@ def read_input(
     path = user_path(source, "--input")
     kind = Path(path.name.removesuffix(".gz")).suffix.lower()
     if kind not in (".csv", ".txt"):
-        raise UserError(f"--input {source}: expected is a .csv file, or a .txt file with one text per line")
+        raise UserError(
+            f"--input {source}: neither .csv nor .txt; give a CSV file, or a .txt file with one text per line"
+        )
     if kind == ".txt":
         rows = read_lines(path, "--input", bad_rows)
     else:

@@ -123,7 +123,7 @@ def _check_different(path: Path, test_path: Path) -> None:
     if copy:
         what = "the same file as" if same else "a copy of"
         raise UserError(
-            f"data.test_path: {test_path} is {what} data.path ({path}), so that the test would be on the training "
+            f"data.test_path: {test_path} is {what} data.path ({path}), so the test would be on the training "
             f"texts; give another file, or leave it out to set data.test_fraction aside"
         )
 
@@ -133,7 +133,7 @@ def _alone(path: Path, rows: Rows, label_column: str) -> dict[int, str]:
     counts = Counter(rows.labels)
     if len(counts) > 2 and max(counts.values()) == 1:
         raise UserError(
-            f"{path}: column {label_column} has another value in each of {len(counts):,} rows, so that it can't be the "
+            f"{path}: column {label_column} has another value in each of {len(counts):,} rows, so it can't be the "
             f"class; name the right one with --data.label_column"
         )
     return {

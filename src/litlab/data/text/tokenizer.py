@@ -3,14 +3,11 @@
 import json
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from litlab.util.progress import SlowProgress
-
-if TYPE_CHECKING:
-    pass
 
 Kind = Literal["word", "bpe"]
 

@@ -43,7 +43,7 @@ def test_folder_without_test_fails_only_when_test_is_asked_for(make_data, image_
 
 
 def test_missing_folders(make_data, tmp_path):
-    expected = "expected are folders <path>/train/<class>/ with images in them"
+    expected = "images belong in folders <path>/train/<class>/"
     root = tmp_path / "pets"
     assert refused(folder(make_data, root)) == f"data.path: there is no folder {root}; {expected}"
     root.mkdir()
@@ -255,7 +255,7 @@ def test_csv_splits_without_test(make_data, table):
         (
             f"file,label,split\n{ROWS[0]},val\n",
             {"split_column": "split"},
-            "{path}: no row has split train; mark the images to learn from",
+            "{path}: no row has split train; mark the training images",
         ),
         (f"file,label\n{ROWS[0]}\n", {}, "{path}: column label has only the class 'dog'; at least 2 are needed"),
         (

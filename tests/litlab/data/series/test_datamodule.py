@@ -366,11 +366,11 @@ def test_the_checkpoints_scaler_is_used(make, make_trainer):
         ),
         (
             {"step": {"seconds": 0, "months": 1, "at_end": False}},
-            "data: the rows are 1 hour apart, the checkpoint was trained on 1 month; give such rows",
+            "data: the rows are 1 hour apart, the checkpoint was trained on 1 month; use rows with that step",
         ),
         (
             {"step": {"seconds": 86_400, "months": 0, "at_end": False}, "season": 7},  # the cause, not what follows
-            "data: the rows are 1 hour apart, the checkpoint was trained on 1 day; give such rows",
+            "data: the rows are 1 hour apart, the checkpoint was trained on 1 day; use rows with that step",
         ),
         (
             {"utc": True},
