@@ -27,12 +27,7 @@ class BadRows:
     problems: dict[Hashable, str] = field(default_factory=dict)
 
     def add(self, row: Hashable, problem: str) -> None:
-        """Note a problem; of several in one row, the first counts.
-
-        Args:
-            row: Number of the row, or name of the image file.
-            problem: What is wrong, such as "the text is empty".
-        """
+        """Note what is wrong with a row (its number) or image (its name); of several problems, the first counts."""
         self.problems.setdefault(row, problem)
 
     def __contains__(self, row: Hashable) -> bool:
@@ -51,11 +46,7 @@ class BadRows:
         return ", ".join([*some, *others])
 
     def message(self, kept: int) -> str:
-        """Return what an error says of them.
-
-        Args:
-            kept: Number of good rows.
-        """
+        """Return what an error says of them; `kept` is the number of good rows."""
         if len(self) == 1 and kept:
             ((row, problem),) = self.problems.items()
             return f"{self.path}, row {row}: {problem}" if self.unit == "row" else f"{self._name(row)}: {problem}"
@@ -98,10 +89,5 @@ def settle(*files: tuple[BadRows, int]) -> list[str]:
 
 
 def count_text(dropped: int, unit: str = "row") -> str:
-    """Return what the description of a data set says of the rows that were left out.
-
-    Args:
-        dropped: Their number.
-        unit: What they are, in the singular.
-    """
+    """Return what the description of a data set says of the rows, or other units, that were left out."""
     return f", {dropped:,} {unit}{'s' * (dropped != 1)} dropped" if dropped else ""

@@ -40,11 +40,7 @@ def label_notes(counts: Mapping[str, int]) -> list[str]:
 
 
 def shortened(value: str) -> str:
-    """Return a value of a user's file as messages show it: quoted, on one line, and not too long.
-
-    Args:
-        value: The value.
-    """
+    """Return a value of a user's file as messages show it: quoted, on one line, and not too long."""
     return repr(value if len(value) <= 40 else value[:37] + "...")
 
 

@@ -15,41 +15,14 @@ class Metadata:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def check_same(self, here: Any) -> None:
-        """Refuse data that a model with this metadata was not trained for.
-
-        Args:
-            here: Metadata of the data at hand.
-
-        Raises:
-            UserError: They differ in what the model depends on.
-        """
+        """Refuse data that a model with this metadata was not trained for: raise a UserError."""
 
 
 def check_classes(trained: list[str], here: list[str]) -> None:
-    """Refuse data of other classes than those of a checkpoint.
-
-    Args:
-        trained: Names of its classes.
-        here: Names of the classes of the data at hand.
-
-    Raises:
-        UserError: They differ.
-    """
+    """Refuse data of other classes than those that a checkpoint was trained on."""
     if trained != here:
         old, new = (
             f"{len(names)} classes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
             for names in (trained, here)
         )
         raise UserError(f"data: the checkpoint was trained on {old}, the data has {new}; use data of the same classes")
-
-
-def describe(name: str, sizes: dict[str, int], contents: str) -> str:
-    """Describe a data set in one line: its name, the sizes of its splits where they are known, and what it holds.
-
-    Args:
-        name: What it is.
-        sizes: Samples of each split.
-        contents: Such as "images of 3 x 32 x 32, 10 classes".
-    """
-    counts = " / ".join(f"{count:,} {split}" for split, count in sizes.items())
-    return f"{name}: {counts + ' ' if counts else ''}{contents}"

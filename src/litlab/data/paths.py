@@ -41,25 +41,6 @@ def user_path(text: str, setting: str) -> Path:
     return path
 
 
-def check_folder(path: Path, name: str) -> None:
-    """Make sure that the path of a public data set is a folder, or can become one.
-
-    Args:
-        path: The path.
-        name: The data set.
-
-    Raises:
-        UserError: It, or what it should lie in, is something else.
-    """
-    for place in (path, *path.parents):
-        if os.path.lexists(place):
-            if not os.path.isdir(place):
-                raise UserError(
-                    f"data.path: {place} is not a folder; name the one that {name} is in, or is to be put in"
-                )
-            return
-
-
 def check_file(path: Path, setting: str) -> None:
     """Make sure that a path is a regular file, which opening a pipe or device would never tell.
 

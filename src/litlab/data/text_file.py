@@ -57,11 +57,7 @@ def read_text_file(path: Path, setting: str) -> str:
 
 
 def odd_bytes(text: str) -> str:
-    """Return what is wrong with a text that holds bytes which are not UTF-8, or zeros; empty where nothing is.
-
-    Args:
-        text: A part of what `read_text_file` returned.
-    """
+    """Return what is wrong with a text that holds bytes which are not UTF-8, or zeros; empty where nothing is."""
     found = _ODD.search(text)
     if not found:
         return ""

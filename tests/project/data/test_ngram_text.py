@@ -4,6 +4,7 @@ import csv
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
@@ -72,14 +73,16 @@ def test_a_second_start_reads_no_csv_and_counts_nothing(csv_data, make_trainer, 
 def test_runs_that_begin_at_once_tokenise_and_count_once(csv_data, monkeypatch):
     """As the first trials of a sweep with several workers do."""
     done = []
-    fill_cache = NgramTextData.fill_cache
 
-    def slowly(self, folder):
+    def slowly(fill, folder):
         done.append(folder.name.rpartition("-")[2])
         time.sleep(0.2)
-        fill_cache(self, folder)
+        fill(folder)
 
-    monkeypatch.setattr(NgramTextData, "fill_cache", slowly)
+    caches = NgramTextData.caches
+    monkeypatch.setattr(
+        NgramTextData, "caches", lambda self: {folder: partial(slowly, fill) for folder, fill in caches(self).items()}
+    )
 
     def begin(_: int) -> None:
         data = csv_data(ngrams=1)

@@ -14,15 +14,10 @@ from litlab.errors import UserError
 
 
 def image_files(folder: Path) -> Iterator[str]:
-    """Find the image files in a folder, at any depth.
+    """Find the image files in a folder, at any depth, and yield their names relative to it.
 
-    Hidden files and folders are left out. Links are followed, but every real folder is searched once: loops end.
-
-    Args:
-        folder: The folder.
-
-    Yields:
-        Their names, relative to the folder. Some may be no files: see `check_files`.
+    Hidden files and folders are left out. Links are followed, but every real folder is searched once: loops end. Some
+    names may be no files: see `check_files`.
 
     Raises:
         UserError: A folder can't be read, or a link leads to a folder that this one lies in.
@@ -49,14 +44,7 @@ def image_files(folder: Path) -> Iterator[str]:
 
 
 def check_files(files: list[Path]) -> None:
-    """Refuse what has the name of an image but is not a file: a broken link, a pipe, a device.
-
-    Args:
-        files: The images.
-
-    Raises:
-        UserError: There are such; it names the first and says how many.
-    """
+    """Refuse what has the name of an image but is not a file: a broken link, a pipe, a device."""
     wrong = [(file, reason) for file in files if (reason := no_file(file))]
     if wrong:
         file, reason = wrong[0]
@@ -65,14 +53,7 @@ def check_files(files: list[Path]) -> None:
 
 
 def folder_classes(path: Path) -> list[str]:
-    """Read the class names from the folders in train/.
-
-    Args:
-        path: The folder that holds train/.
-
-    Raises:
-        UserError: There is no such folder, or it holds no class folders.
-    """
+    """Read the class names from the folders in <path>/train/, of which there must be two or more."""
     expected = "images belong in folders <path>/train/<class>/"
     if not os.path.isdir(path):
         what = f"{path} is not a folder" if os.path.lexists(path) else f"there is no folder {path}"
@@ -88,15 +69,7 @@ def folder_classes(path: Path) -> list[str]:
 
 
 def first_image(path: Path, class_names: list[str]) -> Path:
-    """Find one image, without listing all.
-
-    Args:
-        path: The folder that holds train/.
-        class_names: The folders in it.
-
-    Raises:
-        UserError: The first class has no images.
-    """
+    """Find one image of the first class in <path>/train/, without listing all."""
     folder = path / "train" / class_names[0]
     for name in image_files(folder):
         if not no_file(folder / name):
@@ -105,10 +78,7 @@ def first_image(path: Path, class_names: list[str]) -> Path:
 
 
 def list_folder(path: Path) -> Listing:
-    """List a folder of train/<class>/, and val/<class>/ and test/<class>/ where they exist.
-
-    Args:
-        path: The folder that holds train/.
+    """List <path>/train/<class>/, and val/<class>/ and test/<class>/ where they exist.
 
     Raises:
         UserError: A folder is missing, empty or unreadable, a class of val/ or test/ is not in train/, or an image is

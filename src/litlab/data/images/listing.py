@@ -52,11 +52,7 @@ class Listing:
 
 
 def in_order(names: set[str]) -> list[str]:
-    """Sort class names; as numbers if all are, so that class 10 comes after class 9.
-
-    Args:
-        names: The names.
-    """
+    """Sort class names; as numbers if all are, so that class 10 comes after class 9."""
     return sorted(names, key=lambda name: (int(name), name) if all(n.isdecimal() for n in names) else (0, name))
 
 
@@ -109,11 +105,7 @@ def list_csv(
 
 
 def no_file(file: Path) -> str:
-    """Why a path can't be read as a file; empty where it can.
-
-    Args:
-        file: The path.
-    """
+    """Why a path can't be read as a file; empty where it can."""
     try:
         mode = os.stat(file).st_mode
     except (FileNotFoundError, NotADirectoryError) as error:

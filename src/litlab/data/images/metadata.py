@@ -31,16 +31,9 @@ class ImageMetadata(Metadata):
     generated: bool
 
     def check_same(self, here: Any) -> None:
-        """Refuse images of other classes or another shape.
-
-        Args:
-            here: Metadata of the images at hand.
-
-        Raises:
-            UserError: They differ.
-        """
+        """Refuse images of other classes or another shape."""
         check_classes(self.class_names, here.class_names)
-        if tuple(self.image_shape) != tuple(here.image_shape):
+        if self.image_shape != here.image_shape:
             _, height, width = self.image_shape
             raise UserError(
                 f"data: the checkpoint was trained on images of {' x '.join(map(str, self.image_shape))}, the data has "

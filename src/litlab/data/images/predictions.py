@@ -102,12 +102,6 @@ class ImageFiles(Dataset[dict[str, Tensor]]):
 def readable(files: list[Path], form: ImageFormat, source: str, bad_rows: Policy) -> list[Path]:
     """Find out which images can be read, by decoding all.
 
-    Args:
-        files: The images.
-        form: The format that they get.
-        source: What `predict_input` says.
-        bad_rows: Whether damaged images are an error or left out.
-
     Raises:
         UserError: There are some that may not be left out, or no others.
     """

@@ -42,15 +42,7 @@ class Stored:
 
 
 def store(source: Source, folder: Path) -> None:
-    """Decode a source into its cache.
-
-    Args:
-        source: The images.
-        folder: The cache.
-
-    Raises:
-        UserError: An image is unreadable or odd, or the cache can't be written.
-    """
+    """Decode a source into its cache; a UserError says that an image is unreadable or odd, or what can't be written."""
     parts = source.parts()
     kept: dict[str, Tensor] = {}
     total = sum(len(part.labels) for part in parts.values())
@@ -96,15 +88,7 @@ def _check_left(labels: Tensor, split: str, source: Source) -> None:
 
 
 def load(source: Source, folder: Path) -> Stored:
-    """Open the cache of a source; the images are read from it as they are used.
-
-    Args:
-        source: The images.
-        folder: The cache.
-
-    Raises:
-        RuntimeError: There is no whole cache.
-    """
+    """Open the cache of a source; the images are read from it as they are used."""
     fault = find_corruption(folder, quick=True)
     if fault:
         raise RuntimeError(f"{folder}: {fault}; prepare_data() makes this cache")

@@ -48,15 +48,7 @@ def note_disorder(table: Table) -> Table:
 
 
 def note_off_step(table: Table, step: Step) -> Table:
-    """Note the rows whose times most others can't be reached from in whole steps.
-
-    Args:
-        table: Rows in order of time; its bad rows get those that are off the step.
-        step: The step.
-
-    Returns:
-        The rows that are left.
-    """
+    """Note the rows whose times most others can't be reached from in whole steps; return those that are left."""
     fitting = step.fitting(table.times)
     for place in np.flatnonzero(~fitting).tolist():
         table.bad.add(table.rows[place], f"{time_text(table.times[place])} is off the step of {step}")
@@ -65,9 +57,6 @@ def note_off_step(table: Table, step: Step) -> Table:
 
 def note_open_ends(table: Table) -> Table:
     """Note the rows at the beginning and the end that lack a value: there is nothing to interpolate from.
-
-    Args:
-        table: Rows in order of time; its bad rows get those.
 
     Returns:
         The rows that are left.
@@ -86,11 +75,7 @@ def note_open_ends(table: Table) -> Table:
 
 
 def time_text(time: np.datetime64) -> str:
-    """Return a time as messages show it.
-
-    Args:
-        time: The time.
-    """
+    """Return a time as messages show it."""
     return str(time).replace("T", " ")
 
 

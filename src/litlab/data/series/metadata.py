@@ -42,14 +42,7 @@ class SeriesMetadata(Metadata):
     generated: bool
 
     def check_same(self, here: Any) -> None:
-        """Refuse a series or settings that the model was not trained for.
-
-        Args:
-            here: Metadata of the series at hand.
-
-        Raises:
-            UserError: Columns, window, covariates, season, step or kind of times differ.
-        """
+        """Refuse other columns, lengths, covariates, step, season or kind of times."""
         for key in ("targets", "context_length", "horizon", "covariates", "step", "season", "utc"):
             old, new = getattr(self, key), getattr(here, key)
             if old == new:

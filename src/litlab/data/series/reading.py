@@ -117,12 +117,7 @@ def read_table(
 
 
 def nearest_name(name: str, names: Sequence[str]) -> str:
-    """Return what an error message adds to a name that is not there: the nearest one, or all.
-
-    Args:
-        name: The name.
-        names: Those that are there.
-    """
+    """Return what an error message adds to a name that is not there: the nearest one, or all."""
     by_lower = {other.lower(): other for other in names}
     nearest = [by_lower[other] for other in get_close_matches(name.lower(), by_lower, n=1)]
     some = ", ".join(map(shortened, names[:8])) + (", ..." if len(names) > 8 else "")

@@ -39,9 +39,6 @@ class ScaledSeries:
     def on_device(self, device: torch.device) -> "ScaledSeries":
         """Copy the series to a GPU where it fits there.
 
-        Args:
-            device: Where the model is.
-
         Returns:
             The copy; or this series where it doesn't fit, or the device is not a CUDA device: others may copy the whole
             strided view for each batch that is gathered from it.
@@ -54,11 +51,7 @@ class ScaledSeries:
         return replace(self, values=values, calendar=calendar[0] if calendar else None)
 
     def windows(self, split: str) -> Windows:
-        """All windows of a split.
-
-        Args:
-            split: "train", "val" or "test".
-        """
+        """All windows of a split."""
         return Windows(self.values, self.calendar, self.starts[split], self.context_length, self.horizon)
 
     def ridge(self, context_length: int) -> Tensor:
@@ -88,9 +81,6 @@ class ScaledSeries:
     def best_ridge(self, naive_error: Tensor) -> Tensor:
         """Of the ridges from the whole, half and a quarter of the past the one that validates best.
 
-        Args:
-            naive_error: What MASE divides by, (channel,).
-
         Returns:
             float32 (horizon, rows), on the CPU. From the whole past where there is no validation split.
         """
@@ -103,15 +93,7 @@ class ScaledSeries:
         return ridges[min(errors, key=lambda name: errors[name]["mse"])]
 
     def baselines(self, season: int, naive_error: Tensor) -> dict[str, dict[str, float]]:
-        """Errors of simple forecasts over all test windows.
-
-        Args:
-            season: Rows of a season.
-            naive_error: What MASE divides by, (channel,).
-
-        Returns:
-            For each forecast its "test/mse", "test/mae" and "test/mase".
-        """
+        """Errors of simple forecasts over all test windows, see `SeriesData.baselines`."""
         weight = self.best_ridge(naive_error)
         methods = {
             "repeat last": partial(repeat_last, horizon=self.horizon),

@@ -1,20 +1,44 @@
 """Where a series comes from: the public file, the user's own, or made up."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.bad_rows import Policy
-from litlab.data.download import ensure_or_fall_back, obtain_file
+from litlab.data.download import PublicFile, obtain_file
 from litlab.data.series.generated import GENERATED_COLUMNS, generated_series
-from litlab.data.series.public import PublicSeries
 from litlab.data.series.reading import nearest_name, read_table
 from litlab.data.series.split import FRACTIONS, Split, split_rows
 from litlab.data.series.timeline import Series, regular
 from litlab.errors import UserError
+
+
+@dataclass(frozen=True)
+class PublicSeries:
+    """A public series.
+
+    Args:
+        name: Short name.
+        file: Its file.
+        columns: The columns of numbers.
+        ends: Rows where training, validation and test end in published comparisons.
+    """
+
+    name: str
+    file: PublicFile
+    columns: tuple[str, ...]
+    ends: tuple[int, int, int]
+
+    @property
+    def file_names(self) -> list[str]:
+        """The name of the file."""
+        return [self.file.name]
+
+    def ensure_downloaded(self, root: Path) -> None:
+        """Make sure that the file is in a folder, and whole; see `obtain_file`."""
+        obtain_file(self.file, root)
 
 
 @dataclass(frozen=True)
@@ -70,7 +94,7 @@ class Source:
 
     @property
     def _public(self) -> PublicSeries:
-        assert self.public is not None  # `SeriesData` refuses to have neither
+        assert self.public is not None  # `SelectableData` refuses to have neither
         return self.public
 
     def has(self, split: Literal["val", "test"]) -> bool:
@@ -79,43 +103,8 @@ class Source:
             return True
         return float(self.split[1 if split == "val" else 2]) > 0
 
-    def name(self, generated: bool) -> str:
-        """Return what the series is, in a few words."""
-        if generated:
-            return f"GENERATED stand-in for {self.kind}" if self.dataset is None else "GENERATED series"
-        return self.kind if self.dataset is None else f"csv {self.path}"
-
-    def ensure_downloaded(self, fallback: Literal["generated"] | None) -> bool:
-        """Download the public file where it is not there yet.
-
-        Args:
-            fallback: Whether a generated series may take its place.
-
-        Returns:
-            Whether it is there; always, for other series.
-
-        Raises:
-            UserError: It can't be had, and nothing may take its place.
-        """
-        if self.dataset is not None:
-            return True
-        if self.path.is_file():
-            raise UserError(
-                f"data.path: {self.path} is a file, {self.kind} needs its folder; or set data.dataset to csv"
-            )
-        file, own = self._public.file, "--data.dataset csv --data.path FILE.csv"
-        download = partial(obtain_file, file, self.path)
-        return ensure_or_fall_back(download, fallback, self.kind, [file.name], self.path, own)
-
     def read(self, generated: bool) -> Series:
-        """Read and check the series.
-
-        Args:
-            generated: Whether a made-up one takes its place.
-
-        Raises:
-            UserError: The file is missing or something in it is wrong.
-        """
+        """Read and check the series, or make one up that takes its place."""
         if generated:
             return generated_series(self._known_columns or ()).select(self.columns or [])
         file = self.path if self.dataset == "csv" else self.path / self._public.file.name
@@ -124,12 +113,13 @@ class Source:
             rank_zero_info(f"{file}: {series.filled}")
         return series
 
-    def ends(self, series: Series, generated: bool) -> tuple[int, int, int]:
+    def ends(self, series: Series, generated: bool, name: str) -> tuple[int, int, int]:
         """Return the ends of the training, the validation and the test rows.
 
         Args:
             series: What `read` returned.
             generated: Whether it is made up.
+            name: What it is, for messages.
 
         Raises:
             UserError: A date is outside the series.
@@ -140,4 +130,4 @@ class Source:
         split = self.split or FRACTIONS
         if stand_in and isinstance(split[0], str):
             split = FRACTIONS  # the dates are those of the real series
-        return split_rows(split, series, self.name(generated))
+        return split_rows(split, series, name)

@@ -43,23 +43,12 @@ class Series:
     rows: np.ndarray | None = None
 
     def select(self, names: list[str]) -> "Series":
-        """Take some of the columns.
-
-        Args:
-            names: Their names, in the order wanted.
-        """
+        """Take some of the columns, in the order wanted."""
         columns = [self.names.index(name) for name in names]
         return replace(self, values=self.values[:, columns], names=list(names))
 
     def scaled(self, mean: list[float], scale: list[float]) -> Tensor:
-        """Bring the columns to a common scale.
-
-        Args:
-            mean: What is subtracted from each column.
-            scale: What each column is divided by then.
-
-        Returns:
-            float32 (time, column).
+        """Bring the columns to a common scale, float32 (time, column): subtract `mean` and divide by `scale`.
 
         Raises:
             UserError: A value is too far from the mean for float32.
@@ -75,11 +64,7 @@ class Series:
         return torch.from_numpy(values)
 
     def where(self, place: int) -> str:
-        """Return a row as messages name it, with its time.
-
-        Args:
-            place: Its place in the series.
-        """
+        """Return a row as messages name it, with its time."""
         row = int(self.rows[place]) if self.rows is not None else 0
         return f"in row {row} ({time_text(self.times[place])})" if row else f"at {time_text(self.times[place])}"
 

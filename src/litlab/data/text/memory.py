@@ -40,11 +40,7 @@ class StoredTexts(Dataset[Any]):
         self.crops: LengthBatches | None = None
 
     def crop_at_random(self, sampler: LengthBatches) -> None:
-        """Cut texts that are too long somewhere, not always at the end: anew in every epoch of a sampler.
-
-        Args:
-            sampler: Its seed and epoch decide where.
-        """
+        """Cut texts that are too long somewhere, not always at the end: anew in every epoch of a sampler."""
         self.crops = sampler
 
     def __len__(self) -> int:

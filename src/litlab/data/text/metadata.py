@@ -33,12 +33,5 @@ class TextMetadata(Metadata):
     generated: bool
 
     def check_same(self, here: Any) -> None:
-        """Refuse texts of other classes.
-
-        Args:
-            here: Metadata of the texts at hand.
-
-        Raises:
-            UserError: They differ.
-        """
+        """Refuse texts of other classes."""
         check_classes(self.class_names, here.class_names)

@@ -47,11 +47,7 @@ def read_input(
 
 
 def shorten(text: str) -> str:
-    """Return the start of a text, on one line.
-
-    Args:
-        text: The text.
-    """
+    """Return the start of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else line[: _SHOWN - 3] + "..."
 

@@ -30,11 +30,7 @@ class Rows:
     written: Counter[str] = field(default_factory=Counter)
 
     def leave_out(self, problems: dict[int, str]) -> None:
-        """Take out rows that turned out to be bad.
-
-        Args:
-            problems: What is wrong, by the number of the row.
-        """
+        """Take out rows that turned out to be bad; what is wrong, by the number of the row."""
         if not problems:
             return
         for number, problem in problems.items():
@@ -120,16 +116,7 @@ def read_texts(
 
 
 def read_lines(path: Path, setting: str, bad_rows: Policy) -> Rows:
-    """Read a plain text file of one text per line; may be gzipped.
-
-    Args:
-        path: The file.
-        setting: Where its name comes from, for messages.
-        bad_rows: Whether empty lines are an error.
-
-    Raises:
-        UserError: The file can't be read. Bad lines are only noted, see `bad_rows.settle`.
-    """
+    """Read a text file of one text per line; may be gzipped. Bad lines are only noted, see `bad_rows.settle`."""
     rows = Rows([], [], [], BadRows(path, bad_rows))
     for number, line in enumerate(io.StringIO(read_text_file(path, setting), newline=None), 1):
         text = line.strip()

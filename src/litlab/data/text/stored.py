@@ -10,7 +10,7 @@ import numpy as np
 
 from litlab.data.cache import find_corruption, new_cache, open_array
 from litlab.data.split import partition
-from litlab.data.text.corpus import Corpus, Source
+from litlab.data.text.sources import Corpus, Source
 from litlab.data.text.tokenizer import Kind, encode, train_tokenizer
 
 _VERSION = 1  # raise it when the arrays of the same source would come out different
@@ -36,11 +36,7 @@ class Recipe:
     test_fraction: float
 
     def folder(self, cache_dir: Path) -> Path:
-        """Where the cache of this recipe is.
-
-        Args:
-            cache_dir: Folder of all caches.
-        """
+        """Folder of the cache of this recipe."""
         test_fraction = 0.0 if self.source.has_test else self.test_fraction
         settings = _VERSION, self.source.digest, self.kind, self.vocab_size, self.val_fraction, test_fraction
         return cache_dir / f"{self.source.name}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:12]}"
@@ -77,41 +73,24 @@ class Stored:
         return open_array(self.folder / f"{split}_{kind}.npy")
 
     def told(self, stage: str | None) -> list[str]:
-        """Return the notes on the files that a stage uses.
-
-        Args:
-            stage: "fit", "validate" or "test"; None: all.
-        """
+        """Return the notes on the files that a stage ("fit", "validate" or "test"; None: all) uses."""
         split = "test" if stage == "test" else "train"
         of_file = split if split in self.dropped else "train"  # the test may be cut out of the training file
         return [note for name, own in self.notes.items() if not stage or name in (split, of_file) for note in own]
 
     def texts(self, split: str) -> list[str]:
-        """All raw texts of a split.
-
-        Args:
-            split: "train", "val" or "test".
-        """
+        """All raw texts of a split."""
         content, offsets = self.array(split, "text").tobytes(), self.array(split, "text_offsets").tolist()
         return [content[a:b].decode("utf-8") for a, b in pairwise(offsets)]
 
     def text(self, split: str, index: int) -> str:
-        """One raw text.
-
-        Args:
-            split: "train", "val" or "test".
-            index: Its number in the split.
-        """
+        """One raw text, by its number in a split."""
         start, end = self.array(split, "text_offsets")[index : index + 2].tolist()
         return self.array(split, "text")[start:end].tobytes().decode("utf-8")
 
 
 def stored_classes(folder: Path) -> list[str] | None:
-    """Names of the classes in a cache; None where there is no whole one.
-
-    Args:
-        folder: The cache.
-    """
+    """Names of the classes in a cache; None where there is no whole one."""
     return (
         None
         if find_corruption(folder, quick=True)
@@ -120,16 +99,7 @@ def stored_classes(folder: Path) -> list[str] | None:
 
 
 def store(recipe: Recipe, corpus: Corpus, folder: Path) -> None:
-    """Split a corpus, train the tokenizer on what is left for training, and encode everything into the cache.
-
-    Args:
-        recipe: How.
-        corpus: The texts.
-        folder: The cache.
-
-    Raises:
-        UserError: The cache can't be written.
-    """
+    """Split a corpus, train the tokenizer on what is left for training, and encode everything into the cache."""
     rows = partition(corpus.labels, recipe.val_fraction, recipe.test_fraction, seed=0)
     texts = {split: [corpus.texts[origin][i] for i in part.tolist()] for split, (origin, part) in rows.items()}
     labels = {split: corpus.labels[origin][part] for split, (origin, part) in rows.items()}
@@ -169,14 +139,7 @@ def store(recipe: Recipe, corpus: Corpus, folder: Path) -> None:
 
 
 def load(folder: Path) -> Stored:
-    """Open a cache.
-
-    Args:
-        folder: The cache.
-
-    Raises:
-        RuntimeError: There is no whole cache.
-    """
+    """Open a cache."""
     fault = find_corruption(folder, quick=True)
     if fault:
         raise RuntimeError(f"{folder}: {fault}; prepare_data() makes this cache")
