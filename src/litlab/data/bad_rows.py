@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from lightning.pytorch.utilities import rank_zero_info
+
 from litlab.errors import UserError
 
 Policy = Literal["error", "drop"]
@@ -86,6 +88,13 @@ def settle(*files: tuple[BadRows, int]) -> list[str]:
         else ""
         for bad, kept in files
     ]
+
+
+def settle_and_tell(bad: BadRows, kept: int) -> None:
+    """Refuse the bad rows of one file, or tell the user which ones are left out; see `settle`."""
+    (note,) = settle((bad, kept))
+    if note:
+        rank_zero_info(note)
 
 
 def count_text(dropped: int, unit: str = "row") -> str:

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
@@ -166,6 +167,13 @@ def _sweep(folder: Path) -> None:
     for path in folder.parent.glob(f"{folder.name}.tmp-*"):
         if time.time() - path.stat().st_mtime > 86_400:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def read_meta(folder: Path) -> dict[str, Any]:
+    """Return what the meta.json of a cache says; a RuntimeError where there is no whole cache."""
+    if fault := find_corruption(folder, quick=True):
+        raise RuntimeError(f"{folder}: {fault}; prepare_data() makes this cache")
+    return json.loads((folder / "meta.json").read_text(encoding="utf-8"))
 
 
 def write_array(path: Path, item_shape: tuple[int, ...], blocks: Iterable[np.ndarray]) -> int:

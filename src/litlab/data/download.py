@@ -49,11 +49,11 @@ class PublicFile:
 
 
 def obtain_file(file: PublicFile, root: Path, seconds: float = 4.0) -> None:
-    """Make sure that a public file is there and whole, downloading it where it is not.
+    """Make sure that a public file is in a folder and whole, downloading it where it is not.
 
     Args:
         file: The file.
-        root: Folder for it.
+        root: The folder.
         seconds: How long to wait for an answer of the server.
 
     Raises:
@@ -77,14 +77,10 @@ def obtain_file(file: PublicFile, root: Path, seconds: float = 4.0) -> None:
 
 
 def reach(urls: list[str], seconds: float) -> None:
-    """Ask all servers at once; return as soon as one has the file.
-
-    Args:
-        urls: One address to try per server.
-        seconds: How long to wait.
+    """Ask all servers at once, by an address for each; return as soon as one has the file.
 
     Raises:
-        Unavailable: None of them answers.
+        Unavailable: None of them answers in so many seconds.
     """
     answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 

@@ -14,7 +14,7 @@ def label_notes(counts: Mapping[str, int]) -> list[str]:
         counts: How often each label occurs, as it is written. Spaces at its ends don't make another class.
 
     Returns:
-        A line for each of the two kinds that occurs.
+        A line for each kind that occurs.
     """
     groups: dict[str, list[str]] = {}
     for label in counts:

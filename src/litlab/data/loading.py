@@ -33,12 +33,12 @@ class LoaderSettings:
                 raise UserError(f"data.{name}: there are no workers; set data.num_workers, or leave {name} out")
 
     def loader(self, samples: Any, sampler: EpochSampler, trainer: Trainer | None, seed: int) -> DataLoader[Any]:
-        """Make a loader.
+        """Make a loader; where the trainer resumes an epoch, one that begins where that ended.
 
         Args:
             samples: Returns a batch for an index tensor; with an attribute `device` where it lies on one.
             sampler: Yields index tensors.
-            trainer: The trainer, if there is one: a resumed epoch begins where it ended.
+            trainer: The trainer, if there is one.
             seed: Seed of the loader's own generator.
 
         Raises:

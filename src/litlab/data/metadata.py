@@ -18,11 +18,23 @@ class Metadata:
         """Refuse data that a model with this metadata was not trained for: raise a UserError."""
 
 
-def check_classes(trained: list[str], here: list[str]) -> None:
-    """Refuse data of other classes than those that a checkpoint was trained on."""
-    if trained != here:
-        old, new = (
-            f"{len(names)} classes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
-            for names in (trained, here)
-        )
-        raise UserError(f"data: the checkpoint was trained on {old}, the data has {new}; use data of the same classes")
+@dataclass(frozen=True)
+class ClassMetadata(Metadata):
+    """Metadata of samples with one class each.
+
+    Args:
+        class_names: Name of each class, in the order of the labels.
+    """
+
+    class_names: list[str]
+
+    def check_same(self, here: Any) -> None:
+        """Refuse data of other classes."""
+        if self.class_names != here.class_names:
+            old, new = (
+                f"{len(names)} classes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+                for names in (self.class_names, here.class_names)
+            )
+            raise UserError(
+                f"data: the checkpoint was trained on {old}, the data has {new}; use data of the same classes"
+            )

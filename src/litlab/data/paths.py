@@ -8,20 +8,18 @@ from pathlib import Path
 
 from litlab.errors import UserError
 
-_KINDS = (
-    (stat.S_ISDIR, "a folder; give a file"),
-    (stat.S_ISFIFO, "a pipe; save what comes out of it to a file and give that"),
-    (stat.S_ISSOCK, "a socket; give a file"),
-    (stat.S_ISCHR, "a device; give a file"),
-    (stat.S_ISBLK, "a device; give a file"),
-)
+_KINDS = {
+    stat.S_IFDIR: "a folder; give a file",
+    stat.S_IFIFO: "a pipe; save what comes out of it to a file and give that",
+    stat.S_IFSOCK: "a socket; give a file",
+}
 
 
 def user_path(text: str, setting: str) -> Path:
-    """Read a path that the user has written.
+    """Read a path that the user has written; ``~`` stands for the home directory.
 
     Args:
-        text: The path; ``~`` stands for the home directory.
+        text: The path.
         setting: Where it comes from, such as ``data.path``.
 
     Raises:
@@ -42,15 +40,7 @@ def user_path(text: str, setting: str) -> Path:
 
 
 def check_file(path: Path, setting: str) -> None:
-    """Make sure that a path is a regular file, which opening a pipe or device would never tell.
-
-    Args:
-        path: The path.
-        setting: Where it comes from, such as ``data.path``.
-
-    Raises:
-        UserError: It is something else, or not there.
-    """
+    """Make sure that a path is a regular file, which opening a pipe or device would never tell; or say what it is."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -59,6 +49,5 @@ def check_file(path: Path, setting: str) -> None:
         raise UserError(f"{setting}: there is no file {path}") from error
     except OSError as error:
         raise UserError(f"{setting}: {path} can't be read ({error.strerror})") from error
-    for is_kind, what in _KINDS:
-        if is_kind(mode):
-            raise UserError(f"{setting}: {path} is {what}")
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{setting}: {path} is {_KINDS.get(stat.S_IFMT(mode), 'a device; give a file')}")

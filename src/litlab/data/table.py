@@ -111,7 +111,6 @@ def write_classes(
 
     Raises:
         UserError: A probability is not finite, or the file can't be written.
-        ValueError: There are more or fewer probabilities than inputs or classes.
     """
     if probabilities.shape != (len(names), len(class_names)):
         raise ValueError(

@@ -127,7 +127,7 @@ def column_place(
     otherwise: str = "",
     trained: bool = False,
 ) -> int:
-    """Find a column of a CSV file.
+    """Find the place of a column in a CSV file.
 
     Args:
         path: The file.
@@ -137,9 +137,6 @@ def column_place(
         is_list: Whether that setting is a list.
         otherwise: What else the user could do, for the error message.
         trained: Whether a checkpoint asks for the column, not the setting.
-
-    Returns:
-        Its place.
 
     Raises:
         UserError: It is not there, or more than once.

@@ -21,20 +21,7 @@ from litlab.errors import UserError
 
 @dataclass(frozen=True)
 class Catalog:
-    """A data set by the names of its options, see `ImageData`.
-
-    Args:
-        dataset: "folder", "csv" or "generated"; None: the public data set.
-        public: The public data set, if there is one.
-        path: Where it is.
-        file_column: CSV column of the file names.
-        label_column: CSV column of the class names.
-        split_column: CSV column of the splits.
-        image_size: (height, width) that all images get.
-        mode: Mode that all images get.
-        resize: How images of another shape are fitted.
-        bad_rows: Whether images that can't be read, and rows of a CSV file, are an error or left out.
-    """
+    """A data set by the names of its options, see `ImageData`."""
 
     dataset: str | None
     public: PublicImages | None

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
-from litlab.data.bad_rows import BadRows, Policy, settle
+from litlab.data.bad_rows import BadRows, Policy, settle_and_tell
 from litlab.data.labels import shortened
 from litlab.data.text_file import column_place, read_records, read_text_file
 from litlab.errors import UserError
@@ -59,14 +58,7 @@ def in_order(names: set[str]) -> list[str]:
 def list_csv(
     path: Path, file_column: str, label_column: str, split_column: str | None, bad_rows: Policy = "error"
 ) -> Listing:
-    """List the images that a CSV file names, one a row.
-
-    Args:
-        path: The CSV file, UTF-8, with a header; file names are relative to its folder.
-        file_column: Column of the file names.
-        label_column: Column of the class names.
-        split_column: Column that says train, val or test; None: the images are still to be split.
-        bad_rows: Whether rows that name no image or no class are an error or left out.
+    """List the images that a CSV file names, one a row; see `ImageData`. Its file names are relative to its folder.
 
     Raises:
         UserError: The file or a column is missing, or there are bad rows which may not be left out.
@@ -90,9 +82,7 @@ def list_csv(
             if label not in place and classes:
                 bad.add(number, f"class {shortened(label)} is in {split}, but not in train")
         rows[split] = [row for row in members if row[0] not in bad]
-    (note,) = settle((bad, sum(map(len, rows.values()))))
-    if note:
-        rank_zero_info(note)
+    settle_and_tell(bad, sum(map(len, rows.values())))
     if not classes:
         raise UserError(f"{path}: no row has {split_column} train; mark the training images")
     if len(classes) < 2:

@@ -35,10 +35,7 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         return len(self.labels)
 
     def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
-        """Take a batch.
-
-        Args:
-            index: Numbers of the samples, int64 of shape (batch,), on the CPU.
+        """Take a batch, by the numbers of the samples, int64 of shape (batch,), on the CPU.
 
         Returns:
             image: uint8 (batch, channel, height, width); label: int64 (batch,); index: the numbers, int64 (batch,).

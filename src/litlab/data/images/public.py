@@ -43,11 +43,7 @@ class PublicImages:
         return list(self.archives)
 
     def ensure_downloaded(self, root: Path, seconds: float = 4.0) -> None:
-        """Make sure that the files are there: as they are, from archives, or downloaded.
-
-        Args:
-            root: Folder for the files.
-            seconds: How long to wait for an answer of the download server.
+        """Make sure that the files are in a folder: as they are, from archives, or downloaded; see `obtain_file`.
 
         Raises:
             Unavailable: They are not there and there is no way to get them.
@@ -70,10 +66,7 @@ class PublicImages:
             raise
 
     def read(self, root: Path) -> dict[str, tuple[np.ndarray, Tensor]]:
-        """Read what `ensure_downloaded` has put there.
-
-        Args:
-            root: Folder of the files.
+        """Read what `ensure_downloaded` has put into a folder.
 
         Returns:
             For "train" and "test" the uint8 images (image, channel, height, width) and int64 labels (image,).

@@ -235,24 +235,11 @@ class SeriesData(SelectableData[SeriesMetadata]):
         return self._scaled
 
     def ridge(self, context_length: int | None = None) -> Tensor:
-        """Fit a ridge regression on the training rows, its penalty chosen on the validation rows.
-
-        Args:
-            context_length: Rows that it forecasts from, those of the windows if left out.
-
-        Returns:
-            float32 (horizon, context_length), on the CPU: one linear map from scaled past to scaled forecast for all
-            channels.
-        """
+        """Fit `ScaledSeries.ridge` to forecast from so many rows, those of the windows if left out."""
         return self.scaled.ridge(context_length or self.context_length)
 
     def baselines(self) -> dict[str, dict[str, float]]:
-        """Errors of simple forecasts over all test windows, also where `trainer.limit_test_batches` cuts the test.
-
-        Returns:
-            For "repeat last", "seasonal naive" and "ridge (N rows)", its window chosen by validation: "test/mse" and
-            "test/mae" of the scaled series, and "test/mase".
-        """
+        """Errors of simple forecasts over all test windows, see `ScaledSeries.baselines`."""
         return self.scaled.baselines(self.season, self.naive_error)
 
     # ---- checkpoint and prediction

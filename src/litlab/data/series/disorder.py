@@ -10,10 +10,7 @@ from litlab.errors import UserError
 
 
 def note_disorder(table: Table) -> Table:
-    """Note the rows to take out so that the others are in order of time: as few as possible.
-
-    Args:
-        table: What was read; its bad rows get those that are out of order or there twice.
+    """Note the rows to take out so that the others are in order of time, each once: as few as possible.
 
     Returns:
         The rows that are left.

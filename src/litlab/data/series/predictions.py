@@ -23,13 +23,7 @@ from litlab.errors import UserError
 def read_last_window(
     path: Path, metadata: SeriesMetadata, gaps: Literal["error", "interpolate"], bad_rows: Policy
 ) -> tuple[Windows, np.ndarray]:
-    """Read the rows that a forecast is made from.
-
-    Args:
-        path: A CSV file with the columns of the training; others are ignored.
-        metadata: Metadata of the checkpoint.
-        gaps: Whether what is missing is an error or interpolated.
-        bad_rows: Whether rows that can't be used are errors or left out.
+    """Read the rows that a forecast is made from; columns that the training did not have are ignored.
 
     Returns:
         The last window, without a future, and the times that follow it, datetime64[s] of shape (horizon,).

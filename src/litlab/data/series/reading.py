@@ -1,10 +1,8 @@
 """A CSV file as times and numbers; what can't be read is named by row and column."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -61,8 +59,7 @@ def read_table(
 
     Args:
         path: The file.
-        time_column: Column of the times, in any form of `datetime.fromisoformat`, such as 2024-01-31 or
-            2024-01-31 13:00:00 or 2024-01-31T13:00+01:00.
+        time_column: Column of the times, in any form of `datetime.fromisoformat`.
         columns: The columns to read; None: all that have a name and mostly numbers.
         trained: Whether a checkpoint needs these columns, rather than the settings.
         setting: Where the file's name comes from, for messages.
@@ -116,19 +113,8 @@ def read_table(
     return Table(path, rows, times, utc, names, np.stack(values, axis=1), bad).good()
 
 
-def nearest_name(name: str, names: Sequence[str]) -> str:
-    """Return what an error message adds to a name that is not there: the nearest one, or all."""
-    by_lower = {other.lower(): other for other in names}
-    nearest = [by_lower[other] for other in get_close_matches(name.lower(), by_lower, n=1)]
-    some = ", ".join(map(shortened, names[:8])) + (", ..." if len(names) > 8 else "")
-    return f" (did you mean {nearest[0]!r}?)" if nearest else f", only {some}"
-
-
 def parse_time(text: str) -> tuple[datetime, bool]:
     """Read a time in any form of ISO 8601 that `datetime.fromisoformat` knows.
-
-    Args:
-        text: Such as 2024-01-31, 2024-01-31 13:00:00 or 2024-01-31T13:00+01:00.
 
     Returns:
         The time, in UTC where it had an offset, and whether it had one.

@@ -55,14 +55,11 @@ class ScaledSeries:
         return Windows(self.values, self.calendar, self.starts[split], self.context_length, self.horizon)
 
     def ridge(self, context_length: int) -> Tensor:
-        """Ridge regression fitted on the training rows, its penalty chosen on the validation rows.
-
-        Args:
-            context_length: Rows that it forecasts from.
+        """Fit a ridge regression on the training rows, its penalty chosen on the validation rows.
 
         Returns:
-            float32 (horizon, context_length), on the CPU: one linear map from scaled past to scaled forecast for
-            all channels.
+            float32 (horizon, context_length), on the CPU: one linear map from scaled past to scaled forecast for all
+            channels.
 
         Raises:
             UserError: The training rows hold no window so long.
@@ -93,7 +90,12 @@ class ScaledSeries:
         return ridges[min(errors, key=lambda name: errors[name]["mse"])]
 
     def baselines(self, season: int, naive_error: Tensor) -> dict[str, dict[str, float]]:
-        """Errors of simple forecasts over all test windows, see `SeriesData.baselines`."""
+        """Errors of simple forecasts over all test windows, also where `trainer.limit_test_batches` cuts the test.
+
+        Returns:
+            For "repeat last", "seasonal naive" and "ridge (N rows)", its window chosen by validation: "test/mse" and
+            "test/mae" of the scaled series, and "test/mase".
+        """
         weight = self.best_ridge(naive_error)
         methods = {
             "repeat last": partial(repeat_last, horizon=self.horizon),

@@ -9,10 +9,11 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.data.bad_rows import Policy
 from litlab.data.download import PublicFile, obtain_file
 from litlab.data.series.generated import GENERATED_COLUMNS, generated_series
-from litlab.data.series.reading import nearest_name, read_table
+from litlab.data.series.reading import read_table
 from litlab.data.series.split import FRACTIONS, Split, split_rows
 from litlab.data.series.timeline import Series, regular
 from litlab.errors import UserError
+from litlab.util.nearest import nearest
 
 
 @dataclass(frozen=True)
@@ -45,18 +46,8 @@ class PublicSeries:
 class Source:
     """A series by the names of its options, see `SeriesData`.
 
-    Args:
-        dataset: "csv" or "generated"; None: the public series.
-        public: The public series, if there is one.
-        path: The folder of the public file, or the file.
-        time_column: Column of the times.
-        targets: Columns to forecast; None: all that hold numbers.
-        split: Shares, dates, or None for the usual split.
-        gaps: Whether what is missing is an error or interpolated.
-        bad_rows: Whether rows that can't be used are errors or left out.
-
     Raises:
-        UserError: A target is none.
+        UserError: A target is listed twice, the time column, or known not to be there.
     """
 
     dataset: str | None
@@ -76,7 +67,8 @@ class Source:
             if name == self.time_column:
                 raise UserError(f"data.targets: {name!r} is the time column; delete it")
             if known and name not in known:
-                raise UserError(f"data.targets: {self.kind} has no column {name!r}{nearest_name(name, known)}")
+                only = f", only {', '.join(known)}"
+                raise UserError(f"data.targets: {self.kind} has no column {name!r}{nearest(name, known, only)}")
 
     @property
     def columns(self) -> list[str] | None:
@@ -114,16 +106,7 @@ class Source:
         return series
 
     def ends(self, series: Series, generated: bool, name: str) -> tuple[int, int, int]:
-        """Return the ends of the training, the validation and the test rows.
-
-        Args:
-            series: What `read` returned.
-            generated: Whether it is made up.
-            name: What it is, for messages.
-
-        Raises:
-            UserError: A date is outside the series.
-        """
+        """Return the ends of the training, the validation and the test rows of what `read` returned."""
         stand_in = generated and self.dataset is None
         if self.dataset is None and self.split is None and not stand_in:
             return self._public.ends

@@ -5,10 +5,9 @@ from typing import Literal
 
 import numpy as np
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
-from litlab.data.bad_rows import BadRows, settle
+from litlab.data.bad_rows import BadRows, settle, settle_and_tell
 from litlab.data.series.disorder import note_disorder, note_off_step, note_open_ends, time_text
 from litlab.data.series.reading import Table
 from litlab.data.series.step import Step, find_step
@@ -94,9 +93,7 @@ def regular(table: Table, gaps: Literal["error", "interpolate"], step: Step | No
         table = note_off_step(table, expected)
     if gaps == "interpolate" or table.bad.policy == "drop":
         table = note_open_ends(table)
-    (note,) = settle((table.bad, len(table.rows)))
-    if note:
-        rank_zero_info(note)
+    settle_and_tell(table.bad, len(table.rows))
     if step is None:
         if len(table.times) < 2:
             raise UserError(f"{table.path}: only one row, so the time step is unknown; add more rows")

@@ -48,10 +48,7 @@ class StoredTexts(Dataset[Any]):
         return len(self.lengths)
 
     def __getitem__(self, index: Tensor) -> Any:
-        """Take a batch.
-
-        Args:
-            index: Numbers of the texts, int64 of shape (batch,).
+        """Take a batch, by the numbers of the texts, int64 of shape (batch,).
 
         Returns:
             ``ids``, int64 of shape (batch, time), 0 where a text has ended, and the features, float32 of shape (batch,

@@ -96,19 +96,10 @@ def read_rows(
 def read_texts(
     path: Path, columns: list[str], text_columns: list[str], label_column: str
 ) -> tuple[list[str], list[str]]:
-    """Read a CSV file of a public data set, in which every row is good.
-
-    Args:
-        path: The file, without a row of names.
-        columns: Names of its columns.
-        text_columns: Columns that make up the text, joined by a space.
-        label_column: Column of the labels.
+    """Read a CSV file of a public data set, without a row of names, in which every row is good.
 
     Returns:
-        The texts and their labels.
-
-    Raises:
-        UserError: The file can't be read, or has bad rows.
+        The texts, their columns joined by a space, and their labels.
     """
     rows = read_rows(path, columns, text_columns, label_column)
     settle((rows.bad, len(rows.texts)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from litlab.data.cache import find_corruption, new_cache, open_array
+from litlab.data.cache import find_corruption, new_cache, open_array, read_meta
 from litlab.data.split import partition
 from litlab.data.text.sources import Corpus, Source
 from litlab.data.text.tokenizer import Kind, encode, train_tokenizer
@@ -19,15 +19,7 @@ SPLITS = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a corpus becomes token ids.
-
-    Args:
-        source: The corpus.
-        kind: Kind of tokenizer.
-        vocab_size: Most entries of its vocabulary.
-        val_fraction: Share of the training texts for validation.
-        test_fraction: Share of the training texts for the test, where the corpus has no test split.
-    """
+    """How a corpus becomes token ids; see `TextData` for the settings."""
 
     source: Source
     kind: Kind
@@ -91,11 +83,7 @@ class Stored:
 
 def stored_classes(folder: Path) -> list[str] | None:
     """Names of the classes in a cache; None where there is no whole one."""
-    return (
-        None
-        if find_corruption(folder, quick=True)
-        else json.loads((folder / "meta.json").read_text("utf-8"))["class_names"]
-    )
+    return None if find_corruption(folder, quick=True) else read_meta(folder)["class_names"]
 
 
 def store(recipe: Recipe, corpus: Corpus, folder: Path) -> None:
@@ -140,10 +128,7 @@ def store(recipe: Recipe, corpus: Corpus, folder: Path) -> None:
 
 def load(folder: Path) -> Stored:
     """Open a cache."""
-    fault = find_corruption(folder, quick=True)
-    if fault:
-        raise RuntimeError(f"{folder}: {fault}; prepare_data() makes this cache")
-    meta = json.loads((folder / "meta.json").read_text("utf-8"))
+    meta = read_meta(folder)
     tokenizer = (folder / "tokenizer.json").read_text("utf-8")
     # Caches from before rows could be dropped have none of the last two.
     return Stored(

@@ -302,7 +302,7 @@ def test_etth1_needs_a_folder(tmp_path):
         ),
         (
             {"dataset": "etth1", "targets": ["ot"]},
-            "data.targets: etth1 has no column 'ot' (did you mean 'OT'?)",
+            "data.targets: etth1 has no column 'ot'; did you mean 'OT'?",
         ),
         (
             {"dataset": "etth1", "targets": ["load"]},
@@ -310,7 +310,7 @@ def test_etth1_needs_a_folder(tmp_path):
         ),
         (
             {"dataset": "generated", "targets": ["sinus"]},
-            "data.targets: generated has no column 'sinus' (did you mean 'sine'?)",
+            "data.targets: generated has no column 'sinus'; did you mean 'sine'?",
         ),
     ],
 )
