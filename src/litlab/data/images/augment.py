@@ -57,11 +57,6 @@ class Augment:
         if self.saturation and channels != 3:
             raise UserError("data.augment.saturation: the images are grey; set it to 0, or --data.mode RGB")
 
-    @property
-    def jitter(self) -> bool:
-        """Whether any colour changes."""
-        return bool(self.brightness or self.contrast or self.saturation)
-
 
 def _signed(value: int) -> int:
     """Return the int64 with the bits of an unsigned 64-bit integer: torch multiplies modulo 2**64 all the same."""
@@ -209,7 +204,7 @@ def augmented(
         # Of each image and its mirror image pick one: 5 times quicker than `torch.where`, and no wait for a GPU.
         place = torch.arange(len(images), device=images.device) + len(images) * flip
         images = torch.cat((images, images.flip(3))).index_select(0, place)
-    if augment.jitter:
+    if augment.brightness or augment.contrast or augment.saturation:
         images = _jitter(images.float(), augment, draw)
     images = normalise(images, mean, std)
     if augment.cutout:

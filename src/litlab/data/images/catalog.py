@@ -1,6 +1,5 @@
 """What is known of an image data set before any image is decoded."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +9,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.bad_rows import Policy
 from litlab.data.images.decode import ImageFormat, Mode, Resize, peek
-from litlab.data.images.folder import first_image, folder_classes, list_folder
+from litlab.data.images.folder import folder_classes, list_folder
 from litlab.data.images.generated import generated_class_names
 from litlab.data.images.listing import Listing, list_csv
 from litlab.data.images.public import PublicImages
@@ -102,15 +101,9 @@ class Catalog:
         if self.dataset == "generated":
             return 32, 32, "RGB"
         errors = []
-        for file in self._training_files():
+        for name in self._listing.files["train"]:
             try:
-                return peek(file)
+                return peek(self._listing.root / name)
             except UserError as error:  # decoding them all tells how many there are
                 errors.append(error)
         raise errors[0]
-
-    def _training_files(self) -> Iterator[Path]:
-        """First one that is found without listing all."""
-        if self.dataset == "folder":
-            yield first_image(self.path, self.class_names)
-        yield from (self._listing.root / name for name in self._listing.files["train"])

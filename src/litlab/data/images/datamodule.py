@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -103,7 +103,6 @@ class ImageData(SelectableData[ImageMetadata]):
         self._stored: Stored | None = None
         self._rows: dict[str, tuple[str, Tensor]] = {}
         self._predicted: list[Path] = []
-        self._constants: tuple[Tensor, Tensor] | None = None  # mean and deviation on the device
 
     # ---- what is known before `setup`, without decoding any image
 
@@ -228,22 +227,13 @@ class ImageData(SelectableData[ImageMetadata]):
         """
         images = batch["image"]
         size = self.image_shape[1:]
-        if self._constants is None or self._constants[0].device != images.device:
-            mean, std = (torch.tensor(values, device=images.device) for values in (self.mean, self.std))
-            self._constants = mean, std
+        scale = [_on_device(tuple(values), images.device) for values in (self.mean, self.std)]
         if self.trainer is not None and self.trainer.training:
             draw = {"seed": self.seed, "epoch": self.trainer.current_epoch}
-            images = augmented(images, batch["index"], self.augment, size, *self._constants, **draw)
+            images = augmented(images, batch["index"], self.augment, size, *scale, **draw)
         else:  # padded are the training images only; somebody may evaluate on them
-            images = normalise(centre(images, *size), *self._constants)
+            images = normalise(centre(images, *size), *scale)
         return (images, batch["label"]) if "label" in batch else images
-
-    # ---- checkpoint and prediction
-
-    @override
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        super().load_state_dict(state_dict)
-        self._constants = None
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a CSV file with a row per image of `predict_input`: its class, and the probability of every class.
@@ -254,3 +244,9 @@ class ImageData(SelectableData[ImageMetadata]):
         """
         probabilities = torch.cat([output.cpu() for output in outputs])
         write_classes(Path(path), {"file": self._predicted}, self._predicted, self.class_names, probabilities)
+
+
+@lru_cache(maxsize=8)
+def _on_device(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Return a constant of all batches: making it anew for each would wait for a GPU."""
+    return torch.tensor(values, device=device)

@@ -68,15 +68,6 @@ def folder_classes(path: Path) -> list[str]:
     return names
 
 
-def first_image(path: Path, class_names: list[str]) -> Path:
-    """Find one image of the first class in <path>/train/, without listing all."""
-    folder = path / "train" / class_names[0]
-    for name in image_files(folder):
-        if not no_file(folder / name):
-            return folder / name
-    raise _empty(folder)
-
-
 def list_folder(path: Path) -> Listing:
     """List <path>/train/<class>/, and val/<class>/ and test/<class>/ where they exist.
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from litlab.data.bad_rows import BadRows, Policy, settle_and_tell
 from litlab.data.labels import shortened
-from litlab.data.text_file import column_place, read_records, read_text_file
+from litlab.data.text_file import column_place, read_records
 from litlab.errors import UserError
 
 SPLITS = ("train", "val", "test")
@@ -107,9 +107,9 @@ def no_file(file: Path) -> str:
 
 def _read_rows(path: Path, columns: dict[str, str], bad: BadRows) -> Iterator[tuple[Any, ...]]:
     """Yield the number of each good row, and its values in the columns (given by the names of the settings)."""
-    records = read_records(path, read_text_file(path, "data.path"), bad)
+    records = read_records(path, "data.path", bad)
     header = [name.strip() for name in next(records, (0, []))[1]]
-    places = [column_place(path, header, column, f"data.{setting}") for setting, column in columns.items()]
+    places = [column_place(path, header, column, f"set --data.{setting} {{}}") for setting, column in columns.items()]
     empty = True
     for number, fields in records:
         empty = False

@@ -11,9 +11,11 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.data.bad_rows import BadRows, Policy, settle
 from litlab.data.labels import shortened
 from litlab.data.series.numbers import are_formatted, no_number, read_numbers
-from litlab.data.text_file import column_place, read_records, read_text_file
+from litlab.data.text_file import column_place, read_records
 from litlab.errors import UserError
 
+_TARGETS = "set --data.targets '[{}]'"
+_TRAINED = "the checkpoint needs it"
 _TIME = "write it like 2024-01-31 13:00:00"
 
 
@@ -70,13 +72,13 @@ def read_table(
             noted, see `bad_rows.settle`.
     """
     bad = BadRows(path, bad_rows)
-    records = read_records(path, read_text_file(path, setting), bad)
+    records = read_records(path, setting, bad)
     header = [name.strip() for name in next(records, (0, []))[1]]
     if not header:
         raise UserError(f"{path}: the file is empty; give a header and one row per time")
-    column_place(path, header, time_column, "data.time_column", trained=trained)
+    column_place(path, header, time_column, _TRAINED if trained else "set --data.time_column {}")
     for column in columns or []:
-        column_place(path, header, column, "data.targets", is_list=True, trained=trained)
+        column_place(path, header, column, _TRAINED if trained else _TARGETS)
     lines = list(records)
     if not lines:
         settle((bad, 0))
@@ -94,7 +96,7 @@ def read_table(
             if wrong and column:
                 left_out.append(f"{column} ({shortened(texts[wrong[0]])} in row {rows[wrong[0]]})")
             continue
-        column_place(path, header, column, "data.targets", is_list=True, trained=trained)
+        column_place(path, header, column, _TARGETS)  # it must not be there twice
         if words:
             others = f" (and {len(wrong) - 1:,} more rows)" if len(wrong) > 1 else ""
             remedy = "name other columns in data.targets" if columns is None else "leave it out of data.targets"

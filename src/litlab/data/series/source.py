@@ -67,7 +67,7 @@ class Source:
             if name == self.time_column:
                 raise UserError(f"data.targets: {name!r} is the time column; delete it")
             if known and name not in known:
-                only = f", only {', '.join(known)}"
+                only = f", only {', '.join(map(repr, known))}"
                 raise UserError(f"data.targets: {self.kind} has no column {name!r}{nearest(name, known, only)}")
 
     @property

@@ -176,11 +176,12 @@ class TextData(SelectableData[TextMetadata]):
     def _source(self) -> Source:
         if not self.generated:
             return self._real_source
-        return generated_source(2 if self.dataset is None and len(self.public.class_names) == 2 else 4)
+        stand_in_for = self.public if self.dataset is None else None
+        return generated_source(2 if stand_in_for and len(stand_in_for.class_names) == 2 else 4)
 
     @cached_property
     def _real_source(self) -> Source:
-        if self.dataset is None:
+        if self.public and self.dataset is None:
             return public_source(self.public, self.path)
         columns = self.columns, self.text_columns, self.label_column
         return csv_source(self.path, self.test_path, *columns, self.bad_rows)

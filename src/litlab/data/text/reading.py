@@ -66,7 +66,7 @@ def read_rows(
         UserError: The file can't be read, or a column is missing. Bad rows are only noted, see `bad_rows.settle`.
     """
     rows = Rows([], [], [], BadRows(path, bad_rows))
-    records = read_records(path, read_text_file(path, setting), rows.bad)
+    records = read_records(path, setting, rows.bad)
     first = next(records, None)
     if first is None:
         raise UserError(f"{path}: the file is empty; it needs a row per text")
@@ -137,10 +137,9 @@ def _column_names(
 
 
 def _place(path: Path, names: list[str], column: str, setting: str, columns: list[str] | None) -> int:
-    is_list = setting == "text_columns"
     if columns is None:
-        otherwise = ", or name all columns with --data.columns if row 1 is a text"
-        return column_place(path, names, column, f"data.{setting}", is_list=is_list, otherwise=otherwise)
+        fix = f"set --data.{setting} " + ("'[{}]'" if setting == "text_columns" else "{}")
+        return column_place(path, names, column, fix, ", or name all columns with --data.columns if row 1 is a text")
     if columns.count(column) > 1:
         raise UserError(f"data.columns: there are {columns.count(column)} columns {column!r}; rename all but one")
     if column not in columns:

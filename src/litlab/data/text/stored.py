@@ -14,7 +14,6 @@ from litlab.data.text.sources import Corpus, Source
 from litlab.data.text.tokenizer import Kind, encode, train_tokenizer
 
 _VERSION = 1  # raise it when the arrays of the same source would come out different
-SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,21 +12,10 @@ from PIL import Image
 
 from litlab.data.images.decode import ImageFormat, decode_file
 from litlab.errors import UserError
+from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.images.conftest import write_image
 
-
-def prepared(data, stage="fit"):
-    data.prepare_data()
-    data.setup(stage)
-    return data
-
-
-def refused(data, stage="fit") -> str:
-    """The one line that says what is wrong."""
-    with pytest.raises(UserError) as error:
-        prepared(data, stage)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+refused = partial(refusal, prepared)
 
 
 # ---- folders
