@@ -1,5 +1,6 @@
 """What ImageData, TextData and SeriesData share: their setting `dataset` selects where the data comes from."""
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -66,6 +67,17 @@ class SelectableData(ExperimentData[M]):
         if self.generated:
             return f"GENERATED {self.kind}" if self.dataset else f"GENERATED stand-in for {self.public.name}"
         return f"{self.dataset} {self.path}" if self.dataset else self.public.name
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Changes whenever the data or their preparation do."""
+
+    @property
+    def cache_folder(self) -> Path:
+        """Where the prepared data is kept, if it is."""
+        assert self.cache_dir is not None
+        return self.cache_dir / self.fingerprint
 
     def setting(self, name: str) -> Any:
         """Return a setting that the metadata has too: the checkpoint's where one was loaded."""

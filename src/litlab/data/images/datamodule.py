@@ -157,7 +157,7 @@ class ImageData(SelectableData[ImageMetadata]):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the data or their preparation do."""
-        return self._cache.name
+        return self._source.cache_name
 
     @property
     def _source(self) -> Source:
@@ -165,18 +165,13 @@ class ImageData(SelectableData[ImageMetadata]):
 
     # ---- from files to memory
 
-    @property
-    def _cache(self) -> Path:
-        assert self.cache_dir is not None
-        return self._source.folder(self.cache_dir)
-
     @override
     def caches(self) -> dict[Path, Callable[[Path], None]]:
-        return {self._cache: partial(store, self._source)}
+        return {self.cache_folder: partial(store, self._source)}
 
     @override
     def open(self, stage: str | None) -> ImageMetadata:
-        stored = load(self._source, self._cache)
+        stored = load(self._source, self.cache_folder)
         for note in stored.notes:
             rank_zero_info(note)
         self.augment.check(stored.shape)

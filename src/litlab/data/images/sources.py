@@ -64,10 +64,11 @@ class Source:
     parts: Callable[[], dict[str, Part]]
     dropped: int = 0
 
-    def folder(self, cache_dir: Path) -> Path:
-        """Folder of the cache of this source."""
+    @property
+    def cache_name(self) -> str:
+        """Name of the cache of this source."""
         digest = hashlib.sha256(repr((_VERSION, self.digest, self.shape)).encode()).hexdigest()
-        return cache_dir / f"{self.name}-{digest[:12]}"
+        return f"{self.name}-{digest[:12]}"
 
 
 def listed_source(path: Path, listing: Listing, form: ImageFormat, bad_rows: Policy) -> Source:

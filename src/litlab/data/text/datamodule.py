@@ -168,7 +168,7 @@ class TextData(SelectableData[TextMetadata]):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the data or their preparation do."""
-        return self.cache_folder.name
+        return self._recipe.cache_name
 
     # ---- from files to memory
 
@@ -196,12 +196,6 @@ class TextData(SelectableData[TextMetadata]):
     def _recipe(self) -> Recipe:
         vocab_size = self.hparams["vocab_size"]
         return Recipe(self._source, self.tokenizer, vocab_size, self.val_fraction, self.test_fraction)
-
-    @property
-    def cache_folder(self) -> Path:
-        """Folder of the tokenised texts."""
-        assert self.cache_dir is not None
-        return self._recipe.folder(self.cache_dir)
 
     @override
     def caches(self) -> dict[Path, Callable[[Path], None]]:

@@ -26,11 +26,12 @@ class Recipe:
     val_fraction: float
     test_fraction: float
 
-    def folder(self, cache_dir: Path) -> Path:
-        """Folder of the cache of this recipe."""
+    @property
+    def cache_name(self) -> str:
+        """Name of the cache of this recipe."""
         test_fraction = 0.0 if self.source.has_test else self.test_fraction
         settings = _VERSION, self.source.digest, self.kind, self.vocab_size, self.val_fraction, test_fraction
-        return cache_dir / f"{self.source.name}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:12]}"
+        return f"{self.source.name}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:12]}"
 
 
 @dataclass(frozen=True)
