@@ -104,7 +104,7 @@ def test_testing_on_what_was_trained_on(tmp_path, said):
         ("copy.csv", "a copy of"),
     ):
         message = refusal(prepared, texts(tmp_path, path, test_path=str(tmp_path / name)))
-        assert message.startswith(f"data.test_path: {tmp_path / name} is {what} data.path ({path}), so that")
+        assert message.startswith(f"data.test_path: {tmp_path / name} is {what} data.path ({path}), so the test")
     test = reviews(tmp_path, "test.csv", rows=10, start=37)
     prepared(texts(tmp_path, path, test_path=str(test), val_fraction=0.0))
     assert said == [

@@ -120,8 +120,8 @@ def test_columns_without_a_name_are_row_numbers(write):
         (
             "date,load\n2024-01-01,1\n2024-01-02,2\n2024-01-03,x\n2024-01-04,y\n2024-01-05,5\n",
             None,
-            ": 2 of 5 rows can't be used: row 4 (column 'load' is 'x', not a number), row 5 (column 'load' is 'y', no "
-            "number); correct or delete them, or set data.bad_rows to drop",
+            ": 2 of 5 rows can't be used: row 4 (column 'load' is 'x', not a number), row 5 (column 'load' is 'y', "
+            "not a number); correct or delete them, or set data.bad_rows to drop",
         ),
         (
             "date,load\n2024-01-01,1\n2024-01-02,inf\n",

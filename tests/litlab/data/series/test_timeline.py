@@ -78,7 +78,7 @@ HOURS = ["2024-01-01 00:00:00", "2024-01-01 01:00:00", "2024-01-01 02:00:00", "2
     [
         (
             [*HOURS, HOURS[3]],
-            "data.csv, row 6: 2024-01-01 03:00:00 occurs twice, also in row 5 (where clocks were put back, "
+            "data.csv, row 6: 2024-01-01 03:00:00 occurs twice, also in row 5 (where the clocks went back, "
             "add UTC offsets)" + REMEDY,
         ),
         (
