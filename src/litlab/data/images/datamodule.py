@@ -222,12 +222,12 @@ class ImageData(SelectableData[ImageMetadata]):
         """
         images = batch["image"]
         size = self.image_shape[1:]
-        scale = [_on_device(tuple(values), images.device) for values in (self.mean, self.std)]
+        mean, std = (_on_device(tuple(values), images.device) for values in (self.mean, self.std))
         if self.trainer is not None and self.trainer.training:
             draw = {"seed": self.seed, "epoch": self.trainer.current_epoch}
-            images = augmented(images, batch["index"], self.augment, size, *scale, **draw)
+            images = augmented(images, batch["index"], self.augment, size, mean, std, **draw)
         else:  # padded are the training images only; somebody may evaluate on them
-            images = normalise(centre(images, *size), *scale)
+            images = normalise(centre(images, *size), mean, std)
         return (images, batch["label"]) if "label" in batch else images
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
