@@ -43,8 +43,8 @@ def padded(texts: list[tuple[Tensor, int]]) -> tuple[dict[str, Tensor], Tensor]:
 class Slices(Dataset):
     """One window at a time."""
 
-    def __init__(self, values: Tensor, windows: int, past: int, horizon: int) -> None:
-        self.values, self.windows, self.context_length, self.horizon = values, windows, past, horizon
+    def __init__(self, values: Tensor, windows: int, context_length: int, horizon: int) -> None:
+        self.values, self.windows, self.context_length, self.horizon = values, windows, context_length, horizon
 
     def __len__(self) -> int:
         return self.windows

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from lightning.pytorch.utilities import rank_zero_info
+
 from litlab.errors import UserError
 
 Policy = Literal["error", "drop"]
@@ -27,12 +29,7 @@ class BadRows:
     problems: dict[Hashable, str] = field(default_factory=dict)
 
     def add(self, row: Hashable, problem: str) -> None:
-        """Note a problem; of several in one row, the first counts.
-
-        Args:
-            row: Number of the row, or name of the image file.
-            problem: What is wrong, such as "the text is empty".
-        """
+        """Note what is wrong with a row (its number) or image (its name); of several problems, the first counts."""
         self.problems.setdefault(row, problem)
 
     def __contains__(self, row: Hashable) -> bool:
@@ -51,11 +48,7 @@ class BadRows:
         return ", ".join([*some, *others])
 
     def message(self, kept: int) -> str:
-        """Return what an error says of them.
-
-        Args:
-            kept: Number of good rows.
-        """
+        """Return what an error says of them; `kept` is the number of good rows."""
         if len(self) == 1 and kept:
             ((row, problem),) = self.problems.items()
             return f"{self.path}, row {row}: {problem}" if self.unit == "row" else f"{self._name(row)}: {problem}"
@@ -82,11 +75,11 @@ def settle(*files: tuple[BadRows, int]) -> list[str]:
     allowed = all(bad.policy == "drop" for bad, _ in found)
     fatal = [bad.message(kept) for bad, kept in found if not (allowed and kept)]
     if fatal:
-        some = "the row" if sum(len(bad) for bad, _ in found) == 1 else "them"
+        one = sum(len(bad) for bad, _ in found) == 1
         if found[0][0].unit == "image":
-            remedy = "replace or delete it" if some == "the row" else "replace or delete them"
+            remedy = f"replace or delete {'it' if one else 'them'}"
         else:
-            remedy = f"correct or delete {some}"
+            remedy = f"correct or delete {'the row' if one else 'them'}"
         drop = "" if allowed or not all(kept for _, kept in found) else ", or set data.bad_rows to drop"
         raise UserError("; ".join(fatal) + f"; {remedy}{drop}")
     return [
@@ -97,11 +90,13 @@ def settle(*files: tuple[BadRows, int]) -> list[str]:
     ]
 
 
-def count_text(dropped: int, unit: str = "row") -> str:
-    """Return what the description of a data set says of the rows that were left out.
+def settle_and_tell(bad: BadRows, kept: int) -> None:
+    """Refuse the bad rows of one file, or tell the user which ones are left out; see `settle`."""
+    (note,) = settle((bad, kept))
+    if note:
+        rank_zero_info(note)
 
-    Args:
-        dropped: Their number.
-        unit: What they are, in the singular.
-    """
+
+def count_text(dropped: int, unit: str = "row") -> str:
+    """Return what the description of a data set says of the rows, or other units, that were left out."""
     return f", {dropped:,} {unit}{'s' * (dropped != 1)} dropped" if dropped else ""

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
@@ -24,11 +25,7 @@ _CHECKED_BLOCKS = 2**10  # of larger files only so many blocks are checked, even
 
 
 def checksum(path: Path) -> int:
-    """CRC-32 of a file, or of 1 GiB of evenly spread blocks of it where it is larger.
-
-    Args:
-        path: The file.
-    """
+    """CRC-32 of a file, or of 1 GiB of evenly spread blocks of it where it is larger."""
     blocks = -(-path.stat().st_size // _BLOCK)
     step = max(1, -(-blocks // _CHECKED_BLOCKS))
     crc = 0
@@ -40,15 +37,7 @@ def checksum(path: Path) -> int:
 
 
 def find_corruption(folder: Path, *, quick: bool = False) -> str | None:
-    """Find what is wrong with a cache.
-
-    Args:
-        folder: The cache.
-        quick: Compare sizes only, not contents.
-
-    Returns:
-        The first fault, None where there is none.
-    """
+    """Return the first fault of a cache, None where there is none; `quick` compares sizes only, not contents."""
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -65,11 +54,7 @@ def find_corruption(folder: Path, *, quick: bool = False) -> str | None:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a cache is there and whole; says so where it is damaged.
-
-    Args:
-        folder: The cache.
-    """
+    """Whether a cache is there and whole; says so where it is damaged."""
     if not folder.is_dir():
         return False
     fault = find_corruption(folder)
@@ -80,14 +65,7 @@ def is_whole(folder: Path) -> bool:
 
 @contextmanager
 def cache_lock(cache_dir: Path) -> Iterator[None]:
-    """Let one process at a time fill the caches of a folder: those that come later find its work done.
-
-    Args:
-        cache_dir: Folder of all caches.
-
-    Raises:
-        UserError: It is not writable.
-    """
+    """Let one process at a time fill the caches of a folder: those that come later find its work done."""
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
         file = (cache_dir / ".lock").open("a")
@@ -191,6 +169,13 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
+def read_meta(folder: Path) -> dict[str, Any]:
+    """Return what the meta.json of a cache says; a RuntimeError where there is no whole cache."""
+    if fault := find_corruption(folder, quick=True):
+        raise RuntimeError(f"{folder}: {fault}; prepare_data() makes this cache")
+    return json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+
+
 def write_array(path: Path, item_shape: tuple[int, ...], blocks: Iterable[np.ndarray]) -> int:
     """Write uint8 blocks one after the other as one .npy file; they need not fit into memory together.
 
@@ -223,12 +208,5 @@ def write_array(path: Path, item_shape: tuple[int, ...], blocks: Iterable[np.nda
 
 
 def open_array(path: Path) -> np.ndarray:
-    """Map a .npy file into memory: pages are read when they are used and shared between processes.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The array; writing to it changes a private copy.
-    """
+    """Map a .npy file into memory, its pages shared between processes; writing to it changes a private copy."""
     return np.load(path, mmap_mode="c", allow_pickle=False)

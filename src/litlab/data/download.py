@@ -2,18 +2,20 @@
 
 import hashlib
 import os
+import queue
 import socket
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from litlab.data.paths import check_folder
+import torch.hub
+
 from litlab.errors import UserError
-from litlab.util.progress import SlowProgress
 
 
 class Unavailable(Exception):
@@ -34,6 +36,11 @@ class PublicFile:
     name: str
     digest: str
 
+    @property
+    def host(self) -> str:
+        """The server."""
+        return self.url.split("/")[2]
+
     def is_intact(self, path: Path) -> bool:
         """Whether a file has the contents that are expected."""
         method, expected = self.digest.split(":")
@@ -41,16 +48,13 @@ class PublicFile:
             return hashlib.file_digest(stream, method).hexdigest() == expected
 
 
-def obtain_file(file: PublicFile, root: Path, seconds: float = 4.0) -> Path:
-    """Make sure that a public file is there and whole, downloading it where it is not.
+def obtain_file(file: PublicFile, root: Path, seconds: float = 4.0) -> None:
+    """Make sure that a public file is in a folder and whole, downloading it where it is not.
 
     Args:
         file: The file.
-        root: Folder for it.
+        root: The folder.
         seconds: How long to wait for an answer of the server.
-
-    Returns:
-        Where it is.
 
     Raises:
         Unavailable: It is not there and can't be downloaded.
@@ -59,7 +63,7 @@ def obtain_file(file: PublicFile, root: Path, seconds: float = 4.0) -> Path:
     path = root / file.name
     present = path.is_file()
     if present and file.is_intact(path):
-        return path
+        return
     try:
         reach([file.url], seconds)
         _fetch(file, path)
@@ -70,49 +74,45 @@ def obtain_file(file: PublicFile, root: Path, seconds: float = 4.0) -> Path:
                 f"({error}); delete it, replace it, or read it as your own with --data.dataset csv --data.path {path}"
             ) from error
         raise
-    return path
 
 
 def reach(urls: list[str], seconds: float) -> None:
-    """Ask all servers at once; return as soon as one has the file.
-
-    Args:
-        urls: One address to try per server.
-        seconds: How long to wait.
+    """Ask all servers at once, by an address for each; return as soon as one has the file.
 
     Raises:
-        Unavailable: None of them answers.
+        Unavailable: None of them answers in so many seconds.
     """
-    answered = threading.Event()
-    pending = threading.Semaphore(0)
-    reasons: list[str] = []
+    answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def ask(url: str) -> None:
-        host = url.split("/")[2]
         try:
             with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=seconds):
-                answered.set()
+                answers.put(None)
         except (OSError, ValueError) as error:  # URLError and HTTPError are OSErrors
-            reasons.append(f"{host}: {getattr(error, 'reason', None) or error}")
-        pending.release()
+            answers.put(_why(url.split("/")[2], error))
 
     # Daemon threads, because looking up a name can hang for much longer than any timeout of the connection.
     for url in urls:
         threading.Thread(target=ask, args=(url,), daemon=True).start()
-    for _ in urls:
-        if not pending.acquire(timeout=seconds + 1) or answered.is_set():
-            break
-    if not answered.is_set():
-        raise Unavailable(reasons[0] if reasons else f"{urls[0].split('/')[2]}: no answer in {seconds:.0f} s")
+    reasons = []
+    for url in urls:
+        try:
+            reason = answers.get(timeout=seconds + 1)
+        except queue.Empty:
+            reason = f"{url.split('/')[2]}: no answer in {seconds:.0f} s"
+        if reason is None:
+            return
+        reasons.append(reason)
+    raise Unavailable(reasons[0])
+
+
+def _why(host: str, error: Exception) -> str:
+    return f"{host}: {getattr(error, 'reason', None) or error}"
 
 
 @contextmanager
 def socket_timeout(seconds: float) -> Iterator[None]:
-    """Make stalled connections fail that would otherwise wait for ever.
-
-    Args:
-        seconds: How long to wait for the next bytes.
-    """
+    """Make connections fail that would otherwise wait for ever for the next bytes."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:
@@ -125,78 +125,51 @@ def _fetch(file: PublicFile, path: Path) -> None:
     """Download beside the target, check, then rename."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        folder = tempfile.TemporaryDirectory(prefix=".download-", dir=path.parent)
     except OSError as error:
         raise UserError(f"data.path: nothing can be written into {path.parent} ({error.strerror})") from error
-    staging = Path(name)
-    with open(handle, "wb") as stream:
+    with folder as staging:
+        staged = Path(staging) / path.name
         try:
-            with urllib.request.urlopen(file.url, timeout=30) as answer:
-                size = int(answer.headers.get("Content-Length") or 0)
-                with SlowProgress(size, f"downloading {path.name} (bytes)") as progress:
-                    while block := answer.read(2**18):
-                        stream.write(block)
-                        progress.advance(len(block))
-            stream.flush()
-            os.fsync(stream.fileno())
-            if not file.is_intact(staging):
-                raise Unavailable(f"what {file.url.split('/')[2]} sent is not the file that was expected (checksum)")
-            staging.chmod(0o644)  # temporary files are private
-            os.replace(staging, path)
+            with socket_timeout(30):
+                torch.hub.download_url_to_file(file.url, str(staged))
+            if not file.is_intact(staged):
+                raise Unavailable(f"what {file.host} sent is not the file that was expected (checksum)")
+            os.replace(staged, path)
         except (OSError, ValueError) as error:
-            raise Unavailable(f"{file.url.split('/')[2]}: {getattr(error, 'reason', None) or error}") from error
-        finally:
-            staging.unlink(missing_ok=True)
+            raise Unavailable(_why(file.host, error)) from error
 
 
-def ensure_or_fall_back(
-    download: Callable[[], object], fallback: str | None, name: str, files: list[str], root: Path, own: str
-) -> bool:
-    """Make sure that the files of a public data set are there, or that generated data may take their place.
+def obtain_or_fall_back(public: Any, root: Path, fallback: str | None, own: str) -> bool:
+    """Make sure that a public data set is there, or tell the user that this run uses generated data in its place.
 
     Args:
-        download: Makes sure of it; raises `Unavailable` where the files can't be had.
-        fallback: "generated" where made-up data may take the place of the public data set.
-        name: The data set.
-        files: The files that it consists of.
-        root: Folder for them.
+        public: The `PublicData`.
+        root: Folder for its files.
+        fallback: "generated" where made-up data may take its place.
         own: Flags that read the user's own data instead.
 
     Returns:
-        Whether they are there; where not, the user has been told.
+        Whether the files are there; if not, a panel has said so, which can't be missed.
 
     Raises:
         UserError: They are not there, and there is no fallback; or the folder can't be one.
     """
-    check_folder(root, name)
+    place = next(place for place in (root, *root.parents) if os.path.lexists(place))
+    if not os.path.isdir(place):
+        raise UserError(
+            f"data.path: {place} is not a folder; name the one that {public.name} is in, or is to be put in, or read "
+            f"your own data ({own})"
+        )
     try:
-        download()
+        public.ensure_downloaded(root)
+        return True
     except Unavailable as error:
-        _fall_back_to_generated(fallback, name, files, root, own, error)
-        return False
-    return True
-
-
-def _fall_back_to_generated(
-    fallback: str | None, name: str, files: list[str], root: Path, own: str, reason: Unavailable
-) -> None:
-    """Tell the user, so that it can't be missed, that this run uses generated data; or stop, if it may not.
-
-    Args:
-        fallback: "generated" where made-up data may take the place of the public data set.
-        name: The data set.
-        files: The files that it consists of.
-        root: Folder for them.
-        own: Flags that read the user's own data instead.
-        reason: Why they can't be had.
-
-    Raises:
-        UserError: There is no fallback.
-    """
+        name, files, reason = public.name, " and ".join(public.file_names), error
     if fallback is None:
         raise UserError(
-            f"{name} is not in {root}/ and can't be downloaded ({reason}): put {' and '.join(files)} into {root}/, "
-            f"or use your own data ({own}), or made-up data (--data.fallback generated)"
+            f"{name} is not in {root}/ and can't be downloaded ({reason}): put {files} into {root}/, or use your own "
+            f"data ({own}), or made-up data (--data.fallback generated)"
         ) from reason
     from rich.console import Console
     from rich.panel import Panel
@@ -204,7 +177,8 @@ def _fall_back_to_generated(
 
     text = Text.assemble(
         (f"{name} is not here and can't be downloaded", "bold"),
-        f" ({reason}).\nThis run uses GENERATED data, as data.fallback says: its results tell nothing about {name}."
-        f"\nFor the real ones put {' and '.join(files)} into {root}/, or use your own: {own}",
+        f" ({reason}).\nThis run uses GENERATED data, as data.fallback says: its results say nothing about {name}."
+        f"\nFor the real ones put {files} into {root}/, or use your own: {own}",
     )
     Console(stderr=True).print(Panel(text, title="GENERATED DATA", border_style="bold yellow"))
+    return False

@@ -14,7 +14,7 @@ def label_notes(counts: Mapping[str, int]) -> list[str]:
         counts: How often each label occurs, as it is written. Spaces at its ends don't make another class.
 
     Returns:
-        A line for each of the two kinds that occurs.
+        A line for each kind that occurs.
     """
     groups: dict[str, list[str]] = {}
     for label in counts:
@@ -24,27 +24,23 @@ def label_notes(counts: Mapping[str, int]) -> list[str]:
     apart = [_listed(group, counts) for group in alike if len({label.strip() for label in group}) > 1]
     if apart:
         notes.append(
-            f"warning: labels that differ only in how they are written are classes of their own: {_some(apart)}; "
+            f"warning: labels that differ only in how they are written count as different classes: {_some(apart)}; "
             f"write them alike if they mean the same"
         )
     spaced = [_listed(group, counts) for group in alike if len({label.strip() for label in group}) == 1]
     if spaced:
-        notes.append(f"labels that differ only in spaces are taken for one class: {_some(spaced)}")
+        notes.append(f"labels that differ only in spaces count as one class: {_some(spaced)}")
     empty = [f"{shortened(label)} ({count:,})" for label, count in counts.items() if label.strip().lower() in _EMPTY]
     if empty:
         notes.append(
-            f"warning: these labels are classes like any other, though they look like a missing label: {_some(empty)}; "
+            f"warning: these labels look like missing values, but count as classes: {_some(empty)}; "
             f"delete such rows if it is missing"
         )
     return notes
 
 
 def shortened(value: str) -> str:
-    """Return a value of a user's file as messages show it: quoted, on one line, and not too long.
-
-    Args:
-        value: The value.
-    """
+    """Return a value of a user's file as messages show it: quoted, on one line, and not too long."""
     return repr(value if len(value) <= 40 else value[:37] + "...")
 
 

@@ -53,11 +53,6 @@ class LengthBatches(EpochSampler):
         """All samples of this process in the order in which they come, int64 of shape (samples,)."""
         return torch.cat(list(self.batches()))
 
-    def padding(self) -> float:
-        """Return the padded tokens per real token over the batches of this epoch and process; 1 is none at all."""
-        batches = [self.lengths[batch.numpy()] for batch in self.batches()]
-        return sum(len(some) * int(some.max()) for some in batches) / sum(int(some.sum()) for some in batches)
-
     def _training(self) -> Iterator[Tensor]:
         generator = np.random.default_rng(self.epoch_seed)
         order = generator.permutation(len(self.lengths))

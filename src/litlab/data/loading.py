@@ -15,13 +15,7 @@ from litlab.types import NonNegativeInt, PositiveInt, check_bounds
 
 @dataclass(frozen=True)
 class LoaderSettings:
-    """Settings of the loaders.
-
-    Args:
-        num_workers: Processes that prepare batches; 0: the training process does, which is faster for data in memory.
-        pin_memory: Whether batches are copied to page-locked memory on their way to a GPU; null: where there is one.
-        persistent_workers: Whether the processes stay from one epoch to the next, instead of starting again.
-        prefetch_factor: Batches that each process prepares ahead; null: 2.
+    """Settings of the loaders, see `ExperimentData`.
 
     Raises:
         UserError: A value is not valid, or needs workers that there are not.
@@ -39,12 +33,12 @@ class LoaderSettings:
                 raise UserError(f"data.{name}: there are no workers; set data.num_workers, or leave {name} out")
 
     def loader(self, samples: Any, sampler: EpochSampler, trainer: Trainer | None, seed: int) -> DataLoader[Any]:
-        """Make a loader.
+        """Make a loader; where the trainer resumes an epoch, one that begins where that ended.
 
         Args:
             samples: Returns a batch for an index tensor; with an attribute `device` where it lies on one.
             sampler: Yields index tensors.
-            trainer: The trainer, if there is one: a resumed epoch begins where it ended.
+            trainer: The trainer, if there is one.
             seed: Seed of the loader's own generator.
 
         Raises:
@@ -90,17 +84,3 @@ def _progress(trainer: Trainer) -> tuple[int, int]:
     if batches.is_last_batch and batches.total.completed < batches.total.processed:
         return epochs.processed + 1, 0  # saved within the last batch: Lightning counts the epoch as complete
     return epochs.processed, batches.current.ready
-
-
-def check_settings(*rules: tuple[str, object, bool, str]) -> None:
-    """Refuse the first setting that is not valid.
-
-    Args:
-        rules: For each its name, its value, whether that is valid, and what to do.
-
-    Raises:
-        UserError: One is not valid.
-    """
-    for name, value, good, remedy in rules:
-        if not good:
-            raise UserError(f"data.{name}: {'null' if value is None else value} is not valid; {remedy}")

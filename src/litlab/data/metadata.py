@@ -8,48 +8,33 @@ from litlab.errors import UserError
 
 @dataclass(frozen=True)
 class Metadata:
-    """A record of facts; a subclass for each kind of data."""
+    """What is known of a data set; each kind of data has its own subclass."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the record as a checkpoint keeps it: plain values and tensors by their names."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def check_same(self, here: Any) -> None:
-        """Refuse data that a checkpoint with these metadata can't be right about.
-
-        Args:
-            here: The facts of the data at hand.
-
-        Raises:
-            UserError: They differ in what the model depends on.
-        """
+        """Refuse data that a model with this metadata was not trained for: raise a UserError."""
 
 
-def check_classes(trained: list[str], here: list[str]) -> None:
-    """Refuse data of other classes than those of a checkpoint.
+@dataclass(frozen=True)
+class ClassMetadata(Metadata):
+    """Metadata of samples with one class each.
 
     Args:
-        trained: Names of its classes.
-        here: Names of the classes of the data at hand.
-
-    Raises:
-        UserError: They differ.
+        class_names: Name of each class, in the order of the labels.
     """
-    if trained != here:
-        old, new = (
-            f"{len(names)} classes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
-            for names in (trained, here)
-        )
-        raise UserError(f"data: the checkpoint was trained on {old}, the data has {new}; use data of the same classes")
 
+    class_names: list[str]
 
-def describe(name: str, sizes: dict[str, int], metadata: str) -> str:
-    """Describe a data set in one line: its name, the sizes of its splits where they are known, and what it holds.
-
-    Args:
-        name: What it is.
-        sizes: Samples of each split.
-        metadata: Such as "images of 3 x 32 x 32, 10 classes".
-    """
-    counts = " / ".join(f"{count:,} {split}" for split, count in sizes.items())
-    return f"{name}: {counts + ' ' if counts else ''}{metadata}"
+    def check_same(self, here: Any) -> None:
+        """Refuse data of other classes."""
+        if self.class_names != here.class_names:
+            old, new = (
+                f"{len(names)} classes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+                for names in (self.class_names, here.class_names)
+            )
+            raise UserError(
+                f"data: the checkpoint was trained on {old}, the data has {new}; use data of the same classes"
+            )

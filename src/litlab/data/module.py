@@ -3,6 +3,7 @@
 import os
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -18,21 +19,24 @@ from litlab.data.sampler import EpochBatches, EpochSampler
 from litlab.errors import UserError
 from litlab.types import NonNegativeInt, PositiveInt, Seed, check_bounds
 
-F = TypeVar("F", bound=Metadata)
+M = TypeVar("M", bound=Metadata)
 
 
-class ExperimentData(LightningDataModule, Generic[F]):
+class ExperimentData(LightningDataModule, Generic[M]):
     """A DataModule whose batches are gathered as a whole, in an order that a resumed run continues exactly.
 
-    A subclass defines `open` and `samples`, and as far as it needs them `cache_folders` and `fill_cache` (data that is
-    prepared once), `ensure_downloaded` (public files), `open_input` (prediction) and `sampler`.
+    A subclass defines `open` and `samples`, and as far as it needs them `caches` (data that is prepared once),
+    `ensure_downloaded` (public files), `open_input` (prediction) and `sampler`.
 
     Args:
         batch_size: Samples per batch and process.
         seed: Seed of the order; that of the run (seed_everything) when left out.
         generated: Whether the data is made up.
         cache_dir: Folder of the caches; null where there are none.
-        **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `LoaderSettings`.
+        num_workers: Processes that prepare batches; 0: the training process does, which is faster for data in memory.
+        pin_memory: Whether batches are copied to page-locked memory on their way to a GPU; null: where there is one.
+        persistent_workers: Whether the processes stay from one epoch to the next, instead of starting again.
+        prefetch_factor: Batches that each process prepares ahead; null: 2.
 
     Raises:
         UserError: A value is not valid.
@@ -63,21 +67,21 @@ class ExperimentData(LightningDataModule, Generic[F]):
         self.cache_dir = None if cache_dir is None else user_path(cache_dir, "data.cache_dir")
         self.generated = generated
         self.sizes: dict[str, int] = {}  # of the splits, after `setup`
-        self.metadata: F | None = None  # after `setup`, or from a checkpoint
-        self.restored = False  # whether the facts are those of a checkpoint
+        self.metadata: M | None = None  # after `setup`, or from a checkpoint
+        self.restored = False  # whether the metadata is a checkpoint's
         self._samples: dict[str, Any] = {}
 
     # ---- what a subclass defines
 
     @abstractmethod
-    def open(self, stage: str | None) -> F:
+    def open(self, stage: str | None) -> M:
         """Open the data, split it and set `sizes`.
 
         Args:
             stage: As of `setup`.
 
         Returns:
-            The facts of this data.
+            The metadata of this data.
         """
 
     @abstractmethod
@@ -92,44 +96,23 @@ class ExperimentData(LightningDataModule, Generic[F]):
         """
 
     def open_input(self, source: str) -> Dataset[Any]:
-        """Open what `predict` reads.
-
-        Args:
-            source: What ``--input`` names.
-        """
+        """Open what ``predict --input`` names."""
         raise UserError(f"predict: {type(self).__name__} can't read new files; use a DataModule with open_input()")
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
-        """Make the sampler of a split: batches of `batch_size`.
-
-        Args:
-            samples: What `samples` or `open_input` returned.
-            split: "train", "val", "test" or "predict".
-        """
+        """Make the sampler of a split or "predict", for what `samples` or `open_input` returned."""
         return EpochBatches(len(samples), self.batch_size, **self.sampler_options(split))
 
-    def cache_folders(self) -> list[Path]:
-        """Folders below `cache_dir` that have to be whole, in the order in which they are filled."""
-        return []
-
-    def fill_cache(self, folder: Path) -> None:
-        """Fill a cache.
-
-        Args:
-            folder: One of `cache_folders`.
-        """
-        raise NotImplementedError
+    def caches(self) -> dict[Path, Callable[[Path], None]]:
+        """Folders below `cache_dir` that have to be whole, and what fills each, in the order in which that happens."""
+        return {}
 
     def ensure_downloaded(self) -> bool:
         """Make sure that public files are there; returns False where generated data takes their place."""
         return True
 
     def missing_split(self, split: str) -> str:
-        """Say why a split is missing and what to do.
-
-        Args:
-            split: "val" or "test".
-        """
+        """Say why a split, "val" or "test", is missing and what to do."""
         return f"data: there are no {split} {self.item}; add some"
 
     # ---- the life cycle
@@ -138,17 +121,15 @@ class ExperimentData(LightningDataModule, Generic[F]):
         """Download and prepare what is not there yet, or fall back to generated data. Runs on one process."""
         if self.trainer is not None and self.trainer.predicting:
             return
-        folders = self.cache_folders()
+        folders = list(self.caches())
         if folders and not any(find_corruption(folder) for folder in folders):
             return
         with cache_lock(self.cache_dir) if self.cache_dir else nullcontext():
-            missing = [folder for folder in folders if not is_whole(folder)]
-            unread = not folders or folders[0] in missing
-            if unread and not self.generated and not self.ensure_downloaded():
-                self.generated = True  # which has other caches
-                missing = [folder for folder in self.cache_folders() if not is_whole(folder)]
-            for folder in missing:
-                self.fill_cache(folder)
+            if not self.generated and (not folders or find_corruption(folders[0])):
+                self.generated = not self.ensure_downloaded()  # generated data has other caches
+            for folder, fill in self.caches().items():
+                if not is_whole(folder):
+                    fill(folder)
 
     def setup(self, stage: str | None = None) -> None:
         """Open and split the data.
@@ -174,34 +155,27 @@ class ExperimentData(LightningDataModule, Generic[F]):
             self.metadata = metadata
 
     def teardown(self, stage: str) -> None:
-        """Free the memory of the splits.
-
-        Args:
-            stage: What has ended.
-        """
+        """Free the memory of the splits."""
         self._samples.clear()
 
     @property
-    def known_metadata(self) -> F:
-        """The facts; a RuntimeError before `setup` where no checkpoint was loaded."""
+    def known_metadata(self) -> M:
+        """The metadata; a RuntimeError before `setup` unless a checkpoint was loaded."""
         if self.metadata is None:
             raise RuntimeError(f"{type(self).__name__}: call setup() first")
         return self.metadata
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the facts, which a checkpoint carries so that it can serve raw files."""
+        """Return the metadata, which a checkpoint carries so that it can serve raw files."""
         return {} if self.metadata is None else self.metadata.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the facts of a checkpoint: they count from now on.
-
-        Args:
-            state_dict: What `state_dict` returned.
+        """Take the metadata of a checkpoint: it counts from now on.
 
         Raises:
             UserError: The data at hand has other classes, another shape and so on.
         """
-        trained = cast(F, self.metadata_type(**state_dict))
+        trained = cast(M, self.metadata_type(**state_dict))
         if self.metadata is not None:
             trained.check_same(self.metadata)
         self.metadata, self.restored = trained, True
@@ -226,21 +200,18 @@ class ExperimentData(LightningDataModule, Generic[F]):
 
     def predict_dataloader(self) -> DataLoader[Any]:
         """Batches of what `predict_input` names."""
-        samples = self.open_input(self._checked_input())
-        return self.loading.loader(samples, self.sampler(samples, "predict"), self.trainer, self.seed)
+        return self._loader(self.open_input(self._checked_input()), "predict")
 
     def _split_loader(self, split: str) -> DataLoader[Any]:
         if split not in self._samples:
             self._samples[split] = self.samples(split)
-        samples = self._samples[split]
+        return self._loader(self._samples[split], split)
+
+    def _loader(self, samples: Dataset[Any], split: str) -> DataLoader[Any]:
         return self.loading.loader(samples, self.sampler(samples, split), self.trainer, self.seed)
 
     def sampler_options(self, split: str) -> dict[str, Any]:
-        """Return what every `EpochSampler` needs to know of the run.
-
-        Args:
-            split: "train", "val", "test" or "predict".
-        """
+        """Return what every `EpochSampler` needs to know of the run, for any split or "predict"."""
         trainer = self.trainer
         return {
             "train": split == "train",

@@ -8,27 +8,25 @@ from pathlib import Path
 
 from litlab.errors import UserError
 
-_KINDS = (
-    (stat.S_ISDIR, "a folder; give a file"),
-    (stat.S_ISFIFO, "a pipe; save what comes out of it to a file and give that"),
-    (stat.S_ISSOCK, "a socket; give a file"),
-    (stat.S_ISCHR, "a device; give a file"),
-    (stat.S_ISBLK, "a device; give a file"),
-)
+_KINDS = {
+    stat.S_IFDIR: "a folder; give a file",
+    stat.S_IFIFO: "a pipe; save what comes out of it to a file and give that",
+    stat.S_IFSOCK: "a socket; give a file",
+}
 
 
 def user_path(text: str, setting: str) -> Path:
-    """Take over a path as the user has written it.
+    """Read a path that the user has written; ``~`` stands for the home directory.
 
     Args:
-        text: The path; ``~`` stands for the home directory.
+        text: The path.
         setting: Where it comes from, such as ``data.path``.
 
     Raises:
-        UserError: No file could have such a name, or it would not survive being written down.
+        UserError: No file could have such a name, or it has control characters or bytes that are not UTF-8.
     """
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
-        raise UserError(f"{setting}: the name {text!a} holds characters that are not text; rename the file")
+        raise UserError(f"{setting}: the name {text!a} contains characters that are not text; rename the file")
     try:
         path = Path(text).expanduser()
     except RuntimeError as error:
@@ -41,35 +39,8 @@ def user_path(text: str, setting: str) -> Path:
     return path
 
 
-def check_folder(path: Path, name: str) -> None:
-    """Make sure that the path of a public data set is a folder, or can become one.
-
-    Args:
-        path: The path.
-        name: The data set.
-
-    Raises:
-        UserError: It, or what it should lie in, is something else.
-    """
-    for place in (path, *path.parents):
-        if os.path.lexists(place):
-            if not os.path.isdir(place):
-                raise UserError(
-                    f"data.path: {place} is not a folder; name the one that {name} is in, or is to be put in"
-                )
-            return
-
-
 def check_file(path: Path, setting: str) -> None:
-    """Make sure that a path is a regular file, which opening a pipe or device would never tell.
-
-    Args:
-        path: The path.
-        setting: Where it comes from, such as ``data.path``.
-
-    Raises:
-        UserError: It is something else, or not there.
-    """
+    """Make sure that a path is a regular file, which opening a pipe or device would never tell; or say what it is."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -78,6 +49,5 @@ def check_file(path: Path, setting: str) -> None:
         raise UserError(f"{setting}: there is no file {path}") from error
     except OSError as error:
         raise UserError(f"{setting}: {path} can't be read ({error.strerror})") from error
-    for is_kind, what in _KINDS:
-        if is_kind(mode):
-            raise UserError(f"{setting}: {path} is {what}")
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{setting}: {path} is {_KINDS.get(stat.S_IFMT(mode), 'a device; give a file')}")

@@ -58,11 +58,7 @@ class EpochSampler(SequentialSampler, ABC):
         self._resumed = 0, 0  # epoch, and how many of its batches are left out
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order. Lightning calls this at the start of every epoch.
-
-        Args:
-            epoch: Number of the epoch, from 0.
-        """
+        """Choose the order. Lightning calls this at the start of every epoch, numbered from 0."""
         if epoch != self._resumed[0]:
             self._resumed = epoch, 0
         self._epoch.fill_(0 if self.repeat else epoch)
@@ -77,12 +73,7 @@ class EpochSampler(SequentialSampler, ABC):
         self._epoch.share_memory_()
 
     def go_on_from(self, epoch: int, batch: int) -> None:
-        """Begin in the middle: leave out the batches of an epoch that an interrupted run has had.
-
-        Args:
-            epoch: Number of the epoch.
-            batch: Number of the first batch to yield, from 0.
-        """
+        """Begin in the middle: leave out the batches of an epoch, up to `batch`, that an interrupted run has had."""
         self._resumed = epoch, batch
         self.set_epoch(epoch)
 

@@ -16,12 +16,8 @@ from litlab.errors import UserError
 def class_columns(columns: Sequence[str], class_names: Sequence[str]) -> list[str]:
     """Name the columns of a classifier's predictions.
 
-    The probability of a class has the name of the class. If one of them has the name of another column, all of them
-    begin with ``class_``.
-
-    Args:
-        columns: Names of the columns before; none of them begins with ``class_``.
-        class_names: The classes.
+    The probability of a class has the name of the class. If one of them has the name of one of the columns before,
+    all of them begin with ``class_``.
     """
     taken = {column.casefold() for column in columns}
     prefix = "class_" if any(name.casefold() in taken for name in class_names) else ""
@@ -32,10 +28,6 @@ def forecast_columns(time_column: str, targets: Sequence[str]) -> list[str]:
     """Name the columns of a forecast: the time, and for each target its forecast, lower and upper bound.
 
     Bounds end in ``_lower`` and ``_upper``, with more underscores where a target has such a name itself.
-
-    Args:
-        time_column: Column of the times.
-        targets: Columns that are forecast.
     """
     ends = ["_lower", "_upper"]
     while {name + end for name in targets for end in ends} & {time_column, *targets}:
@@ -45,9 +37,6 @@ def forecast_columns(time_column: str, targets: Sequence[str]) -> list[str]:
 
 def is_predictions(path: Path) -> bool:
     """Tell a file of predictions by its columns.
-
-    Args:
-        path: Any file.
 
     Returns:
         Whether it can have been written by ``predict``; also True for an empty file, in which nothing is lost.
@@ -62,15 +51,7 @@ def is_predictions(path: Path) -> bool:
 
 
 def check_finite(outputs: Tensor, names: Sequence[object]) -> None:
-    """Refuse predictions that are not numbers.
-
-    Args:
-        outputs: What the model has put out, of shape (prediction, ...).
-        names: What each of them was made for.
-
-    Raises:
-        UserError: One is NaN or infinite.
-    """
+    """Refuse predictions of shape (prediction, ...) that are not numbers, by the names of what they were made for."""
     wrong = (~torch.isfinite(outputs)).flatten(1).any(dim=1).nonzero().flatten().tolist()
     if wrong:
         others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
@@ -81,12 +62,9 @@ def check_finite(outputs: Tensor, names: Sequence[object]) -> None:
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file of predictions.
+    """Write a CSV file of predictions; one that is there is replaced, in one step.
 
-    Args:
-        path: The file; one that is there is replaced, in one step.
-        header: Names of the columns.
-        rows: Their values. File names that are not UTF-8 are written as the bytes that they are on the disk.
+    File names that are not UTF-8 are written as the bytes that they are on the disk.
 
     Raises:
         UserError: The file can't be written.
@@ -133,7 +111,6 @@ def write_classes(
 
     Raises:
         UserError: A probability is not finite, or the file can't be written.
-        ValueError: There are more or fewer probabilities than inputs or classes.
     """
     if probabilities.shape != (len(names), len(class_names)):
         raise ValueError(

@@ -57,31 +57,28 @@ def read_text_file(path: Path, setting: str) -> str:
 
 
 def odd_bytes(text: str) -> str:
-    """Return what is wrong with a text that holds bytes which are not UTF-8, or zeros; empty where nothing is.
-
-    Args:
-        text: A part of what `read_text_file` returned.
-    """
+    """Return what is wrong with a text that holds bytes which are not UTF-8, or zeros; empty where nothing is."""
     found = _ODD.search(text)
     if not found:
         return ""
     return "a zero byte: the file is damaged" if found[0] == "\0" else f"not UTF-8, byte {ord(found[0]) - 0xDC00:#04x}"
 
 
-def read_records(path: Path, content: str, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
-    """Split a CSV file into rows; blank ones are left out.
+def read_records(path: Path, setting: str, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
+    """Read a CSV file row by row; blank ones are left out.
 
     Args:
-        path: The file.
-        content: What `read_text_file` returned.
+        path: The file; may be gzipped.
+        setting: Where its name comes from, such as ``data.path``.
         bad: Gets the rows that can't be split, or into more or fewer fields than the first one.
 
     Yields:
         The number of a row and its fields; first that of the first row.
 
     Raises:
-        UserError: The first row is bad, or a double quote is never closed.
+        UserError: The file can't be read, the first row is bad, or a double quote is never closed.
     """
+    content = read_text_file(path, setting)
     reader = csv.reader(io.StringIO(content, newline=""), strict=True)
     odd = bool(odd_bytes(content))
     number, width = 0, 0
@@ -121,29 +118,15 @@ def read_records(path: Path, content: str, bad: BadRows) -> Iterator[tuple[int, 
         csv.field_size_limit(limit)
 
 
-def column_place(
-    path: Path,
-    names: Sequence[str],
-    column: str,
-    setting: str,
-    *,
-    is_list: bool = False,
-    otherwise: str = "",
-    trained: bool = False,
-) -> int:
-    """Find a column of a CSV file.
+def column_place(path: Path, names: Sequence[str], column: str, fix: str, otherwise: str = "") -> int:
+    """Find the place of a column in a CSV file.
 
     Args:
         path: The file.
         names: Its columns.
         column: The one to find.
-        setting: The setting that names it, such as ``data.label_column``.
-        is_list: Whether that setting is a list.
-        otherwise: What else the user could do, for the error message.
-        trained: Whether a checkpoint asks for the column, not the setting.
-
-    Returns:
-        Its place.
+        fix: What to do where it is not there, with {} for the name of the column that is meant.
+        otherwise: What else to do where no column has such a name.
 
     Raises:
         UserError: It is not there, or more than once.
@@ -155,11 +138,8 @@ def column_place(
     shown = ", ".join(map(shortened, names[:8])) + (", ..." if len(names) > 8 else "")
     by_lower = {name.lower(): name for name in names if name.isprintable()}
     near = [by_lower[name] for name in get_close_matches(column.lower(), by_lower, n=1, cutoff=0.7)]
-    value = near[0] if near else "NAME"
-    if trained:
-        remedy = "the checkpoint needs it"
-    elif len(names) == 1 and set(names[0]) & set(";\t|"):
+    if len(names) == 1 and set(names[0]) & set(";\t|"):
         remedy = "separate the values by commas, and decimals by points"
     else:
-        remedy = f"set --{setting} " + (f"'[{value}]'" if is_list else value) + (otherwise if not near else "")
+        remedy = fix.format(near[0]) if near else fix.format("NAME") + otherwise
     raise UserError(f"{path}: there is no column {column!r}, only {shown or 'an empty file'}; {remedy}")

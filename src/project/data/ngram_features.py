@@ -51,11 +51,7 @@ class NgramCounts:
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> "NgramCounts":
-        """Read what `state_dict` returned.
-
-        Args:
-            state: The tensors.
-        """
+        """Read what `state_dict` returned."""
         return cls(
             [some.numpy() for some in state["hashes"]],
             [some.numpy() for some in state["counts"]],
@@ -63,11 +59,7 @@ class NgramCounts:
         )
 
     def save(self, folder: Path) -> None:
-        """Save the counts.
-
-        Args:
-            folder: Where to.
-        """
+        """Save the counts in a folder."""
         np.save(folder / "documents.npy", self.documents)
         for order, (hashes, counts) in enumerate(zip(self.hashes, self.counts, strict=True), 1):
             np.save(folder / f"hashes{order}.npy", hashes)
@@ -75,12 +67,7 @@ class NgramCounts:
 
     @classmethod
     def load(cls, folder: Path, orders: int) -> "NgramCounts":
-        """Open what `save` wrote.
-
-        Args:
-            folder: Where it is.
-            orders: Longest n-gram.
-        """
+        """Open what `save` wrote; `orders` is the longest n-gram."""
         hashes, counts = (
             [open_array(folder / f"{kind}{order}.npy") for order in range(1, orders + 1)]
             for kind in ("hashes", "counts")

@@ -1,5 +1,6 @@
 """Texts with n-gram features: what the words and phrases of a text say about its class, beside each token."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -54,16 +55,15 @@ class NgramTextData(TextData):
         orders = self.setting("ngrams")
         return orders * self.num_classes if orders else 0
 
-    @override
-    def cache_folders(self) -> list[Path]:
-        (texts,) = super().cache_folders()
-        orders = self.hparams["ngrams"]
-        return [texts, texts.with_name(f"{texts.name}-ngrams{orders}")] if orders else [texts]
+    @property
+    def _ngram_folder(self) -> Path:
+        return self.cache_folder.with_name(f"{self.cache_folder.name}-ngrams{self.hparams['ngrams']}")
 
     @override
-    def fill_cache(self, folder: Path) -> None:
-        if folder == super().cache_folders()[0]:
-            return super().fill_cache(folder)
+    def caches(self) -> dict[Path, Callable[[Path], None]]:
+        return super().caches() | ({self._ngram_folder: self._count} if self.hparams["ngrams"] else {})
+
+    def _count(self, folder: Path) -> None:
         stored, orders = self.stored, self.hparams["ngrams"]
         ids, offsets, labels = (stored.array("train", kind) for kind in ("ids", "offsets", "labels"))
         classes = len(stored.class_names)
@@ -71,12 +71,11 @@ class NgramTextData(TextData):
             counts, features = count_ngrams(ids, offsets, labels, classes, orders)
             np.save(staging / "train.npy", features)
             counts.save(staging)
-        return None
 
     @override
     def open(self, stage: str | None) -> NgramMetadata:
         metadata, orders = super().open(stage), self.hparams["ngrams"]
-        counts = NgramCounts.load(self.cache_folders()[1], orders).state_dict() if orders else None
+        counts = NgramCounts.load(self._ngram_folder, orders).state_dict() if orders else None
         return NgramMetadata(**metadata.state_dict(), ngrams=orders, counts=counts)
 
     @override
@@ -93,7 +92,7 @@ class NgramTextData(TextData):
                 "data: the checkpoint was trained with n-gram features of other texts or settings, so training can't "
                 "continue with these; use the data and data settings of its run"
             )
-        return {"ngram_features": open_array(self.cache_folders()[1] / "train.npy")}
+        return {"ngram_features": open_array(self._ngram_folder / "train.npy")}
 
     @override
     def baselines(self) -> dict[str, dict[str, float]]:

@@ -104,7 +104,7 @@ def test_testing_on_what_was_trained_on(tmp_path, said):
         ("copy.csv", "a copy of"),
     ):
         message = refusal(prepared, texts(tmp_path, path, test_path=str(tmp_path / name)))
-        assert message.startswith(f"data.test_path: {tmp_path / name} is {what} data.path ({path}), so that")
+        assert message.startswith(f"data.test_path: {tmp_path / name} is {what} data.path ({path}), so the test")
     test = reviews(tmp_path, "test.csv", rows=10, start=37)
     prepared(texts(tmp_path, path, test_path=str(test), val_fraction=0.0))
     assert said == [
@@ -121,9 +121,12 @@ def test_testing_on_what_was_trained_on(tmp_path, said):
         ({"pos": 5, "POS": 2, "neg": 3}, ["'pos' (5) and 'POS' (2)"]),
         ({"1": 5, "1.0": 2, "0": 3, "00": 9}, ["'1' (5) and '1.0' (2); '00' (9) and '0' (3)"]),
         ({"very good": 3, "very  good": 2, "Very Good": 1}, ["'very good' (3), 'very  good' (2) and 'Very Good' (1)"]),
-        ({"pos": 3, "pos ": 1200}, ["taken for one class: 'pos ' (1,200) and 'pos' (3)"]),
+        ({"pos": 3, "pos ": 1200}, ["count as one class: 'pos ' (1,200) and 'pos' (3)"]),
         ({"caf\u00e9": 3, "cafe\u0301": 2}, ["'caf\u00e9' (3) and 'cafe\u0301' (2)"]),
-        ({"nan": 3, "a": 2, "None": 1, "?": 4}, ["missing label: 'nan' (3); 'None' (1); '?' (4)"]),
+        (
+            {"nan": 3, "a": 2, "None": 1, "?": 4},
+            ["missing values, but count as classes: 'nan' (3); 'None' (1); '?' (4)"],
+        ),
     ],
 )
 def test_labels_that_are_hardly_meant_so(labels, notes):

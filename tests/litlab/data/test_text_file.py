@@ -31,9 +31,9 @@ def special(folder):
         "none.csv": "there is no file",
         f"{'x' * 300}.csv": "can't be used (File name too long)",
         "folder.csv/a.csv": "there is no file",
-        os.fsdecode(b"caf\xe9.csv"): "caf\\udce9.csv' holds characters that are not text; rename the file",
-        "a\nb.csv": "a\\nb.csv' holds characters that are not text; rename the file",
-        "a\0b.csv": "a\\x00b.csv' holds characters that are not text; rename the file",
+        os.fsdecode(b"caf\xe9.csv"): "caf\\udce9.csv' contains characters that are not text; rename the file",
+        "a\nb.csv": "a\\nb.csv' contains characters that are not text; rename the file",
+        "a\0b.csv": "a\\x00b.csv' contains characters that are not text; rename the file",
     }
 
 

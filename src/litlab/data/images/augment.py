@@ -38,14 +38,7 @@ class Augment:
     saturation: float = 0.0
 
     def check(self, image_shape: tuple[int, int, int]) -> None:
-        """Check that the options suit the images.
-
-        Args:
-            image_shape: (channel, height, width).
-
-        Raises:
-            UserError: An option is out of range.
-        """
+        """Refuse options that do not suit images of a shape (channel, height, width)."""
         channels, height, width = image_shape
         side = min(height, width)
         for name, limit in (
@@ -63,11 +56,6 @@ class Augment:
                 )
         if self.saturation and channels != 3:
             raise UserError("data.augment.saturation: the images are grey; set it to 0, or --data.mode RGB")
-
-    @property
-    def jitter(self) -> bool:
-        """Whether any colour changes."""
-        return bool(self.brightness or self.contrast or self.saturation)
 
 
 def _signed(value: int) -> int:
@@ -110,14 +98,9 @@ def _factor(draw: Tensor, spread: float) -> Tensor:
 
 
 def reflect_pad(images: Tensor, pad: int) -> Tensor:
-    """Pad height and width by reflection; unlike `torch.nn.functional.pad`, any dtype.
+    """Pad (batch, channel, height, width) by reflection, by less than height and width.
 
-    Args:
-        images: (batch, channel, height, width).
-        pad: Pixels on each side, less than height and width.
-
-    Returns:
-        (batch, channel, height + 2 pad, width + 2 pad), contiguous.
+    Unlike `torch.nn.functional.pad`, any dtype; the result is contiguous.
     """
     for dim in (2, 3):
         size = images.shape[dim]
@@ -128,16 +111,7 @@ def reflect_pad(images: Tensor, pad: int) -> Tensor:
 
 
 def centre(images: Tensor, height: int, width: int) -> Tensor:
-    """Cut the middle out of padded images.
-
-    Args:
-        images: (batch, channel, padded height, padded width).
-        height: Pixels to keep.
-        width: Pixels to keep.
-
-    Returns:
-        (batch, channel, height, width).
-    """
+    """Cut the middle of (batch, channel, height, width) out of padded images."""
     top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
     return images[:, :, top : top + height, left : left + width]
 
@@ -230,7 +204,7 @@ def augmented(
         # Of each image and its mirror image pick one: 5 times quicker than `torch.where`, and no wait for a GPU.
         place = torch.arange(len(images), device=images.device) + len(images) * flip
         images = torch.cat((images, images.flip(3))).index_select(0, place)
-    if augment.jitter:
+    if augment.brightness or augment.contrast or augment.saturation:
         images = _jitter(images.float(), augment, draw)
     images = normalise(images, mean, std)
     if augment.cutout:

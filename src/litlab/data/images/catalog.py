@@ -1,21 +1,18 @@
 """What is known of an image data set before any image is decoded."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.bad_rows import Policy
-from litlab.data.download import ensure_or_fall_back
 from litlab.data.images.decode import ImageFormat, Mode, Resize, peek
-from litlab.data.images.folder import first_image, folder_classes, list_folder
+from litlab.data.images.folder import folder_classes, list_folder
 from litlab.data.images.generated import generated_class_names
 from litlab.data.images.listing import Listing, list_csv
-from litlab.data.images.public import PublicImages, ensure_downloaded
+from litlab.data.images.public import PublicImages
 from litlab.data.images.sources import Source, generated_source, listed_source, public_source
 from litlab.data.labels import label_notes
 from litlab.errors import UserError
@@ -23,20 +20,7 @@ from litlab.errors import UserError
 
 @dataclass(frozen=True)
 class Catalog:
-    """A data set by the names of its options, see `ImageData`.
-
-    Args:
-        dataset: "folder", "csv" or "generated"; None: the public data set.
-        public: The public data set, if there is one.
-        path: Where it is.
-        file_column: CSV column of the file names.
-        label_column: CSV column of the class names.
-        split_column: CSV column of the splits.
-        image_size: (height, width) that all images get.
-        mode: Mode that all images get.
-        resize: How images of another shape are fitted.
-        bad_rows: Whether images that can't be read, and rows of a CSV file, are an error or left out.
-    """
+    """A data set by the names of its options, see `ImageData`."""
 
     dataset: str | None
     public: PublicImages | None
@@ -49,37 +33,9 @@ class Catalog:
     resize: Resize
     bad_rows: Policy = "error"
 
-    def describe(self, generated: bool) -> str:
-        """Name the data set.
-
-        Args:
-            generated: Whether the images are made up.
-        """
-        if generated:
-            return f"GENERATED stand-in for {self._public.name}" if self.dataset is None else "GENERATED images"
-        return self._public.name if self.dataset is None else f"{self.dataset} {self.path}"
-
-    def ensure_downloaded(self, fallback: Literal["generated"] | None) -> bool:
-        """Make sure that the files of a public data set are there.
-
-        Args:
-            fallback: "generated" to resort to generated images, with a loud message.
-
-        Returns:
-            Whether they are there; always, where there is no fallback, and for other data sets.
-
-        Raises:
-            UserError: They are not there, and there is no fallback.
-        """
-        if self.dataset is not None:
-            return True
-        files, own = list(self._public.archives), "--data.dataset folder --data.path DIR"
-        download = partial(ensure_downloaded, self._public, self.path)
-        return ensure_or_fall_back(download, fallback, self._public.name, files, self.path, own)
-
     @property
     def _public(self) -> PublicImages:
-        assert self.public is not None  # `ImageData` refuses to have neither
+        assert self.public is not None  # `SelectableData` refuses to have neither
         return self.public
 
     @property
@@ -88,11 +44,7 @@ class Catalog:
         return self.dataset == "csv" and self.split_column is None
 
     def has(self, split: str) -> bool:
-        """Whether a split is there.
-
-        Args:
-            split: "train", "val" or "test".
-        """
+        """Whether a split ("train", "val" or "test") is there."""
         if self.dataset == "csv":
             return split in self._listing.files
         if self.dataset == "folder":
@@ -149,15 +101,9 @@ class Catalog:
         if self.dataset == "generated":
             return 32, 32, "RGB"
         errors = []
-        for file in self._training_files():
+        for name in self._listing.files["train"]:
             try:
-                return peek(file)
+                return peek(self._listing.root / name)
             except UserError as error:  # decoding them all tells how many there are
                 errors.append(error)
         raise errors[0]
-
-    def _training_files(self) -> Iterator[Path]:
-        """First one that is found without listing all."""
-        if self.dataset == "folder":
-            yield first_image(self.path, self.class_names)
-        yield from (self._listing.root / name for name in self._listing.files["train"])

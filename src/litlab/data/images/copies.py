@@ -27,8 +27,7 @@ class _Image:
 def check_copies(listing: Listing) -> None:
     """Look for files that are the same, by a link or by their bytes. Copies in two splits are reported.
 
-    Args:
-        listing: The images. Of those that share their size the last bytes are read, and all of them where these agree.
+    Of those that share their size the last bytes are read, and all of them where these agree.
 
     Raises:
         UserError: Copies are in two classes.

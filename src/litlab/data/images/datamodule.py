@@ -1,6 +1,8 @@
 """Images and their classes, for training, evaluation and prediction."""
 
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -19,16 +21,13 @@ from litlab.data.images.predictions import ImageFiles, find_images, readable
 from litlab.data.images.public import PublicImages
 from litlab.data.images.sources import Source
 from litlab.data.images.stored import Stored, load, store
-from litlab.data.loading import check_settings
-from litlab.data.metadata import describe
-from litlab.data.module import ExperimentData
-from litlab.data.paths import user_path
+from litlab.data.selectable import SelectableData
 from litlab.data.split import partition
 from litlab.data.table import write_classes
 from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
 
 
-class ImageData(ExperimentData[ImageMetadata]):
+class ImageData(SelectableData[ImageMetadata]):
     """Images with one class each: your own folder or CSV file, a public data set (in subclasses), or generated.
 
     They are decoded once, into a cache, and stay in memory as uint8; batches are gathered, augmented and normalised
@@ -64,7 +63,9 @@ class ImageData(ExperimentData[ImageMetadata]):
     """
 
     public: ClassVar[PublicImages | None] = None
-    item = "images"
+    item = kind = "images"
+    own_files: ClassVar[dict[str, str]] = {"folder": "folder", "csv": "file"}
+    own_flags = "--data.dataset folder --data.path DIR"
     input_kinds = "a folder, a file or a pattern"
     metadata_type = ImageMetadata
 
@@ -89,41 +90,27 @@ class ImageData(ExperimentData[ImageMetadata]):
         cache_dir: str = "data/cache",
         **loader: Any,
     ) -> None:
-        generated = dataset == "generated"
-        super().__init__(batch_size=batch_size, seed=seed, generated=generated, cache_dir=cache_dir, **loader)
+        super().__init__(dataset, path, fallback, batch_size=batch_size, seed=seed, cache_dir=cache_dir, **loader)
         self.augment = Augment(**augment) if isinstance(augment, dict) else augment
         augment = asdict(self.augment)  # type: ignore[assignment]  # checkpoints hold plain values only
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
         check_bounds(ImageData, self.hparams, "data")
-        check_settings(
-            ("dataset", dataset, dataset is not None or self.public is not None, "set folder, csv or generated"),
-            (
-                "path",
-                path,
-                path is not None or dataset not in ("folder", "csv"),
-                f"dataset {dataset} needs your folder or file",
-            ),
-        )
         size = None if image_size is None else (image_size[0], image_size[1])
-        place = user_path(path or "data", "data.path")
         columns = file_column, label_column, split_column
-        self.catalog = Catalog(dataset, self.public, place, *columns, size, mode, resize, bad_rows)
+        self.catalog = Catalog(dataset, self.public, self.path, *columns, size, mode, resize, bad_rows)
         self.val_fraction = val_fraction
-        self.fallback: Literal["generated"] | None = fallback
         self.device_memory_fraction = device_memory_fraction
-        self._dropped = 0  # rows and images
         self._stored: Stored | None = None
         self._rows: dict[str, tuple[str, Tensor]] = {}
         self._predicted: list[Path] = []
-        self._constants: tuple[Tensor, Tensor] | None = None  # mean and deviation on the device
 
-    # ---- facts; before `setup` what is known without decoding any image
+    # ---- what is known before `setup`, without decoding any image
 
     @property
     def class_names(self) -> list[str]:
         """Name of each class, in the order of the labels; those of the checkpoint where one was loaded."""
         if self.metadata and self.restored:
-            return list(self.metadata.class_names)
+            return self.metadata.class_names
         return self._source.class_names if self.generated else self.catalog.class_names
 
     @property
@@ -135,19 +122,18 @@ class ImageData(ExperimentData[ImageMetadata]):
     def image_shape(self) -> tuple[int, int, int]:
         """(channel, height, width) of the images that the model gets; of the checkpoint's where one was loaded."""
         if self.metadata and self.restored:
-            channels, height, width = self.metadata.image_shape
-            return channels, height, width
+            return self.metadata.image_shape
         return self.catalog.form.shape
 
     @property
     def mean(self) -> list[float]:
         """Mean of each channel, of pixels from 0 to 1, that normalisation subtracts; known after `setup`."""
-        return list(self.known_metadata.mean)
+        return self.known_metadata.mean
 
     @property
     def std(self) -> list[float]:
         """Standard deviation of each channel, of pixels from 0 to 1, that normalisation divides by; after `setup`."""
-        return list(self.known_metadata.std)
+        return self.known_metadata.std
 
     @property
     def has_val(self) -> bool:
@@ -163,13 +149,15 @@ class ImageData(ExperimentData[ImageMetadata]):
     def description(self) -> str:
         """The data set in one line; with the numbers of images after `setup`."""
         shape = " x ".join(map(str, self.image_shape))
-        metadata = f"images of {shape}, {self.num_classes} classes{count_text(self._dropped)}"
-        return describe(self.catalog.describe(self.generated), self.sizes, metadata)
+        contents = (
+            f"images of {shape}, {self.num_classes} classes{count_text(self._stored.dropped if self._stored else 0)}"
+        )
+        return self.described(contents)
 
     @property
     def fingerprint(self) -> str:
         """Changes whenever the data or their preparation do."""
-        return self.cache_folders()[0].name
+        return self._source.cache_name
 
     @property
     def _source(self) -> Source:
@@ -178,22 +166,12 @@ class ImageData(ExperimentData[ImageMetadata]):
     # ---- from files to memory
 
     @override
-    def cache_folders(self) -> list[Path]:
-        assert self.cache_dir is not None
-        return [self._source.folder(self.cache_dir)]
-
-    @override
-    def fill_cache(self, folder: Path) -> None:
-        store(self._source, folder)
-
-    @override
-    def ensure_downloaded(self) -> bool:
-        return self.catalog.ensure_downloaded(self.fallback)
+    def caches(self) -> dict[Path, Callable[[Path], None]]:
+        return {self.cache_folder: partial(store, self._source)}
 
     @override
     def open(self, stage: str | None) -> ImageMetadata:
-        stored = load(self._source, self.cache_folders()[0])
-        self._dropped = stored.dropped
+        stored = load(self._source, self.cache_folder)
         for note in stored.notes:
             rank_zero_info(note)
         self.augment.check(stored.shape)
@@ -230,18 +208,13 @@ class ImageData(ExperimentData[ImageMetadata]):
         _, height, width = metadata.image_shape
         form = ImageFormat(height, width, metadata.mode, metadata.resize, convert=True)
         self._predicted = find_images(source)
-        if (
-            self.catalog.bad_rows == "drop" or self.loading.num_workers
-        ):  # an error in a worker would come with its traceback
+        # Found out here: an error in a worker would come with its traceback.
+        if self.catalog.bad_rows == "drop" or self.loading.num_workers:
             self._predicted = readable(self._predicted, form, source, self.catalog.bad_rows)
         return ImageFiles(self._predicted, form, source)
 
     def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> Any:
         """Augment (in training only) and normalise a batch on the device where it is used.
-
-        Args:
-            batch: What the data set returned.
-            dataloader_idx: Number of the loader.
 
         Returns:
             Images, float32 of shape (batch, channel, height, width), and labels, int64 of shape (batch,); in
@@ -249,22 +222,13 @@ class ImageData(ExperimentData[ImageMetadata]):
         """
         images = batch["image"]
         size = self.image_shape[1:]
-        if self._constants is None or self._constants[0].device != images.device:
-            mean, std = (torch.tensor(values, device=images.device) for values in (self.mean, self.std))
-            self._constants = mean, std
+        mean, std = (_on_device(tuple(values), images.device) for values in (self.mean, self.std))
         if self.trainer is not None and self.trainer.training:
             draw = {"seed": self.seed, "epoch": self.trainer.current_epoch}
-            images = augmented(images, batch["index"], self.augment, size, *self._constants, **draw)
+            images = augmented(images, batch["index"], self.augment, size, mean, std, **draw)
         else:  # padded are the training images only; somebody may evaluate on them
-            images = normalise(centre(images, *size), *self._constants)
+            images = normalise(centre(images, *size), mean, std)
         return (images, batch["label"]) if "label" in batch else images
-
-    # ---- checkpoint and prediction
-
-    @override
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        super().load_state_dict(state_dict)
-        self._constants = None
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a CSV file with a row per image of `predict_input`: its class, and the probability of every class.
@@ -272,9 +236,12 @@ class ImageData(ExperimentData[ImageMetadata]):
         Args:
             outputs: Probabilities of the batches in order, each of shape (batch, class).
             path: The file; one that is there is replaced.
-
-        Raises:
-            UserError: It can't be written.
         """
         probabilities = torch.cat([output.cpu() for output in outputs])
         write_classes(Path(path), {"file": self._predicted}, self._predicted, self.class_names, probabilities)
+
+
+@lru_cache(maxsize=8)
+def _on_device(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Return a constant of all batches: making it anew for each would wait for a GPU."""
+    return torch.tensor(values, device=device)

@@ -82,15 +82,7 @@ def _plain(image: "Image.Image", mode: Mode) -> "Image.Image":
 
 
 def conform(image: "Image.Image", form: ImageFormat) -> np.ndarray:
-    """Bring an opened image to the format.
-
-    Args:
-        image: A Pillow image; JPEG files are decoded no finer than needed.
-        form: What it should become.
-
-    Returns:
-        uint8 of shape (channel, height, width).
-    """
+    """Bring an opened image to the format: uint8 of shape (channel, height, width)."""
     from PIL import Image, ImageOps
 
     width, height = image.size[::-1] if _turned(image) else image.size
@@ -136,15 +128,7 @@ def _reason(error: Exception) -> str:
 
 
 def decode_file(path: Path, form: ImageFormat) -> np.ndarray | Exception:
-    """Decode one file; what is wrong with it is returned, so that a thread pool can go on.
-
-    Args:
-        path: The file.
-        form: The format wanted.
-
-    Returns:
-        uint8 of shape (channel, height, width), or the error.
-    """
+    """Decode one file as `conform` does; what is wrong with it is returned, so that a thread pool can go on."""
     from PIL import Image
 
     try:
@@ -155,14 +139,7 @@ def decode_file(path: Path, form: ImageFormat) -> np.ndarray | Exception:
 
 
 def peek(path: Path) -> tuple[int, int, Mode]:
-    """Read (height, width, mode) from the header of an image.
-
-    Args:
-        path: The file.
-
-    Raises:
-        UserError: It is not a readable image.
-    """
+    """Read (height, width, mode) from the header of an image; a UserError says that it is not readable."""
     from PIL import Image
 
     try:

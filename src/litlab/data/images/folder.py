@@ -14,15 +14,10 @@ from litlab.errors import UserError
 
 
 def image_files(folder: Path) -> Iterator[str]:
-    """Find the image files in a folder, at any depth.
+    """Find the image files in a folder, at any depth, and yield their names relative to it.
 
-    Hidden files and folders are left out. Links are followed, but every real folder is searched once: loops end.
-
-    Args:
-        folder: The folder.
-
-    Yields:
-        Their names, relative to the folder. Some may be no files: see `check_files`.
+    Hidden files and folders are left out. Links are followed, but every real folder is searched once: loops end. Some
+    names may be no files: see `check_files`.
 
     Raises:
         UserError: A folder can't be read, or a link leads to a folder that this one lies in.
@@ -49,14 +44,7 @@ def image_files(folder: Path) -> Iterator[str]:
 
 
 def check_files(files: list[Path]) -> None:
-    """Refuse what has the name of an image but is not a file: a broken link, a pipe, a device.
-
-    Args:
-        files: The images.
-
-    Raises:
-        UserError: There are such; it names the first and says how many.
-    """
+    """Refuse what has the name of an image but is not a file: a broken link, a pipe, a device."""
     wrong = [(file, reason) for file in files if (reason := no_file(file))]
     if wrong:
         file, reason = wrong[0]
@@ -65,15 +53,8 @@ def check_files(files: list[Path]) -> None:
 
 
 def folder_classes(path: Path) -> list[str]:
-    """Read the class names from the folders in train/.
-
-    Args:
-        path: The folder that holds train/.
-
-    Raises:
-        UserError: There is no such folder, or it holds no class folders.
-    """
-    expected = "expected are folders <path>/train/<class>/ with images in them"
+    """Read the class names from the folders in <path>/train/, of which there must be two or more."""
+    expected = "images belong in folders <path>/train/<class>/"
     if not os.path.isdir(path):
         what = f"{path} is not a folder" if os.path.lexists(path) else f"there is no folder {path}"
         raise UserError(f"data.path: {what}; {expected}")
@@ -87,28 +68,8 @@ def folder_classes(path: Path) -> list[str]:
     return names
 
 
-def first_image(path: Path, class_names: list[str]) -> Path:
-    """Find one image, without listing all.
-
-    Args:
-        path: The folder that holds train/.
-        class_names: The folders in it.
-
-    Raises:
-        UserError: The first class has no images.
-    """
-    folder = path / "train" / class_names[0]
-    for name in image_files(folder):
-        if not no_file(folder / name):
-            return folder / name
-    raise _empty(folder)
-
-
 def list_folder(path: Path) -> Listing:
-    """List a folder of train/<class>/, and val/<class>/ and test/<class>/ where they exist.
-
-    Args:
-        path: The folder that holds train/.
+    """List <path>/train/<class>/, and val/<class>/ and test/<class>/ where they exist.
 
     Raises:
         UserError: A folder is missing, empty or unreadable, a class of val/ or test/ is not in train/, or an image is
@@ -147,7 +108,9 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as found:
             return sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)
     except OSError as error:
-        raise UserError(f"{folder}: this folder can't be read ({error.strerror}); allow it or delete it") from error
+        raise UserError(
+            f"{folder}: this folder can't be read ({error.strerror}); change its permissions or delete it"
+        ) from error
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -186,6 +149,8 @@ def _report_unused(path: Path, classes: list[str]) -> None:
         if entry.name in SPLITS:
             loose = [e.name for e in _entries(path / entry.name) if e.is_file() and e.name.lower().endswith(SUFFIXES)]
             if loose:
-                rank_zero_info(f"{entry.path}: {len(loose)} images in no class folder are left out, such as {loose[0]}")
+                rank_zero_info(
+                    f"{entry.path}: {len(loose)} images outside the class folders are left out, such as {loose[0]}"
+                )
         elif any(os.path.isdir(path / entry.name / name) for name in classes):
             rank_zero_info(f"{entry.path} is left out: only train/, val/ and test/ are read")

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
-from litlab.data.bad_rows import BadRows, Policy, settle
+from litlab.data.bad_rows import BadRows, Policy, settle_and_tell
 from litlab.data.labels import shortened
-from litlab.data.text_file import column_place, read_records, read_text_file
+from litlab.data.text_file import column_place, read_records
 from litlab.errors import UserError
 
 SPLITS = ("train", "val", "test")
@@ -52,25 +51,14 @@ class Listing:
 
 
 def in_order(names: set[str]) -> list[str]:
-    """Sort class names; as numbers if all are, so that class 10 comes after class 9.
-
-    Args:
-        names: The names.
-    """
+    """Sort class names; as numbers if all are, so that class 10 comes after class 9."""
     return sorted(names, key=lambda name: (int(name), name) if all(n.isdecimal() for n in names) else (0, name))
 
 
 def list_csv(
     path: Path, file_column: str, label_column: str, split_column: str | None, bad_rows: Policy = "error"
 ) -> Listing:
-    """List the images that a CSV file names, one a row.
-
-    Args:
-        path: The CSV file, UTF-8, with a header; file names are relative to its folder.
-        file_column: Column of the file names.
-        label_column: Column of the class names.
-        split_column: Column that says train, val or test; None: the images are still to be split.
-        bad_rows: Whether rows that name no image or no class are an error or left out.
+    """List the images that a CSV file names, one a row; see `ImageData`. Its file names are relative to its folder.
 
     Raises:
         UserError: The file or a column is missing, or there are bad rows which may not be left out.
@@ -94,11 +82,9 @@ def list_csv(
             if label not in place and classes:
                 bad.add(number, f"class {shortened(label)} is in {split}, but not in train")
         rows[split] = [row for row in members if row[0] not in bad]
-    (note,) = settle((bad, sum(map(len, rows.values()))))
-    if note:
-        rank_zero_info(note)
+    settle_and_tell(bad, sum(map(len, rows.values())))
     if not classes:
-        raise UserError(f"{path}: no row has {split_column} train; mark the images to learn from")
+        raise UserError(f"{path}: no row has {split_column} train; mark the training images")
     if len(classes) < 2:
         raise UserError(f"{path}: column {label_column} has only the class {classes[0]!r}; at least 2 are needed")
     files = {split: [file for _, file, _ in members] for split, members in rows.items() if members}
@@ -109,11 +95,7 @@ def list_csv(
 
 
 def no_file(file: Path) -> str:
-    """Why a path can't be read as a file; empty where it can.
-
-    Args:
-        file: The path.
-    """
+    """Why a path can't be read as a file; empty where it can."""
     try:
         mode = os.stat(file).st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -125,9 +107,9 @@ def no_file(file: Path) -> str:
 
 def _read_rows(path: Path, columns: dict[str, str], bad: BadRows) -> Iterator[tuple[Any, ...]]:
     """Yield the number of each good row, and its values in the columns (given by the names of the settings)."""
-    records = read_records(path, read_text_file(path, "data.path"), bad)
+    records = read_records(path, "data.path", bad)
     header = [name.strip() for name in next(records, (0, []))[1]]
-    places = [column_place(path, header, column, f"data.{setting}") for setting, column in columns.items()]
+    places = [column_place(path, header, column, f"set --data.{setting} {{}}") for setting, column in columns.items()]
     empty = True
     for number, fields in records:
         empty = False

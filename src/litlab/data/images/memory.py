@@ -35,10 +35,7 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         return len(self.labels)
 
     def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
-        """Take a batch.
-
-        Args:
-            index: Numbers of the samples, int64 of shape (batch,), on the CPU.
+        """Take a batch, by the numbers of the samples, int64 of shape (batch,), on the CPU.
 
         Returns:
             image: uint8 (batch, channel, height, width); label: int64 (batch,); index: the numbers, int64 (batch,).
@@ -74,11 +71,7 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         return StoredImages(copy, self.labels)
 
     def on_device(self, device: torch.device, share: float) -> "StoredImages":
-        """Copy the images to a device where they fit.
-
-        Args:
-            device: Where the model is.
-            share: Share of the free memory there that they may take.
+        """Copy the images to a device where they fit into a share of its free memory.
 
         Returns:
             The copy, or these images where they don't fit or the device is the CPU.
@@ -100,25 +93,17 @@ def _free(device: torch.device) -> int:
 def moments(images: np.ndarray) -> np.ndarray:
     """Sum and sum of squares of the pixels per image and channel: from them follow mean and deviation of any split.
 
-    Args:
-        images: uint8 of shape (image, channel, height, width).
-
     Returns:
-        int64 of shape (image, channel, 2).
+        int64 of shape (image, channel, 2), for images of shape (image, channel, height, width).
     """
     pixels = images.reshape(*images.shape[:2], -1).astype(np.int64)
     return np.stack((pixels.sum(-1), np.einsum("icp,icp->ic", pixels, pixels)), axis=-1)
 
 
 def mean_std(sums: np.ndarray, pixels: int) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation per channel, on a scale of 0 to 1.
+    """Mean and standard deviation per channel, on a scale of 0 to 1, from `moments` and the pixels of an image.
 
-    Args:
-        sums: What `moments` returned for the images that count, (image, channel, 2).
-        pixels: Pixels per image and channel.
-
-    Returns:
-        Means and deviations; a channel that never changes gets the deviation of one grey level, not 0.
+    A channel that never changes gets the deviation of one grey level, not 0.
     """
     total, squares = sums.sum(0, dtype=np.float64).T / (len(sums) * pixels)
     std = np.sqrt(np.maximum(squares - total**2, 1.0))

@@ -4,16 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from litlab.data.images.decode import Mode, Resize
-from litlab.data.metadata import Metadata, check_classes
+from litlab.data.metadata import ClassMetadata
 from litlab.errors import UserError
 
 
 @dataclass(frozen=True)
-class ImageMetadata(Metadata):
+class ImageMetadata(ClassMetadata):
     """Metadata of images.
 
     Args:
-        class_names: Name of each class, in the order of the labels.
         mean: Mean of each channel over the training images, of pixels from 0 to 1.
         std: Standard deviation of each channel, likewise.
         image_shape: Channels, height and width that the model gets.
@@ -22,7 +21,6 @@ class ImageMetadata(Metadata):
         generated: Whether the images are made up.
     """
 
-    class_names: list[str]
     mean: list[float]
     std: list[float]
     image_shape: tuple[int, int, int]
@@ -31,16 +29,9 @@ class ImageMetadata(Metadata):
     generated: bool
 
     def check_same(self, here: Any) -> None:
-        """Refuse images of other classes or another shape.
-
-        Args:
-            here: The facts of the images at hand.
-
-        Raises:
-            UserError: They differ.
-        """
-        check_classes(self.class_names, here.class_names)
-        if tuple(self.image_shape) != tuple(here.image_shape):
+        """Refuse images of other classes or another shape."""
+        super().check_same(here)
+        if self.image_shape != here.image_shape:
             _, height, width = self.image_shape
             raise UserError(
                 f"data: the checkpoint was trained on images of {' x '.join(map(str, self.image_shape))}, the data has "

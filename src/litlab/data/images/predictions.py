@@ -6,21 +6,17 @@ import re
 from pathlib import Path
 
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from litlab.data.bad_rows import BadRows, Policy, settle
+from litlab.data.bad_rows import BadRows, Policy, settle_and_tell
 from litlab.data.images.decode import SUFFIXES, ImageFormat, decode_blocks, peek
 from litlab.data.images.folder import check_files, image_files
 from litlab.errors import UserError
 
 
 def find_images(source: str) -> list[Path]:
-    """Find the images to predict.
-
-    Args:
-        source: A folder (searched at any depth), an image file, or a pattern such as ``photos/*.jpg``.
+    """Find the images to predict: a folder (searched at any depth), a file, or a pattern such as ``photos/*.jpg``.
 
     Returns:
         Their paths, sorted.
@@ -81,10 +77,7 @@ class ImageFiles(Dataset[dict[str, Tensor]]):
         return len(self.files)
 
     def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
-        """Decode a batch.
-
-        Args:
-            index: Numbers of the files, int64 of shape (batch,).
+        """Decode a batch, by the numbers of the files, int64 of shape (batch,).
 
         Returns:
             image: uint8 (batch, channel, height, width).
@@ -102,18 +95,10 @@ class ImageFiles(Dataset[dict[str, Tensor]]):
 def readable(files: list[Path], form: ImageFormat, source: str, bad_rows: Policy) -> list[Path]:
     """Find out which images can be read, by decoding all.
 
-    Args:
-        files: The images.
-        form: The format that they get.
-        source: What `predict_input` says.
-        bad_rows: Whether damaged images are an error or left out.
-
     Raises:
         UserError: There are some that may not be left out, or no others.
     """
     bad = BadRows(Path(source), bad_rows, "image")
     count = sum(len(block) for block in decode_blocks(files, form, bad))
-    (note,) = settle((bad, count))
-    if note:
-        rank_zero_info(note)
+    settle_and_tell(bad, count)
     return [file for file in files if str(file) not in bad]

@@ -15,7 +15,7 @@ from litlab.data.images.copies import check_copies
 from litlab.data.images.decode import ImageFormat, conform, decode_blocks
 from litlab.data.images.generated import generated_class_names, generated_images
 from litlab.data.images.listing import Listing
-from litlab.data.images.public import PublicImages, read
+from litlab.data.images.public import PublicImages
 
 _VERSION = 1  # raise it when the arrays of the same source would come out different
 _GENERATED = {"train": 10_000, "test": 2_000}
@@ -64,25 +64,15 @@ class Source:
     parts: Callable[[], dict[str, Part]]
     dropped: int = 0
 
-    def folder(self, cache_dir: Path) -> Path:
-        """Where the cache of this source is.
-
-        Args:
-            cache_dir: Folder of all caches.
-        """
+    @property
+    def cache_name(self) -> str:
+        """Name of the cache of this source."""
         digest = hashlib.sha256(repr((_VERSION, self.digest, self.shape)).encode()).hexdigest()
-        return cache_dir / f"{self.name}-{digest[:12]}"
+        return f"{self.name}-{digest[:12]}"
 
 
 def listed_source(path: Path, listing: Listing, form: ImageFormat, bad_rows: Policy) -> Source:
-    """Describe the user's own images.
-
-    Args:
-        path: The folder or CSV file that lists them.
-        listing: The files.
-        form: The format wanted.
-        bad_rows: Whether damaged images are an error or left out.
-    """
+    """Describe the user's own images, which a folder or CSV file lists."""
 
     def parts() -> dict[str, Part]:
         check_copies(listing)
@@ -97,13 +87,7 @@ def listed_source(path: Path, listing: Listing, form: ImageFormat, bad_rows: Pol
 
 
 def public_source(public: PublicImages, root: Path, form: ImageFormat) -> Source:
-    """Describe a public data set. Its contents are known by checksum, so the cache is good without the files.
-
-    Args:
-        public: The data set.
-        root: Folder of the files.
-        form: The format wanted.
-    """
+    """Describe a public data set. Its contents are known by checksum, so the cache is good without the files."""
 
     def blocks(images: np.ndarray) -> Iterator[np.ndarray]:
         from PIL import Image
@@ -116,18 +100,13 @@ def public_source(public: PublicImages, root: Path, form: ImageFormat) -> Source
             yield block
 
     def parts() -> dict[str, Part]:
-        return {split: Part(labels, partial(blocks, images)) for split, (images, labels) in read(public, root).items()}
+        return {split: Part(labels, partial(blocks, images)) for split, (images, labels) in public.read(root).items()}
 
     return Source(public.name, f"{public.name} {form}", form.shape, list(public.class_names), parts)
 
 
 def generated_source(num_classes: int, shape: tuple[int, int, int]) -> Source:
-    """Describe generated images.
-
-    Args:
-        num_classes: Number of classes.
-        shape: (channel, height, width).
-    """
+    """Describe generated images of a shape (channel, height, width)."""
 
     def parts() -> dict[str, Part]:
         result = {}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from litlab.data.bad_rows import settle
-from litlab.data.cache import find_corruption, new_cache, open_array, write_array
+from litlab.data.cache import new_cache, open_array, read_meta, write_array
 from litlab.data.images.memory import moments
 from litlab.data.images.sources import Source
 from litlab.errors import UserError
@@ -42,15 +42,7 @@ class Stored:
 
 
 def store(source: Source, folder: Path) -> None:
-    """Decode a source into its cache.
-
-    Args:
-        source: The images.
-        folder: The cache.
-
-    Raises:
-        UserError: An image is unreadable or odd, or the cache can't be written.
-    """
+    """Decode a source into its cache; a UserError says that an image is unreadable or odd, or what can't be written."""
     parts = source.parts()
     kept: dict[str, Tensor] = {}
     total = sum(len(part.labels) for part in parts.values())
@@ -96,19 +88,8 @@ def _check_left(labels: Tensor, split: str, source: Source) -> None:
 
 
 def load(source: Source, folder: Path) -> Stored:
-    """Open the cache of a source; the images are read from it as they are used.
-
-    Args:
-        source: The images.
-        folder: The cache.
-
-    Raises:
-        RuntimeError: There is no whole cache.
-    """
-    fault = find_corruption(folder, quick=True)
-    if fault:
-        raise RuntimeError(f"{folder}: {fault}; prepare_data() makes this cache")
-    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    """Open the cache of a source; the images are read from it as they are used."""
+    meta = read_meta(folder)
 
     def arrays(kind: str) -> dict[str, np.ndarray]:
         return {split: open_array(folder / f"{split}_{kind}.npy") for split in meta["images"]}

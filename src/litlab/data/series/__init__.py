@@ -2,6 +2,6 @@
 
 from litlab.data.series.datamodule import SeriesData
 from litlab.data.series.metadata import SeriesMetadata
-from litlab.data.series.public import PublicSeries
+from litlab.data.series.source import PublicSeries
 
 __all__ = ["PublicSeries", "SeriesData", "SeriesMetadata"]

@@ -14,28 +14,12 @@ _WITHOUT_VALIDATION = 1e-2
 
 
 def repeat_last(past: Tensor, horizon: int) -> Tensor:
-    """Forecast that everything stays as it is.
-
-    Args:
-        past: (batch, context_length, channel).
-        horizon: Rows to forecast.
-
-    Returns:
-        (batch, horizon, channel).
-    """
+    """Forecast (batch, horizon, channel): everything stays as it is."""
     return past[:, -1:].expand(-1, horizon, -1)
 
 
 def seasonal_naive(past: Tensor, horizon: int, season: int) -> Tensor:
-    """Forecast that the last season comes again and again.
-
-    Args:
-        past: (batch, context_length, channel), one season or more.
-        horizon: Rows to forecast.
-        season: Rows of a season.
-
-    Returns:
-        (batch, horizon, channel).
+    """Forecast (batch, horizon, channel): the last season comes again and again.
 
     Raises:
         ValueError: The past is shorter than a season.
@@ -47,15 +31,7 @@ def seasonal_naive(past: Tensor, horizon: int, season: int) -> Tensor:
 
 
 def linear_forecast(past: Tensor, weight: Tensor) -> Tensor:
-    """Forecast with one linear map, the same for all channels.
-
-    Args:
-        past: (batch, context_length, channel).
-        weight: (horizon, rows), for the last rows of the past.
-
-    Returns:
-        (batch, horizon, channel).
-    """
+    """Forecast (batch, horizon, channel) by one map (horizon, rows), for the last rows of each channel."""
     return weight.to(past) @ past[:, past.shape[1] - weight.shape[1] :]
 
 

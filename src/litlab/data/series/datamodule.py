@@ -10,17 +10,14 @@ from torch import Tensor
 from typing_extensions import override
 
 from litlab.data.bad_rows import Policy, count_text
-from litlab.data.loading import check_settings
-from litlab.data.metadata import describe
-from litlab.data.module import ExperimentData
 from litlab.data.paths import user_path
+from litlab.data.selectable import SelectableData, check_settings
 from litlab.data.series.covariates import Covariate, calendar_features
 from litlab.data.series.metadata import SeriesMetadata
 from litlab.data.series.predictions import read_last_window, write_forecast
-from litlab.data.series.public import PublicSeries
 from litlab.data.series.scaled import ScaledSeries
 from litlab.data.series.scaler import measured
-from litlab.data.series.source import Source
+from litlab.data.series.source import PublicSeries, Source
 from litlab.data.series.split import check_split, split_windows
 from litlab.data.series.timeline import Series
 from litlab.data.series.windows import Windows
@@ -28,7 +25,7 @@ from litlab.errors import UserError
 from litlab.types import PositiveInt, Seed, check_bounds
 
 
-class SeriesData(ExperimentData[SeriesMetadata]):
+class SeriesData(SelectableData[SeriesMetadata]):
     """Windows of a time series with one or more columns: your own CSV file, a public one (in subclasses), or generated.
 
     The file needs a time column at equal steps (months count as equal) and columns of numbers. Times may have any form
@@ -56,7 +53,7 @@ class SeriesData(ExperimentData[SeriesMetadata]):
             that of the first test row, optionally that of the first row after the test. null: [0.7, 0.1, 0.2], or the
             split that is usual for the public series.
         gaps: Whether missing rows and values are errors or interpolated linearly, also from the rows after them.
-        bad_rows: Rows that can't be used (text for a number, no time, a time that is there twice, ...): `error` names
+        bad_rows: Rows that can't be used (text for a number, no time, a time that occurs twice, ...): `error` names
             them, `drop` leaves them out and says how many there are; `gaps` says what becomes of the holes.
         season: Rows of a season, for the seasonal naive forecast and for MASE. null: a day's rows; 7 for daily, 52
             for weekly, 12 for monthly ones; 1 for other steps, and where the training rows hold no two seasons.
@@ -71,7 +68,7 @@ class SeriesData(ExperimentData[SeriesMetadata]):
     """
 
     public: ClassVar[PublicSeries | None] = None
-    item = "windows"
+    item, kind = "windows", "series"
     input_kinds = "a CSV file"
     metadata_type = SeriesMetadata
 
@@ -94,59 +91,46 @@ class SeriesData(ExperimentData[SeriesMetadata]):
         fallback: Literal["generated"] | None = None,
         **loader: Any,
     ) -> None:
-        super().__init__(batch_size=batch_size, seed=seed, generated=dataset == "generated", **loader)
+        super().__init__(dataset, path, fallback, batch_size=batch_size, seed=seed, **loader)
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
         named = covariates or []
         twice = next((name for name in named if named.count(name) > 1), None)
         check_bounds(SeriesData, self.hparams, "data")
-        check_settings(
-            ("dataset", dataset, dataset is not None or self.public is not None, "set csv or generated"),
-            ("path", path, path is not None or dataset != "csv", "dataset csv needs your file"),
-            ("targets", targets, targets is None or len(targets) > 0, "name at least one, or leave it out"),
-        )
+        check_settings(("targets", targets, targets != [], "name at least one, or leave it out"))
         if twice is not None:
             raise UserError(f"data.covariates: {twice!r} is listed twice; delete one")
         if split is not None:
             check_split(split)
-        place = user_path(path or "data", "data.path")
-        self.source = Source(dataset, self.public, place, time_column, targets, split, gaps, bad_rows)
-        self.fallback: Literal["generated"] | None = fallback
-        self._settings: dict[str, Any] = {
-            "context_length": context_length, "horizon": horizon, "covariates": list(named)
-        }  # fmt: skip
-        self._season = season
+        self.source = Source(dataset, self.public, self.path, time_column, targets, split, gaps, bad_rows)
         self._series: Series | None = None
         self._scaled: ScaledSeries | None = None
         self._ends = (0, 0, 0)
         self._starts: dict[str, range] = {}
         self._predicted: np.ndarray | None = None  # the times
 
-    # ---- facts that are known before the series is read; those of the checkpoint where one was loaded
-
-    def _setting(self, name: str) -> Any:
-        return getattr(self.metadata, name) if self.restored else self._settings[name]
+    # ---- what is known before the series is read; from the checkpoint where one was loaded
 
     @property
     def context_length(self) -> int:
         """Rows that a forecast is made from."""
-        return self._setting("context_length")
+        return self.setting("context_length")
 
     @property
     def horizon(self) -> int:
         """Rows to forecast."""
-        return self._setting("horizon")
+        return self.setting("horizon")
 
     @property
     def num_covariates(self) -> int:
         """Number of calendar features."""
-        return 2 * len(self._setting("covariates"))
+        return 2 * len(self.setting("covariates") or [])
 
     @property
     def target_names(self) -> list[str]:
         """Names of the columns to forecast: the channels."""
         if self.metadata and self.restored:
-            return list(self.metadata.targets)
-        return self.source.columns or list(self._read().names)
+            return self.metadata.targets
+        return self.source.columns or self._read().names
 
     @property
     def num_targets(self) -> int:
@@ -168,8 +152,8 @@ class SeriesData(ExperimentData[SeriesMetadata]):
         """The series in one line; with the numbers of windows after `setup`."""
         filled = f", {self._series.filled}" if self._series and self._series.filled else ""
         filled += count_text(self._series.dropped) if self._series else ""
-        metadata = f"windows of {self.context_length} + {self.horizon} rows, {self.num_targets} columns{filled}"
-        return describe(self.source.name(self.generated), self.sizes, metadata)
+        contents = f"windows of {self.context_length} + {self.horizon} rows, {self.num_targets} columns{filled}"
+        return self.described(contents)
 
     @property
     def fingerprint(self) -> str:
@@ -178,7 +162,7 @@ class SeriesData(ExperimentData[SeriesMetadata]):
         digest = hashlib.sha256(repr(series.names).encode() + series.times.tobytes() + series.values.tobytes())
         return f"{self.source.kind}-{digest.hexdigest()[:12]}"
 
-    # ---- facts that are known after `setup` or from a checkpoint
+    # ---- what is known after `setup`, or from a checkpoint
 
     @property
     def mean(self) -> Tensor:
@@ -207,10 +191,6 @@ class SeriesData(ExperimentData[SeriesMetadata]):
 
     # ---- from a file to memory
 
-    @override
-    def ensure_downloaded(self) -> bool:
-        return self.source.ensure_downloaded(self.fallback)
-
     def _read(self) -> Series:
         if self._series is None:
             self._series = self.source.read(self.generated)
@@ -218,13 +198,14 @@ class SeriesData(ExperimentData[SeriesMetadata]):
 
     @override
     def open(self, stage: str | None) -> SeriesMetadata:
-        series, name, settings = self._read(), self.source.name(self.generated), self._settings
+        series, name, own = self._read(), self.source_name, self.hparams
         self._scaled = None
-        self._ends = self.source.ends(series, self.generated)
-        self._starts = split_windows(self._ends, settings["context_length"], settings["horizon"], name)
+        self._ends = self.source.ends(series, self.generated, name)
+        self._starts = split_windows(self._ends, own["context_length"], own["horizon"], name)
         self.sizes = {split: len(starts) for split, starts in self._starts.items()}
-        own = {"time_column": self.source.time_column, "generated": self.generated}
-        return SeriesMetadata(**settings, **own, **measured(series, self._ends[0], self._season, name))
+        settings = {name: own[name] for name in ("context_length", "horizon", "time_column")}
+        settings |= {"covariates": own["covariates"] or [], "generated": self.generated}
+        return SeriesMetadata(**settings, **measured(series, self._ends[0], own["season"], name))
 
     @override
     def setup(self, stage: str | None = None) -> None:
@@ -254,27 +235,11 @@ class SeriesData(ExperimentData[SeriesMetadata]):
         return self._scaled
 
     def ridge(self, context_length: int | None = None) -> Tensor:
-        """Fit a ridge regression on the training rows, its penalty chosen on the validation rows.
-
-        Args:
-            context_length: Rows that it forecasts from, those of the windows if left out.
-
-        Returns:
-            float32 (horizon, context_length), on the CPU: one linear map from scaled past to scaled forecast for all
-            channels.
-
-        Raises:
-            UserError: The training rows hold no window that long.
-        """
+        """Fit `ScaledSeries.ridge` to forecast from so many rows, those of the windows if left out."""
         return self.scaled.ridge(context_length or self.context_length)
 
     def baselines(self) -> dict[str, dict[str, float]]:
-        """Errors of simple forecasts over all test windows, also where `trainer.limit_test_batches` cuts the test.
-
-        Returns:
-            For "repeat last", "seasonal naive" and "ridge (N rows)", its window chosen by validation: "test/mse" and
-            "test/mae" of the scaled series, and "test/mase".
-        """
+        """Errors of simple forecasts over all test windows, see `ScaledSeries.baselines`."""
         return self.scaled.baselines(self.season, self.naive_error)
 
     # ---- checkpoint and prediction
@@ -297,10 +262,6 @@ class SeriesData(ExperimentData[SeriesMetadata]):
             outputs: One tensor (1, horizon, channel, 3): forecast, lower and upper bound, scaled; the columns of the
                 bounds are left out where these are NaN.
             path: The file; one that is there is replaced.
-
-        Raises:
-            UserError: It can't be written.
         """
-        if self._predicted is None:
-            raise RuntimeError("SeriesData: nothing was predicted")
+        assert self._predicted is not None  # `open_input` was called
         write_forecast(Path(path), self.known_metadata, self._predicted, torch.cat(outputs)[0])

@@ -10,10 +10,7 @@ from litlab.errors import UserError
 
 
 def note_disorder(table: Table) -> Table:
-    """Note the rows to take out so that the others are in order of time: as few as possible.
-
-    Args:
-        table: What was read; its bad rows get those that are out of order or there twice.
+    """Note the rows to take out so that the others are in order of time, each once: as few as possible.
 
     Returns:
         The rows that are left.
@@ -37,8 +34,8 @@ def note_disorder(table: Table) -> Table:
         row = table.rows[place]
         here = time_text(table.times[place])
         if (twin := known.get(int(times[place]))) is not None:
-            clocks = "" if table.utc else " (where clocks were put back, add UTC offsets)"
-            table.bad.add(row, f"{here} is there twice, also in row {table.rows[twin]}{clocks}")
+            clocks = "" if table.utc else " (where the clocks went back, add UTC offsets)"
+            table.bad.add(row, f"{here} occurs twice, also in row {table.rows[twin]}{clocks}")
         else:
             following = bisect_left(kept, place)
             behind = following > 0 and times[place] < times[kept[following - 1]]
@@ -48,15 +45,7 @@ def note_disorder(table: Table) -> Table:
 
 
 def note_off_step(table: Table, step: Step) -> Table:
-    """Note the rows whose times most others can't be reached from in whole steps.
-
-    Args:
-        table: Rows in order of time; its bad rows get those that are off the step.
-        step: The step.
-
-    Returns:
-        The rows that are left.
-    """
+    """Note the rows whose times most others can't be reached from in whole steps; return those that are left."""
     fitting = step.fitting(table.times)
     for place in np.flatnonzero(~fitting).tolist():
         table.bad.add(table.rows[place], f"{time_text(table.times[place])} is off the step of {step}")
@@ -65,9 +54,6 @@ def note_off_step(table: Table, step: Step) -> Table:
 
 def note_open_ends(table: Table) -> Table:
     """Note the rows at the beginning and the end that lack a value: there is nothing to interpolate from.
-
-    Args:
-        table: Rows in order of time; its bad rows get those.
 
     Returns:
         The rows that are left.
@@ -86,11 +72,7 @@ def note_open_ends(table: Table) -> Table:
 
 
 def time_text(time: np.datetime64) -> str:
-    """Return a time as messages show it.
-
-    Args:
-        time: The time.
-    """
+    """Return a time as messages show it."""
     return str(time).replace("T", " ")
 
 

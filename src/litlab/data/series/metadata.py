@@ -42,21 +42,16 @@ class SeriesMetadata(Metadata):
     generated: bool
 
     def check_same(self, here: Any) -> None:
-        """Refuse a series or settings that a checkpoint can't be right about.
-
-        Args:
-            here: The facts of the series at hand.
-
-        Raises:
-            UserError: Columns, window, covariates, season, step or kind of times differ.
-        """
+        """Refuse other columns, lengths, covariates, step, season or kind of times."""
         for key in ("targets", "context_length", "horizon", "covariates", "step", "season", "utc"):
             old, new = getattr(self, key), getattr(here, key)
             if old == new:
                 continue
             if key == "step":
                 old, new = Step(**old), Step(**new)
-                raise UserError(f"data: the rows are {new} apart, the checkpoint was trained on {old}; give such rows")
+                raise UserError(
+                    f"data: the rows are {new} apart, the checkpoint was trained on {old}; use rows with that step"
+                )
             if key == "utc":
                 have, lack = ("the checkpoint", "the data") if old else ("the data", "the checkpoint")
                 raise UserError(

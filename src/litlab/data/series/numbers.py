@@ -15,14 +15,7 @@ _GROUPED = re.compile(r"\d{1,3}([ ']\d{3})+(?![\d '])")
 
 
 def read_numbers(texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
-    """Read a column.
-
-    Args:
-        texts: Its cells.
-
-    Returns:
-        float64 of shape (cells,), NaN where a cell is empty or no number, and the places of those that are text.
-    """
+    """Return cells as float64, NaN where one is empty or no number, and the places of those that are text."""
     try:
         numbers = np.array(texts, dtype=np.float64)
         if not np.isinf(numbers).any():
@@ -44,27 +37,18 @@ def read_numbers(texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
 
 
 def no_number(column: str, text: str) -> str:
-    """Say why a cell is not a number, and what to write instead.
-
-    Args:
-        column: Name of its column.
-        text: The cell.
-    """
+    """Say why a cell of a column is not a number, and what to write instead."""
     try:
         float(text)
-        return f"column {shortened(column)} is {shortened(text)}, no finite number"
+        return f"column {shortened(column)} is {shortened(text)}, not a finite number"
     except ValueError:
         found = _plain(text)
         remedy = f"plain number: write {found[0]}" if found else "number"
-        return f"column {shortened(column)} is {shortened(text)}, no {remedy}"
+        return f"column {shortened(column)} is {shortened(text)}, not a {remedy}"
 
 
 def are_formatted(texts: Sequence[str]) -> bool:
-    """Whether most of some cells are numbers in another notation, all with the same unit or sign, if any.
-
-    Args:
-        texts: Cells that `read_numbers` takes for text.
-    """
+    """Whether most of some texts are numbers in another notation, all with the same unit or sign, if any."""
     affixes = Counter(found[1] for found in map(_plain, texts) if found)
     return bool(affixes) and affixes.most_common(1)[0][1] > len(texts) / 2
 

@@ -23,13 +23,7 @@ from litlab.errors import UserError
 def read_last_window(
     path: Path, metadata: SeriesMetadata, gaps: Literal["error", "interpolate"], bad_rows: Policy
 ) -> tuple[Windows, np.ndarray]:
-    """Read the rows that a forecast is made from.
-
-    Args:
-        path: A CSV file with the columns of the training; others are ignored.
-        metadata: Metadata of the checkpoint.
-        gaps: Whether what is missing is an error or interpolated.
-        bad_rows: Whether rows that can't be used are errors or left out.
+    """Read the rows that a forecast is made from; columns that the training did not have are ignored.
 
     Returns:
         The last window, without a future, and the times that follow it, datetime64[s] of shape (horizon,).
@@ -48,7 +42,7 @@ def read_last_window(
         rank_zero_info(f"{path}: {series.filled}")
     rows = len(series.times)
     if rows < context_length:
-        raise UserError(f"{path}: {rows} rows, the checkpoint forecasts from {context_length}; give at least so many")
+        raise UserError(f"{path}: {rows} rows, the checkpoint forecasts from {context_length}; give at least that many")
     future = series.step.after(series.times[-1], horizon)
     calendar = calendar_features(np.concatenate([series.times, future]), metadata.covariates)
     last = range(rows - context_length, rows - context_length + 1)

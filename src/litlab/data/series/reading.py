@@ -1,10 +1,8 @@
 """A CSV file as times and numbers; what can't be read is named by row and column."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +11,11 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.data.bad_rows import BadRows, Policy, settle
 from litlab.data.labels import shortened
 from litlab.data.series.numbers import are_formatted, no_number, read_numbers
-from litlab.data.text_file import column_place, read_records, read_text_file
+from litlab.data.text_file import column_place, read_records
 from litlab.errors import UserError
 
+_TARGETS = "set --data.targets '[{}]'"
+_TRAINED = "the checkpoint needs it"
 _TIME = "write it like 2024-01-31 13:00:00"
 
 
@@ -61,8 +61,7 @@ def read_table(
 
     Args:
         path: The file.
-        time_column: Column of the times, in any form of `datetime.fromisoformat`, such as 2024-01-31 or
-            2024-01-31 13:00:00 or 2024-01-31T13:00+01:00.
+        time_column: Column of the times, in any form of `datetime.fromisoformat`.
         columns: The columns to read; None: all that have a name and mostly numbers.
         trained: Whether a checkpoint needs these columns, rather than the settings.
         setting: Where the file's name comes from, for messages.
@@ -73,13 +72,13 @@ def read_table(
             noted, see `bad_rows.settle`.
     """
     bad = BadRows(path, bad_rows)
-    records = read_records(path, read_text_file(path, setting), bad)
+    records = read_records(path, setting, bad)
     header = [name.strip() for name in next(records, (0, []))[1]]
     if not header:
         raise UserError(f"{path}: the file is empty; give a header and one row per time")
-    column_place(path, header, time_column, "data.time_column", trained=trained)
+    column_place(path, header, time_column, _TRAINED if trained else "set --data.time_column {}")
     for column in columns or []:
-        column_place(path, header, column, "data.targets", is_list=True, trained=trained)
+        column_place(path, header, column, _TRAINED if trained else _TARGETS)
     lines = list(records)
     if not lines:
         settle((bad, 0))
@@ -97,7 +96,7 @@ def read_table(
             if wrong and column:
                 left_out.append(f"{column} ({shortened(texts[wrong[0]])} in row {rows[wrong[0]]})")
             continue
-        column_place(path, header, column, "data.targets", is_list=True, trained=trained)
+        column_place(path, header, column, _TARGETS)  # it must not be there twice
         if words:
             others = f" (and {len(wrong) - 1:,} more rows)" if len(wrong) > 1 else ""
             remedy = "name other columns in data.targets" if columns is None else "leave it out of data.targets"
@@ -110,30 +109,14 @@ def read_table(
         names.append(column)
         values.append(numbers)
     if not names:
-        raise UserError(f"{path}: there is no column of numbers beside {time_column!r}; add one")
+        raise UserError(f"{path}: there is no column of numbers besides {time_column!r}; add one")
     if left_out:
         rank_zero_info(f"{path}: not among the targets, as they hold no numbers: {', '.join(left_out)}")
     return Table(path, rows, times, utc, names, np.stack(values, axis=1), bad).good()
 
 
-def nearest_name(name: str, names: Sequence[str]) -> str:
-    """Return what an error message adds to a name that is not there: the nearest one, or all.
-
-    Args:
-        name: The name.
-        names: Those that are there.
-    """
-    by_lower = {other.lower(): other for other in names}
-    nearest = [by_lower[other] for other in get_close_matches(name.lower(), by_lower, n=1)]
-    some = ", ".join(map(shortened, names[:8])) + (", ..." if len(names) > 8 else "")
-    return f" (did you mean {nearest[0]!r}?)" if nearest else f", only {some}"
-
-
 def parse_time(text: str) -> tuple[datetime, bool]:
     """Read a time in any form of ISO 8601 that `datetime.fromisoformat` knows.
-
-    Args:
-        text: Such as 2024-01-31, 2024-01-31 13:00:00 or 2024-01-31T13:00+01:00.
 
     Returns:
         The time, in UTC where it had an offset, and whether it had one.
@@ -160,7 +143,9 @@ def _read_times(column: str, rows: list[int], texts: tuple[str, ...], bad: BadRo
             time, aware[place] = parse_time(text)
             times[place] = time
         except (ValueError, OverflowError) as error:
-            bad.add(rows[place], f"column {shortened(column)} is {shortened(text)}, no time{_why_no_time(text, error)}")
+            bad.add(
+                rows[place], f"column {shortened(column)} is {shortened(text)}, not a time{_why_no_time(text, error)}"
+            )
     utc = aware.count(True) > aware.count(False) or (aware.count(True) == aware.count(False) and aware[0] is True)
     for place, has in enumerate(aware):
         if has is not None and has != utc:

@@ -39,9 +39,6 @@ class ScaledSeries:
     def on_device(self, device: torch.device) -> "ScaledSeries":
         """Copy the series to a GPU where it fits there.
 
-        Args:
-            device: Where the model is.
-
         Returns:
             The copy; or this series where it doesn't fit, or the device is not a CUDA device: others may copy the whole
             strided view for each batch that is gathered from it.
@@ -54,22 +51,15 @@ class ScaledSeries:
         return replace(self, values=values, calendar=calendar[0] if calendar else None)
 
     def windows(self, split: str) -> Windows:
-        """All windows of a split.
-
-        Args:
-            split: "train", "val" or "test".
-        """
+        """All windows of a split."""
         return Windows(self.values, self.calendar, self.starts[split], self.context_length, self.horizon)
 
     def ridge(self, context_length: int) -> Tensor:
-        """Ridge regression fitted on the training rows, its penalty chosen on the validation rows.
-
-        Args:
-            context_length: Rows that it forecasts from.
+        """Fit a ridge regression on the training rows, its penalty chosen on the validation rows.
 
         Returns:
-            float32 (horizon, context_length), on the CPU: one linear map from scaled past to scaled forecast for
-            all channels.
+            float32 (horizon, context_length), on the CPU: one linear map from scaled past to scaled forecast for all
+            channels.
 
         Raises:
             UserError: The training rows hold no window so long.
@@ -88,9 +78,6 @@ class ScaledSeries:
     def best_ridge(self, naive_error: Tensor) -> Tensor:
         """Of the ridges from the whole, half and a quarter of the past the one that validates best.
 
-        Args:
-            naive_error: What MASE divides by, (channel,).
-
         Returns:
             float32 (horizon, rows), on the CPU. From the whole past where there is no validation split.
         """
@@ -103,14 +90,11 @@ class ScaledSeries:
         return ridges[min(errors, key=lambda name: errors[name]["mse"])]
 
     def baselines(self, season: int, naive_error: Tensor) -> dict[str, dict[str, float]]:
-        """Errors of simple forecasts over all test windows.
-
-        Args:
-            season: Rows of a season.
-            naive_error: What MASE divides by, (channel,).
+        """Errors of simple forecasts over all test windows, also where `trainer.limit_test_batches` cuts the test.
 
         Returns:
-            For each forecast its "test/mse", "test/mae" and "test/mase".
+            For "repeat last", "seasonal naive" and "ridge (N rows)", its window chosen by validation: "test/mse" and
+            "test/mae" of the scaled series, and "test/mase".
         """
         weight = self.best_ridge(naive_error)
         methods = {

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.data.series.outliers import check_outliers
 from litlab.data.series.timeline import Series
 from litlab.errors import UserError
+
+_ODD, _IMPOSSIBLE = 100, 1e6  # distances from the median, in those that are usual
+_SHARE = 100  # one row in so many may be far from the others
 
 
 def measured(series: Series, rows: int, season: int | None, source: str) -> dict[str, Any]:
@@ -29,8 +31,7 @@ def measured(series: Series, rows: int, season: int | None, source: str) -> dict
     season = season or (series.step.season if 2 * series.step.season <= rows else 1)
     if season >= rows:
         raise UserError(f"data.season: {season} is too long for {rows} training rows; make it shorter")
-    for warning in check_outliers(series, rows, source):
-        rank_zero_info(warning)
+    _report_outliers(series, rows, source)
     return {
         "targets": list(series.names),
         "season": season,
@@ -41,13 +42,7 @@ def measured(series: Series, rows: int, season: int | None, source: str) -> dict
 
 
 def fit_scaler(train: np.ndarray, names: list[str], season: int, source: str) -> dict[str, list[float]]:
-    """Measure the training rows.
-
-    Args:
-        train: float64 of shape (time, column), more rows than a season.
-        names: Names of the columns.
-        season: Rows of a season.
-        source: What the series is, for the error message.
+    """Measure training rows, float64 of shape (time, column), more of them than a season.
 
     Returns:
         For each column `mean`, `scale` (the standard deviation) and `naive_error`: mean absolute difference, scaled,
@@ -72,3 +67,25 @@ def fit_scaler(train: np.ndarray, names: list[str], season: int, source: str) ->
             )
     naive_error = np.abs(train[season:] - train[:-season]).mean(0) / scale
     return {"mean": train.mean(0).tolist(), "scale": scale.tolist(), "naive_error": naive_error.tolist()}
+
+
+def _report_outliers(series: Series, rows: int, name: str) -> None:
+    """Warn of values in the training rows that set the scale of a column by themselves.
+
+    Raises:
+        UserError: A value is so far off that the others would all be scaled to the same number.
+    """
+    with np.errstate(over="ignore"):
+        distance = np.abs(series.values[:rows] - np.median(series.values[:rows], axis=0))
+    for number, column in enumerate(series.names):
+        own = np.sort(distance[:, number])[: max(1, rows - max(1, rows // _SHARE))]
+        place, most = int(distance[:, number].argmax()), distance[:, number].max()
+        largest = own.max()
+        usual = largest / most * np.sqrt(np.mean((own / largest) ** 2)) if largest > 0 else 0.0
+        what = f"{name}: column {column!r} is {series.values[place, number]:g} {series.where(place)}"
+        if 0 < usual < 1 / _IMPOSSIBLE:
+            raise UserError(f"{what}, which makes all other training rows alike when it is scaled; correct or empty it")
+        if usual < 1 / _ODD and most > 0:
+            ratio = f"{1 / usual:,.0f} times as far from the median as is usual" if usual else ""
+            far = ratio or "and nearly always the same"
+            rank_zero_info(f"warning: {what}, {far}: the column's scale is that of a few values")

@@ -1,38 +1,53 @@
 """Where a series comes from: the public file, the user's own, or made up."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.bad_rows import Policy
-from litlab.data.download import ensure_or_fall_back, obtain_file
+from litlab.data.download import PublicFile, obtain_file
 from litlab.data.series.generated import GENERATED_COLUMNS, generated_series
-from litlab.data.series.public import PublicSeries
-from litlab.data.series.reading import nearest_name, read_table
+from litlab.data.series.reading import read_table
 from litlab.data.series.split import FRACTIONS, Split, split_rows
 from litlab.data.series.timeline import Series, regular
 from litlab.errors import UserError
+from litlab.util.nearest import nearest
+
+
+@dataclass(frozen=True)
+class PublicSeries:
+    """A public series.
+
+    Args:
+        name: Short name.
+        file: Its file.
+        columns: The columns of numbers.
+        ends: Rows where training, validation and test end in published comparisons.
+    """
+
+    name: str
+    file: PublicFile
+    columns: tuple[str, ...]
+    ends: tuple[int, int, int]
+
+    @property
+    def file_names(self) -> list[str]:
+        """The name of the file."""
+        return [self.file.name]
+
+    def ensure_downloaded(self, root: Path) -> None:
+        """Make sure that the file is in a folder, and whole; see `obtain_file`."""
+        obtain_file(self.file, root)
 
 
 @dataclass(frozen=True)
 class Source:
     """A series by the names of its options, see `SeriesData`.
 
-    Args:
-        dataset: "csv" or "generated"; None: the public series.
-        public: The public series, if there is one.
-        path: The folder of the public file, or the file.
-        time_column: Column of the times.
-        targets: Columns to forecast; None: all that hold numbers.
-        split: Shares, dates, or None for the usual split.
-        gaps: Whether what is missing is an error or interpolated.
-        bad_rows: Whether rows that can't be used are errors or left out.
-
     Raises:
-        UserError: A target is none.
+        UserError: A target is listed twice, the time column, or known not to be there.
     """
 
     dataset: str | None
@@ -52,7 +67,8 @@ class Source:
             if name == self.time_column:
                 raise UserError(f"data.targets: {name!r} is the time column; delete it")
             if known and name not in known:
-                raise UserError(f"data.targets: {self.kind} has no column {name!r}{nearest_name(name, known)}")
+                only = f", only {', '.join(map(repr, known))}"
+                raise UserError(f"data.targets: {self.kind} has no column {name!r}{nearest(name, known, only)}")
 
     @property
     def columns(self) -> list[str] | None:
@@ -70,7 +86,7 @@ class Source:
 
     @property
     def _public(self) -> PublicSeries:
-        assert self.public is not None  # `SeriesData` refuses to have neither
+        assert self.public is not None  # `SelectableData` refuses to have neither
         return self.public
 
     def has(self, split: Literal["val", "test"]) -> bool:
@@ -79,43 +95,8 @@ class Source:
             return True
         return float(self.split[1 if split == "val" else 2]) > 0
 
-    def name(self, generated: bool) -> str:
-        """Return what the series is, in a few words."""
-        if generated:
-            return f"GENERATED stand-in for {self.kind}" if self.dataset is None else "GENERATED series"
-        return self.kind if self.dataset is None else f"csv {self.path}"
-
-    def ensure_downloaded(self, fallback: Literal["generated"] | None) -> bool:
-        """Download the public file where it is not there yet.
-
-        Args:
-            fallback: Whether a generated series may take its place.
-
-        Returns:
-            Whether it is there; always, for other series.
-
-        Raises:
-            UserError: It can't be had, and nothing may take its place.
-        """
-        if self.dataset is not None:
-            return True
-        if self.path.is_file():
-            raise UserError(
-                f"data.path: {self.path} is a file, {self.kind} needs its folder; or set data.dataset to csv"
-            )
-        file, own = self._public.file, "--data.dataset csv --data.path FILE.csv"
-        download = partial(obtain_file, file, self.path)
-        return ensure_or_fall_back(download, fallback, self.kind, [file.name], self.path, own)
-
     def read(self, generated: bool) -> Series:
-        """Read and check the series.
-
-        Args:
-            generated: Whether a made-up one takes its place.
-
-        Raises:
-            UserError: The file is missing or something in it is wrong.
-        """
+        """Read and check the series, or make one up that takes its place."""
         if generated:
             return generated_series(self._known_columns or ()).select(self.columns or [])
         file = self.path if self.dataset == "csv" else self.path / self._public.file.name
@@ -124,20 +105,12 @@ class Source:
             rank_zero_info(f"{file}: {series.filled}")
         return series
 
-    def ends(self, series: Series, generated: bool) -> tuple[int, int, int]:
-        """Return the ends of the training, the validation and the test rows.
-
-        Args:
-            series: What `read` returned.
-            generated: Whether it is made up.
-
-        Raises:
-            UserError: A date is outside the series.
-        """
+    def ends(self, series: Series, generated: bool, name: str) -> tuple[int, int, int]:
+        """Return the ends of the training, the validation and the test rows of what `read` returned."""
         stand_in = generated and self.dataset is None
         if self.dataset is None and self.split is None and not stand_in:
             return self._public.ends
         split = self.split or FRACTIONS
         if stand_in and isinstance(split[0], str):
             split = FRACTIONS  # the dates are those of the real series
-        return split_rows(split, series, self.name(generated))
+        return split_rows(split, series, name)

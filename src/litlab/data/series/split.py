@@ -14,14 +14,7 @@ FRACTIONS = [0.7, 0.1, 0.2]
 
 
 def check_split(split: Split) -> None:
-    """Refuse a split that fits no series.
-
-    Args:
-        split: Shares of train, val and test, or two or three dates.
-
-    Raises:
-        UserError: It makes no sense.
-    """
+    """Refuse a split that fits no series: neither three shares that sum to 1 nor two or three ascending dates."""
     shares = [share for share in split if not isinstance(share, str)]
     if not shares:
         if len(split) not in (2, 3):
@@ -52,14 +45,12 @@ def _parse(date: str) -> tuple[np.datetime64, bool]:
 def split_rows(split: Split, series: Series, name: str) -> tuple[int, int, int]:
     """Find the first validation row, the first test row, and the end of the test.
 
+    Shares are rounded down for train and test, val is what is left, as in the published comparisons of forecasters.
+
     Args:
-        split: What `check_split` let through. Shares are rounded down for train and test, val is what is left, as in
-            the published comparisons of forecasters.
+        split: What `check_split` let through.
         series: The series.
         name: What it is, for the error message.
-
-    Returns:
-        Ends of the training, the validation and the test rows.
 
     Raises:
         UserError: A date is outside the series.

@@ -5,10 +5,9 @@ from typing import Literal
 
 import numpy as np
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
-from litlab.data.bad_rows import BadRows, settle
+from litlab.data.bad_rows import BadRows, settle, settle_and_tell
 from litlab.data.series.disorder import note_disorder, note_off_step, note_open_ends, time_text
 from litlab.data.series.reading import Table
 from litlab.data.series.step import Step, find_step
@@ -43,23 +42,12 @@ class Series:
     rows: np.ndarray | None = None
 
     def select(self, names: list[str]) -> "Series":
-        """Take some of the columns.
-
-        Args:
-            names: Their names, in the order wanted.
-        """
+        """Take some of the columns, in the order wanted."""
         columns = [self.names.index(name) for name in names]
         return replace(self, values=self.values[:, columns], names=list(names))
 
     def scaled(self, mean: list[float], scale: list[float]) -> Tensor:
-        """Bring the columns to a common scale.
-
-        Args:
-            mean: What is subtracted from each column.
-            scale: What each column is divided by then.
-
-        Returns:
-            float32 (time, column).
+        """Bring the columns to a common scale, float32 (time, column): subtract `mean` and divide by `scale`.
 
         Raises:
             UserError: A value is too far from the mean for float32.
@@ -69,17 +57,13 @@ class Series:
         place, column = map(int, np.unravel_index(np.argmax(np.abs(values)), values.shape))
         if not np.abs(values[place, column]) < _FARTHEST:
             raise UserError(
-                f"data: column {self.names[column]!r} is {self.values[place, column]:g} {self.where(place)}, beyond "
-                f"all scale of the training rows; correct it"
+                f"data: column {self.names[column]!r} is {self.values[place, column]:g} {self.where(place)}, far "
+                f"outside the range of the training rows; correct it"
             )
         return torch.from_numpy(values)
 
     def where(self, place: int) -> str:
-        """Return a row as messages name it, with its time.
-
-        Args:
-            place: Its place in the series.
-        """
+        """Return a row as messages name it, with its time."""
         row = int(self.rows[place]) if self.rows is not None else 0
         return f"in row {row} ({time_text(self.times[place])})" if row else f"at {time_text(self.times[place])}"
 
@@ -104,17 +88,15 @@ def regular(table: Table, gaps: Literal["error", "interpolate"], step: Step | No
         if own != expected and not regular_so:
             settle((table.bad, len(table.rows)))
             raise UserError(
-                f"{table.path}: its rows are {own} apart, the checkpoint was trained on {step}; give such rows"
+                f"{table.path}: its rows are {own} apart, the checkpoint was trained on {step}; use rows with that step"
             )
         table = note_off_step(table, expected)
     if gaps == "interpolate" or table.bad.policy == "drop":
         table = note_open_ends(table)
-    (note,) = settle((table.bad, len(table.rows)))
-    if note:
-        rank_zero_info(note)
+    settle_and_tell(table.bad, len(table.rows))
     if step is None:
         if len(table.times) < 2:
-            raise UserError(f"{table.path}: one row only, so that there is no step of time; give more")
+            raise UserError(f"{table.path}: only one row, so the time step is unknown; add more rows")
         step = find_step(table.times)
     return _filled(table, gaps, step)
 

@@ -49,10 +49,7 @@ class Windows(Dataset[dict[str, Tensor]]):
         return len(self.starts)
 
     def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
-        """Take a batch.
-
-        Args:
-            index: Numbers of the windows, int64 of shape (batch,), on the CPU.
+        """Take a batch, by the numbers of the windows, int64 of shape (batch,), on the CPU.
 
         Returns:
             past: float32 (batch, context_length, channel); future: (batch, horizon, channel), where it is known;

@@ -3,8 +3,8 @@
 from litlab.data.text.baselines import classification_scores
 from litlab.data.text.datamodule import TextData
 from litlab.data.text.metadata import TextMetadata
-from litlab.data.text.public import PublicTexts
 from litlab.data.text.reading import read_texts
+from litlab.data.text.sources import PublicTexts
 from litlab.data.text.tokenizer import PADDING, UNKNOWN
 
 __all__ = ["PADDING", "UNKNOWN", "PublicTexts", "TextData", "TextMetadata", "classification_scores", "read_texts"]

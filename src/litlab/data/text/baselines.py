@@ -8,29 +8,14 @@ from litlab.data.text.stored import Stored
 
 
 def most_frequent_class(stored: Stored) -> dict[str, float]:
-    """Score the test texts as if all were of the most frequent class of the training texts.
-
-    Args:
-        stored: The texts.
-
-    Returns:
-        ``test/acc`` and ``test/f1``.
-    """
+    """Score the test texts as if all were of the most frequent class of the training texts."""
     train, test = stored.array("train", "labels"), stored.array("test", "labels")
     frequent = np.bincount(train, minlength=len(stored.class_names)).argmax()
     return classification_scores(np.full(len(test), frequent), test)
 
 
 def classification_scores(predicted: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Accuracy and macro F1 of predicted classes.
-
-    Args:
-        predicted: Predicted classes, int64 of shape (texts,).
-        labels: The classes, int64 of shape (texts,).
-
-    Returns:
-        ``test/acc`` and ``test/f1``.
-    """
+    """Compute accuracy (``test/acc``) and macro F1 (``test/f1``) of predicted classes, both int64 of shape (texts,)."""
     from sklearn.metrics import accuracy_score, f1_score
 
     macro = cast(float, f1_score(labels, predicted, average="macro"))

@@ -1,5 +1,7 @@
 """Texts and their classes, for training, evaluation and prediction."""
 
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -10,19 +12,15 @@ from typing_extensions import override
 
 from litlab.data.bad_rows import Policy, count_text
 from litlab.data.length_batches import LengthBatches
-from litlab.data.loading import check_settings
-from litlab.data.metadata import describe
-from litlab.data.module import ExperimentData
 from litlab.data.paths import user_path
+from litlab.data.selectable import SelectableData, check_settings
 from litlab.data.table import write_classes
 from litlab.data.text.baselines import most_frequent_class
-from litlab.data.text.catalog import Catalog
-from litlab.data.text.corpus import Corpus, Source
 from litlab.data.text.memory import StoredTexts
 from litlab.data.text.metadata import TextMetadata
 from litlab.data.text.predictions import in_input_order, read_input, shorten
-from litlab.data.text.public import PublicTexts
 from litlab.data.text.reading import Rows
+from litlab.data.text.sources import Corpus, PublicTexts, Source, csv_source, generated_source, public_source
 from litlab.data.text.stored import Recipe, Stored, load, store, stored_classes
 from litlab.data.text.tokenizer import SMALLEST, Kind, encode
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
@@ -30,7 +28,7 @@ from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
 _NAMES = {"train": "training", "val": "validation", "test": "test", "predict": "input"}
 
 
-class TextData(ExperimentData[TextMetadata]):
+class TextData(SelectableData[TextMetadata]):
     """Texts with one class each: your own CSV file, a public data set (in subclasses), or generated.
 
     They are tokenised once, into a cache of flat ids; batches are gathered as a whole, from texts of about the same
@@ -70,7 +68,7 @@ class TextData(ExperimentData[TextMetadata]):
     """
 
     public: ClassVar[PublicTexts | None] = None
-    item = "texts"
+    item = kind = "texts"
     input_kinds = "a .csv or .txt file"
     metadata_type = TextMetadata
     trained_settings: ClassVar[tuple[str, ...]] = ("vocab_size", "max_tokens", "long_texts")  # a checkpoint's win
@@ -98,46 +96,40 @@ class TextData(ExperimentData[TextMetadata]):
         cache_dir: str = "data/cache",
         **loader: Any,
     ) -> None:
-        generated = dataset == "generated"
-        super().__init__(batch_size=batch_size, seed=seed, generated=generated, cache_dir=cache_dir, **loader)
+        super().__init__(dataset, path, fallback, batch_size=batch_size, seed=seed, cache_dir=cache_dir, **loader)
         # Not for the loggers: the model has settings of the same names, and Lightning refuses two that differ.
         self.save_hyperparameters(logger=False)
         least = SMALLEST[tokenizer]
         fits = dataset != "csv" or test_path is not None or val_fraction + test_fraction < 1
         check_bounds(TextData, self.hparams, "data")
         check_settings(
-            ("dataset", dataset, dataset is not None or self.public is not None, "set csv or generated"),
-            ("path", path, path is not None or dataset != "csv", "dataset csv needs your file"),
             ("test_path", test_path, test_path is None or dataset == "csv", "it goes with dataset csv"),
-            ("text_columns", text_columns, len(text_columns) > 0, "name at least one"),
+            ("text_columns", text_columns, text_columns, "name at least one"),
             ("text_columns", text_columns, len(set(text_columns)) == len(text_columns), "name each column once"),
             ("text_columns", text_columns, label_column not in text_columns, f"{label_column} is data.label_column"),
             ("vocab_size", vocab_size, vocab_size >= least, f"it must be at least {least} for {tokenizer}"),
             ("val_fraction", val_fraction, fits, "with data.test_fraction it must be below 1"),
-        )  # fmt: skip
-        place = user_path(path or "data", "data.path")
-        test_place = None if test_path is None else user_path(test_path, "data.test_path")
-        of_csv = test_place, columns, list(text_columns), label_column, bad_rows
-        self.catalog = Catalog(dataset, self.public, place, *of_csv)
+        )
+        self.test_path = None if test_path is None else user_path(test_path, "data.test_path")
+        self.columns, self.text_columns, self.label_column = columns, list(text_columns), label_column
+        self.bad_rows: Policy = bad_rows
         self.tokenizer: Kind = tokenizer
         self.tokens_per_batch = tokens_per_batch
         self.val_fraction, self.test_fraction = val_fraction, test_fraction
-        self.fallback: Literal["generated"] | None = fallback
         self._dropped = 0  # rows
         self._corpus: Corpus | None = None  # until it is in the cache
         self._evaluated: dict[str, list[Tensor]] = {}  # for each split the numbers of the texts in each batch
         self._reported: set[str] = set()
         self._predicted: tuple[Rows, LengthBatches] | None = None
 
-    # ---- facts; before `setup` what is known without tokenising any text
+    # ---- what is known before `setup`, without tokenising any text
 
     @property
     def class_names(self) -> list[str]:
         """Name of each class, in the order of the labels; those of the checkpoint where one was loaded."""
         if self.metadata and self.restored:
-            return list(self.metadata.class_names)
-        known = self._source.class_names or stored_classes(self.cache_folders()[0])
-        return list(known or self._read().class_names)
+            return self.metadata.class_names
+        return self._source.class_names or stored_classes(self.cache_folder) or self._read().class_names
 
     @property
     def num_classes(self) -> int:
@@ -154,14 +146,6 @@ class TextData(ExperimentData[TextMetadata]):
         """Longest piece of a text that the model reads at once."""
         return self.setting("max_tokens")
 
-    def setting(self, name: str) -> Any:
-        """One of `trained_settings`: the checkpoint's where one was loaded.
-
-        Args:
-            name: Its name.
-        """
-        return getattr(self.metadata, name) if self.restored else self.hparams[name]
-
     @property
     def has_val(self) -> bool:
         """Whether there are texts to validate on."""
@@ -176,26 +160,31 @@ class TextData(ExperimentData[TextMetadata]):
     def description(self) -> str:
         """The data set in one line; with the numbers of texts after `setup`."""
         unit = "words" if self.tokenizer == "word" else "pieces of words"
-        return describe(
-            self.catalog.describe(self.generated),
-            self.sizes,
+        return self.described(
             f"texts of up to {self.max_tokens} tokens, {self.num_classes} classes, at most {self.vocab_size:,} "
-            f"{unit}{count_text(self._dropped)}",
+            f"{unit}{count_text(self._dropped)}"
         )
 
     @property
     def fingerprint(self) -> str:
         """Changes whenever the data or their preparation do."""
-        return self.cache_folders()[0].name
+        return self._recipe.cache_name
+
+    # ---- from files to memory
 
     @property
     def _source(self) -> Source:
-        return self.catalog.stand_in if self.generated else self.catalog.source
+        if not self.generated:
+            return self._real_source
+        stand_in_for = self.public if self.dataset is None else None
+        return generated_source(2 if stand_in_for and len(stand_in_for.class_names) == 2 else 4)
 
-    @property
-    def _recipe(self) -> Recipe:
-        vocab_size = self.hparams["vocab_size"]
-        return Recipe(self._source, self.tokenizer, vocab_size, self.val_fraction, self.test_fraction)
+    @cached_property
+    def _real_source(self) -> Source:
+        if self.public and self.dataset is None:
+            return public_source(self.public, self.path)
+        columns = self.columns, self.text_columns, self.label_column
+        return csv_source(self.path, self.test_path, *columns, self.bad_rows)
 
     def _read(self) -> Corpus:
         """Return the raw texts. They are read once: for the names of the classes, or else for the cache."""
@@ -203,46 +192,30 @@ class TextData(ExperimentData[TextMetadata]):
             self._corpus = self._source.read()
         return self._corpus
 
-    # ---- from files to memory
+    @property
+    def _recipe(self) -> Recipe:
+        vocab_size = self.hparams["vocab_size"]
+        return Recipe(self._source, self.tokenizer, vocab_size, self.val_fraction, self.test_fraction)
 
     @override
-    def cache_folders(self) -> list[Path]:
-        assert self.cache_dir is not None
-        return [self._recipe.folder(self.cache_dir)]
-
-    @override
-    def fill_cache(self, folder: Path) -> None:
-        store(self._recipe, self._read(), folder)
-        self._corpus = None  # its memory is needed
-
-    @override
-    def ensure_downloaded(self) -> bool:
-        return self.catalog.ensure_downloaded(self.fallback)
-
-    @override
-    def prepare_data(self) -> None:
-        super().prepare_data()
-        if not (self.trainer is not None and self.trainer.predicting):
-            self._corpus = None
-
-    @override
-    def open(self, stage: str | None) -> TextMetadata:
-        stored, catalog = self.stored, self.catalog
-        self._corpus = None
-        self.sizes = {split: len(stored.array(split, "labels")) for split in stored.splits}
-        self._dropped = sum(stored.dropped.values())
-        for note in stored.told(stage):
-            rank_zero_info(note)
-        own = {name: self.hparams[name] for name in ("vocab_size", "max_tokens", "long_texts")}
-        return TextMetadata(
-            class_names=stored.class_names, tokenizer=stored.tokenizer, **own, columns=catalog.columns,
-            text_columns=catalog.text_columns, label_column=catalog.label_column, generated=self.generated,
-        )  # fmt: skip
+    def caches(self) -> dict[Path, Callable[[Path], None]]:
+        return {self.cache_folder: lambda folder: store(self._recipe, self._read(), folder)}
 
     @property
     def stored(self) -> Stored:
         """The token ids in the cache; after `prepare_data`."""
-        return load(self.cache_folders()[0])
+        return load(self.cache_folder)
+
+    @override
+    def open(self, stage: str | None) -> TextMetadata:
+        stored, self._corpus = self.stored, None
+        self.sizes = {split: len(stored.array(split, "labels")) for split in stored.splits}
+        self._dropped = sum(stored.dropped.values())
+        for note in stored.told(stage):
+            rank_zero_info(note)
+        names = ("vocab_size", "max_tokens", "long_texts", "columns", "text_columns", "label_column")
+        own = {name: self.hparams[name] for name in names}
+        return TextMetadata(stored.class_names, stored.tokenizer, **own, generated=self.generated)
 
     @override
     def samples(self, split: str) -> StoredTexts:
@@ -255,11 +228,11 @@ class TextData(ExperimentData[TextMetadata]):
 
     @override
     def open_input(self, source: str) -> StoredTexts:
-        metadata, catalog = self.known_metadata, self.catalog
-        unset = catalog.text_columns == ["text"]  # then the columns are those of the training
-        text_columns = metadata.text_columns if unset else catalog.text_columns
-        columns = catalog.columns or metadata.columns
-        rows = read_input(source, columns, text_columns, metadata.label_column, catalog.bad_rows)
+        metadata = self.known_metadata
+        unset = self.text_columns == ["text"]  # then the columns are those of the training
+        text_columns = metadata.text_columns if unset else self.text_columns
+        columns = self.columns or metadata.columns
+        rows = read_input(source, columns, text_columns, metadata.label_column, self.bad_rows)
         texts = self._texts(*encode(metadata.tokenizer, rows.texts), "predict", None)
         self._predicted = rows, self.sampler(texts, "predict")
         return texts
@@ -290,9 +263,7 @@ class TextData(ExperimentData[TextMetadata]):
 
     @override
     def missing_split(self, split: str) -> str:
-        return f"data.{split}_fraction: 0 leaves no {split} texts of {self.catalog.path}; set it above 0"
-
-    # ---- batches
+        return f"data.{split}_fraction: 0 leaves no {split} texts of {self.path}; set it above 0"
 
     @override
     def sampler(self, samples: StoredTexts, split: str) -> LengthBatches:
@@ -307,32 +278,15 @@ class TextData(ExperimentData[TextMetadata]):
     # ---- what callbacks ask for
 
     def text(self, split: str, index: int) -> str:
-        """One raw text.
-
-        Args:
-            split: "train", "val" or "test".
-            index: Its number in the split.
-        """
+        """One raw text, by its number in a split."""
         return self.stored.text(split, index)
 
     def sample_index(self, split: str, batch_idx: int) -> Tensor:
-        """Say which texts a batch of this process holds: evaluation takes them by length.
-
-        Args:
-            split: "val" or "test".
-            batch_idx: Number of the batch.
-
-        Returns:
-            Numbers of the texts in the split, int64 of shape (batch,).
-        """
+        """Numbers of the texts, int64 of shape (batch,), in a batch of "val" or "test": these are taken by length."""
         return self._evaluated[split][batch_idx]
 
     def baselines(self) -> dict[str, dict[str, float]]:
-        """Test results of simple methods on the same texts, for a comparison.
-
-        Returns:
-            For each method its ``test/acc`` and ``test/f1``.
-        """
+        """Test results of simple methods on the same texts: for each its ``test/acc`` and ``test/f1``."""
         return {"most frequent class": most_frequent_class(self.stored)} if self.has_test else {}
 
     # ---- checkpoint and prediction
@@ -351,9 +305,6 @@ class TextData(ExperimentData[TextMetadata]):
         Args:
             outputs: Probabilities of the batches in order, each of shape (batch, class).
             path: The file; one that is there is replaced.
-
-        Raises:
-            UserError: It can't be written.
         """
         assert self._predicted is not None  # `open_input` was called
         rows, sampler = self._predicted

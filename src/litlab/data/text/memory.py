@@ -40,11 +40,7 @@ class StoredTexts(Dataset[Any]):
         self.crops: LengthBatches | None = None
 
     def crop_at_random(self, sampler: LengthBatches) -> None:
-        """Cut texts that are too long somewhere, not always at the end: anew in every epoch of a sampler.
-
-        Args:
-            sampler: Its seed and epoch decide where.
-        """
+        """Cut texts that are too long somewhere, not always at the end: anew in every epoch of a sampler."""
         self.crops = sampler
 
     def __len__(self) -> int:
@@ -52,10 +48,7 @@ class StoredTexts(Dataset[Any]):
         return len(self.lengths)
 
     def __getitem__(self, index: Tensor) -> Any:
-        """Take a batch.
-
-        Args:
-            index: Numbers of the texts, int64 of shape (batch,).
+        """Take a batch, by the numbers of the texts, int64 of shape (batch,).
 
         Returns:
             ``ids``, int64 of shape (batch, time), 0 where a text has ended, and the features, float32 of shape (batch,

@@ -1,17 +1,16 @@
 """What is known of texts once they are read."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from litlab.data.metadata import Metadata, check_classes
+from litlab.data.metadata import ClassMetadata
 
 
 @dataclass(frozen=True)
-class TextMetadata(Metadata):
+class TextMetadata(ClassMetadata):
     """Metadata of texts.
 
     Args:
-        class_names: Name of each class, in the order of the labels.
         tokenizer: The tokenizer as JSON.
         vocab_size: Upper bound of the vocabulary.
         max_tokens: Longest piece of a text that the model reads at once.
@@ -22,7 +21,6 @@ class TextMetadata(Metadata):
         generated: Whether the texts are made up.
     """
 
-    class_names: list[str]
     tokenizer: str
     vocab_size: int
     max_tokens: int
@@ -31,14 +29,3 @@ class TextMetadata(Metadata):
     text_columns: list[str]
     label_column: str
     generated: bool
-
-    def check_same(self, here: Any) -> None:
-        """Refuse texts of other classes.
-
-        Args:
-            here: The facts of the texts at hand.
-
-        Raises:
-            UserError: They differ.
-        """
-        check_classes(self.class_names, here.class_names)

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
-from litlab.data.bad_rows import Policy, settle
+from litlab.data.bad_rows import Policy, settle_and_tell
 from litlab.data.paths import user_path
 from litlab.data.text.reading import Rows, read_lines, read_rows
 from litlab.errors import UserError
@@ -17,10 +16,10 @@ _SHOWN = 80  # characters of a text in the file of predictions
 def read_input(
     source: str, columns: list[str] | None, text_columns: list[str], label_column: str, bad_rows: Policy = "error"
 ) -> Rows:
-    """Read the texts to predict.
+    """Read the texts to predict: a CSV file, or a .txt file with one text per line; both may be gzipped.
 
     Args:
-        source: A CSV file, or a .txt file with one text per line; both may be gzipped.
+        source: The file.
         columns: Names of the CSV file's columns where it has no row of names; the label column may be missing.
         text_columns: Columns that make up the text.
         label_column: Column of the labels, which are not read.
@@ -32,37 +31,30 @@ def read_input(
     path = user_path(source, "--input")
     kind = Path(path.name.removesuffix(".gz")).suffix.lower()
     if kind not in (".csv", ".txt"):
-        raise UserError(f"--input {source}: expected is a .csv file, or a .txt file with one text per line")
+        raise UserError(
+            f"--input {source}: neither .csv nor .txt; give a CSV file, or a .txt file with one text per line"
+        )
     if kind == ".txt":
         rows = read_lines(path, "--input", bad_rows)
     else:
         options = {"labelled": False, "setting": "--input", "bad_rows": bad_rows}
         rows = read_rows(path, columns, text_columns, label_column, **options)
-    (note,) = settle((rows.bad, len(rows.texts)))
-    if note:
-        rank_zero_info(note)
+    settle_and_tell(rows.bad, len(rows.texts))
     return rows
 
 
 def shorten(text: str) -> str:
-    """Return the start of a text, on one line.
-
-    Args:
-        text: The text.
-    """
+    """Return the start of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else line[: _SHOWN - 3] + "..."
 
 
 def in_input_order(outputs: list[Tensor], order: Tensor) -> Tensor:
-    """Put the outputs of batches, which are sorted by length, back into the order of the input.
+    """Join the outputs of batches, (batch, class), sorted by length, in the order of the input: (texts, class).
 
     Args:
-        outputs: Outputs of the batches, each of shape (batch, class).
+        outputs: Outputs of the batches.
         order: Number of the text that each output belongs to, int64 of shape (texts,).
-
-    Returns:
-        Shape (texts, class).
     """
     joined = torch.cat([output.cpu() for output in outputs])
     result = torch.empty_like(joined)

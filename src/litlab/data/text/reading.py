@@ -30,11 +30,7 @@ class Rows:
     written: Counter[str] = field(default_factory=Counter)
 
     def leave_out(self, problems: dict[int, str]) -> None:
-        """Take out rows that turned out to be bad.
-
-        Args:
-            problems: What is wrong, by the number of the row.
-        """
+        """Take out rows that turned out to be bad; what is wrong, by the number of the row."""
         if not problems:
             return
         for number, problem in problems.items():
@@ -70,7 +66,7 @@ def read_rows(
         UserError: The file can't be read, or a column is missing. Bad rows are only noted, see `bad_rows.settle`.
     """
     rows = Rows([], [], [], BadRows(path, bad_rows))
-    records = read_records(path, read_text_file(path, setting), rows.bad)
+    records = read_records(path, setting, rows.bad)
     first = next(records, None)
     if first is None:
         raise UserError(f"{path}: the file is empty; it needs a row per text")
@@ -100,19 +96,10 @@ def read_rows(
 def read_texts(
     path: Path, columns: list[str], text_columns: list[str], label_column: str
 ) -> tuple[list[str], list[str]]:
-    """Read a CSV file of a public data set, in which every row is good.
-
-    Args:
-        path: The file, without a row of names.
-        columns: Names of its columns.
-        text_columns: Columns that make up the text, joined by a space.
-        label_column: Column of the labels.
+    """Read a CSV file of a public data set, without a row of names, in which every row is good.
 
     Returns:
-        The texts and their labels.
-
-    Raises:
-        UserError: The file can't be read, or has bad rows.
+        The texts, their columns joined by a space, and their labels.
     """
     rows = read_rows(path, columns, text_columns, label_column)
     settle((rows.bad, len(rows.texts)))
@@ -120,16 +107,7 @@ def read_texts(
 
 
 def read_lines(path: Path, setting: str, bad_rows: Policy) -> Rows:
-    """Read a plain text file of one text per line; may be gzipped.
-
-    Args:
-        path: The file.
-        setting: Where its name comes from, for messages.
-        bad_rows: Whether empty lines are an error.
-
-    Raises:
-        UserError: The file can't be read. Bad lines are only noted, see `bad_rows.settle`.
-    """
+    """Read a text file of one text per line; may be gzipped. Bad lines are only noted, see `bad_rows.settle`."""
     rows = Rows([], [], [], BadRows(path, bad_rows))
     for number, line in enumerate(io.StringIO(read_text_file(path, setting), newline=None), 1):
         text = line.strip()
@@ -159,10 +137,9 @@ def _column_names(
 
 
 def _place(path: Path, names: list[str], column: str, setting: str, columns: list[str] | None) -> int:
-    is_list = setting == "text_columns"
     if columns is None:
-        otherwise = ", or name all columns with --data.columns if row 1 is a text"
-        return column_place(path, names, column, f"data.{setting}", is_list=is_list, otherwise=otherwise)
+        fix = f"set --data.{setting} " + ("'[{}]'" if setting == "text_columns" else "{}")
+        return column_place(path, names, column, fix, ", or name all columns with --data.columns if row 1 is a text")
     if columns.count(column) > 1:
         raise UserError(f"data.columns: there are {columns.count(column)} columns {column!r}; rename all but one")
     if column not in columns:

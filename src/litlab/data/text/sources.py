@@ -3,21 +3,88 @@
 import filecmp
 import hashlib
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import inf, isnan
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from litlab.data.bad_rows import Policy, settle
+from litlab.data.download import PublicFile, obtain_file
 from litlab.data.labels import label_notes, shortened
-from litlab.data.text.corpus import Corpus, Source
 from litlab.data.text.generated import generated_class_names, generated_texts
-from litlab.data.text.public import PublicTexts
 from litlab.data.text.reading import Rows, read_rows
 from litlab.data.text_file import check_file
 from litlab.errors import UserError
 
 _GENERATED = {"train": 4_000, "test": 1_000}
+
+
+@dataclass(frozen=True)
+class PublicTexts:
+    """A public data set of texts.
+
+    Args:
+        name: Short name, part of the cache's.
+        files: Its files.
+        class_names: Name of each class, in the order of the labels.
+        read: Reads the files in a folder; returns for "train" and "test" the texts, and the class of each.
+    """
+
+    name: str
+    files: tuple[PublicFile, ...]
+    class_names: tuple[str, ...]
+    read: Callable[[Path], tuple[dict[str, list[str]], dict[str, list[int]]]]
+
+    @property
+    def file_names(self) -> list[str]:
+        """Their names, relative to the folder of the public data."""
+        return [file.name for file in self.files]
+
+    def ensure_downloaded(self, root: Path) -> None:
+        """Make sure that the files are in a folder, and whole; see `obtain_file`."""
+        for file in self.files:
+            obtain_file(file, root)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Raw texts.
+
+    Args:
+        class_names: Name of each class, in the order of the labels.
+        texts: For "train", and "test" where there is one, the texts.
+        labels: For each of them the class of each text, int64 of shape (texts,).
+        dropped: For each of them the number of bad rows that were left out.
+        notes: For each of them lines that the user should see: rows left out, odd labels.
+    """
+
+    class_names: list[str]
+    texts: dict[str, list[str]]
+    labels: dict[str, Tensor]
+    dropped: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a corpus comes from.
+
+    Args:
+        name: Short name, part of the cache's.
+        digest: Changes whenever the texts or labels do.
+        has_test: Whether there is a test split already.
+        class_names: Name of each class, None where the texts must be read to know.
+        read: Reads the corpus.
+    """
+
+    name: str
+    digest: str
+    has_test: bool
+    class_names: list[str] | None
+    read: Callable[[], Corpus]
 
 
 def csv_source(
@@ -28,15 +95,7 @@ def csv_source(
     label_column: str,
     bad_rows: Policy = "error",
 ) -> Source:
-    """Describe the user's own texts.
-
-    Args:
-        path: CSV file to train on.
-        test_path: CSV file to test on, if there is one.
-        columns: Names of the columns where the files have no row of names.
-        text_columns: Columns that make up the text.
-        label_column: Column of the labels.
-        bad_rows: Whether rows that can't be used are an error or left out.
+    """Describe the user's own texts, see `TextData`.
 
     Raises:
         UserError: A file is not there, or both are the same.
@@ -80,12 +139,7 @@ def csv_source(
 
 
 def public_source(public: PublicTexts, root: Path) -> Source:
-    """Describe a public data set. Its contents are known by checksum, so the cache is good without the files.
-
-    Args:
-        public: The data set.
-        root: Folder of the files.
-    """
+    """Describe a public data set. Its contents are known by checksum, so the cache is good without the files."""
     class_names = list(public.class_names)
 
     def read() -> Corpus:
@@ -96,11 +150,7 @@ def public_source(public: PublicTexts, root: Path) -> Source:
 
 
 def generated_source(num_classes: int) -> Source:
-    """Describe generated texts.
-
-    Args:
-        num_classes: 2 or 4.
-    """
+    """Describe generated texts of 2 or 4 classes."""
     class_names = generated_class_names(num_classes)
 
     def read() -> Corpus:
@@ -123,7 +173,7 @@ def _check_different(path: Path, test_path: Path) -> None:
     if copy:
         what = "the same file as" if same else "a copy of"
         raise UserError(
-            f"data.test_path: {test_path} is {what} data.path ({path}), so that the test would be on the training "
+            f"data.test_path: {test_path} is {what} data.path ({path}), so the test would be on the training "
             f"texts; give another file, or leave it out to set data.test_fraction aside"
         )
 
@@ -133,7 +183,7 @@ def _alone(path: Path, rows: Rows, label_column: str) -> dict[int, str]:
     counts = Counter(rows.labels)
     if len(counts) > 2 and max(counts.values()) == 1:
         raise UserError(
-            f"{path}: column {label_column} has another value in each of {len(counts):,} rows, so that it can't be the "
+            f"{path}: column {label_column} has another value in each of {len(counts):,} rows, so it can't be the "
             f"class; name the right one with --data.label_column"
         )
     return {

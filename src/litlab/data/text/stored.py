@@ -8,26 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from litlab.data.cache import find_corruption, new_cache, open_array
+from litlab.data.cache import find_corruption, new_cache, open_array, read_meta
 from litlab.data.split import partition
-from litlab.data.text.corpus import Corpus, Source
+from litlab.data.text.sources import Corpus, Source
 from litlab.data.text.tokenizer import Kind, encode, train_tokenizer
 
 _VERSION = 1  # raise it when the arrays of the same source would come out different
-SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a corpus becomes token ids.
-
-    Args:
-        source: The corpus.
-        kind: Kind of tokenizer.
-        vocab_size: Most entries of its vocabulary.
-        val_fraction: Share of the training texts for validation.
-        test_fraction: Share of the training texts for the test, where the corpus has no test split.
-    """
+    """How a corpus becomes token ids; see `TextData` for the settings."""
 
     source: Source
     kind: Kind
@@ -35,15 +26,12 @@ class Recipe:
     val_fraction: float
     test_fraction: float
 
-    def folder(self, cache_dir: Path) -> Path:
-        """Where the cache of this recipe is.
-
-        Args:
-            cache_dir: Folder of all caches.
-        """
+    @property
+    def cache_name(self) -> str:
+        """Name of the cache of this recipe."""
         test_fraction = 0.0 if self.source.has_test else self.test_fraction
         settings = _VERSION, self.source.digest, self.kind, self.vocab_size, self.val_fraction, test_fraction
-        return cache_dir / f"{self.source.name}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:12]}"
+        return f"{self.source.name}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:12]}"
 
 
 @dataclass(frozen=True)
@@ -77,59 +65,29 @@ class Stored:
         return open_array(self.folder / f"{split}_{kind}.npy")
 
     def told(self, stage: str | None) -> list[str]:
-        """Return the notes on the files that a stage uses.
-
-        Args:
-            stage: "fit", "validate" or "test"; None: all.
-        """
+        """Return the notes on the files that a stage ("fit", "validate" or "test"; None: all) uses."""
         split = "test" if stage == "test" else "train"
         of_file = split if split in self.dropped else "train"  # the test may be cut out of the training file
         return [note for name, own in self.notes.items() if not stage or name in (split, of_file) for note in own]
 
     def texts(self, split: str) -> list[str]:
-        """All raw texts of a split.
-
-        Args:
-            split: "train", "val" or "test".
-        """
+        """All raw texts of a split."""
         content, offsets = self.array(split, "text").tobytes(), self.array(split, "text_offsets").tolist()
         return [content[a:b].decode("utf-8") for a, b in pairwise(offsets)]
 
     def text(self, split: str, index: int) -> str:
-        """One raw text.
-
-        Args:
-            split: "train", "val" or "test".
-            index: Its number in the split.
-        """
+        """One raw text, by its number in a split."""
         start, end = self.array(split, "text_offsets")[index : index + 2].tolist()
         return self.array(split, "text")[start:end].tobytes().decode("utf-8")
 
 
 def stored_classes(folder: Path) -> list[str] | None:
-    """Names of the classes in a cache; None where there is no whole one.
-
-    Args:
-        folder: The cache.
-    """
-    return (
-        None
-        if find_corruption(folder, quick=True)
-        else json.loads((folder / "meta.json").read_text("utf-8"))["class_names"]
-    )
+    """Names of the classes in a cache; None where there is no whole one."""
+    return None if find_corruption(folder, quick=True) else read_meta(folder)["class_names"]
 
 
 def store(recipe: Recipe, corpus: Corpus, folder: Path) -> None:
-    """Split a corpus, train the tokenizer on what is left for training, and encode everything into the cache.
-
-    Args:
-        recipe: How.
-        corpus: The texts.
-        folder: The cache.
-
-    Raises:
-        UserError: The cache can't be written.
-    """
+    """Split a corpus, train the tokenizer on what is left for training, and encode everything into the cache."""
     rows = partition(corpus.labels, recipe.val_fraction, recipe.test_fraction, seed=0)
     texts = {split: [corpus.texts[origin][i] for i in part.tolist()] for split, (origin, part) in rows.items()}
     labels = {split: corpus.labels[origin][part] for split, (origin, part) in rows.items()}
@@ -169,18 +127,8 @@ def store(recipe: Recipe, corpus: Corpus, folder: Path) -> None:
 
 
 def load(folder: Path) -> Stored:
-    """Open a cache.
-
-    Args:
-        folder: The cache.
-
-    Raises:
-        RuntimeError: There is no whole cache.
-    """
-    fault = find_corruption(folder, quick=True)
-    if fault:
-        raise RuntimeError(f"{folder}: {fault}; prepare_data() makes this cache")
-    meta = json.loads((folder / "meta.json").read_text("utf-8"))
+    """Open a cache."""
+    meta = read_meta(folder)
     tokenizer = (folder / "tokenizer.json").read_text("utf-8")
     # Caches from before rows could be dropped have none of the last two.
     return Stored(

@@ -3,14 +3,12 @@
 import json
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from itertools import chain
+from typing import Literal
 
 import numpy as np
 
 from litlab.util.progress import SlowProgress
-
-if TYPE_CHECKING:
-    pass
 
 Kind = Literal["word", "bpe"]
 
@@ -56,15 +54,7 @@ def train_tokenizer(texts: list[str], kind: Kind, vocab_size: int) -> str:
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Replace(Regex(r"<br\s*/?>"), " "), normalizers.NFC(), normalizers.Lowercase()]
     )
-
-    def watched() -> Iterator[list[str]]:
-        with SlowProgress(len(texts), "learning the vocabulary (texts)") as progress:
-            for start in range(0, len(texts), _CHUNK):
-                some = texts[start : start + _CHUNK]
-                yield some
-                progress.advance(len(some))
-
-    tokenizer.train_from_iterator(watched(), trainer)
+    tokenizer.train_from_iterator(_chunks(texts, "learning the vocabulary (texts)"), trainer)
     # A text that spells "[PAD]" must not become padding: the library finds "added" tokens in texts, others not.
     plain = json.loads(tokenizer.to_str())
     plain["added_tokens"] = []
@@ -88,14 +78,21 @@ def encode(tokenizer: str, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     encoder: Tokenizer = Tokenizer.from_str(tokenizer)
     ids: list[np.ndarray] = [np.empty(0, np.int32)]
     lengths: list[int] = []
-    with SlowProgress(len(texts), "tokenising texts") as progress:
-        for start in range(0, len(texts), _CHUNK):
-            chunk = encoder.encode_batch_fast(texts[start : start + _CHUNK], add_special_tokens=False)
-            tokens = [encoding.ids or [UNKNOWN] for encoding in chunk]  # such as a text of nothing but <br />
-            lengths += [len(some) for some in tokens]
-            ids.append(np.fromiter((number for some in tokens for number in some), np.int32, sum(lengths[start:])))
-            progress.advance(len(chunk))
+    for chunk in _chunks(texts, "tokenising texts"):
+        encodings = encoder.encode_batch_fast(chunk, add_special_tokens=False)
+        tokens = [encoding.ids or [UNKNOWN] for encoding in encodings]  # such as a text of nothing but <br />
+        lengths += map(len, tokens)
+        ids.append(np.fromiter(chain.from_iterable(tokens), np.int32))
     return np.concatenate(ids), np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+
+
+def _chunks(texts: list[str], what: str) -> Iterator[list[str]]:
+    """Yield some texts at a time, with a bar that says what is done with them."""
+    with SlowProgress(len(texts), what) as progress:
+        for start in range(0, len(texts), _CHUNK):
+            chunk = texts[start : start + _CHUNK]
+            yield chunk
+            progress.advance(len(chunk))
 
 
 def _parallel() -> None:

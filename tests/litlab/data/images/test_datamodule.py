@@ -282,7 +282,7 @@ def test_generated_data_through_a_run(make_data, make_trainer, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dataset": "csv"}, "data.path: null is not valid; dataset csv needs your folder or file"),
+        ({"dataset": "csv"}, "data.path: null is not valid; dataset csv needs your file"),
         ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be at least 1"),
         ({"val_fraction": 1.0}, "data.val_fraction: 1.0 is not valid; it must be at least 0 and below 1"),
         ({"image_size": (0, 3)}, "data.image_size: (0, 3) is not valid; it must be at least 1"),

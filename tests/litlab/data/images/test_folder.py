@@ -113,7 +113,7 @@ def test_unreadable_folders_are_named(image_folder, monkeypatch):
 
     os_scandir = os.scandir
     monkeypatch.setattr(folder.os, "scandir", scandir)
-    with pytest.raises(UserError, match=r"train/cat/more: this folder can't be read \(Permission denied\); allow it"):
+    with pytest.raises(UserError, match=r"train/cat/more: this folder can't be read \(Permission denied\); change"):
         list_folder(image_folder)
 
 
@@ -125,7 +125,7 @@ def test_what_is_left_out_is_told(image_folder, caplog):
     with caplog.at_level("INFO", "lightning.pytorch"):
         list_folder(image_folder)
     assert [record.getMessage() for record in caplog.records] == [
-        f"{image_folder}/train: 1 images in no class folder are left out, such as loose.png",
+        f"{image_folder}/train: 1 images outside the class folders are left out, such as loose.png",
         f"{image_folder}/valid is left out: only train/, val/ and test/ are read",
     ]
 

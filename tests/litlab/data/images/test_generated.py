@@ -79,12 +79,12 @@ def test_they_must_be_learned():
     images, test_images = (x.float() / 64 - 2 for x in (images, test_images))
     torch.manual_seed(0)
     convolutions = nn.Sequential(
-        *(nn.Conv2d(3, 24, 3, padding=1), nn.BatchNorm2d(24), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(24, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(32, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.AdaptiveMaxPool2d(1)),
+        *(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(16, 24, 3, padding=1), nn.BatchNorm2d(24), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(24, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.AdaptiveMaxPool2d(1)),
         *(nn.Flatten(), nn.Linear(32, 4)),
     )
-    accuracy = _accuracy(convolutions, images, labels, test_images, test_labels, epochs=8, lr=1e-2)
+    accuracy = _accuracy(convolutions, images, labels, test_images, test_labels, epochs=6, lr=1e-2)
     linear = nn.Sequential(nn.Flatten(), nn.Linear(768, 4))
     linear_accuracy = _accuracy(linear, images, labels, test_images, test_labels, epochs=3, lr=1e-3)
     colours, test_colours = (torch.cat((x.mean((2, 3)), x.std((2, 3))), 1) for x in (images, test_images))

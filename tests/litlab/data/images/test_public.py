@@ -16,7 +16,6 @@ import torchvision.datasets
 
 from litlab.data.download import Unavailable
 from litlab.data.images import public
-from litlab.data.images.public import ensure_downloaded
 from litlab.errors import UserError
 from tests.litlab.data.conftest import Recorder
 from tests.litlab.data.images.conftest import PUBLIC_SETS
@@ -135,9 +134,9 @@ def test_an_archive_that_the_user_put_there_is_unpacked(tmp_path, monkeypatch):
             archive.addfile(entry, io.BytesIO(content))
     md5 = hashlib.md5((tmp_path / "cifar-10-python.tar.gz").read_bytes()).hexdigest()
     monkeypatch.setattr(torchvision.datasets.CIFAR10, "tgz_md5", md5)
-    ensure_downloaded(PUBLIC_SETS["cifar10"], tmp_path)
+    PUBLIC_SETS["cifar10"].ensure_downloaded(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cifar-10-batches-py", "cifar-10-python.tar.gz"]
-    assert len(public.read(PUBLIC_SETS["cifar10"], tmp_path)["train"][1]) == 100
+    assert len(PUBLIC_SETS["cifar10"].read(tmp_path)["train"][1]) == 100
 
 
 def test_archives_of_mnist_are_unpacked(tmp_path, monkeypatch):
@@ -147,8 +146,8 @@ def test_archives_of_mnist_are_unpacked(tmp_path, monkeypatch):
         for name, _ in torchvision.datasets.MNIST.resources
     ]
     monkeypatch.setattr(torchvision.datasets.MNIST, "resources", resources)
-    ensure_downloaded(PUBLIC_SETS["mnist"], tmp_path)
-    assert len(public.read(PUBLIC_SETS["mnist"], tmp_path)["train"][1]) == 40
+    PUBLIC_SETS["mnist"].ensure_downloaded(tmp_path)
+    assert len(PUBLIC_SETS["mnist"].read(tmp_path)["train"][1]) == 40
 
 
 def test_nothing_there_and_no_fallback(make_data, tmp_path):
@@ -219,7 +218,7 @@ def test_the_decision_does_not_wait_for_a_server_that_hangs(tmp_path, monkeypatc
     monkeypatch.setattr("urllib.request.urlopen", hang)
     start = time.monotonic()
     with pytest.raises(Unavailable, match="no answer"):
-        ensure_downloaded(PUBLIC_SETS["mnist"], tmp_path, seconds=0.1)
+        PUBLIC_SETS["mnist"].ensure_downloaded(tmp_path, seconds=0.1)
     assert time.monotonic() - start < 5
     end.set()
 
@@ -227,7 +226,7 @@ def test_the_decision_does_not_wait_for_a_server_that_hangs(tmp_path, monkeypatc
 def test_a_download_that_fails_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(public, "reach", lambda urls, seconds: None)
     with pytest.raises(Unavailable, match="offline"):
-        ensure_downloaded(PUBLIC_SETS["cifar10"], tmp_path / "raw")
+        PUBLIC_SETS["cifar10"].ensure_downloaded(tmp_path / "raw")
     assert list((tmp_path / "raw").iterdir()) == []
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,21 +12,10 @@ from PIL import Image
 
 from litlab.data.images.decode import ImageFormat, decode_file
 from litlab.errors import UserError
+from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.images.conftest import write_image
 
-
-def prepared(data, stage="fit"):
-    data.prepare_data()
-    data.setup(stage)
-    return data
-
-
-def refused(data, stage="fit") -> str:
-    """The one line that says what is wrong."""
-    with pytest.raises(UserError) as error:
-        prepared(data, stage)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+refused = partial(refusal, prepared)
 
 
 # ---- folders
@@ -43,7 +33,7 @@ def test_folder_without_test_fails_only_when_test_is_asked_for(make_data, image_
 
 
 def test_missing_folders(make_data, tmp_path):
-    expected = "expected are folders <path>/train/<class>/ with images in them"
+    expected = "images belong in folders <path>/train/<class>/"
     root = tmp_path / "pets"
     assert refused(folder(make_data, root)) == f"data.path: there is no folder {root}; {expected}"
     root.mkdir()
@@ -255,7 +245,7 @@ def test_csv_splits_without_test(make_data, table):
         (
             f"file,label,split\n{ROWS[0]},val\n",
             {"split_column": "split"},
-            "{path}: no row has split train; mark the images to learn from",
+            "{path}: no row has split train; mark the training images",
         ),
         (f"file,label\n{ROWS[0]}\n", {}, "{path}: column label has only the class 'dog'; at least 2 are needed"),
         (

@@ -62,12 +62,12 @@ def test_bad_rows_of_a_series_become_gaps(tmp_path, said):
     assert said[0].startswith(f"{path}: 7 of 60 rows dropped (data.bad_rows): row 5 (")
     windows, _ = read_last_window(hours(tmp_path, {59: ODD[17]}), data.known_metadata, "interpolate", "drop")
     assert len(windows) == 1
-    assert "row 59 (2024-01-01 07:00:00 is there twice, also in row 9" in said[-1]
+    assert "row 59 (2024-01-01 07:00:00 occurs twice, also in row 9" in said[-1]
 
 
 def test_the_ends_of_a_series_are_dropped_without_gaps(tmp_path):
     path = hours(tmp_path, {2: lambda line: line[:-1], 61: lambda line: line[:-1] + "?"})
-    assert "row 61 (column 'heat' is '?', no number)" in refusal(prepared, series(path, gaps="interpolate"))
+    assert "row 61 (column 'heat' is '?', not a number)" in refusal(prepared, series(path, gaps="interpolate"))
     assert len(prepared(series(path, bad_rows="drop")).times) == 58
 
 
@@ -93,7 +93,7 @@ def test_a_file_in_no_order_is_not_thinned_out(tmp_path):
     ],
 )  # fmt: skip
 def test_numbers_in_other_notations(text, meant):
-    expected = f"no plain number: write {meant}" if meant else "no number"
+    expected = f"not a plain number: write {meant}" if meant else "not a number"
     assert no_number("load", text) == f"column 'load' is {text!r}, {expected}"
 
 
@@ -111,7 +111,7 @@ def test_a_column_in_another_notation_is_not_taken_for_words(tmp_path, change):
 def test_numbers_with_decimal_commas_among_others(tmp_path):
     path = hours(tmp_path, {9: lambda line: line[:-1] + '"3,5"'})
     assert refusal(prepared, series(path)).startswith(
-        f"{path}, row 9: column 'heat' is '3,5', no plain number: write 3.5; "
+        f"{path}, row 9: column 'heat' is '3,5', not a plain number: write 3.5; "
     )
 
 
@@ -127,7 +127,7 @@ def test_a_scale_set_by_one_value(tmp_path, said):
     assert said[-1].startswith(f"warning: csv {path}: column 'heat' is -9999 in row 9 (2024-01-01 07:00:00), ")
     path = hours(tmp_path, {58: lambda line: line[:-1] + "1e30"})  # a test row
     assert refusal(prepared, series(path)) == (
-        "data: column 'heat' is 1e+30 in row 58 (2024-01-03 08:00:00), beyond all scale of the training rows; "
+        "data: column 'heat' is 1e+30 in row 58 (2024-01-03 08:00:00), far outside the range of the training rows; "
         "correct it"
     )
 
@@ -136,5 +136,5 @@ def test_a_scale_set_by_one_value(tmp_path, said):
 def test_numbers_are_no_times(tmp_path, stamp):
     path = hours(tmp_path, {9: lambda line: stamp + line[19:]})
     assert refusal(prepared, series(path)).startswith(
-        f"{path}, row 9: column 'date' is '{stamp}', no time: write it like"
+        f"{path}, row 9: column 'date' is '{stamp}', not a time: write it like"
     )

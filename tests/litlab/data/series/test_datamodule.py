@@ -35,7 +35,7 @@ def test_csv_through_a_run(make, make_trainer):
     trainer = make_trainer(max_epochs=2)
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
-    assert data.description == (f"csv {data.source.path}: 62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns")
+    assert data.description == (f"csv {data.path}: 62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns")
     values = wave(100)
     mean, std = values[:TRAIN].mean(0), values[:TRAIN].std(0)
     scaled = torch.tensor((values - mean) / std, dtype=torch.float32)
@@ -277,7 +277,9 @@ def test_the_public_series_has_the_published_split(tmp_path, monkeypatch):
 
 def test_etth1_needs_a_folder(tmp_path):
     (tmp_path / "ETTh1.csv").write_text("")
-    with pytest.raises(UserError, match=r"^data\.path: .*ETTh1\.csv is a file, etth1 needs its folder; or set"):
+    with pytest.raises(
+        UserError, match=r"^data\.path: .*ETTh1\.csv is not a folder; .*--data\.dataset csv --data\.path FILE"
+    ):
         Etth1(path=str(tmp_path / "ETTh1.csv")).prepare_data()
 
 
@@ -300,7 +302,7 @@ def test_etth1_needs_a_folder(tmp_path):
         ),
         (
             {"dataset": "etth1", "targets": ["ot"]},
-            "data.targets: etth1 has no column 'ot' (did you mean 'OT'?)",
+            "data.targets: etth1 has no column 'ot'; did you mean 'OT'?",
         ),
         (
             {"dataset": "etth1", "targets": ["load"]},
@@ -308,7 +310,7 @@ def test_etth1_needs_a_folder(tmp_path):
         ),
         (
             {"dataset": "generated", "targets": ["sinus"]},
-            "data.targets: generated has no column 'sinus' (did you mean 'sine'?)",
+            "data.targets: generated has no column 'sinus'; did you mean 'sine'?",
         ),
     ],
 )
@@ -366,11 +368,11 @@ def test_the_checkpoints_scaler_is_used(make, make_trainer):
         ),
         (
             {"step": {"seconds": 0, "months": 1, "at_end": False}},
-            "data: the rows are 1 hour apart, the checkpoint was trained on 1 month; give such rows",
+            "data: the rows are 1 hour apart, the checkpoint was trained on 1 month; use rows with that step",
         ),
         (
             {"step": {"seconds": 86_400, "months": 0, "at_end": False}, "season": 7},  # the cause, not what follows
-            "data: the rows are 1 hour apart, the checkpoint was trained on 1 day; give such rows",
+            "data: the rows are 1 hour apart, the checkpoint was trained on 1 day; use rows with that step",
         ),
         (
             {"utc": True},

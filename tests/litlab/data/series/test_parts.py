@@ -196,7 +196,7 @@ def test_a_value_beyond_all_scale():
     with pytest.raises(UserError) as error:
         series.scaled([0.0], [1.0])
     assert str(error.value) == (
-        "data: column 'load' is 1e+300 at 2024-01-02 00:00:00, beyond all scale of the training rows; correct it"
+        "data: column 'load' is 1e+300 at 2024-01-02 00:00:00, far outside the range of the training rows; correct it"
     )
 
 

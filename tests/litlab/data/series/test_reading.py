@@ -116,17 +116,17 @@ def test_columns_without_a_name_are_row_numbers(write):
         ),
         ("date,load,load\n2024-01-01,1,2\n", ["load"], ": there are 2 columns 'load'; rename all but one"),
         ("date,load,load\n2024-01-01,1,2\n", None, ": there are 2 columns 'load'; rename all but one"),
-        ("date,place\n2024-01-01,a\n", None, ": there is no column of numbers beside 'date'; add one"),
+        ("date,place\n2024-01-01,a\n", None, ": there is no column of numbers besides 'date'; add one"),
         (
             "date,load\n2024-01-01,1\n2024-01-02,2\n2024-01-03,x\n2024-01-04,y\n2024-01-05,5\n",
             None,
-            ": 2 of 5 rows can't be used: row 4 (column 'load' is 'x', no number), row 5 (column 'load' is 'y', no "
-            "number); correct or delete them, or set data.bad_rows to drop",
+            ": 2 of 5 rows can't be used: row 4 (column 'load' is 'x', not a number), row 5 (column 'load' is 'y', "
+            "not a number); correct or delete them, or set data.bad_rows to drop",
         ),
         (
             "date,load\n2024-01-01,1\n2024-01-02,inf\n",
             ["load"],
-            ", row 3: column 'load' is 'inf', no finite number" + REMEDY,
+            ", row 3: column 'load' is 'inf', not a finite number" + REMEDY,
         ),
         (
             "date,load\n2024-01-01,1\n\n2024-01-02\n",
@@ -137,19 +137,19 @@ def test_columns_without_a_name_are_row_numbers(write):
         (
             "date,load\n2024-01-01,1\n01/02/2024,2\n",
             None,
-            ", row 3: column 'date' is '01/02/2024', no time, as day and month could be either way round: write "
+            ", row 3: column 'date' is '01/02/2024', not a time, as day and month could be either way round: write "
             "it like 2024-01-31 13:00:00" + REMEDY,
         ),
         (
             "date,load\n,1\n2024-01-01,1\n",
             None,
-            ", row 2: column 'date' is '', no time: write it like 2024-01-31 13:00:00" + REMEDY,
+            ", row 2: column 'date' is '', not a time: write it like 2024-01-31 13:00:00" + REMEDY,
         ),
         (
             "date,load\n2024-01-01,1\n2024-01-01 00:00:00.5,1\n",
             None,
-            ", row 3: column 'date' is '2024-01-01 00:00:00.5', no time (times finer than a second are not supported)"
-            + REMEDY,
+            ", row 3: column 'date' is '2024-01-01 00:00:00.5', not a time (times finer than a second are not "
+            "supported)" + REMEDY,
         ),
         (
             "date,load\n2024-01-01T00Z,1\n2024-01-01T01,1\n",

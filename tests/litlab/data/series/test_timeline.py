@@ -78,7 +78,7 @@ HOURS = ["2024-01-01 00:00:00", "2024-01-01 01:00:00", "2024-01-01 02:00:00", "2
     [
         (
             [*HOURS, HOURS[3]],
-            "data.csv, row 6: 2024-01-01 03:00:00 is there twice, also in row 5 (where clocks were put back, "
+            "data.csv, row 6: 2024-01-01 03:00:00 occurs twice, also in row 5 (where the clocks went back, "
             "add UTC offsets)" + REMEDY,
         ),
         (
@@ -89,7 +89,7 @@ HOURS = ["2024-01-01 00:00:00", "2024-01-01 01:00:00", "2024-01-01 02:00:00", "2
             [*HOURS, "2024-01-01 04:20:00", "2024-01-01 05:00:00"],
             "data.csv, row 6: 2024-01-01 04:20:00 is off the step of 1 hour" + REMEDY,
         ),
-        (["2024-01-01"], "data.csv: one row only, so that there is no step of time; give more"),
+        (["2024-01-01"], "data.csv: only one row, so the time step is unknown; add more rows"),
         (
             ["2023-01-01", "2023-02-01", "2023-03-02", "2023-04-01", "2023-05-01"],
             "data.csv, row 4: 2023-03-02 00:00:00 is off the step of 1 month" + REMEDY,
@@ -159,7 +159,7 @@ def test_an_expected_step():
     with pytest.raises(UserError) as error:
         regular(table(HOURS), "error", Step(1800))
     assert str(error.value) == (
-        "data.csv: its rows are 1 hour apart, the checkpoint was trained on 30 minutes; give such rows"
+        "data.csv: its rows are 1 hour apart, the checkpoint was trained on 30 minutes; use rows with that step"
     )
     with pytest.raises(UserError, match="row 4: 1 row is missing between"):
         regular(table([HOURS[0], HOURS[1], HOURS[3], "2024-01-01 04:00"]), "error", Step(3600))

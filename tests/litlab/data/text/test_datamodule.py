@@ -3,16 +3,12 @@
 import csv
 import gzip
 import logging
-import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
 from litlab.data import TextData
-from litlab.data.text import datamodule
-from litlab.data.text.stored import store
 from litlab.errors import UserError
 from tests.litlab.data.conftest import a_rank
 from tests.litlab.data.text.conftest import TextRecorder, make_rows, write_csv
@@ -273,27 +269,6 @@ def test_other_settings_make_another_cache(csv_data, reviews, change):
     folders = [path.name for path in (reviews.parent / "cache").iterdir() if path.is_dir()]
     assert len(folders) == 3
     assert all(name.startswith("reviews-") for name in folders)
-
-
-def test_runs_that_begin_at_once_tokenise_once(csv_data, monkeypatch):
-    """As the first trials of a sweep with several workers do."""
-    done = []
-
-    def slowly(*arguments):
-        done.append(arguments)
-        time.sleep(0.2)
-        store(*arguments)
-
-    monkeypatch.setattr(datamodule, "store", slowly)
-
-    def begin(_: int) -> None:
-        data = csv_data()
-        data.prepare_data()
-        data.setup("fit")
-
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(begin, range(3)))
-    assert len(done) == 1
 
 
 def test_damaged_caches_are_made_again(csv_data, caplog):

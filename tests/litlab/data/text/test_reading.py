@@ -212,7 +212,11 @@ def test_input_to_predict(write):
         ("in.txt", b"a\n\nb\n", "in.txt, row 2: the text is empty" + REMEDY),
         ("in.txt", b"", "in.txt: the file is empty; it needs a text per line"),
         ("in.csv", b'text\na\n" "\n', "in.csv, row 3: the text is empty" + REMEDY),
-        ("in.json", b"{}", "--input in.json: expected is a .csv file, or a .txt file with one text per line"),
+        (
+            "in.json",
+            b"{}",
+            "--input in.json: neither .csv nor .txt; give a CSV file, or a .txt file with one text per line",
+        ),
     ],
 )
 def test_bad_input_to_predict(write, name, content, message):
