@@ -82,8 +82,15 @@ class SweepSpec:
             "space": {path: vars(entry) for path, entry in self.space.items()},
             "fit arguments": self.arguments,
         }
-        texts = {key: json.dumps(value, sort_keys=True, default=str) for key, value in content.items()}
-        return {key: hashlib.sha256(text.encode()).hexdigest()[:16] for key, text in texts.items()}
+        return {key: _checksum(value) for key, value in content.items()}
+
+
+def _checksum(value: Any) -> str:
+    try:
+        text = json.dumps(value, sort_keys=True, default=str)
+    except TypeError:  # choices of several types, such as 0.1 and null, have no order
+        text = json.dumps(value, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def read_spec(
