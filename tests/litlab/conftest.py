@@ -12,16 +12,15 @@ from tests.conftest import SEARCH_PATH, Outcome
 TEAM = Path(__file__).parent / "team"
 CONFIGS = TEAM / "configs"
 BRIEF = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
-USES_PROJECT = ("sweep",)  # still to be moved to acme
 
 sys.path.append(str(TEAM))
 os.environ["PYTHONPATH"] = os.pathsep.join([SEARCH_PATH, str(TEAM)])  # of the processes that the tests start
 
 
 @pytest.fixture(scope="module")
-def team(request) -> str:
+def team() -> str:
     """The package whose experiments a test runs."""
-    return "project" if request.path.parent.name in USES_PROJECT else "acme"
+    return "acme"
 
 
 @pytest.fixture

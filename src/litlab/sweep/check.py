@@ -66,15 +66,14 @@ def report_space(connection: Connection, team: str, spec: SweepSpec) -> None:
 def completed_space(spec: SweepSpec) -> Space:
     """Check the values of a sweep file, and return the space as `check_space` does."""
     base = [f"--config={path}" for path in spec.base]
-    parse = _Parser()
-    parse(base, "")
-    parse([*base, *flags(spec.settings)], f"{spec.file}: settings: ")
+    parser = _parser_after(base)
+    _parsed(parser, [*base, *flags(spec.settings)], f"{spec.file}: settings: ")
     common = [*base, *flags(spec.settings), *spec.arguments]
-    plain = parse(common, "")
+    plain = _parsed(parser, common)
     space = {path: replace(entry, choices=dict(entry.choices)) for path, entry in spec.space.items()}
     for point in corner_points(spec.space):
         settings = overlay(spec.space, point)
-        parsed = parse([*common, *flags(settings)], f"{spec.file}: space: ")
+        parsed = _parsed(parser, [*common, *flags(settings)], f"{spec.file}: space: ")
         for path, name in point.items():
             kept = _kept_of_another_class(settings.get(path), _at(plain, path), _at(parsed, path))
             if kept and space[path].choices:
@@ -84,42 +83,39 @@ def completed_space(spec: SweepSpec) -> Space:
     return space
 
 
-class _Parser:
-    """Parse command lines of ``fit``, and build nothing."""
+def _parser_after(arguments: list[str]) -> Any:
+    """Return the parser of ``fit`` after it has parsed a command line; nothing was built."""
+    from litlab.cli.experiment_cli import ExperimentCLI
+    from litlab.cli.start import register_classes
 
-    def __init__(self) -> None:
-        from litlab.cli.experiment_cli import ExperimentCLI
-        from litlab.cli.start import register_classes
+    register_classes()
 
-        register_classes()
+    class Parsing(ExperimentCLI):
+        def instantiate_classes(self) -> None: ...
 
-        class Parsing(ExperimentCLI):
-            def instantiate_classes(self) -> None: ...
+        def _run_subcommand(self, subcommand: str) -> None: ...
 
-            def _run_subcommand(self, subcommand: str) -> None: ...
+    sys.argv = [package(), "fit", *arguments]
+    return Parsing().parser
 
-        self._class = Parsing
-        self._cli: Any = None
 
-    def __call__(self, arguments: list[str], place: str) -> Any:
-        """Return the settings of a command line.
+def _parsed(parser: Any, arguments: list[str], place: str = "") -> Any:
+    """Return the settings of a command line.
 
-        Args:
-            arguments: The command line after the verb.
-            place: What to put in front of a message about one of the flags.
+    Args:
+        parser: That of ``fit``.
+        arguments: The command line after the verb.
+        place: What to put in front of a message about one of the flags.
 
-        Raises:
-            UserError: If the parser refuses it.
-        """
-        try:
-            if self._cli is None:
-                sys.argv = [package(), "fit", *arguments]
-                self._cli = self._class()
-            self._cli.parser.arguments = ["fit", *arguments]  # where its messages look for the flag
-            return self._cli.parser.parse_args(["fit", *arguments]).fit
-        except UserError as error:
-            line = str(error)
-            raise UserError(place + line.removeprefix("--") if line.startswith("--") else line) from None
+    Raises:
+        UserError: If the parser refuses it.
+    """
+    parser.arguments = ["fit", *arguments]  # where its messages look for the flag
+    try:
+        return parser.parse_args(parser.arguments).fit
+    except UserError as error:
+        line = str(error)
+        raise UserError(place + line.removeprefix("--") if line.startswith("--") else line) from None
 
 
 def _kept_of_another_class(block: Any, base: Any, parsed: Any) -> dict[str, Any]:

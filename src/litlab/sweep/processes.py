@@ -102,7 +102,7 @@ def run(
     there.close()
     group = process.pid
     assert group is not None
-    last_report, kill_at, stalled, asked = time.monotonic(), math.inf, False, False
+    last_report, kill_at, stalled = time.monotonic(), math.inf, False
     sources: list[Any] = [here, process.sentinel]
     try:
         while process.sentinel in sources:
@@ -120,10 +120,9 @@ def run(
                             here.send(answer)
             elif process.sentinel in ready:
                 sources.remove(process.sentinel)
-            if stop.requested and not asked and _signal(group, signal.SIGTERM):
-                asked, kill_at = True, now + SECONDS_TO_SAVE
-            if now - last_report > stall_seconds:
-                stalled = True
+            if stop.requested and kill_at == math.inf and _signal(group, signal.SIGTERM):
+                kill_at = now + SECONDS_TO_SAVE
+            stalled = stalled or now - last_report > stall_seconds
             if stalled or now > kill_at:
                 _signal(group, signal.SIGKILL)
     finally:

@@ -3,6 +3,7 @@
 import json
 import math
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,14 +22,14 @@ def refuse(key: str, why: str) -> NoReturn:
     raise UserError(f"{key}: {why}")
 
 
-def check_keys(content: dict[str, Any], keys: tuple[str, ...], at: str = "") -> None:
+def check_keys(content: dict[str, Any], keys: Iterable[str], at: str = "") -> None:
     """Refuse unknown keys in the block at a path that ends with a dot."""
     for key in content:
         if key not in keys:
             refuse(f"{at}{key}", f"there is no such key{nearest(str(key), keys)}")
 
 
-def check_word(value: Any, words: tuple[str, ...], key: str) -> None:
+def check_word(value: Any, words: Iterable[str], key: str) -> None:
     """Refuse a word that is none of some words."""
     if value not in words:
         refuse(key, f"must be one of {', '.join(words)}, not '{value}'{nearest(str(value), words)}")
@@ -40,35 +41,26 @@ def check_path(path: Any, key: str) -> None:
         refuse(key, "is set by the sweep itself, for each trial; remove it.")
 
 
-def number(
-    content: dict[str, Any], key: str, default: Any = None, least: float = -math.inf, whole: bool = False, at: str = ""
-) -> Any:
-    """Return a number, or the default where there is none.
+def number(value: Any, key: str, default: Any = None, least: float = -math.inf, whole: bool = False) -> Any:
+    """Return a number, or the default for null.
 
     Args:
-        content: The block that it is in.
-        key: Its key there.
-        default: What is taken for null.
+        value: What the file says.
+        key: Where it says so.
+        default: What null stands for.
         least: The least that it may be.
         whole: Whether it must be a whole number.
-        at: Path of the block, with a dot at its end.
     """
-    value = content.get(key)
-    if isinstance(value, str):  # YAML 1.1 takes 1e-4 for a word
-        try:
-            value = float(value)
-        except ValueError:
-            refuse(f"{at}{key}", f"must be a number, not '{value}'.")
     if value is None:
         return default
     fits = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not fits or value < least or (whole and not isinstance(value, int)):
         bound = f" of at least {least}" if least > -math.inf else ""
-        refuse(f"{at}{key}", f"must be a {'whole ' if whole else ''}number{bound}, not {value}.")
+        refuse(key, f"must be a {'whole ' if whole else ''}number{bound}, not {value!r}.")
     return value
 
 
-def named(value: Any, names: tuple[str, ...], key: str) -> dict[str, Any]:
+def named(value: Any, names: Iterable[str], key: str) -> dict[str, Any]:
     """Return a name, or one with arguments, as ``{name: ..., argument: ...}``."""
     settings = dict(value) if isinstance(value, dict) else {"name": "none" if value is None else value}
     check_word(settings.get("name"), names, key)
@@ -114,7 +106,7 @@ def space(content: Any) -> Space:
 
 def _range(entry: dict[str, Any], key: str) -> FloatDistribution | IntDistribution:
     check_keys(entry, ("low", "high", "step", "log", "when"), f"{key}.")
-    low, high, step = (number(entry, name, at=f"{key}.") for name in ("low", "high", "step"))
+    low, high, step = (number(entry.get(name), f"{key}.{name}") for name in ("low", "high", "step"))
     log = entry.get("log", False)
     if low is None or high is None:
         refuse(key, FORMS)
@@ -146,11 +138,9 @@ def _choices(entry: dict[str, Any], key: str) -> dict[Scalar, Any]:
     choices: dict[Scalar, Any] = {}
     for value in given:
         name = value if isinstance(value, Scalar) else _block_name(value)
-        if any(name == other and type(name) is type(other) for other in choices):
-            refuse(key, f"'{name}' is there twice; give the blocks names (choices: {{name: block}}).")
+        if name in choices:
+            refuse(key, f"'{name}' equals an earlier choice; remove one, or name them (choices: {{name: ...}}).")
         choices[name] = value
-    if len(choices) < len(given):  # 1, 1.0 and true are one key
-        refuse(key, f"{given} holds the same value twice.")
     return choices
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from optuna import Study
 from optuna.trial import FrozenTrial, TrialState
@@ -14,10 +13,8 @@ from rich.console import Console
 from litlab.errors import UserError
 from litlab.runs.folder import write_text
 from litlab.sweep.results import best, completed, counted, in_state, ranked, reason, requeued
+from litlab.sweep.spec import SweepSpec
 from litlab.sweep.table import heading, rows
-
-if TYPE_CHECKING:
-    from litlab.sweep.spec import SweepSpec
 
 BEST = 10  # rows; a Pareto front may have more
 WIDTH = 200  # of the table, in characters
@@ -27,7 +24,7 @@ h2 { margin-top: 2.5rem; } p.note { opacity: 0.75; } pre, .wide { overflow-x: au
 """
 
 
-def write_report(spec: "SweepSpec", study: Study) -> Path:
+def write_report(spec: SweepSpec, study: Study) -> Path:
     """Write the page of a sweep to ``report/report.html`` in its folder, in place of an earlier one.
 
     Args:
@@ -48,7 +45,7 @@ def write_report(spec: "SweepSpec", study: Study) -> Path:
     return page
 
 
-def report_page(spec: "SweepSpec", study: Study, now: datetime) -> str:
+def report_page(spec: SweepSpec, study: Study, now: datetime) -> str:
     """Return the page as text.
 
     Args:
@@ -75,8 +72,8 @@ def report_page(spec: "SweepSpec", study: Study, now: datetime) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _table(spec: "SweepSpec", trials: list[FrozenTrial], now: datetime) -> str:
-    """How the sweep stands, as in the terminal, with more of the best trials."""
+def _table(spec: SweepSpec, trials: list[FrozenTrial], now: datetime) -> str:
+    """Return the progress of the sweep as in a terminal, with more of the best trials."""
     console = Console(record=True, file=io.StringIO(), width=WIDTH)
     console.print(*heading(spec, trials, now), "", sep="\n")
     shown = ranked(spec, trials)[: max(BEST, len(best(spec, trials)))]
@@ -86,7 +83,7 @@ def _table(spec: "SweepSpec", trials: list[FrozenTrial], now: datetime) -> str:
     return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
-def _figures(spec: "SweepSpec", study: Study) -> Iterator[str]:
+def _figures(spec: SweepSpec, study: Study) -> Iterator[str]:
     from litlab.sweep.figures import figures
 
     for title, caption, figure in figures(spec, study):

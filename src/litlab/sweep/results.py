@@ -1,16 +1,15 @@
 """The results of a sweep's trials: which are best, how far the seeds are apart, with which settings."""
 
+import json
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from optuna.trial import FrozenTrial, TrialState
 
+from litlab.sweep.spec import SweepSpec
 from litlab.util.commands import decimals
-
-if TYPE_CHECKING:
-    from litlab.sweep.spec import SweepSpec
 
 
 def in_state(trials: list[FrozenTrial], state: TrialState) -> list[FrozenTrial]:
@@ -29,31 +28,29 @@ def counted(trials: list[FrozenTrial]) -> list[FrozenTrial]:
     return [trial for trial in trials if trial.number not in replaced]
 
 
-def losses(spec: "SweepSpec", trials: list[FrozenTrial]) -> np.ndarray:
+def losses(spec: SweepSpec, trials: list[FrozenTrial]) -> np.ndarray:
     """Return the values of completed trials, turned so that lower is better, shape (trial, metric)."""
     signs = [-1.0 if direction == "maximize" else 1.0 for direction in spec.directions]
     return np.array([trial.values for trial in trials]).reshape(-1, len(signs)) * signs
 
 
-def ranked(spec: "SweepSpec", trials: list[FrozenTrial]) -> list[FrozenTrial]:
-    """Return the completed trials, best first; of several metrics the Pareto front first, each by the first metric."""
+def ranked(spec: SweepSpec, trials: list[FrozenTrial]) -> list[FrozenTrial]:
+    """Return the completed trials: the Pareto front (of one metric the best), then the others, by the first metric."""
     found = completed(trials)
     values = losses(spec, found)
-    several = len(spec.metrics) > 1
-    keys = [(several and _is_beaten(own, values), *own, t.number) for own, t in zip(values, found, strict=True)]
-    return [trial for _, trial in sorted(zip(keys, found, strict=True), key=lambda pair: pair[0])]
+    keys = [(_is_beaten(own, values), *own) for own in values]
+    return [found[place] for place in sorted(range(len(found)), key=keys.__getitem__)]
 
 
-def best(spec: "SweepSpec", trials: list[FrozenTrial]) -> list[FrozenTrial]:
+def best(spec: SweepSpec, trials: list[FrozenTrial]) -> list[FrozenTrial]:
     """Return the best completed trial, if any; of several metrics the Pareto front, sorted by the first.
 
     On the Pareto front are the trials that no other one beats in all metrics. Of equal trials the first is the best.
     """
     order = ranked(spec, trials)
-    if len(spec.metrics) == 1:
-        return order[:1]
     values = losses(spec, order)
-    return [trial for trial, own in zip(order, values, strict=True) if not _is_beaten(own, values)]
+    front = [trial for trial, own in zip(order, values, strict=True) if not _is_beaten(own, values)]
+    return front if len(spec.metrics) > 1 else front[:1]
 
 
 def spread(trial: FrozenTrial, metric: int) -> float | None:
@@ -67,14 +64,9 @@ def spread(trial: FrozenTrial, metric: int) -> float | None:
     return statistics.stdev(values) if len(values) > 1 else None
 
 
-def validations(trial: FrozenTrial) -> int:
-    """Return how many validations a trial has reported."""
-    return max(trial.intermediate_values, default=-1) + 1  # they are numbered from 0
-
-
 def last_value(trial: FrozenTrial) -> float | None:
     """Return the first metric at the last validation; None before the first."""
-    return trial.intermediate_values.get(validations(trial) - 1)
+    return trial.intermediate_values.get(trial.last_step or 0)
 
 
 def reason(trial: FrozenTrial) -> str:
@@ -89,17 +81,17 @@ def requeued(trials: list[FrozenTrial]) -> str:
     return f"requeued, as they were stopped or killed: trial {', '.join(again)}" if again else ""
 
 
-def settings(spec: "SweepSpec", trial: FrozenTrial) -> str:
+def settings(spec: SweepSpec, trial: FrozenTrial) -> str:
     """Return the searched values of a trial in one line, in the order of the sweep's file."""
     names = [*(name for name in spec.space if name in trial.params), *(n for n in trial.params if n not in spec.space)]
     return " ".join(f"{name}={_number(trial.params[name])}" for name in names)
 
 
-def run_folders(spec: "SweepSpec", trial: FrozenTrial) -> list[str]:
-    """Return the run folders of a trial, by seed, relative to the sweep's folder where they lie in it."""
-    sweep = spec.folder.resolve()
-    folders = [(folder, Path(folder).resolve()) for folder in trial.user_attrs.get("runs", [])]
-    return [str(path.relative_to(sweep)) if path.is_relative_to(sweep) else folder for folder, path in folders]
+def last_run(spec: SweepSpec, trial: FrozenTrial) -> str:
+    """Return the run folder of a trial's last fit, relative to the sweep's folder where it lies in it; "" for none."""
+    run = next(reversed(trial.user_attrs.get("runs", [])), "")
+    path, sweep = Path(run).resolve(), spec.folder.resolve()
+    return str(path.relative_to(sweep)) if run and path.is_relative_to(sweep) else run
 
 
 def _is_beaten(own: np.ndarray, values: np.ndarray) -> bool:
@@ -108,7 +100,7 @@ def _is_beaten(own: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _number(value: Any) -> str:
-    """Write a value of the YAML file as people read it: floats in 4 digits, the rest as written there."""
+    """Return a value as people read it: floats with 4 digits, the rest as in YAML."""
     if isinstance(value, float):
         return decimals(value)
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return value if isinstance(value, str) else json.dumps(value)

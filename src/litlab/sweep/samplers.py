@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from optuna.exceptions import ExperimentalWarning
@@ -31,22 +32,20 @@ def make_sampler(settings: dict[str, Any], trial: int = 0) -> BaseSampler:
     Raises:
         UserError: If it has no such arguments.
     """
-    name, arguments = settings["name"], {key: value for key, value in settings.items() if key != "name"}
-    if isinstance(arguments.get("seed"), int):
-        arguments["seed"] += trial
-    if name == "tpe":
-        # Trials that run elsewhere are known to be tried; a multivariate one needs all entries in all trials.
-        arguments = {"constant_liar": True, **arguments}
-    return _build(SAMPLERS[name], arguments, "sampler")
+    if isinstance(settings.get("seed"), int):
+        settings = {**settings, "seed": settings["seed"] + trial}
+    if settings["name"] == "tpe":  # it is to stay away from what other workers are trying
+        settings = {"constant_liar": True, **settings}
+    return _build(SAMPLERS, settings, "sampler")
 
 
 def make_pruner(settings: dict[str, Any]) -> BasePruner:
     """Return the pruner of a sweep, as `make_sampler` does."""
-    arguments = {key: value for key, value in settings.items() if key != "name"}
-    return _build(PRUNERS[settings["name"]], arguments, "pruner")
+    return _build(PRUNERS, settings, "pruner")
 
 
-def _build(cls: type, arguments: dict[str, Any], place: str) -> Any:
+def _build(classes: Mapping[str, type], settings: dict[str, Any], place: str) -> Any:
+    cls, arguments = classes[settings["name"]], {key: value for key, value in settings.items() if key != "name"}
     known = inspect.signature(cls).parameters
     for name, value in arguments.items():
         if name not in known:

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from optuna import Trial
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-if TYPE_CHECKING:
-    from optuna import Trial
 
 Scalar = bool | int | float | str | None
 Values = dict[str, Scalar]  # of one trial: YAML path -> value; a choice that is a block goes by its name
@@ -27,7 +25,7 @@ class Entry:
     choices: dict[Scalar, Any] = field(default_factory=dict)
     when: dict[str, list[Scalar]] = field(default_factory=dict)
 
-    def suggest(self, trial: "Trial", path: str) -> Scalar:
+    def suggest(self, trial: Trial, path: str) -> Scalar:
         """Ask the sampler for a value."""
         space = self.distribution
         if isinstance(space, CategoricalDistribution):
@@ -61,7 +59,7 @@ class Entry:
 Space = dict[str, Entry]
 
 
-def suggest(space: Space, trial: "Trial") -> Values:
+def suggest(space: Space, trial: Trial) -> Values:
     """Ask the sampler for the values of a trial, entry by entry; entries come after those they depend on."""
     values: Values = {}
     for path, entry in space.items():

@@ -82,8 +82,15 @@ class SweepSpec:
             "space": {path: vars(entry) for path, entry in self.space.items()},
             "fit arguments": self.arguments,
         }
-        texts = {key: json.dumps(value, sort_keys=True, default=str) for key, value in content.items()}
-        return {key: hashlib.sha256(text.encode()).hexdigest()[:16] for key, text in texts.items()}
+        return {key: _checksum(value) for key, value in content.items()}
+
+
+def _checksum(value: Any) -> str:
+    try:
+        text = json.dumps(value, sort_keys=True, default=str)
+    except TypeError:  # choices of several types, such as 0.1 and null, have no order
+        text = json.dumps(value, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def read_spec(
@@ -121,8 +128,8 @@ def _spec(file: Path, content: dict[str, Any], arguments: list[str]) -> SweepSpe
         read.check_word(direction, DIRECTIONS, "direction")
     if len(directions) != len(metrics):
         refuse("direction", f"give one for each metric: {len(metrics)}, not {len(directions)}.")
-    sampler = read.named(content.get("sampler", "tpe"), tuple(SAMPLERS), "sampler")
-    pruner = read.named(content.get("pruner", "median" if len(metrics) == 1 else "none"), tuple(PRUNERS), "pruner")
+    sampler = read.named(content.get("sampler", "tpe"), SAMPLERS, "sampler")
+    pruner = read.named(content.get("pruner", "median" if len(metrics) == 1 else "none"), PRUNERS, "pruner")
     if len(metrics) > 1 and pruner["name"] != "none":
         refuse("pruner", f"{pruner['name']} compares one metric, not {len(metrics)}; set it to none.")
     space = read.space(content.get("space"))
@@ -141,13 +148,13 @@ def _spec(file: Path, content: dict[str, Any], arguments: list[str]) -> SweepSpe
         settings=settings,
         metrics=metrics,
         directions=directions,
-        trials=read.number(content, "trials", least=1, whole=True),
-        hours=read.number(content, "hours", least=0.0),
+        trials=read.number(content.get("trials"), "trials", least=1, whole=True),
+        hours=read.number(content.get("hours"), "hours", least=0.0),
         sampler=sampler,
         pruner=pruner,
-        seeds=read.number(content, "seeds", 1, least=1, whole=True),
-        spread=read.number(content, "spread", 1.0, least=0.0),
-        stall_minutes=read.number(content, "stall_minutes", 30.0, least=0.01),
+        seeds=read.number(content.get("seeds"), "seeds", 1, least=1, whole=True),
+        spread=read.number(content.get("spread"), "spread", 1.0, least=0.0),
+        stall_minutes=read.number(content.get("stall_minutes"), "stall_minutes", 30.0, least=0.01),
         space=space,
         arguments=arguments,
     )

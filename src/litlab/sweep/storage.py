@@ -31,9 +31,9 @@ DATABASES = ("sqlite", "postgresql", "mysql")
 
 
 class Storage(RDBStorage):
-    """An Optuna storage in SQLite, PostgreSQL or MySQL, with a lock, that knows dead processes of this machine at once.
+    """An Optuna storage in SQLite, PostgreSQL or MySQL, with a lock; it notices dead processes here at once.
 
-    Whatever Optuna keeps to itself and sweeps need is used here only: ids of trials, and the list of stale trials.
+    What is private in Optuna and needed here is used in this class only: ids of trials, and the list of stale trials.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -42,7 +42,7 @@ class Storage(RDBStorage):
 
     @contextlib.contextmanager
     def lock(self, study: str) -> Iterator[None]:
-        """Hold what only one thread of all machines may hold, for the study of a name; it ends with the process."""
+        """Hold the lock of a study, which one thread of all machines has at a time; it ends with the process."""
         with self._thread_lock, _lock(self.engine, study):  # one connection at a time waits for the database's lock
             yield
 
@@ -111,27 +111,21 @@ def storage_errors() -> Iterator[None]:
         raise UserError(f"{what}: the storage can't be used: {mask_text(first_line(cause))}.") from error
 
 
-def open_storage(folder: Path, create: bool = True) -> Storage | None:
-    """Open the storage of a sweep.
+def has_storage(folder: Path) -> bool:
+    """Return whether there is a storage that may hold the study of the sweep in a folder."""
+    return bool(os.environ.get(VARIABLE)) or (folder / "study.db").is_file()
 
-    Args:
-        folder: The sweep's folder, where SQLite's file is; ``LITLAB_SWEEP_STORAGE`` names another storage.
-        create: Whether to create the file if it does not exist.
 
-    Returns:
-        The storage; None where its file does not exist and is not to be created.
+def open_storage(folder: Path) -> Storage:
+    """Open the storage of a sweep, created if need be: `LITLAB_SWEEP_STORAGE`, else SQLite in the sweep's folder.
 
     Raises:
         UserError: If it can't be used.
     """
     url = os.environ.get(VARIABLE)
     if not url:
-        file = folder / "study.db"
-        if not file.is_file():
-            if not create:
-                return None
-            folder.mkdir(parents=True, exist_ok=True)
-        url = f"sqlite:///{file}"
+        folder.mkdir(parents=True, exist_ok=True)
+        url = f"sqlite:///{folder / 'study.db'}"
     scheme, separator, rest = url.partition("://")
     if scheme in ("postgres", "postgresql"):
         url = f"postgresql+psycopg{separator}{rest}"

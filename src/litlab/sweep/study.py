@@ -13,7 +13,7 @@ from litlab.sweep.results import counted
 from litlab.sweep.samplers import make_pruner, make_sampler
 from litlab.sweep.space import grid
 from litlab.sweep.spec import SweepSpec
-from litlab.sweep.storage import Storage, open_storage, storage_errors
+from litlab.sweep.storage import Storage, has_storage, open_storage, storage_errors
 
 DEATHS = 5  # of processes with the same trial; then it counts as failed
 FINGERPRINT, ENDED = "fingerprint", "ended"  # user attributes of the study
@@ -66,10 +66,9 @@ class SweepStudy(optuna.Study):
         return trial
 
     def _requeue_orphans(self) -> None:
-        """Fail the trials whose process is gone, and queue each of them again. The lock must be held."""
+        """Queue the trials again whose process is gone. The lock must be held."""
         for trial in self.storage.orphans(self.spec.name):
-            self.tell(trial.number, state=TrialState.FAIL)
-            requeue(self, trial)
+            self._requeue(trial, killed=True)
 
     def is_finished(self) -> bool:
         """Return whether all trials of the budget have ended, and not all of them failed."""
@@ -88,28 +87,27 @@ class SweepStudy(optuna.Study):
         with self.storage.lock(self.spec.name):
             trial = self.get_trials(deepcopy=False)[number]
             if trial.state == TrialState.RUNNING:  # and not requeued by another process meanwhile
-                self.tell(number, state=TrialState.FAIL)
-                requeue(self, trial, killed)
+                self._requeue(trial, killed)
 
+    def _requeue(self, trial: FrozenTrial, killed: bool) -> None:
+        """Fail a running trial, and queue it as a new one that continues it. The lock must be held.
 
-def requeue(study: optuna.Study, trial: FrozenTrial, killed: bool = True) -> None:
-    """Queue a trial that failed because its process was killed, to be continued as a new one.
-
-    Optuna's RetryHeartbeatStaleTrialCallback does the same, but counts the times that a trial was given back, too, and
-    is called without a lock: two threads can requeue one trial each.
-    """
-    deaths = trial.user_attrs.get("deaths", 0) + killed
-    if deaths < DEATHS:
-        kept = {name: value for name, value in trial.user_attrs.items() if name != "process"}
-        successor = create_trial(
-            state=TrialState.WAITING,
-            params=trial.params,
-            distributions=trial.distributions,
-            intermediate_values=trial.intermediate_values,
-            user_attrs={**kept, "replaces": trial.number, "deaths": deaths},
-            system_attrs=trial.system_attrs,
-        )
-        study.add_trial(successor)
+        Optuna's RetryHeartbeatStaleTrialCallback also counts the times that a trial was given back, and is called
+        without a lock: two threads can requeue one trial each.
+        """
+        self.tell(trial.number, state=TrialState.FAIL)
+        deaths = trial.user_attrs.get("deaths", 0) + killed
+        if deaths < DEATHS:
+            kept = {name: value for name, value in trial.user_attrs.items() if name != "process"}
+            successor = create_trial(
+                state=TrialState.WAITING,
+                params=trial.params,
+                distributions=trial.distributions,
+                intermediate_values=trial.intermediate_values,
+                user_attrs={**kept, "replaces": trial.number, "deaths": deaths},
+                system_attrs=trial.system_attrs,
+            )
+            self.add_trial(successor)
 
 
 def find_study(spec: SweepSpec) -> SweepStudy | None:
@@ -118,11 +116,11 @@ def find_study(spec: SweepSpec) -> SweepStudy | None:
     Raises:
         UserError: If its storage can't be used.
     """
-    storage = open_storage(spec.folder, create=False)
+    if not has_storage(spec.folder):
+        return None
+    storage = open_storage(spec.folder)
     with storage_errors():
-        if storage is None or spec.name not in optuna.get_all_study_names(storage):
-            return None
-        return SweepStudy(spec, storage)
+        return SweepStudy(spec, storage) if spec.name in optuna.get_all_study_names(storage) else None
 
 
 def start_study(spec: SweepSpec) -> SweepStudy:
@@ -132,13 +130,12 @@ def start_study(spec: SweepSpec) -> SweepStudy:
         UserError: If its storage can't be used, or it is the study of another sweep file.
     """
     storage = open_storage(spec.folder)
-    assert storage is not None
     with storage_errors(), storage.lock(spec.name):
-        names = optuna.get_all_study_names(storage)
-        if spec.name in names and only_failures(SweepStudy(spec, storage).get_trials(deepcopy=False)):
+        is_there = spec.name in optuna.get_all_study_names(storage)
+        if is_there and only_failures(SweepStudy(spec, storage).get_trials(deepcopy=False)):
             optuna.delete_study(study_name=spec.name, storage=storage)
-            names.remove(spec.name)
-        if spec.name not in names:
+            is_there = False
+        if not is_there:
             directions = [StudyDirection[direction.upper()] for direction in spec.directions]
             made = optuna.create_study(storage=storage, study_name=spec.name, directions=directions)
             made.set_user_attr(FINGERPRINT, spec.fingerprint())

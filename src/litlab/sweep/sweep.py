@@ -57,17 +57,14 @@ def main(arguments: list[str]) -> int:
 
 
 def _sweep(arguments: list[str]) -> int:
-    ours, fits = arguments, []
-    if "--" in arguments:
-        at = arguments.index("--")
-        ours, fits = arguments[:at], arguments[at + 1 :]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
     options = Options("sweep", DESCRIPTION)
     options.add_argument("--config", metavar="FILE", type=Path, required=True, help="the sweep file")
     options.add_argument("--workers", metavar="N", type=count, help="trials at a time (one for each GPU, else 1)")
     options.add_argument("--trials", metavar="N", type=count, help="number of trials, in place of the file's")
     options.add_argument("--hours", metavar="H", type=_hours, help="how long trials are started")
-    chosen = options.parse_args(ours)
-    spec = read_spec(chosen.config, chosen.trials, chosen.hours, fits)
+    chosen = options.parse_args(arguments[:end])
+    spec = read_spec(chosen.config, chosen.trials, chosen.hours, arguments[end + 1 :])
     study = find_study(spec)
     if study is not None:
         check_fingerprint(study)
@@ -78,7 +75,7 @@ def _sweep(arguments: list[str]) -> int:
 
 
 def _run(spec: SweepSpec, workers: int) -> int:
-    """Run the workers to the end, and show how the sweep goes."""
+    """Check the space, run the workers to the end, and write what was found."""
     until = time.time() + 3600 * spec.hours if spec.hours is not None else None
     stop = Stop()
     stop.listen()
@@ -90,23 +87,16 @@ def _run(spec: SweepSpec, workers: int) -> int:
         spec = dataclasses.replace(spec, space=space)
         with display(spec, study, until) as update:
             run_workers(spec, study.storage, workers, until, stop, update)
-        _finish(spec, study)
+        if files := write_best(spec, study.get_trials(deepcopy=False)):
+            print(f"Report: {write_report(spec, study)}")
+        for file in files:
+            print(f"Best: {command(spec, file)}")
         if reason := study.user_attrs.get(ENDED):
             raise UserError(reason)
     if stop.signum:
         print(f"{signal.Signals(stop.signum).name}: stopped; the same command continues.", file=sys.stderr)
         return 128 + stop.signum
     return 0
-
-
-def _finish(spec: SweepSpec, study: SweepStudy) -> None:
-    """Write the report and ``best.yaml``, if any trial has completed."""
-    files = write_best(spec, study.get_trials(deepcopy=False))
-    if not files:
-        return
-    print(f"Report: {write_report(spec, study)}")
-    for file in files:
-        print(f"Best: {command(spec, file)}")
 
 
 def _status(arguments: list[str]) -> int:

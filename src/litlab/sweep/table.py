@@ -1,4 +1,4 @@
-"""How a sweep stands: a table on a terminal, a line for each trial that ends elsewhere."""
+"""The progress of a sweep: a table in a terminal; elsewhere, a line for each trial that has ended."""
 
 import contextlib
 import time
@@ -13,19 +13,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from litlab.sweep.results import (
-    best,
-    counted,
-    in_state,
-    last_value,
-    ranked,
-    reason,
-    requeued,
-    run_folders,
-    settings,
-    spread,
-    validations,
-)  # fmt: skip
+from litlab.sweep import results
+from litlab.sweep.results import best, counted, in_state, last_value, ranked, reason, requeued, settings
 from litlab.sweep.spec import SweepSpec
 from litlab.util.commands import decimals, terminal
 from litlab.util.tables import Fitted
@@ -37,14 +26,15 @@ STATES = {
     TrialState.RUNNING: ("running", "cyan"),
     TrialState.WAITING: ("waiting", "blue"),
 }
-RUNNING, RECENT = 16, 6  # rows of each kind
+RUNNING, RECENT = 16, 6  # rows of running trials, and of others
+SEARCHED, WHERE = "searched values", "run, or why it failed"  # columns
 WIDE = 130  # columns of a terminal from which on the rows show the searched values
 SECONDS_BETWEEN_LOOKS = 2.0
 
 
 @contextlib.contextmanager
 def display(spec: SweepSpec, study: Study, until: float | None) -> Iterator[Callable[[], None]]:
-    """Show how a sweep stands; a function to call often is yielded, which looks at the trials every two seconds.
+    """Show the progress of a sweep, by a function to call often, which looks at the trials every two seconds.
 
     Args:
         spec: The sweep.
@@ -81,9 +71,9 @@ def display(spec: SweepSpec, study: Study, until: float | None) -> Iterator[Call
 def progress_table(
     spec: SweepSpec, trials: list[FrozenTrial], now: datetime, until: datetime | None = None, width: int = WIDE
 ) -> Group:
-    """Show how a sweep stands: counts, time left, the best so far, a row for each running and each recent trial.
+    """Return the progress of a sweep: counts, time left, the best so far, a row for each running and recent trial.
 
-    Where none runs, the rows are those of the best.
+    When no trial is running, the rows show the best ones.
 
     Args:
         spec: The sweep.
@@ -112,7 +102,7 @@ def time_left(
     if spec.trials is not None and took and running:
         mean = sum(took, timedelta()) / len(took)
         started = [max(mean - _age(trial, now), timedelta()) for trial in running]
-        left.append((max(_to_start(spec, trials), 0) * mean + sum(started, timedelta())) / len(running))
+        left.append((_to_start(spec, trials) * mean + sum(started, timedelta())) / len(running))
     return min(left, default=None) if running else None
 
 
@@ -134,7 +124,7 @@ def heading(
         left = time_left(spec, trials, now, until)
         yield Text(f"time left: {'not known yet' if left is None else f'about {_time(left)}'}")
     else:
-        finished = spec.trials is not None and _to_start(spec, trials) <= 0
+        finished = spec.trials is not None and _to_start(spec, trials) == 0
         yield Text("finished" if finished else "no trial is running", style="bold" if finished else "")
 
     found = best(spec, trials)
@@ -151,20 +141,18 @@ def heading(
 
 def rows(spec: SweepSpec, trials: list[FrozenTrial], now: datetime, wide: bool) -> Table:
     """Return a table with a row for each of some trials; a wide one shows the searched values."""
-    table = Table("trial", "state", "validations", box=None, pad_edge=False, header_style="dim")
-    headers = [*spec.metrics, "min", "run, or why it failed", *(["searched values"] if wide else [])]
-    for header in headers:
-        table.add_column(Text(header), overflow="fold")
-    for column in (table.columns[0], *table.columns[2 : 4 + len(spec.metrics)]):
-        column.justify = "right"
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for header in ("trial", "state", "validations", *spec.metrics, "min", WHERE, *([SEARCHED] if wide else [])):
+        justify = "left" if header in ("state", WHERE, SEARCHED) else "right"
+        table.add_column(Text(header), justify=justify, overflow="fold")
     for trial in trials:
         name, color = STATES[trial.state]
-        where = reason(trial) if trial.state == TrialState.FAIL else ", ".join(run_folders(spec, trial)[-1:])
+        where = reason(trial) if trial.state == TrialState.FAIL else results.last_run(spec, trial)
         minutes = (trial.duration or _age(trial, now)).total_seconds() / 60
         cells = [
             Text(str(trial.number)),
             Text(name, style=color),
-            Text(str(validations(trial))),
+            Text(str(len(trial.intermediate_values))),
             *map(Text, _values(spec, trial)),
             Text(f"{minutes:.{1 if minutes >= 1 else 2}f}"),
             Text(where),
@@ -175,10 +163,10 @@ def rows(spec: SweepSpec, trials: list[FrozenTrial], now: datetime, wide: bool) 
 
 
 def _line(spec: SweepSpec, trial: FrozenTrial, trials: list[FrozenTrial]) -> str:
-    """How a trial ended, and how far the sweep is."""
-    successors = [other.number for other in trials if other.user_attrs.get("replaces") == trial.number]
-    if successors:
-        return f"trial {trial.number}: continues as trial {successors[0]}"
+    """Say how a trial ended, and how far the sweep is."""
+    for other in trials:
+        if other.user_attrs.get("replaces") == trial.number:
+            return f"trial {trial.number}: continues as trial {other.number}"
     if trial.state == TrialState.FAIL:
         outcome = f"failed: {reason(trial)}"
     else:
@@ -205,7 +193,7 @@ def _values(spec: SweepSpec, trial: FrozenTrial) -> list[str]:
     """Return the values by metric; of a trial that has none, the first metric at its last validation."""
     if trial.state != TrialState.COMPLETE:
         return [decimals(last_value(trial)), *[""] * (len(spec.metrics) - 1)]
-    spreads = [spread(trial, index) for index in range(len(spec.metrics))]
+    spreads = [results.spread(trial, index) for index in range(len(spec.metrics))]
     return [
         decimals(value) + ("" if deviation is None else f" ± {decimals(deviation)}")
         for value, deviation in zip(trial.values, spreads, strict=True)
@@ -213,8 +201,8 @@ def _values(spec: SweepSpec, trial: FrozenTrial) -> list[str]:
 
 
 def _to_start(spec: SweepSpec, trials: list[FrozenTrial]) -> int:
-    """Trials of the budget that nobody has started."""
-    return (spec.trials or 0) - sum(trial.state != TrialState.WAITING for trial in counted(trials))
+    """Return how many trials of the budget nobody has started."""
+    return max((spec.trials or 0) - sum(trial.state != TrialState.WAITING for trial in counted(trials)), 0)
 
 
 def _age(trial: FrozenTrial, now: datetime) -> timedelta:

@@ -18,7 +18,7 @@ from litlab.sweep.processes import Stop, Unfinished, run, run_project
 from litlab.sweep.space import overlay, suggest
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.storage import Storage
-from litlab.sweep.study import ENDED
+from litlab.sweep.study import ENDED, SweepStudy
 from litlab.util.nearest import nearest
 from litlab.util.team import package
 
@@ -30,8 +30,8 @@ class TrialFailed(Exception):
     """A trial failed; the message is the reason."""
 
 
-class TrialTaken(BaseException):
-    """This process gave no heartbeat for so long that another one has requeued its trial."""
+class TrialLeft(BaseException):
+    """A trial was left unfinished and is queued again, as another one."""
 
 
 class TrialRunner:
@@ -51,7 +51,6 @@ class TrialRunner:
         self._storage = storage
         self._environment = environment
         self._stop = stop
-        self.current: optuna.Trial | None = None  # that runs, or ran last
 
     def __call__(self, trial: optuna.Trial) -> list[float]:
         """Run a trial.
@@ -62,14 +61,17 @@ class TrialRunner:
         Raises:
             TrialPruned: If it was pruned.
             TrialFailed: If a fit failed; the attributes ``reason`` and ``tail`` say how.
-            TrialTaken: If another process has taken it.
-            Unfinished: If it is to be given back.
+            TrialLeft: If the command is to stop, the fit was killed with its fork server, or another command has
+                requeued the trial, as this one gave no heartbeat for too long.
         """
-        self.current = trial
         try:
             return self._run(trial)
         except UpdateFinishedTrialError as error:
-            raise TrialTaken from error
+            raise TrialLeft from error
+        except Unfinished as error:
+            assert isinstance(trial.study, SweepStudy)
+            trial.study.give_back(trial.number, killed=error.killed)
+            raise TrialLeft from error
 
     def _run(self, trial: optuna.Trial) -> list[float]:
         spec = self._spec
@@ -84,7 +86,7 @@ class TrialRunner:
             by_seed.append(self._fit(trial, folder, seed=len(by_seed)))
             trial.set_user_attr("values_by_seed", by_seed)
         columns = zip(zip(*by_seed, strict=True), spec.directions, strict=True)
-        return [_worse(values, direction, spec.spread) for values, direction in columns]
+        return [_score(values, direction, spec.spread) for values, direction in columns]
 
     def _fit(self, trial: optuna.Trial, folder: Path, seed: int) -> list[float]:
         """Fit with one seed; return the values of the validation that was best in the first metric."""
@@ -92,23 +94,7 @@ class TrialRunner:
             raise TrialPruned
         log = folder / f"seed_{seed}.log"
         runs: list[str] = trial.user_attrs.get("runs", [])
-        earlier = RunFolder(Path(runs[seed])) if len(runs) > seed else None
-        if earlier is not None and self._can_be_resumed(earlier):
-            arguments = ["fit", "--resume", str(earlier.path), *self._trusted(folder, seed)]
-        else:
-            log.unlink(missing_ok=True)
-            arguments = self._arguments(folder, seed)
-        self._run_fit(trial, arguments, log, seed)
-        validations = self._validations(trial, seed)
-        if not validations:
-            reason = f"{self._spec.file}: metric: fit makes no validation; '{self._spec.metrics[0]}' is not known."
-            trial.study.set_user_attr(ENDED, reason)
-            self._fail(trial, reason)
-        sign = -1 if self._spec.directions[0] == "maximize" else 1
-        return min(validations.values(), key=lambda values: sign * values[0])
-
-    def _arguments(self, folder: Path, seed: int) -> list[str]:
-        return [
+        arguments = [
             "fit",
             *(f"--config={path}" for path in self._spec.base),
             *flags(self._spec.settings),
@@ -118,11 +104,19 @@ class TrialRunner:
             "--test_after_fit=false",
             *self._spec.arguments,
         ]
-
-    def _trusted(self, folder: Path, seed: int) -> list[str]:
-        """Return the flag by which the run's own config may name what the sweep's files name."""
-        modules = modules_named(self._arguments(folder, seed))
-        return [f"--allow_modules={','.join(sorted(modules))}"] if modules else []
+        if len(runs) > seed and self._can_be_resumed(RunFolder(Path(runs[seed]))):
+            modules = sorted(modules_named(arguments))  # which the run's own config may name, too
+            arguments = ["fit", "--resume", runs[seed], *([f"--allow_modules={','.join(modules)}"] if modules else [])]
+        else:
+            log.unlink(missing_ok=True)
+        self._run_fit(trial, arguments, log, seed)
+        validations = self._validations(trial, seed)
+        if not validations:
+            reason = f"{self._spec.file}: metric: fit makes no validation; '{self._spec.metrics[0]}' is not known."
+            trial.study.set_user_attr(ENDED, reason)
+            self._fail(trial, reason)
+        sign = -1 if self._spec.directions[0] == "maximize" else 1
+        return min(validations.values(), key=lambda values: sign * values[0])
 
     def _run_fit(self, trial: optuna.Trial, arguments: list[str], log: Path, seed: int) -> None:
         """Run a fit to its end and keep what it reports."""
@@ -215,7 +209,7 @@ def flags(settings: dict[str, Any]) -> list[str]:
     return [f"--{path}={value if isinstance(value, str) else json.dumps(value)}" for path, value in settings.items()]
 
 
-def _worse(values: tuple[float, ...], direction: str, spread: float) -> float:
-    """Return the mean over seeds, made worse by some standard deviations."""
+def _score(values: tuple[float, ...], direction: str, spread: float) -> float:
+    """Return the mean over the seeds, made worse by some standard deviations."""
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     return statistics.fmean(values) + (spread if direction == "minimize" else -spread) * deviation

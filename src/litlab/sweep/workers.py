@@ -13,12 +13,12 @@ from optuna import Study
 from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState
 
-from litlab.sweep.processes import Stop, Unfinished
+from litlab.sweep.processes import Stop
 from litlab.sweep.results import counted
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.storage import Storage
 from litlab.sweep.study import ENDED, NothingLeft, OthersRunning, SweepStudy
-from litlab.sweep.trial import TrialFailed, TrialRunner, TrialTaken
+from litlab.sweep.trial import TrialFailed, TrialLeft, TrialRunner
 
 FAILURES = 3  # without any success: then the sweep ends
 SECONDS_BETWEEN_ASKS = 2.0
@@ -53,11 +53,8 @@ def run_workers(
                 return
             except OthersRunning:
                 time.sleep(SECONDS_BETWEEN_ASKS)
-            except TrialTaken:
+            except TrialLeft:
                 continue
-            except Unfinished as error:
-                assert runner.current is not None
-                study.give_back(runner.current.number, killed=error.killed)
 
     with ThreadPoolExecutor(workers) as threads:
         try:

@@ -1,10 +1,12 @@
 """Sweeps of tiny fits, as the command and as processes that can be killed."""
 
 import contextlib
+import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.pool import NullPool
 
-from tests.conftest import CONFIGS, SEARCH_PATH, Outcome
+from tests.conftest import Outcome
+from tests.litlab.conftest import CONFIGS
 from tests.processes import Python
 
 SPACE = {
@@ -48,12 +51,10 @@ class Sweep:
         self.file.write_text(yaml.safe_dump(self.content, sort_keys=False))
         return self.file
 
-    def start(self, *arguments: object) -> Python:
+    def start(self) -> Python:
         """Starts the command."""
-        environment = {"PYTHONPATH": SEARCH_PATH, **self.environment}
-        process = Python(
-            "-m", "project", "sweep", "--config", self.file, *arguments, cwd=self.folder, environment=environment
-        )
+        arguments = ("-m", "tests.litlab.sweep.command", "sweep", "--config", self.file)
+        process = Python(*arguments, cwd=self.folder, environment=self.environment)
         self.started.append(process)
         return process
 
@@ -62,53 +63,43 @@ class Sweep:
         out, err = process.communicate(timeout=SECONDS)
         return Outcome(process.returncode, out, err)
 
-    def run(self, *arguments: object) -> Outcome:
-        return self.end(self.start(*arguments))
-
     def trials(self, storage: str | None = None) -> list[FrozenTrial]:
-        """The trials; none before there is a study."""
-        storage = storage or f"sqlite:///{self.kept / 'study.db'}"
-        if storage.startswith("sqlite") and not _has_study(self.kept / "study.db"):
-            return []
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        reading = RDBStorage(storage, {"poolclass": NullPool}, skip_compatibility_check=True, skip_table_creation=True)
+        url = storage or f"sqlite:///{self.kept / 'study.db'}"
+        reading = RDBStorage(url, {"poolclass": NullPool}, skip_compatibility_check=True, skip_table_creation=True)
         return optuna.load_study(study_name="tiny", storage=reading).trials
 
     def until_running(self, validations: int = 1) -> FrozenTrial:
         """Wait until a trial runs that has made some validations."""
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
-            for trial in self.trials():
-                if trial.state == TrialState.RUNNING and len(trial.intermediate_values) >= validations:
-                    return trial
-            time.sleep(0.1)
+            if _validations_of_running(self.kept / "study.db") >= validations:
+                for trial in self.trials():
+                    if trial.state == TrialState.RUNNING and len(trial.intermediate_values) >= validations:
+                        return trial
+            time.sleep(0.05)
         raise TimeoutError("no trial runs")
 
 
-def _has_study(file: Path) -> bool:
-    """Whether a command has made its study: until then, Optuna would write its tables, and be in its way."""
+def _validations_of_running(file: Path) -> int:
+    """How many validations the running trials have made; Optuna would write its tables, and takes longer."""
+    query = "SELECT count(*) FROM trials JOIN trial_intermediate_values USING (trial_id) WHERE state = 'RUNNING'"
     if not file.is_file():
-        return False
+        return 0
     with contextlib.closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
         try:
-            versions, studies = (
-                connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-                for table in ("alembic_version", "studies")
-            )
+            return connection.execute(query).fetchone()[0]
         except sqlite3.OperationalError:  # no such table, or it is being made
-            return False
-    return versions > 0 and studies > 0
+            return 0
 
 
 @pytest.fixture
 def sweep(tmp_path, series) -> Iterator[Sweep]:
-    """A sweep of fits of a second or two, with something to kill in each epoch."""
+    """A sweep of fits of a second, with something to kill in each epoch."""
     settings = {
         "data.dataset": "csv",
         "data.path": str(series),
         "data.targets": ["load"],
-        "data.context_length": 48,
-        "data.batch_size": 64,
         "data.split": [0.6, 0.2, 0.2],
         "trainer.max_epochs": 4,
         "trainer.limit_train_batches": 2,
@@ -117,7 +108,7 @@ def sweep(tmp_path, series) -> Iterator[Sweep]:
         "vram": None,
     }
     content = {
-        "base": str(CONFIGS / "forecast_small.yaml"),
+        "base": str(CONFIGS / "series.yaml"),
         "settings": settings,
         "metric": "val/mse",
         "direction": "minimize",
@@ -132,6 +123,17 @@ def sweep(tmp_path, series) -> Iterator[Sweep]:
     for process in made.started:
         kill_tree(process.pid)
         process.communicate()
+
+
+@pytest.fixture
+def run_here(run, sweep, monkeypatch) -> Iterator[Callable[..., Outcome]]:
+    """Runs the command to its end in this process, with the fork server of the tests."""
+    forkserver.ensure_running()
+    monkeypatch.setattr("litlab.sweep.sweep.use_fork_server", lambda threads: None)
+    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield lambda *arguments: run("sweep", "--config", sweep.file, *arguments)
+    for signum, handler in handlers.items():
+        signal.signal(signum, handler)
 
 
 def tree(pid: int) -> list[psutil.Process]:

@@ -8,7 +8,6 @@ import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import NSGAIISampler, TPESampler
-from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -49,11 +48,10 @@ def spec(folder: Path, **fields: Any) -> SweepSpec:
     return SweepSpec(**given | {"stall_minutes": 30.0, "space": SPACE} | fields)
 
 
-def create(sweep: SweepSpec, storage: BaseStorage | None = None) -> optuna.Study:
-    """The empty study of a sweep, in memory unless a storage is given."""
+def create(sweep: SweepSpec) -> optuna.Study:
+    """The empty study of a sweep, in memory."""
     several = len(sweep.metrics) > 1
     return optuna.create_study(
-        storage=storage,
         study_name=sweep.name,
         directions=[StudyDirection[direction.upper()] for direction in sweep.directions],
         sampler=NSGAIISampler(seed=0, population_size=8) if several else TPESampler(seed=0),
@@ -61,9 +59,9 @@ def create(sweep: SweepSpec, storage: BaseStorage | None = None) -> optuna.Study
     )
 
 
-def study(sweep: SweepSpec, trials: int = 24, storage: BaseStorage | None = None) -> optuna.Study:
+def study(sweep: SweepSpec, trials: int = 24) -> optuna.Study:
     """A study of `trials` trials: pruned, failed, with a conditional setting, over seeds if the sweep has them."""
-    made = create(sweep, storage)
+    made = create(sweep)
     made.optimize(lambda trial: _objective(sweep, trial), n_trials=trials, catch=(RuntimeError,))
     return made
 

@@ -6,7 +6,6 @@ from litlab.errors import UserError
 from litlab.sweep.check import completed_space
 from litlab.sweep.spec import read_spec
 from litlab.sweep.storage import open_storage
-from tests.conftest import CONFIGS
 
 RANGE = {"low": 1, "high": 4}
 WIDTH = {"model.hidden_size": RANGE}
@@ -73,7 +72,7 @@ def test_file_that_is_none(run, tmp_path):
 
 def test_sweep_that_was_not_started(run, sweep):
     assert run("sweep", "status", "nothing").err == "error: there is no sweep 'nothing': there are none yet.\n"
-    line = "error: sweep status: tiny has not been started; run python -m project sweep --config tiny.yaml\n"
+    line = "error: sweep status: tiny has not been started; run python -m acme sweep --config tiny.yaml\n"
     assert run("sweep", "status", "--config", "tiny.yaml").err == line
 
 
@@ -92,13 +91,13 @@ def found(sweep, monkeypatch):
     ("content", "line"),
     [
         ({"space": {"model.hiden_size": RANGE}},
-         "space: model.hiden_size: LSTMForecaster has no 'hiden_size'; did you mean 'hidden_size'?"),
+         "space: model.hiden_size: SmallForecaster has no 'hiden_size'; did you mean 'hidden_size'?"),
         ({"space": {"trainer.max_epoch": RANGE}}, "space: trainer.max_epoch: there is no such key; "
          "did you mean 'trainer.max_epochs'?"),
         ({"space": {"model.hidden_size": {"low": 1.0, "high": 2.5}}},
          "space: model.hidden_size: 1.0 is not valid; it must be int"),
-        ({"space": {"model.cell": {"choices": ["lstm", "grru"]}}}, "space: model.cell: 'grru' is not valid; "
-         "it must be one of 'lstm', 'gru'; did you mean 'gru'?"),
+        ({"space": {"model.activation": {"choices": ["tanh", "rellu"]}}}, "space: model.activation: 'rellu' is not "
+         "valid; it must be one of 'tanh', 'relu'; did you mean 'relu'?"),
         ({"settings": {"trainer.max_epoch": 1}}, "settings: trainer.max_epoch: there is no such key; "
          "did you mean 'trainer.max_epochs'?"),
     ],
@@ -136,17 +135,6 @@ def test_storage_that_can_not_be_used(monkeypatch, tmp_path, address, line):
     assert str(error.value).startswith(line)
     assert "secret" not in str(error.value)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("file", sorted((CONFIGS / "sweeps").glob("*.yaml")), ids=lambda file: file.stem)
-def test_shipped_sweep_fits_its_config(monkeypatch, file):
-    """Every path and value, by the parser of fit."""
-    monkeypatch.setattr("sys.argv", ["check"])
-    completed_space(read_spec(file))
-
-
-def test_shipped_sweeps():
-    assert [file.stem for file in sorted((CONFIGS / "sweeps").glob("*.yaml"))] == ["cifar", "forecast", "text"]
 
 
 def test_trials_of_a_grid_are_its_points(sweep):

@@ -8,7 +8,7 @@ import yaml
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from litlab.sweep.best import write_best
-from tests.conftest import CONFIGS
+from tests.litlab.conftest import CONFIGS
 from tests.litlab.sweep.studies import choice, create, ended, search_range, spec
 
 SGD = {"class_path": "torch.optim.SGD", "init_args": {"momentum": 0.9}}
@@ -29,9 +29,7 @@ FOUND = {"model.hidden_size": 24, "model.optimizer": "sgd", "model.optimizer.lr"
 
 @pytest.fixture
 def sweep(tmp_path):
-    return spec(
-        tmp_path, space=SPACE, base=[CONFIGS / "forecast_small.yaml"], metrics=["val/mse"], directions=["minimize"]
-    )
+    return spec(tmp_path, space=SPACE, base=[CONFIGS / "series.yaml"], metrics=["val/mse"], directions=["minimize"])
 
 
 def study(sweep, *outcomes):
@@ -64,7 +62,7 @@ def test_its_heading_says_where_it_comes_from_but_no_secret(sweep):
     [file] = write_best(sweep, trials)
     assert file.read_text().splitlines()[:3] == [
         f"# Trial {trials[0].number} of the sweep cifar: val/mse 0.2 (standard deviation over 2 seeds 0.1414).",
-        f"#   python -m project fit --config {sweep.base[0]} --config {file}",
+        f"#   python -m acme fit --config {sweep.base[0]} --config {file}",
         "# Found with --trainer.max_epochs=2 --data.hf_token ***",
     ]
 

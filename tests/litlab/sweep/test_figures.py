@@ -79,6 +79,7 @@ def test_pareto_fronts_of_all_pairs_of_metrics(tmp_path):
         assert sorted(zip(found.x, found.y, strict=True)) == sorted((t.values[x], t.values[y]) for t in front)
         assert len(others.x) == len(completed(made.trials)) - len(front)
     assert "cost against rate" in drawn
+    assert not any(title.endswith("at each validation") for title in drawn)  # nothing was reported
 
 
 def test_settings_that_only_some_trials_have_are_drawn(tmp_path):

@@ -54,12 +54,12 @@ def address(folder) -> Iterator[str]:
 
 def test_two_commands_at_once(sweep, address):
     """Together exactly the budget, each trial once; the password is written nowhere."""
-    sweep.write(trials=4)
+    sweep.write(trials=3)
     sweep.environment["LITLAB_SWEEP_STORAGE"] = address
     commands = [sweep.start(), sweep.start()]
     outcomes = [sweep.end(command) for command in commands]
     assert [outcome.code for outcome in outcomes] == [0, 0], outcomes
-    trials = check_complete(sweep, 4, address.replace("postgresql:", "postgresql+psycopg:"))
+    trials = check_complete(sweep, 3, address.replace("postgresql:", "postgresql+psycopg:"))
     assert len({trial.user_attrs["process"]["pid"] for trial in trials}) == 2
     assert not (sweep.kept / "study.db").exists()
     password = address.split(":")[2].split("@")[0]

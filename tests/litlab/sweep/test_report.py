@@ -4,14 +4,13 @@ import re
 from datetime import datetime
 from html.parser import HTMLParser
 
-import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
 from litlab.errors import UserError
 from litlab.sweep.report import report_page, write_report
-from litlab.sweep.storage import open_storage
+from litlab.sweep.study import find_study, start_study
 from tests.litlab.sweep.studies import create, ended, spec, study
 
 NOW = datetime(2026, 3, 1, 18, 30)
@@ -131,8 +130,10 @@ def test_the_page_needs_nothing_from_elsewhere(sweep, made):
 
 def test_page_of_a_study_in_sqlite(tmp_path, capsys):
     sweep = spec(tmp_path / "cifar", seeds=2)
-    study(sweep, 40, open_storage(sweep.folder))
-    page = write_report(sweep, optuna.load_study(study_name="cifar", storage=open_storage(sweep.folder)))
+    start_study(sweep).add_trials(study(sweep, 40).trials)
+    made = find_study(sweep)
+    assert made is not None
+    page = write_report(sweep, made)
     assert page == sweep.folder / "report" / "report.html"
     titles = re.findall("<h2>(.*?)</h2>", page.read_text())
     assert titles[:5] == [
@@ -141,14 +142,6 @@ def test_page_of_a_study_in_sqlite(tmp_path, capsys):
     ]  # fmt: skip
     assert page.read_text().count('class="plotly-graph-div"') == 5
     assert capsys.readouterr() == ("", "")
-
-
-def test_several_metrics_are_drawn_against_each_other(tmp_path):
-    sweep = spec(tmp_path, metrics=["val/acc", "cost", "rate"], directions=["maximize", "minimize", "minimize"])
-    page = write_report(sweep, study(sweep, 12))
-    for title in ("val/acc against cost", "val/acc against rate", "cost against rate"):
-        assert f"<h2>{title}</h2>" in page.read_text()
-    assert "at each validation" not in page.read_text()  # nothing was reported
 
 
 def test_one_completed_trial_is_enough(tmp_path):

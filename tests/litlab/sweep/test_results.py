@@ -90,18 +90,19 @@ def test_reason_of_a_trial_whose_process_was_killed():
     assert outcomes.reason(made.trials[1]) == "killed with its command or its fork server 5 times"
 
 
-def test_run_folders_are_relative_to_the_sweeps_folder(tmp_path, monkeypatch):
+def test_the_last_run_is_relative_to_the_sweeps_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made = create(spec(Path("logs/cifar")))
+    sweep = spec(Path("logs/cifar"))
+    made = create(sweep)
     runs = ["logs/cifar/trial_0000/version_0", str(tmp_path / "logs/cifar/trial_0000/version_1"), "/far/version_2"]
-    ended(made, {}, {}, values=[0.4], runs=runs)
-    found = outcomes.run_folders(spec(Path("logs/cifar")), made.trials[0])
-    assert found == ["trial_0000/version_0", "trial_0000/version_1", "/far/version_2"]
+    for number in range(len(runs) + 1):
+        ended(made, {}, {}, values=[0.4], runs=runs[:number])
+    found = [outcomes.last_run(sweep, trial) for trial in made.trials]
+    assert found == ["", "trial_0000/version_0", "trial_0000/version_1", "/far/version_2"]
 
 
-def test_validations_are_counted_from_one():
+def test_the_last_value_is_that_of_the_last_validation():
     made = create(spec(Path("logs")))
     ended(made, {}, {}, state=TrialState.PRUNED, reported={0: 0.1, 1: 0.2})
     ended(made, {}, {}, state=TrialState.FAIL)
-    assert [outcomes.validations(trial) for trial in made.trials] == [2, 0]
     assert [outcomes.last_value(trial) for trial in made.trials] == [0.2, None]

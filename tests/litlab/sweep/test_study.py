@@ -17,6 +17,7 @@ from litlab.errors import UserError
 from litlab.sweep import storage as storages
 from litlab.sweep.processes import Stop
 from litlab.sweep.results import counted, reason
+from litlab.sweep.samplers import make_sampler
 from litlab.sweep.space import suggest
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.study import (
@@ -40,10 +41,10 @@ def small(tmp_path) -> SweepSpec:
 
 
 def worker(spec: SweepSpec) -> SweepStudy:
-    """The study as a thread has it."""
-    storage = storages.open_storage(spec.folder)
-    assert storage is not None
-    return SweepStudy(spec, storage)
+    """The study as another command has it."""
+    study = find_study(spec)
+    assert study is not None
+    return study
 
 
 def work(study: SweepStudy, objective: Any = lambda trial: suggest(SPACE, trial)["model.width"]) -> None:
@@ -112,6 +113,8 @@ def test_what_goes_wrong_in_a_worker_ends_the_others(small, monkeypatch):
 
     study = start_study(small)
     monkeypatch.setattr(SweepStudy, "ask", ask)
+    monkeypatch.setattr("litlab.sweep.workers.SECONDS_BETWEEN_ASKS", 0.1)
+    monkeypatch.setattr("litlab.sweep.workers.SECONDS_BETWEEN_LOOKS", 0.1)
     with pytest.raises(UserError, match="the disk is full"):
         run_workers(small, study.storage, 2, until=None, stop=Stop(), look=lambda: None)
 
@@ -251,11 +254,10 @@ def test_seed_of_the_sampler(small):
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "cmaes", "nsga2"])
-def test_samplers(small, sampler):
-    sweep = dataclasses.replace(small, sampler={"name": sampler, "seed": 1}, trials=8)
-    study = start_study(sweep)
-    work(worker(sweep))
-    assert len({trial.params["model.width"] for trial in study.trials}) > 1
+def test_samplers(sampler):
+    study = optuna.create_study(sampler=make_sampler({"name": sampler, "seed": 1}))
+    study.optimize(lambda trial: suggest(SPACE, trial)["model.width"], n_trials=20)
+    assert len({tuple(trial.params.values()) for trial in study.trials}) > 1
 
 
 def test_other_sweep_file(small):
@@ -270,6 +272,12 @@ def test_other_sweep_file(small):
     with pytest.raises(UserError, match=r"cifar\.yaml: metric: differs from"):
         check_fingerprint(study)
     start_study(dataclasses.replace(small, trials=9, pruner={"name": "median"}))
+
+
+def test_choices_of_several_types(small):
+    sweep = dataclasses.replace(small, space={"trainer.gradient_clip_val": choice({0.1: 0.1, None: None, "x": "x"})})
+    start_study(sweep)
+    start_study(sweep)
 
 
 def test_edits_inside_a_file_of_the_base(small, tmp_path):
