@@ -151,7 +151,7 @@ def test_another_experiment_is_refused_in_one_line(fitted, run, flags, says):
     done = run("test", "--run", fitted[0], *flags)
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith(f"error: {says}")
-    assert "Not as in" not in done.err
+    assert "Settings that differ" not in done.err
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "text"])

@@ -34,7 +34,7 @@ class ProgressBar(TQDMProgressBar):
         super().__init__()
         self._silent = False
         self._next_draw = 0.0
-        self._step_output: Any = None  # what the last training step returned
+        self._loss: Any = None  # of the last training step
         self._pace: tuple[float, float] | None = None  # time, and share of the run that was done then
         self._epoch: int | None = None  # the running epoch, from 0
         self._epoch_name = ""
@@ -69,10 +69,8 @@ class ProgressBar(TQDMProgressBar):
         """Return what is shown behind the bar of an epoch."""
         metrics: dict[str, Any] = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
-        output = self._step_output
-        loss = output.get("loss") if isinstance(output, Mapping) else output
-        if isinstance(loss, Tensor) and loss.numel() == 1:
-            metrics["loss"] = f"{float(loss):.4g}"
+        if isinstance(self._loss, Tensor) and self._loss.numel() == 1:
+            metrics["loss"] = f"{float(self._loss):.4g}"
         left = self._run_left(trainer, trainer.fit_loop.batch_idx)
         if math.isfinite(left):
             metrics["left"] = str(timedelta(seconds=math.ceil(left)))
@@ -96,7 +94,7 @@ class ProgressBar(TQDMProgressBar):
         """Keep the step's loss for the bar, and advance it where that is due."""
         if self._pace is None:  # from the end of the first step on: it takes longer than the others
             self._pace = time.monotonic(), _share_done(trainer, batch_idx)
-        self._step_output = outputs
+        self._loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs  # not the rest: it takes memory
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_train_end(self, *args: Any) -> None:

@@ -40,7 +40,7 @@ class RunSummary(Callback):
             folder = _short(folder)
             self._rows["run folder"] = str(folder)
             if any(isinstance(logger, TensorBoardLogger) for logger in trainer.loggers):
-                self._rows["look at it"] = f"tensorboard --logdir {folder}"
+                self._rows["TensorBoard"] = f"tensorboard --logdir {folder}"
         data = getattr(trainer, "datamodule", None)
         if isinstance(data, MaybeGenerated) and data.generated:
             what = data.description if isinstance(data, Described) else type(data).__name__

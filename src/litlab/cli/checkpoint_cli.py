@@ -154,7 +154,7 @@ class CheckpointCLI(LightningCLI):
             if finished and not run.is_incomplete(config.get("test_after_fit", False)):
                 raise Finished(run)
         if self.changes and self.plan.saved:
-            rank_zero_info(f"Not as in {run.name}: {describe(self.changes)}.")
+            rank_zero_info(f"Settings that differ from {run.name}: {describe(self.changes)}.")
         if self.plan.resumes:
             for line in consequences(self.changes):
                 rank_zero_info(line)

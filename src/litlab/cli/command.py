@@ -1,6 +1,6 @@
-"""``python -m PACKAGE``: the verbs.
+"""``python -m PACKAGE``: the commands.
 
-Nothing heavy is imported here, so that ``--help`` and a mistyped verb are answered at once.
+Nothing heavy is imported here, so that ``--help`` and a mistyped command are answered at once.
 """
 
 import atexit
@@ -15,17 +15,17 @@ from typing import NoReturn
 from litlab.cli.streams import survive_lost_readers
 from litlab.util.team import typed, use_package
 
-VERBS = {
+COMMANDS = {
     "fit": "train, then test the best checkpoint",
     "validate": "evaluate a checkpoint on the validation split",
     "test": "evaluate a checkpoint on the test split",
     "predict": "read raw files and write a predictions file",
     "runs": "list runs: status, metrics, minutes, memory, commit",
     "compare": "show settings and metrics of runs side by side",
-    "reproduce": "run the command of a run again, on the same code",
+    "reproduce": "repeat a run with its settings, on the same code",
     "sweep": "search the settings of an experiment",
 }
-# Verbs whose main() needs no torch. They are imported by name: `sweep` is above `cli`, and this is the only way up.
+# Those whose main() needs no torch. They are imported by name: `sweep` is above `cli`, and this is the only way up.
 LIGHT = {
     "runs": "litlab.runs.run_table",
     "compare": "litlab.runs.compare",
@@ -34,14 +34,14 @@ LIGHT = {
 }
 
 USAGE = """\
-usage: {command} VERB [--config FILE ...] [--key value ...]
+usage: {command} COMMAND [--config FILE ...] [--key value ...]
 
-{verbs}
+{commands}
 
-An experiment is a YAML file. Overlays and flags are added to it, and the later one wins:
+An experiment is a YAML file. Add overlays and flags; later ones win:
   {command} fit --config configs/mine.yaml
   {command} fit --config configs/mine.yaml --config configs/with/bf16.yaml --trainer.max_epochs 3
-  {command} fit --config configs/mine.yaml --check      does it work, and what will it cost?
+  {command} fit --config configs/mine.yaml --check      try a few steps, estimate time and memory
 
 A run is named by its folder, its experiment (the newest run), last, best, or a checkpoint; it knows its own config:
   {command} fit --resume last
@@ -50,9 +50,9 @@ A run is named by its folder, its experiment (the newest run), last, best, or a 
   {command} runs mine
 
 More help:
-  {command} VERB --help                  all keys of the verb
-  {command} VERB --model.help MyModel    the settings of one class (also --data.help, --checkpoint.help ...)
-  {command} VERB ... --print_config      the whole config of the run
+  {command} COMMAND --help                  all its settings
+  {command} COMMAND --model.help MyModel    the settings of one class (also --data.help, --checkpoint.help ...)
+  {command} COMMAND ... --print_config      the whole config of the run
 """
 
 
@@ -78,7 +78,7 @@ def main(package: str | None) -> NoReturn:
 
 
 def run_command(package: str) -> int:
-    """Answer ``--help``, or hand over to the verb.
+    """Answer ``--help``, or run the command that is named.
 
     Args:
         package: Import name of the team's package.
@@ -90,8 +90,8 @@ def run_command(package: str) -> int:
     survive_lost_readers(sys.argv[1:])
     verb = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if verb in ("-h", "--help", "help"):
-        verbs = "\n".join(f"  {name:9} {what}" for name, what in VERBS.items())
-        print(USAGE.format(command=typed(), verbs=verbs), end="")
+        commands = "\n".join(f"  {name:9} {what}" for name, what in COMMANDS.items())
+        print(USAGE.format(command=typed(), commands=commands), end="")
         return 0
 
     from litlab.cli.environment import check_variables, check_working_directory
@@ -99,9 +99,9 @@ def run_command(package: str) -> int:
     from litlab.util.nearest import nearest
 
     try:
-        if verb not in VERBS:
-            hint = nearest(verb, VERBS, f"; choose from {', '.join(VERBS)}")
-            raise UserError(f"{verb}: there is no such verb{hint}")
+        if verb not in COMMANDS:
+            hint = nearest(verb, COMMANDS, f"; choose from {', '.join(COMMANDS)}")
+            raise UserError(f"{verb}: there is no such command{hint}")
         check_working_directory()
         if verb not in LIGHT or verb == "sweep":
             check_variables()  # Lightning reads them when it is imported

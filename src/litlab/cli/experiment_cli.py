@@ -89,8 +89,8 @@ class ExperimentCLI(CheckpointCLI):
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
         add = parser.add_argument
         if subcommand == "fit":
-            add("--resume", type=str | None, default=None, help="Run to resume: its name, last, or auto.")
-            add("--check", action="store_true", help="Try a few steps and estimate time and memory; write nothing.")
+            add("--resume", type=str | None, default=None, help="Run to resume: its name, last, or auto (the newest one of the experiment, or a new run).")
+            add("--check", action="store_true", help="Try a few steps and estimate time and memory; no run is created.")
         else:
             add("--run", type=str | None, default=None, help="Run or checkpoint to use, instead of a config.")
         if subcommand == "predict":
@@ -175,7 +175,7 @@ class ExperimentCLI(CheckpointCLI):
             rank_zero_info("The checkpoint is not in a run's folder: the results are printed, not kept.")
             return False
         if others := other_results(self.changes):
-            rank_zero_info(f"Not as in {plan.run.name} ({others}): the results are printed, not kept.")
+            rank_zero_info(f"Settings differ from {plan.run.name} ({others}): the results are printed, but not saved.")
             return False
         return loggers(config, "", plan, self.checkpoint)
 

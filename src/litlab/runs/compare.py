@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
 def _compare(arguments: list[str]) -> int:
     options = Options("compare", DESCRIPTION)
     options.add_argument(
-        "run", nargs="+", metavar="RUN", help="a run, its folder, an experiment, a checkpoint, or last"
+        "run", nargs="+", metavar="RUN", help="a run or its folder, an experiment (its newest run), last, best, or a checkpoint"
     )
     options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)

@@ -17,9 +17,9 @@ from litlab.util.commands import Options, answer
 
 PLACES = ("path", "file", "folder", "root", "dir")  # how settings end that say where the data is: `data_dir`
 DESCRIPTION = """\
-Repeat a run: with its settings (its config.yaml), on the commit and uncommitted changes that it was
-made from, into a new run folder. Where the code, the data or a file is missing, one line says so and
-what to do; other versions of packages are listed and tried. --print shows the commands instead.
+Repeat a run in a new run folder: with its config.yaml, on the commit and the uncommitted changes that
+it ran with. If code, data or a file is missing, one line says what to do; packages whose versions
+differ are listed. --print shows the commands instead.
 
   %(prog)s mine/version_3
   %(prog)s lightning_logs/mine --print
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
 
 def _reproduce(arguments: list[str]) -> int:
     options = Options("reproduce", DESCRIPTION)
-    options.add_argument("run", metavar="RUN", help="a run, its folder, an experiment, a checkpoint, or last")
+    options.add_argument("run", metavar="RUN", help="a run or its folder, an experiment (its newest run), last, best, or a checkpoint")
     options.add_argument("--print", action="store_true", help="print the commands, and run nothing")
     options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)

@@ -39,7 +39,7 @@ def _runs(arguments: list[str]) -> int:
     options.add_argument("experiment", nargs="*", metavar="EXPERIMENT", help="only runs of these experiments")
     options.add_argument("--status", choices=STATUSES, help="only runs with this status")
     options.add_argument("--sort", metavar="METRIC", help="best first by a metric, such as val/acc or test/loss")
-    options.add_argument("--limit", metavar="N", type=count, help="only the first N of them")
+    options.add_argument("--limit", metavar="N", type=count, help="show only the first N")
     options.add_argument("--json", action="store_true", help="print all details as a JSON list")
     options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)

@@ -29,16 +29,20 @@ from litlab.util.yaml_files import read_mapping
 
 COPY = "sweep.yaml"  # of the sweep file, in the sweep's folder
 DESCRIPTION = """\
-Search the settings of an experiment, as a sweep file says; docs/sweeps.md has all of it. Trials are
-runs like any other, in lightning_logs/sweeps/NAME/. Ctrl-C stops in order, and the same command continues.
-Further arguments of every fit stand after `--`.
+Search the settings of an experiment, described by a sweep file (docs/sweeps.md). Trials are runs like
+any other, in lightning_logs/sweeps/NAME/. Ctrl-C stops the sweep; the same command continues it.
+Arguments after `--` go to every fit.
 
   %(prog)s --config configs/sweeps/mine.yaml --workers 2
   %(prog)s --config configs/sweeps/mine.yaml --trials 40      16 more than the file's 24
   %(prog)s --config configs/sweeps/mine.yaml -- --data.dataset folder --data.path DIR
-  %(prog)s status mine         how it stands (or --config FILE)
-  %(prog)s report mine         a page of figures, in lightning_logs/sweeps/mine/report/
+  %(prog)s status mine         its progress (or --config FILE)
+  %(prog)s report mine         an HTML report, in lightning_logs/sweeps/mine/report/
 """
+VIEWS = {
+    "status": "Show the progress of a sweep.",
+    "report": "Write the report of a sweep as one HTML page, in lightning_logs/sweeps/NAME/report/.",
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -60,9 +64,9 @@ def _sweep(arguments: list[str]) -> int:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = Options("sweep", DESCRIPTION)
     options.add_argument("--config", metavar="FILE", type=Path, required=True, help="the sweep file")
-    options.add_argument("--workers", metavar="N", type=count, help="trials at a time (one for each GPU, else 1)")
+    options.add_argument("--workers", metavar="N", type=count, help="trials at a time (default: one per GPU, or 1)")
     options.add_argument("--trials", metavar="N", type=count, help="number of trials, in place of the file's")
-    options.add_argument("--hours", metavar="H", type=_hours, help="how long trials are started")
+    options.add_argument("--hours", metavar="H", type=_hours, help="stop starting trials after H hours")
     chosen = options.parse_args(arguments[:end])
     spec = read_spec(chosen.config, chosen.trials, chosen.hours, arguments[end + 1 :])
     study = find_study(spec)
@@ -113,7 +117,7 @@ def _report(arguments: list[str]) -> int:
 
 def _existing(view: str, arguments: list[str]) -> tuple[SweepSpec, SweepStudy]:
     """Return the sweep that a user means, with its study."""
-    options = Options(f"sweep {view}", DESCRIPTION)
+    options = Options(f"sweep {view}", VIEWS[view])
     options.add_argument("sweep", nargs="?", metavar="SWEEP", help="name of the sweep, or its folder")
     options.add_argument("--config", metavar="FILE", type=Path, help="the sweep file instead")
     chosen = options.parse_args(arguments)

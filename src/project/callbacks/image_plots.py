@@ -13,6 +13,9 @@ from litlab.errors import UserError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+INCHES = 1.5  # width of an image and the space around it
+CELL = 1.25  # height of an image with its two lines of text, in widths
+
 
 class ImagePlots(Callback):
     """Draw a grid of images with their predictions at the end of each test.
@@ -99,23 +102,27 @@ def draw_images(samples: Sequence[tuple[Tensor, int, int, float]], names: list[s
         names: Name of each class.
     """
     from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
 
     columns = min(8, len(samples))
     rows = -(-len(samples) // columns)
-    figure = Figure(figsize=(1.5 * columns, 1.9 * rows), dpi=120, layout="constrained")
+    figure = Figure(figsize=(INCHES * columns, INCHES * CELL * rows), dpi=120)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))  # one for all: one for each image takes four times as long to draw
+    axes.set_axis_off()
     for number, (image, label, predicted, probability) in enumerate(samples):
-        axes = figure.add_subplot(rows, columns, number + 1)
+        row, column = divmod(number, columns)
         pixels = image.permute(1, 2, 0).numpy()
-        axes.imshow(pixels if pixels.shape[2] == 3 else pixels[:, :, 0], cmap="gray", vmin=0.0, vmax=1.0)
-        axes.set_xticks([])
-        axes.set_yticks([])
+        height, width = (0.92 * size / max(pixels.shape[:2]) for size in pixels.shape[:2])
+        left, top = column + (1 - width) / 2, (row + 1) * CELL - 0.04 - height
+        shown = pixels if pixels.shape[2] == 3 else pixels[:, :, 0]
+        extent = (left, left + width, top + height, top)
+        axes.imshow(shown, cmap="gray", vmin=0.0, vmax=1.0, extent=extent)
         right = label == predicted
-        title = f"{_short(names[predicted])} {probability:.0%}"
-        axes.set_title(
-            title if right else f"{title}\nis {_short(names[label])}", fontsize=8, color="k" if right else "r"
-        )
-        for spine in axes.spines.values():
-            spine.set(color="k" if right else "r", linewidth=0.5 if right else 2.5)
+        color, line = ("k", 0.5) if right else ("r", 2.5)
+        axes.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor=color, linewidth=line))
+        title = f"{_short(names[predicted])} {probability:.0%}" + ("" if right else f"\nis {_short(names[label])}")
+        axes.text(column + 0.5, top - 0.04, title, ha="center", va="bottom", fontsize=8, color=color)
+    axes.set(xlim=(0, columns), ylim=(rows * CELL, 0))
     return figure
 
 

@@ -20,7 +20,7 @@ else:
 
 
 class CifarCNN(Classifier):
-    """A `Classifier` of small images with the network `WhitenedCNN`, made to learn most in little time.
+    """A `Classifier` of small images with the network `WhitenedCNN`, designed to train fast.
 
     The network's first layer is fitted to the first training batch, and training begins with smaller images.
 
@@ -30,7 +30,7 @@ class CifarCNN(Classifier):
         small_image_fraction: Share of the training, at its beginning, that sees the images at three quarters of their
             size: nearly twice as many of them in the same time (progressive resizing, Howard 2018, fast.ai).
         flip_tta: Test-time augmentation: evaluation and prediction average the logits of each image and its mirror
-            image. More accurate at twice the price, for images that mean the same mirrored (not for digits).
+            image. More accurate at twice the cost, for images that keep their meaning when mirrored (not digits).
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out.
         label_smoothing: Share of the target that is spread evenly over all classes, from 0 to below 1.

@@ -39,7 +39,7 @@ def test_help_imports_nothing_heavy():
 
 def test_mistyped_verb_is_told_the_nearest(run):
     done = run("fitt")
-    assert (done.code, done.err) == (2, "error: fitt: there is no such verb; did you mean 'fit'?\n")
+    assert (done.code, done.err) == (2, "error: fitt: there is no such command; did you mean 'fit'?\n")
 
 
 @pytest.mark.parametrize("verb", ["fit", "validate", "test", "predict"])

@@ -46,4 +46,4 @@ def test_what_ends_badly_is_seen(tmp_path, monkeypatch, command, kind):
 
 def test_a_mistake_ends_in_one_line(tmp_path):
     ending = run_input(["fitt"], tmp_path)
-    assert (ending.kind, ending.text) == ("line", "error: fitt: there is no such verb; did you mean 'fit'?")
+    assert (ending.kind, ending.text) == ("line", "error: fitt: there is no such command; did you mean 'fit'?")

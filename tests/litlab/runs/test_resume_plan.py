@@ -75,7 +75,7 @@ def test_a_resumed_run_continues_in_its_folder(run, folder):
     before = read_json(folder.metrics)
     done = run("fit", "--resume", "last", "--trainer.max_epochs", 3)
     assert done.code == 0, done.err
-    assert "Not as in series/version_0: trainer.max_epochs: 2 -> 3." in done.err
+    assert "Settings that differ from series/version_0: trainer.max_epochs: 2 -> 3." in done.err
     assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
     metrics = read_json(folder.metrics)
     assert (metrics["epochs"], metrics["steps"]) == (3, before["steps"] // 2 * 3)
@@ -232,7 +232,7 @@ def test_the_same_command_resumes_until_the_run_is_finished(run, folder, setting
     assert done.code == 0, done.err
     assert "--resume auto: the newest run is series/version_0." in done.err
     assert "trainer.max_epochs: 2 -> 3" in done.err
-    assert "model." not in next(line for line in done.err.splitlines() if line.startswith("Not as in"))
+    assert "model." not in next(line for line in done.err.splitlines() if line.startswith("Settings that differ"))
     assert read_json(folder.metrics)["epochs"] == 3
     assert read_json(folder.provenance)["continued"][-1]["command"][3:] == [
         "fit", *map(str, command[1:]), "--trainer.max_epochs=3", "--trainer.callbacks+=Baselines",
@@ -379,7 +379,7 @@ def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
     done = run("test", "--run", away)
     assert done.code == 0, done.err
     assert f"{results['test/mse']:.4g}" in done.out
-    assert "is not in a run's folder: the results are printed, not kept" in done.err
+    assert "is not in a run's folder: the results are printed, but not saved" in done.err
     done = run("predict", "--ckpt_path", away, "--input", series)
     assert done.code == 0, done.err
     assert (tmp_path / "predictions.csv").is_file()
@@ -417,7 +417,7 @@ def test_results_on_other_settings_are_not_kept(run, folder):
     before = folder.metrics.read_bytes()
     done = run("test", "--run", "last", "--data.split=[0.5, 0.2, 0.3]")
     assert done.code == 0, done.err
-    assert "the results are printed, not kept" in done.err
+    assert "the results are printed, but not saved" in done.err
     assert folder.metrics.read_bytes() == before
 
 

@@ -64,10 +64,26 @@ def test_no_logits_is_a_user_error(tmp_path):
 
 def test_wrong_ones_are_marked():
     image = torch.rand(1, 4, 4)
-    right, wrong = draw_images([(image, 0, 0, 0.9), (image, 1, 0, 0.6)], ["ant", "bee"]).axes
-    assert right.get_title() == "ant 90%"
-    assert wrong.get_title() == "ant 60%\nis bee"
-    assert wrong.title.get_color() != right.title.get_color()
+    (axes,) = draw_images([(image, 0, 0, 0.9), (image, 1, 0, 0.6)], ["ant", "bee"]).axes
+    right, wrong = axes.texts
+    assert right.get_text() == "ant 90%"
+    assert wrong.get_text() == "ant 60%\nis bee"
+    assert wrong.get_color() != right.get_color()
+    assert axes.patches[1].get_linewidth() > axes.patches[0].get_linewidth()
+
+
+def test_every_image_has_a_place_of_its_own():
+    """Also where the last row isn't full, and the images are wider than high."""
+    figure = draw_images([(torch.rand(3, 4, 8), 0, 0, 1.0)] * 10, ["ant"])
+    (axes,) = figure.axes
+    places = [image.get_extent() for image in axes.images]
+    assert len({(left, top) for left, _, _, top in places}) == 10
+    for (left, right, bottom, top), text in zip(places, axes.texts, strict=True):
+        assert (right - left) / (bottom - top) == pytest.approx(2)
+        assert left < text.get_position()[0] < right
+        assert text.get_position()[1] < top
+        assert axes.get_xlim()[0] <= left < right <= axes.get_xlim()[1]
+        assert 0 <= top < bottom <= axes.get_ylim()[0]
 
 
 def test_pixels_are_those_of_the_files(tmp_path, images, monkeypatch):
@@ -82,9 +98,10 @@ def test_pixels_are_those_of_the_files(tmp_path, images, monkeypatch):
     data = ImageData("folder", path=str(images), batch_size=10, cache_dir=str(tmp_path / "cache"))
     run(tmp_path, ImagePlots(images=5), False, data, Guess())
     files = [np.asarray(Image.open(path)) for path in images.glob("test/*/*.png")]
-    assert len(figures[0].axes) == 5
-    for axes in figures[0].axes:
-        shown = axes.images[0].get_array() * 255
+    (axes,) = figures[0].axes
+    assert len(axes.images) == 5
+    for image in axes.images:
+        shown = image.get_array() * 255
         assert min(np.abs(shown - pixels).max() for pixels in files) < 0.01
 
 

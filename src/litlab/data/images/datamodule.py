@@ -32,7 +32,8 @@ class ImageData(SelectableData[ImageMetadata]):
 
     They are decoded once, into a cache, and stay in memory as uint8; batches are gathered, augmented and normalised
     as a whole. The model gets float32 images of shape (batch, channel, height, width) and int64 labels of shape
-    (batch,); in prediction images only. Use the trainer with ``use_distributed_sampler=False``.
+    (batch,); in prediction images only. In Python, use a Trainer with ``use_distributed_sampler=False``, as the command
+    line does.
 
     Args:
         dataset: `folder` or `csv` for your own images, `generated` for made-up ones; null: the public data set that the
@@ -41,7 +42,7 @@ class ImageData(SelectableData[ImageMetadata]):
             file; its file names are relative to its folder. Public: folder to download to (`data` where null).
         file_column: CSV column of the image file names.
         label_column: CSV column of the class names.
-        split_column: CSV column that says train, val or test; null splits the rows 80/10/10, each class alike.
+        split_column: CSV column that says train, val or test; null splits the rows 80/10/10, stratified by class.
         image_size: Height and width that all images get; null takes them as they are, and they must be alike.
         mode: RGB or L (grey); null takes the images as they are, and they must be alike.
         resize: How to fit an image of another shape: crop what sticks out, stretch it, or pad it with black.

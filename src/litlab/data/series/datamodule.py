@@ -36,8 +36,8 @@ class SeriesData(SelectableData[SeriesMetadata]):
 
     A batch is a dict: `past`, float32 (batch, context_length, channel), scaled; `future`, float32 (batch, horizon,
     channel), not in prediction; `calendar`, float32 (batch, context_length + horizon, feature), where there are
-    covariates; `start`, int64 (batch,): row of the series where the window begins. Use the trainer with
-    ``use_distributed_sampler=False``.
+    covariates; `start`, int64 (batch,): row of the series where the window begins. In Python, use a
+    Trainer with ``use_distributed_sampler=False``, as the command line does.
 
     Args:
         dataset: `csv` for your own file, `generated` for a made-up series; null: the public series that the class is

@@ -33,7 +33,8 @@ class TextData(SelectableData[TextMetadata]):
 
     They are tokenised once, into a cache of flat ids; batches are gathered as a whole, from texts of about the same
     length. The model gets a dict with ``ids``, int64 of shape (batch, time), padded with 0 at the end; and int64 labels
-    of shape (batch,), but not in prediction. Use the trainer with ``use_distributed_sampler=False``.
+    of shape (batch,), but not in prediction. In Python, use a Trainer with ``use_distributed_sampler=False``, as the
+    command line does.
 
     A subclass can give each token features of its own: see `token_features`.
 
@@ -41,7 +42,7 @@ class TextData(SelectableData[TextMetadata]):
         dataset: `csv` for your own texts, `generated` for made-up ones; null: the public data set that the class is
             named for.
         path: `csv`: the file to train on; may be gzipped. Public: folder to download to (`data` where null).
-        test_path: CSV file to test on; null takes `test_fraction` of the texts in `path`, each class alike.
+        test_path: CSV file to test on; null takes `test_fraction` of the texts in `path`, stratified by class.
         columns: Names of the CSV columns, where the first row is a text; null: the first row has the names.
         text_columns: CSV columns that make up the text, joined by a space.
         label_column: CSV column of the class: words, or numbers.
