@@ -7,11 +7,13 @@ import csv
 import logging
 import math
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import import_module
+from multiprocessing import forkserver
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +170,17 @@ def command(patch: pytest.MonkeyPatch, *arguments: object, package: str = "proje
         return run_command(package)
     except SystemExit as exit_:
         return int(exit_.code or 0)
+
+
+@pytest.fixture
+def fork_server(monkeypatch) -> Iterator[None]:
+    """Lets a sweep in this process start its fits with the fork server of the tests, which has done the imports."""
+    forkserver.ensure_running()
+    monkeypatch.setattr("litlab.sweep.sweep.use_fork_server", lambda threads: None)
+    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for signum, handler in handlers.items():
+        signal.signal(signum, handler)
 
 
 @pytest.fixture

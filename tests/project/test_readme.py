@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, shell
+from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text()
 COMMANDS = [
@@ -38,7 +38,7 @@ def clone(tmp_path, images, texts, series) -> Path:
     return tmp_path
 
 
-def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
+def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")  # tables fold names where there is less room
     projects = [command for command in COMMANDS if command.startswith("python -m project")]
     assert len(projects) >= 13
@@ -54,7 +54,7 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
             continue
         if arguments[0] == "sweep":
             few = ["--trials", 1, "--workers", 1, "--", *short(Path("configs/forecast.yaml"))]
-            done = shell(*arguments, *few, cwd=clone)
+            done = run(*arguments, *few)
             assert done.code == 0, f"{command}\n{done.err}"
             assert (clone / "lightning_logs/sweeps/forecast/best.yaml").is_file()
             continue

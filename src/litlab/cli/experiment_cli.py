@@ -172,7 +172,7 @@ class ExperimentCLI(CheckpointCLI):
                 return False
             return loggers(config, self._setting("experiment"), plan, self.checkpoint)
         if plan.run is None:
-            rank_zero_info("The checkpoint is not in a run's folder: the results are printed, not kept.")
+            rank_zero_info("The checkpoint is not in a run's folder: the results are printed, but not saved.")
             return False
         if others := other_results(self.changes):
             rank_zero_info(f"Settings differ from {plan.run.name} ({others}): the results are printed, but not saved.")

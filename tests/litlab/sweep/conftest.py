@@ -1,12 +1,10 @@
 """Sweeps of tiny fits, as the command and as processes that can be killed."""
 
 import contextlib
-import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -126,14 +124,9 @@ def sweep(tmp_path, series) -> Iterator[Sweep]:
 
 
 @pytest.fixture
-def run_here(run, sweep, monkeypatch) -> Iterator[Callable[..., Outcome]]:
-    """Runs the command to its end in this process, with the fork server of the tests."""
-    forkserver.ensure_running()
-    monkeypatch.setattr("litlab.sweep.sweep.use_fork_server", lambda threads: None)
-    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    yield lambda *arguments: run("sweep", "--config", sweep.file, *arguments)
-    for signum, handler in handlers.items():
-        signal.signal(signum, handler)
+def run_here(run, sweep, fork_server) -> Callable[..., Outcome]:
+    """Runs the command to its end in this process."""
+    return lambda *arguments: run("sweep", "--config", sweep.file, *arguments)
 
 
 def tree(pid: int) -> list[psutil.Process]:
