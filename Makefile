@@ -5,6 +5,7 @@
 # The first three create the environment first, if need be.
 
 VENV ?= .venv
+TEST_PROCESSES ?= 3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -16,7 +17,7 @@ fit: $(INSTALLED)
 	$(BIN)/python -m project fit --config configs/cifar.yaml
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist worksteal
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

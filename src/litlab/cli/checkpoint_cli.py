@@ -108,8 +108,9 @@ class CheckpointCLI(LightningCLI):
         self.checkpoint = load_checkpoint(str(path))
         self.trust = replace(self.trust, anything=False)  # settings of the model come from it
         self.trust.enforce()
+        plain = self._plain_config()
         if plan.run is not None and plan.resumes:
-            self._compare_with(plan.run)
+            self._compare_with(plan.run, plain)
         saved = self.checkpoint.get("hyper_parameters") or {}
         saved = {name: value for name, value in saved.items() if name != "_instantiator"}
         class_path = saved.pop("_class_path", None)
@@ -120,10 +121,10 @@ class CheckpointCLI(LightningCLI):
         if verb != "fit":
             self._check_data_class(what)
         if plan.run is not None and plan.saved and not plan.resumes:
-            self._compare_with(plan.run)
+            self._compare_with(plan.run, plain)
         if class_path is None:
             return  # written by plain Python code: the config alone describes the model
-        here = self._plain_config()["model"]["init_args"]
+        here = plain["model"]["init_args"]
         for name in (explicit := self._explicit_model_settings(here)):
             if name in saved and saved[name] != here[name] and not plan.saved:
                 rank_zero_info(f"model.{name}: {here[name]} (the checkpoint has {saved[name]})")
@@ -132,7 +133,7 @@ class CheckpointCLI(LightningCLI):
         settings = {verb: {"model": {"class_path": class_path, "init_args": init_args}}}
         self.config = self.parser.parse_object(settings, self.config)
         if plan.run is not None and not plan.saved:  # its config is the user's, only now completed
-            self._compare_with(plan.run)
+            self._compare_with(plan.run, self._plain_config())
 
     def _check_data_class(self, what: str) -> None:
         """Refuse to evaluate with another class of data, which does not know the checkpoint's class names or scale."""
@@ -142,10 +143,9 @@ class CheckpointCLI(LightningCLI):
         if trained and trained.rpartition(".")[2] not in {base.__name__ for base in imported(path).__mro__}:
             raise UserError(f"data.class_path: {path}, but {what} was trained with {trained}; leave --data out")
 
-    def _compare_with(self, run: RunFolder) -> None:
+    def _compare_with(self, run: RunFolder, config: dict[str, Any]) -> None:
         """Find the settings that differ from the run's, list them, and refuse those that it can't be resumed with."""
         assert self.checkpoint is not None
-        config = self._plain_config()
         self.changes = changed_settings(self.plan.saved or read_config(run.config), config)
         if self.plan.resumes:
             check_resumption(run.name, self.checkpoint, self.changes, config)
@@ -175,7 +175,8 @@ class CheckpointCLI(LightningCLI):
             self.plan = replace(self.plan, checkpoint=checkpoint)
 
     def _plain_config(self) -> dict[str, Any]:
-        return json.loads(self.parser.dump(self.config, format="json", skip_none=False))[self.config.subcommand]
+        text = self.parser.dump(self.config, format="json", skip_none=False, skip_validation=True)  # it was just parsed
+        return json.loads(text)[self.config.subcommand]
 
     def _explicit_model_settings(self, here: dict[str, Any]) -> list[str]:
         """Return the model's settings that the user has set, without those of a run's config or the data."""

@@ -12,7 +12,7 @@ from tests.litlab.conftest import CONFIGS
 from tests.litlab.fuzz.harness import Ending, run_input, verb_parser
 from tests.litlab.fuzz.mutations import Mutator, settings
 
-INPUTS = 60  # in the everyday run
+INPUTS = 40  # in the everyday run
 
 
 @pytest.fixture
