@@ -89,7 +89,8 @@ class ExperimentCLI(CheckpointCLI):
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
         add = parser.add_argument
         if subcommand == "fit":
-            add("--resume", type=str | None, default=None, help="Run to resume: its name, last, or auto (the newest one of the experiment, or a new run).")
+            help_ = "Run to resume: its name, last, or auto (the experiment's newest run, or a new one)."
+            add("--resume", type=str | None, default=None, help=help_)
             add("--check", action="store_true", help="Try a few steps and estimate time and memory; no run is created.")
         else:
             add("--run", type=str | None, default=None, help="Run or checkpoint to use, instead of a config.")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litlab.errors import UserError
-from litlab.runs.find import find_run
+from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.folder import ROOT, DamagedFile, noting, read_json
 from litlab.util import metric_direction as metric
 from litlab.util.commands import Options, answer, decimals, terminal
@@ -31,9 +31,7 @@ def main(arguments: list[str]) -> int:
 
 def _compare(arguments: list[str]) -> int:
     options = Options("compare", DESCRIPTION)
-    options.add_argument(
-        "run", nargs="+", metavar="RUN", help="a run or its folder, an experiment (its newest run), last, best, or a checkpoint"
-    )
+    options.add_argument("run", nargs="+", metavar="RUN", help=RUN_HELP)
     options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)
     runs = [find_run(text, chosen.root) for text in chosen.run]

@@ -11,6 +11,7 @@ from litlab.runs.folder import ROOT, RunFolder, noting, read_json
 from litlab.util.nearest import nearest
 from litlab.util.team import typed
 
+RUN_HELP = "a run or its folder, an experiment (its newest run), last, best, or a checkpoint"
 OWNER = ".run"  # in a folder of checkpoints outside of runs: the folder of the run that they belong to
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from litlab.errors import UserError
 from litlab.runs.compare import read_config
-from litlab.runs.find import find_run
+from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.runs.git import GitError, WorkTree, git, work_tree
 from litlab.runs.provenance import versions
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
 
 def _reproduce(arguments: list[str]) -> int:
     options = Options("reproduce", DESCRIPTION)
-    options.add_argument("run", metavar="RUN", help="a run or its folder, an experiment (its newest run), last, best, or a checkpoint")
+    options.add_argument("run", metavar="RUN", help=RUN_HELP)
     options.add_argument("--print", action="store_true", help="print the commands, and run nothing")
     options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)
