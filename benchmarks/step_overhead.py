@@ -36,6 +36,7 @@ from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.runs.recorder import RunRecord
 from litlab.runs.signals import StopSignals
 from litlab.tasks import Classifier
+from litlab.util.team import use_package
 
 STEPS = 2000
 SURVIVAL = (ExactResume, RunRecord, StopSignals, NaNGuard)
@@ -174,6 +175,7 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     torch.set_num_threads(1)
+    use_package("project")
     sides = {"bare Trainer": bare, "without survival": lambda: ours(False), "as shipped": lambda: ours(True)}
     if arguments.bars:
         bars = {"ProgressBar": ProgressBar, "TQDMProgressBar": TQDMProgressBar, "RichProgressBar": RichProgressBar}
