@@ -108,10 +108,11 @@ class RunCheckpoint(ModelCheckpoint):
     ) -> None:
         """Write ``last.ckpt``, if it is time and an optimizer step is complete."""
         step = trainer.global_step
-        if not self.within_epochs or step == self._step_of_last or is_accumulating(trainer) or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
+        if not self.within_epochs or step == self._step_of_last:
             return
         due = bool(self.every_n_train_steps) and step % (self.every_n_train_steps or 1) == 0
-        if due or self._is_late(trainer, step):
+        # The costly question comes last: this is asked in every step.
+        if (due or self._is_late(trainer, step)) and not is_accumulating(trainer) and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             save_last(trainer, self)
             self._begin_interval(trainer)
 
