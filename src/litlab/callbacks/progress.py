@@ -25,7 +25,7 @@ class ProgressBar(TQDMProgressBar):
     file, a CI log) the lines are all there is, without control characters.
 
     The bar is drawn twice a second: drawing also reads the metrics, which waits for the device. Drawn at every step,
-    as Lightning does, it can take longer than the step of a tiny network (``benchmarks/step_overhead.py --bars``).
+    as Lightning's is, a bar takes half as long as the step of a tiny network (``benchmarks/step_overhead.py --bars``).
     """
 
     BAR_FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt}{postfix}"
