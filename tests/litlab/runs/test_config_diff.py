@@ -16,7 +16,9 @@ from litlab.runs.config_diff import check_resumption, consequences
             ["data.tokens_per_batch, trainer.accumulate_grad_batches, trainer.limit_train_batches: the number of"],
         ),
         (["data.augment.flip", "data.seed"], ["data.seed: the order", "data.augment.flip: the batches differ"]),
-        (["data.path", "data.num_workers", "trainer.max_epochs", "model.optimizer.lr"], []),
+        (["data.path", "data.test_path", "data.cache_dir"], []),  # the same files may have been moved
+        (["data.num_workers", "data.pin_memory", "data.persistent_workers", "data.prefetch_factor"], []),
+        (["trainer.max_epochs", "model.optimizer.lr"], []),
     ],
 )
 def test_each_kind_of_change_is_announced(keys, says):
