@@ -125,8 +125,12 @@ class StopSignals(Callback):
     # Evaluation
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stop before a validation that follows the step agreed on."""
-        if self._watch.due(trainer.global_step):
+        """Stop before a validation that follows the step agreed on; several ranks that train stop after its first batch.
+
+        In that batch, DDP copies the buffers of the first rank, which may be there already, to all others.
+        """
+        together = trainer.world_size > 1 and trainer.state.fn == "fit"
+        if not together and self._watch.due(trainer.global_step):
             self._stop_evaluation(trainer)
 
     on_test_start = on_predict_start = on_validation_start
