@@ -125,7 +125,7 @@ class StopSignals(Callback):
     # Evaluation
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stop before a validation that follows the step agreed on; several ranks that train stop after its first batch.
+        """Stop before a validation that follows the step agreed on; ranks that train together, after its first batch.
 
         In that batch, DDP copies the buffers of the first rank, which may be there already, to all others.
         """
