@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import import_module
-from multiprocessing import forkserver
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from PIL import Image
 
 from litlab.cli.command import run_command
 from litlab.util.team import use_package
-from tests.processes import Python, ranks
+from tests.processes import Python, ranks, start_fork_server, variables_at_start
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
@@ -35,6 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Import Lightning before pytest has log handlers, or it will not make its own, unless others run the tests."""
     if not config.getoption("numprocesses", None):
         import lightning.pytorch  # noqa: F401
+
+
+def pytest_collection_finish() -> None:
+    """Note the variables, before a test changes them."""
+    variables_at_start.update(os.environ)
 
 
 @dataclass
@@ -175,7 +179,7 @@ def command(patch: pytest.MonkeyPatch, *arguments: object, package: str = "proje
 @pytest.fixture
 def fork_server(monkeypatch) -> Iterator[None]:
     """Lets a sweep in this process start its fits with the fork server of the tests, which has done the imports."""
-    forkserver.ensure_running()
+    start_fork_server()
     monkeypatch.setattr("litlab.sweep.sweep.use_fork_server", lambda threads: None)
     handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield

@@ -13,11 +13,20 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from multiprocessing import get_context, set_start_method
+from multiprocessing import forkserver, get_context, set_start_method
 from pathlib import Path
+from unittest.mock import patch
 
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload(["litlab.cli.start", "litlab.sweep.workers", __name__])
+
+variables_at_start: dict[str, str] = {}  # those of the session, before any test
+
+
+def start_fork_server() -> None:
+    """Start it unless it runs, without the variables that a test has set for itself: later forks would have them."""
+    with patch.dict(os.environ, variables_at_start or dict(os.environ), clear=True):
+        forkserver.ensure_running()
 
 
 class Python:
@@ -44,6 +53,7 @@ class Python:
         self._printed = [_temporary_file(self) for _ in range(1 if merge else 2)]
         files = [terminal] * 3 if terminal else [os.devnull, *map(str, self._printed)]
         variables = {**os.environ, **defaults, **own}
+        start_fork_server()
         self._process = FORKS.Process(target=_become, args=([*map(str, arguments)], cwd, variables, files))
         self._process.start()
         self.pid: int = self._process.pid or 0
