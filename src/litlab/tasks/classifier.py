@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics import MetricCollection
@@ -13,7 +12,6 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 from litlab.errors import UserError
 from litlab.metrics.stage_metrics import StageMetrics
 from litlab.nn.adapt import adapt_network
-from litlab.optim import Schedule
 from litlab.tasks.base import ExperimentModule
 from litlab.types import HalfOpenUnitInterval, check_bounds
 
@@ -36,8 +34,7 @@ class Classifier(ExperimentModule):
             inputs are not images.
         label_smoothing: Share of the target that is spread evenly over all classes (Szegedy et al. 2016,
             arXiv:1512.00567), from 0 to below 1.
-        optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
-        schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
+        **training: optimizer and schedule, as of `ExperimentModule`.
 
     Raises:
         UserError: If a value is out of range, or the network can't take the images.
@@ -52,10 +49,9 @@ class Classifier(ExperimentModule):
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
         label_smoothing: HalfOpenUnitInterval = 0.0,
-        optimizer: OptimizerCallable | None = None,
-        schedule: Schedule | None = None,
+        **training: Any,
     ) -> None:
-        super().__init__(optimizer, schedule)
+        super().__init__(**training)
         if num_classes is None or num_classes < 2:
             raise UserError(f"model.num_classes: {num_classes} is not valid; use data with 2 classes or more")
         check_bounds(Classifier, locals(), "model")

@@ -3,7 +3,6 @@
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch.cli import OptimizerCallable
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -13,7 +12,6 @@ from litlab.errors import UserError
 from litlab.metrics.conformal import Conformal
 from litlab.metrics.forecast_metrics import ForecastMetrics
 from litlab.metrics.mean_loss import MeanLoss
-from litlab.optim import Schedule
 from litlab.tasks.base import ExperimentModule
 from litlab.types import OpenUnitInterval, check_bounds
 
@@ -46,8 +44,7 @@ class Forecaster(ExperimentModule):
             (Koenker & Bassett 1978) takes the place of `loss`, the median is the forecast and the outermost quantiles
             are the interval before its calibration. Left out, the network forecasts one value.
         coverage: Share of the truth that the intervals are to cover.
-        optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
-        schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
+        **training: optimizer and schedule, as of `ExperimentModule`.
 
     Raises:
         UserError: If a value is out of range, or model and data don't fit together.
@@ -64,10 +61,9 @@ class Forecaster(ExperimentModule):
         loss: Literal["mse", "mae", "huber"] = "mse",
         quantiles: list[float] | None = None,
         coverage: OpenUnitInterval = 0.9,
-        optimizer: OptimizerCallable | None = None,
-        schedule: Schedule | None = None,
+        **training: Any,
     ) -> None:
-        super().__init__(optimizer, schedule)
+        super().__init__(**training)
         if horizon is None or num_targets is None:
             raise UserError(
                 "model: horizon and num_targets are not set, and the data does not provide them; "

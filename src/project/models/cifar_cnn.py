@@ -1,14 +1,12 @@
 """The CIFAR experiment's model."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor
 from torch.nn import functional as F
 
 from litlab.errors import UserError
-from litlab.optim import Schedule
 from litlab.tasks import Classifier
 from litlab.types import ClosedUnitInterval, bounded, check_bounds
 from project.networks.whitened_cnn import WhitenedCNN
@@ -34,8 +32,7 @@ class CifarCNN(Classifier):
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out.
         label_smoothing: Share of the target that is spread evenly over all classes, from 0 to below 1.
-        optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
-        schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
+        **settings: optimizer and schedule, as of `Classifier`.
 
     Raises:
         UserError: If a value is out of range, or the images are too small.
@@ -50,8 +47,7 @@ class CifarCNN(Classifier):
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
         label_smoothing: float = 0.2,
-        optimizer: OptimizerCallable | None = None,
-        schedule: Schedule | None = None,
+        **settings: Any,
     ) -> None:
         check_bounds(CifarCNN, locals(), "model")
         if image_shape is None or num_classes is None:
@@ -65,9 +61,8 @@ class CifarCNN(Classifier):
             )
         network = WhitenedCNN(image_shape[0], num_classes, (width // 4, width, 2 * width))
         super().__init__(
-            network, num_classes=num_classes, image_shape=image_shape, label_smoothing=label_smoothing,
-            optimizer=optimizer, schedule=schedule,
-        )  # fmt: skip
+            network, num_classes=num_classes, image_shape=image_shape, label_smoothing=label_smoothing, **settings
+        )
         self.network: WhitenedCNN
         self.small_image_fraction = small_image_fraction
         self.flip_tta = flip_tta

@@ -3,12 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args, get_type_hints
 
-from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 
 from litlab.errors import UserError
 from litlab.nn import DEEPEST
-from litlab.optim import Schedule
 from litlab.tasks import Forecaster
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt
 from project.networks.segment_rnn import Cell, Decoder, SegmentRNN
@@ -50,8 +48,7 @@ class LSTMForecaster(Forecaster):
             takes the place of `loss`, the median is the forecast and the outermost quantiles are the interval before
             its calibration. Left out, the network forecasts one value.
         coverage: Share of the truth that the calibrated intervals are to cover.
-        optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
-        schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
+        **training: optimizer and schedule, as of `ExperimentModule`.
 
     Raises:
         UserError: If a value is out of range, or model and data don't fit together.
@@ -77,8 +74,7 @@ class LSTMForecaster(Forecaster):
         loss: Literal["mse", "mae", "huber"] = "mse",
         quantiles: list[float] | None = None,
         coverage: float = 0.9,
-        optimizer: OptimizerCallable | None = None,
-        schedule: Schedule | None = None,
+        **training: Any,
     ) -> None:
         if context_length is None or horizon is None or num_targets is None:
             raise UserError(
@@ -109,7 +105,7 @@ class LSTMForecaster(Forecaster):
             network = ForecastEnsemble(part.network(*sizes) for part in parts)
         super().__init__(
             network, horizon=horizon, num_targets=num_targets, loss=loss, quantiles=quantiles, coverage=coverage,
-            optimizer=optimizer, schedule=schedule,
+            **training,
         )  # fmt: skip
         self.context_length = context_length
         self.num_covariates = num_covariates or 0

@@ -1,15 +1,13 @@
 """The text experiment's model."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor
 
 from litlab.data.text import PADDING
 from litlab.errors import UserError
 from litlab.nn import DEEPEST
-from litlab.optim import Schedule
 from litlab.tasks import Classifier
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, bounded, check_bounds
 from project.networks.text_transformer import TextTransformer
@@ -52,9 +50,7 @@ class TransformerClassifier(Classifier):
         vocab_size: Token ids are below it. Taken from the data when left out.
         max_tokens: Tokens that are read at once. Taken from the data when left out.
         num_classes: Number of classes. Taken from the data when left out.
-        label_smoothing: Share of the target that is spread evenly over all classes, from 0 to below 1.
-        optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
-        schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
+        **settings: label_smoothing, optimizer and schedule, as of `Classifier`.
 
     Raises:
         UserError: If a value is out of range, or neither set nor told by the data.
@@ -84,9 +80,7 @@ class TransformerClassifier(Classifier):
         vocab_size: VocabSize | None = None,
         max_tokens: PositiveInt | None = None,
         num_classes: int | None = None,
-        label_smoothing: float = 0.0,
-        optimizer: OptimizerCallable | None = None,
-        schedule: Schedule | None = None,
+        **settings: Any,
     ) -> None:
         check_bounds(TransformerClassifier, locals(), "model")
         if vocab_size is None or max_tokens is None or num_classes is None:
@@ -111,9 +105,7 @@ class TransformerClassifier(Classifier):
             head_dropout=head_dropout, word_dropout=word_dropout, ngram_features=ngram_features or 0,
             ngram_hidden_size=ngram_hidden_size,
         )  # fmt: skip
-        super().__init__(
-            network, num_classes=num_classes, label_smoothing=label_smoothing, optimizer=optimizer, schedule=schedule
-        )
+        super().__init__(network, num_classes=num_classes, **settings)
         self.max_tokens = max_tokens
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
