@@ -10,7 +10,7 @@ from typing import Any
 from litlab.errors import UserError
 from litlab.runs import lock
 from litlab.runs.find import OWNER, noted_owner, run_around
-from litlab.runs.folder import RunFolder, noting, write_text
+from litlab.runs.folder import RunFolder, read_or_note, write_text
 
 SECONDS_TO_END = 10.0  # for a process that has already written how it ended
 _new: list[tuple[Path, Path]] = []  # folders made by this process, each with the topmost folder to remove with it
@@ -24,7 +24,7 @@ def hold(run: RunFolder) -> None:
     """
     if not lock.is_first_process():
         return
-    state = noting([], run.state)  # if it is damaged, the lock decides
+    state = read_or_note([], run.state)  # if it is damaged, the lock decides
     running = state.get("status") == "running" and state.get("pid") != os.getpid()
     who = f"process {state.get('pid')}" if running else None
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from litlab.errors import UserError
 from litlab.runs.find import RUN_HELP, find_run
-from litlab.runs.folder import ROOT, DamagedFile, noting, read_json
+from litlab.runs.folder import ROOT, DamagedFile, read_json, read_or_note
 from litlab.util import metric_direction as metric
 from litlab.util.commands import Options, answer, decimals, terminal
 
@@ -40,9 +40,9 @@ def _compare(arguments: list[str]) -> int:
         raise UserError(f"compare: {what}; give two or more.")
 
     problems: list[str] = []
-    configs = [flat_config(noting(problems, read_config, run.config)) for run in runs]
-    metrics = [noting(problems, read_json, run.metrics) for run in runs]
-    origins = [flat_provenance(noting(problems, read_json, run.provenance)) for run in runs]
+    configs = [flat_config(read_or_note(problems, read_config, run.config)) for run in runs]
+    metrics = [read_or_note(problems, read_json, run.metrics) for run in runs]
+    origins = [flat_provenance(read_or_note(problems, read_json, run.provenance)) for run in runs]
     names = [run.name for run in runs]
     from litlab.util.tables import Fitted
 

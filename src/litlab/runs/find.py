@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.folder import ROOT, RunFolder, noting, read_json
+from litlab.runs.folder import ROOT, RunFolder, read_json, read_or_note
 from litlab.util.nearest import nearest
 from litlab.util.team import typed
 
@@ -71,10 +71,11 @@ def find_run(text: str, root: Path = ROOT) -> RunFolder:
             raise UserError(f"{text} holds several experiments; give one of {', '.join(names)}.")
     known = [run.path.relative_to(root).as_posix() for run in all_runs(root)]
     names = ["last", *known, *(run.rpartition("/")[0] for run in known)] if known else []
-    raise UserError(f"there is no run '{text}'{nearest(below(root, text), names, f': {_experiments(root)}')}")
+    hint = nearest(relative_name(root, text), names, otherwise=f": {_experiments(root)}")
+    raise UserError(f"there is no run '{text}'{hint}")
 
 
-def below(root: Path, text: str) -> str:
+def relative_name(root: Path, text: str) -> str:
     """Return the name of a run or experiment as it is below the folder of all runs, however it was typed."""
     return text.strip("/").removeprefix(f"{root.as_posix()}/")
 
@@ -105,7 +106,7 @@ def _best(runs: list[RunFolder]) -> RunFolder:
     found: dict[RunFolder, dict[str, Any]] = {}
     problems: list[str] = []
     for run in (run for run in runs if run.path.parent == runs[0].path.parent):
-        best = noting(problems, read_json, run.metrics).get("best") or {}
+        best = read_or_note(problems, read_json, run.metrics).get("best") or {}
         if best.get("value") is not None:
             found[run] = best
     for problem in problems:  # the other runs can still be compared

@@ -152,7 +152,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def noting(problems: list[str], read: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+def read_or_note(problems: list[str], read: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
     """Return what a function reads; {} where it raises a `UserError`, whose message is added to the problems."""
     try:
         return read(*arguments)

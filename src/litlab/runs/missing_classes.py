@@ -4,7 +4,7 @@ import importlib.util
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.folder import RunFolder, noting, read_json
+from litlab.runs.folder import RunFolder, read_json, read_or_note
 from litlab.util.class_blocks import class_blocks
 from litlab.util.team import is_own
 
@@ -25,7 +25,7 @@ def check_classes(run: RunFolder | None, what: str, config: dict[str, Any]) -> N
     if gone is None:
         return
     version, advice = "another version of the code", "check that version out to use it"
-    made = noting([], read_json, run.provenance) if run is not None else {}
+    made = read_or_note([], read_json, run.provenance) if run is not None else {}
     if commit := made.get("commit"):
         versions = made.get("versions") or {}
         number = next((versions[name] for name in versions if is_own(name)), "")

@@ -12,7 +12,7 @@ from litlab.errors import UserError
 from litlab.runs import claim, lock
 from litlab.runs.config_diff import OF_THE_COMMAND
 from litlab.runs.find import newest_first, runs_of
-from litlab.runs.folder import ROOT, RunFolder, noting, read_json
+from litlab.runs.folder import ROOT, RunFolder, read_json, read_or_note
 from litlab.runs.masking import mask_command
 from litlab.runs.resume_plan import ResumePlan, resume_run
 from litlab.runs.saved import checkpoint_in, saved_config, temporary_config
@@ -81,9 +81,8 @@ def _newest(plan: ResumePlan, folder: Path) -> RunFolder | None:
 
 
 def _is_of_this_job(run: RunFolder, arguments: list[str]) -> bool:
-    status, made = (
-        noting([], read_json, file) for file in (run.status, run.provenance)
-    )  # another run's may be damaged
+    # The files of another run may be damaged: then it is not this job's.
+    status, made = (read_or_note([], read_json, file) for file in (run.status, run.provenance))
     command = mask_command(team.command(*arguments))
     return status.get("slurm_job_id") == os.environ.get("SLURM_JOB_ID") and made.get("command") == command
 

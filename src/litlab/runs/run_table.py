@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litlab.errors import UserError
-from litlab.runs.find import all_runs, below
-from litlab.runs.folder import ROOT, RunFolder, noting, read_json
+from litlab.runs.find import all_runs, relative_name
+from litlab.runs.folder import ROOT, RunFolder, read_json, read_or_note
 from litlab.util import metric_direction as metric
 from litlab.util.commands import Options, answer, count, decimals, terminal
 from litlab.util.nearest import nearest
@@ -74,8 +74,8 @@ def describe(folder: RunFolder, root: Path = ROOT) -> dict[str, Any]:
         root: Where the runs are.
     """
     problems: list[str] = []
-    state = noting(problems, folder.state)
-    metrics, made = (noting(problems, read_json, file) for file in (folder.metrics, folder.provenance))
+    state = read_or_note(problems, folder.state)
+    metrics, made = (read_or_note(problems, read_json, file) for file in (folder.metrics, folder.provenance))
     run = folder.path.relative_to(root).as_posix() if folder.path.is_relative_to(root) else folder.name
     return {
         "run": run,
@@ -155,7 +155,7 @@ def when(started: datetime, now: datetime) -> str:
 
 def _of_experiments(folders: list[RunFolder], wanted: list[str], root: Path) -> Iterator[RunFolder]:
     names = {folder: folder.path.relative_to(root).parent.as_posix() for folder in folders}
-    wanted = [below(root, name) for name in wanted]
+    wanted = [relative_name(root, name) for name in wanted]
     for name in wanted:
         if not any(_lies_in(experiment, name) for experiment in names.values()):
             known = sorted(set(names.values()))
