@@ -112,7 +112,14 @@ class VRAM(Callback):
 
 
 def count_samples(batch: Any) -> int:
-    """Return the number of samples in a batch: the first dimension of its first tensor, however nested; 0 without."""
+    """Return the number of samples in a batch: the size of the first dimension of its first tensor.
+
+    Args:
+        batch: A tensor (batch, ...), or a tuple, list or dict that holds some, as deep as need be.
+
+    Returns:
+        The number; 0 if there is no tensor, or the first one has shape ().
+    """
     first = next((tensor for _, tensor in tensors(batch)), None)
     return 0 if first is None or first.ndim == 0 else first.shape[0]
 

@@ -65,7 +65,11 @@ def is_whole(folder: Path) -> bool:
 
 @contextmanager
 def cache_lock(cache_dir: Path) -> Iterator[None]:
-    """Let one process at a time fill the caches of a folder: those that come later find its work done."""
+    """Let one process at a time fill the caches of a folder: those that come later find its work done.
+
+    Raises:
+        UserError: The folder can't be made or written into.
+    """
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
         file = (cache_dir / ".lock").open("a")

@@ -15,7 +15,14 @@ class Metadata:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def check_same(self, here: Any) -> None:
-        """Refuse data that a model with this metadata was not trained for: raise a UserError."""
+        """Refuse data that a model with this metadata was not trained for.
+
+        Args:
+            here: The `Metadata` of the data.
+
+        Raises:
+            UserError: They differ in what the model depends on.
+        """
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,11 @@ class ClassMetadata(Metadata):
     class_names: list[str]
 
     def check_same(self, here: Any) -> None:
-        """Refuse data of other classes."""
+        """Refuse data of other classes.
+
+        Raises:
+            UserError: The classes, or their order, differ.
+        """
         if self.class_names != here.class_names:
             old, new = (
                 f"{len(names)} classes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"

@@ -40,7 +40,15 @@ def user_path(text: str, setting: str) -> Path:
 
 
 def check_file(path: Path, setting: str) -> None:
-    """Make sure that a path is a regular file, which opening a pipe or device would never tell; or say what it is."""
+    """Make sure that a path is a regular file, which opening a pipe or device would never tell; or say what it is.
+
+    Args:
+        path: The path.
+        setting: Where it comes from, such as ``data.path``.
+
+    Raises:
+        UserError: It is no regular file, is not there, or can't be looked at.
+    """
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -51,7 +51,11 @@ def is_predictions(path: Path) -> bool:
 
 
 def check_finite(outputs: Tensor, names: Sequence[object]) -> None:
-    """Refuse predictions of shape (prediction, ...) that are not numbers, by the names of what they were made for."""
+    """Refuse predictions of shape (prediction, ...) that are not numbers, by the names of what they were made for.
+
+    Raises:
+        UserError: One of them is NaN or infinite.
+    """
     wrong = (~torch.isfinite(outputs)).flatten(1).any(dim=1).nonzero().flatten().tolist()
     if wrong:
         others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""

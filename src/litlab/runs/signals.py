@@ -138,7 +138,11 @@ class StopSignals(Callback):
     def on_validation_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """From here to the end of the last batch no rank waits for another: each may stop after its own batch."""
+        """Let each rank stop after any batch, from the first to the last, whichever batch the others are in.
+
+        In a fit, ranks wait for each other in the first batch, where DDP copies the buffers of the first rank; but none
+        stops before the end of that batch.
+        """
         if batch_idx == 0 and dataloader_idx == 0:
             self._watch.evaluate(True)
 

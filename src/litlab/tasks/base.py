@@ -61,7 +61,7 @@ class ExperimentModule(LightningModule):
                 )
 
     def on_fit_start(self) -> None:
-        """Compare model and data; so do the starts of the other verbs."""
+        """Compare model and data; the same before a validation, test or prediction."""
         self.check_data()
 
     on_validation_start = on_test_start = on_predict_start = on_fit_start

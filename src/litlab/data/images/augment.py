@@ -38,7 +38,11 @@ class Augment:
     saturation: float = 0.0
 
     def check(self, image_shape: tuple[int, int, int]) -> None:
-        """Refuse options that do not suit images of a shape (channel, height, width)."""
+        """Refuse options that do not suit images of a shape (channel, height, width).
+
+        Raises:
+            UserError: A number is out of range for such images, or grey ones are to change their saturation.
+        """
         channels, height, width = image_shape
         side = min(height, width)
         for name, limit in (

@@ -44,7 +44,11 @@ def image_files(folder: Path) -> Iterator[str]:
 
 
 def check_files(files: list[Path]) -> None:
-    """Refuse what has the name of an image but is not a file: a broken link, a pipe, a device."""
+    """Refuse what has the name of an image but is not a file: a broken link, a pipe, a device.
+
+    Raises:
+        UserError: There is one; the message names the first and counts the others.
+    """
     wrong = [(file, reason) for file in files if (reason := no_file(file))]
     if wrong:
         file, reason = wrong[0]
@@ -53,7 +57,12 @@ def check_files(files: list[Path]) -> None:
 
 
 def folder_classes(path: Path) -> list[str]:
-    """Read the class names from the folders in <path>/train/, of which there must be two or more."""
+    """Read the class names from the folders in <path>/train/, of which there must be two or more.
+
+    Raises:
+        UserError: There is no folder train/, it can't be read, or it has fewer than two class folders or one whose name
+            is not UTF-8.
+    """
     expected = "images belong in folders <path>/train/<class>/"
     if not os.path.isdir(path):
         what = f"{path} is not a folder" if os.path.lexists(path) else f"there is no folder {path}"
@@ -70,6 +79,9 @@ def folder_classes(path: Path) -> list[str]:
 
 def list_folder(path: Path) -> Listing:
     """List <path>/train/<class>/, and val/<class>/ and test/<class>/ where they exist.
+
+    Returns:
+        For each split the images, sorted within each class, and their labels, int64 of shape (images,).
 
     Raises:
         UserError: A folder is missing, empty or unreadable, a class of val/ or test/ is not in train/, or an image is

@@ -18,7 +18,11 @@ _CHUNK = 500  # images at a time: their intermediate results stay in the process
 
 
 def generated_class_names(num_classes: int) -> list[str]:
-    """Name the classes that `generated_images` makes, such as "upright square"; from 2 to 100."""
+    """Name the classes that `generated_images` makes, such as "upright square"; from 2 to 100.
+
+    Raises:
+        ValueError: The number of classes is not from 2 to 100.
+    """
     return [f"{TEXTURES[t]} {SHAPES[s]}" for s, t in _pairs(num_classes)]
 
 
@@ -96,6 +100,9 @@ def generated_images(
 
     Returns:
         uint8 images (count, channel, height, width) and int64 labels (count,), in random order.
+
+    Raises:
+        ValueError: The number of classes is not from 2 to 100.
     """
     pairs = _pairs(num_classes)
     generator = torch.Generator().manual_seed(seed)

@@ -88,7 +88,11 @@ def _check_left(labels: Tensor, split: str, source: Source) -> None:
 
 
 def load(source: Source, folder: Path) -> Stored:
-    """Open the cache of a source; the images are read from it as they are used."""
+    """Open the cache of a source; the images are read from it as they are used.
+
+    Raises:
+        RuntimeError: It is not there, or not whole.
+    """
     meta = read_meta(folder)
 
     def arrays(kind: str) -> dict[str, np.ndarray]:

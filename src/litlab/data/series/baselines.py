@@ -14,12 +14,20 @@ _WITHOUT_VALIDATION = 1e-2
 
 
 def repeat_last(past: Tensor, horizon: int) -> Tensor:
-    """Forecast (batch, horizon, channel): everything stays as it is."""
+    """Forecast that everything stays as it is: (batch, horizon, channel) from (batch, context_length, channel)."""
     return past[:, -1:].expand(-1, horizon, -1)
 
 
 def seasonal_naive(past: Tensor, horizon: int, season: int) -> Tensor:
-    """Forecast (batch, horizon, channel): the last season comes again and again.
+    """Forecast that the last season comes again and again.
+
+    Args:
+        past: Shape (batch, context_length, channel).
+        horizon: Rows to forecast.
+        season: Rows of a season.
+
+    Returns:
+        The forecast, (batch, horizon, channel).
 
     Raises:
         ValueError: The past is shorter than a season.
@@ -31,7 +39,15 @@ def seasonal_naive(past: Tensor, horizon: int, season: int) -> Tensor:
 
 
 def linear_forecast(past: Tensor, weight: Tensor) -> Tensor:
-    """Forecast (batch, horizon, channel) by one map (horizon, rows), for the last rows of each channel."""
+    """Forecast each channel by one linear map of its last rows.
+
+    Args:
+        past: Shape (batch, context_length, channel).
+        weight: The map, (horizon, rows), from at most `context_length` rows.
+
+    Returns:
+        The forecast, (batch, horizon, channel).
+    """
     return weight.to(past) @ past[:, past.shape[1] - weight.shape[1] :]
 
 

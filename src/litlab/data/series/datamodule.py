@@ -262,6 +262,9 @@ class SeriesData(SelectableData[SeriesMetadata]):
             outputs: One tensor (1, horizon, channel, 3): forecast, lower and upper bound, scaled; the columns of the
                 bounds are left out where these are NaN.
             path: The file; one that is there is replaced.
+
+        Raises:
+            UserError: A forecast is not finite, or the file can't be written.
         """
         assert self._predicted is not None  # `open_input` was called
         write_forecast(Path(path), self.known_metadata, self._predicted, torch.cat(outputs)[0])

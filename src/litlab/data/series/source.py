@@ -47,7 +47,7 @@ class Source:
     """A series by the names of its options, see `SeriesData`.
 
     Raises:
-        UserError: A target is listed twice, the time column, or known not to be there.
+        UserError: A target is listed twice, is the time column, or is no column of a public or generated series.
     """
 
     dataset: str | None
@@ -96,7 +96,14 @@ class Source:
         return float(self.split[1 if split == "val" else 2]) > 0
 
     def read(self, generated: bool) -> Series:
-        """Read and check the series, or make one up that takes its place."""
+        """Read and check the series, or make one up that takes its place.
+
+        Args:
+            generated: Whether to make it up.
+
+        Raises:
+            UserError: The file can't be read, or something in it is wrong or missing; see `read_table` and `regular`.
+        """
         if generated:
             return generated_series(self._known_columns or ()).select(self.columns or [])
         file = self.path if self.dataset == "csv" else self.path / self._public.file.name
@@ -106,7 +113,16 @@ class Source:
         return series
 
     def ends(self, series: Series, generated: bool, name: str) -> tuple[int, int, int]:
-        """Return the ends of the training, the validation and the test rows of what `read` returned."""
+        """Return the ends of the training, the validation and the test rows of what `read` returned.
+
+        Args:
+            series: What `read` returned.
+            generated: Whether it was made up.
+            name: What it is, for messages.
+
+        Raises:
+            UserError: A date of the split is outside the series, or has a UTC offset and the series has none.
+        """
         stand_in = generated and self.dataset is None
         if self.dataset is None and self.split is None and not stand_in:
             return self._public.ends

@@ -14,7 +14,11 @@ FRACTIONS = [0.7, 0.1, 0.2]
 
 
 def check_split(split: Split) -> None:
-    """Refuse a split that fits no series: neither three shares that sum to 1 nor two or three ascending dates."""
+    """Refuse a split that fits no series: neither three shares that sum to 1 nor two or three ascending dates.
+
+    Raises:
+        UserError: It is such a split, has a date that can't be read, or leaves no training rows.
+    """
     shares = [share for share in split if not isinstance(share, str)]
     if not shares:
         if len(split) not in (2, 3):
@@ -53,7 +57,7 @@ def split_rows(split: Split, series: Series, name: str) -> tuple[int, int, int]:
         name: What it is, for the error message.
 
     Raises:
-        UserError: A date is outside the series.
+        UserError: A date is outside the series, or has a UTC offset and the series has none.
     """
     times, rows = series.times, len(series.times)
     if not isinstance(split[0], str):

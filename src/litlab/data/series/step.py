@@ -40,14 +40,28 @@ class Step:
         return {_DAY: 7, 7 * _DAY: 52}.get(self.seconds, 1)
 
     def positions(self, times: np.ndarray) -> np.ndarray:
-        """Count the steps, int64 of shape (row,), from the first of some `fitting` times."""
+        """Count the steps from the first time.
+
+        Args:
+            times: datetime64[s] of shape (row,), all of them `fitting`.
+
+        Returns:
+            int64 of shape (row,).
+        """
         if self.seconds:
             return (times - times[0]).astype(np.int64) // self.seconds
         month, _ = _in_month(times, self.at_end)
         return (month - month[0]) // self.months
 
     def fitting(self, times: np.ndarray) -> np.ndarray:
-        """Say which of the times, datetime64[s], can be reached from most of the others in whole steps."""
+        """Say which times can be reached from most of the others in whole steps.
+
+        Args:
+            times: datetime64[s] of shape (row,).
+
+        Returns:
+            bool of shape (row,).
+        """
         if self.seconds:
             phase = times.astype(np.int64) % self.seconds
             return phase == _most_frequent(phase)[0]
@@ -57,7 +71,7 @@ class Step:
         return usual & (phase == _most_frequent(phase[usual])[0])
 
     def after(self, time: np.datetime64, count: int) -> np.ndarray:
-        """Continue a series after its last time by so many times, datetime64[s]."""
+        """Continue a series after its last time by so many times, datetime64[s] of shape (count,)."""
         steps = np.arange(1, count + 1)
         if self.seconds:
             return time + (steps * self.seconds).astype("timedelta64[s]")
@@ -79,7 +93,11 @@ def _most_frequent(values: np.ndarray) -> tuple[int, int]:
 
 
 def find_step(times: np.ndarray) -> Step:
-    """Find the step that most of the times, datetime64[s], ascending, two or more, have."""
+    """Find the step that most of the times have.
+
+    Args:
+        times: datetime64[s] of shape (row,), ascending, two or more.
+    """
     seconds, _ = _most_frequent(np.diff(times).astype(np.int64))
     if seconds >= 28 * _DAY:
         (start, from_start), (_, from_end) = (_most_frequent(_in_month(times, end)[1]) for end in (False, True))

@@ -77,6 +77,9 @@ def regular(table: Table, gaps: Literal["error", "interpolate"], step: Step | No
         gaps: Whether missing times and values, also of rows that are left out, are errors or interpolated linearly.
         step: The step that is expected; None: the most frequent one.
 
+    Returns:
+        The series, from the first time that is left to the last one; no value is NaN.
+
     Raises:
         UserError: Something is wrong or missing, and may not be left out or interpolated.
     """

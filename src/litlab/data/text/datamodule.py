@@ -306,6 +306,9 @@ class TextData(SelectableData[TextMetadata]):
         Args:
             outputs: Probabilities of the batches in order, each of shape (batch, class).
             path: The file; one that is there is replaced.
+
+        Raises:
+            UserError: A probability is not finite, or the file can't be written.
         """
         assert self._predicted is not None  # `open_input` was called
         rows, sampler = self._predicted

@@ -24,7 +24,11 @@ _NEGATED = 0.35  # share of the judgements that are negated
 
 
 def generated_class_names(num_classes: int) -> list[str]:
-    """Name the classes, 2 or 4, that `generated_texts` makes."""
+    """Name the classes, 2 or 4, that `generated_texts` makes.
+
+    Raises:
+        ValueError: The number of classes is neither 2 nor 4.
+    """
     if num_classes not in (2, 4):
         raise ValueError(f"num_classes: {num_classes} is not 2 or 4")
     judgements = ["blame", "praise"]
@@ -43,6 +47,9 @@ def generated_texts(count: int, num_classes: int = 4, seed: int = 0) -> tuple[li
 
     Returns:
         Texts of about 10 to 120 words, and the class of each, in random order.
+
+    Raises:
+        ValueError: The number of classes is neither 2 nor 4.
     """
     generated_class_names(num_classes)
     generator = random.Random(seed)

@@ -100,6 +100,9 @@ def read_texts(
 
     Returns:
         The texts, their columns joined by a space, and their labels.
+
+    Raises:
+        UserError: The file can't be read, a column is missing, or a row is bad.
     """
     rows = read_rows(path, columns, text_columns, label_column)
     settle((rows.bad, len(rows.texts)))
@@ -107,7 +110,11 @@ def read_texts(
 
 
 def read_lines(path: Path, setting: str, bad_rows: Policy) -> Rows:
-    """Read a text file of one text per line; may be gzipped. Bad lines are only noted, see `bad_rows.settle`."""
+    """Read a text file of one text per line; may be gzipped. Bad lines are only noted, see `bad_rows.settle`.
+
+    Raises:
+        UserError: The file can't be read, or is empty.
+    """
     rows = Rows([], [], [], BadRows(path, bad_rows))
     for number, line in enumerate(io.StringIO(read_text_file(path, setting), newline=None), 1):
         text = line.strip()

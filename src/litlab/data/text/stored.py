@@ -87,7 +87,11 @@ def stored_classes(folder: Path) -> list[str] | None:
 
 
 def store(recipe: Recipe, corpus: Corpus, folder: Path) -> None:
-    """Split a corpus, train the tokenizer on what is left for training, and encode everything into the cache."""
+    """Split a corpus, train the tokenizer on what is left for training, and encode everything into the cache.
+
+    Raises:
+        UserError: The place of the cache is not writable, or full.
+    """
     rows = partition(corpus.labels, recipe.val_fraction, recipe.test_fraction, seed=0)
     texts = {split: [corpus.texts[origin][i] for i in part.tolist()] for split, (origin, part) in rows.items()}
     labels = {split: corpus.labels[origin][part] for split, (origin, part) in rows.items()}
@@ -127,7 +131,11 @@ def store(recipe: Recipe, corpus: Corpus, folder: Path) -> None:
 
 
 def load(folder: Path) -> Stored:
-    """Open a cache."""
+    """Open a cache.
+
+    Raises:
+        RuntimeError: It is not there, or not whole.
+    """
     meta = read_meta(folder)
     tokenizer = (folder / "tokenizer.json").read_text("utf-8")
     # Caches from before rows could be dropped have none of the last two.
