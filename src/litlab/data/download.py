@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import torch.hub
 
@@ -140,11 +140,28 @@ def _fetch(file: PublicFile, path: Path) -> None:
             raise Unavailable(_why(file.host, error)) from error
 
 
-def obtain_or_fall_back(public: Any, root: Path, fallback: str | None, own: str) -> bool:
+class PublicData(Protocol):
+    """A public data set of any kind."""
+
+    @property
+    def name(self) -> str:
+        """Short name, part of the cache's."""
+        ...
+
+    @property
+    def file_names(self) -> list[str]:
+        """The files that it consists of, relative to the folder of the public data."""
+        ...
+
+    def ensure_downloaded(self, root: Path) -> None:
+        """Make sure that the files are in a folder, and whole; raises `Unavailable` where they can't be had."""
+
+
+def obtain_or_fall_back(public: PublicData, root: Path, fallback: str | None, own: str) -> bool:
     """Make sure that a public data set is there, or tell the user that this run uses generated data in its place.
 
     Args:
-        public: The `PublicData`.
+        public: The data set.
         root: Folder for its files.
         fallback: "generated" where made-up data may take its place.
         own: Flags that read the user's own data instead.

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from typing_extensions import override
 
@@ -13,23 +13,6 @@ from litlab.data.paths import user_path
 from litlab.errors import UserError
 
 M = TypeVar("M", bound=Metadata)
-
-
-class PublicData(Protocol):
-    """A public data set of any kind."""
-
-    @property
-    def name(self) -> str:
-        """Short name, part of the cache's."""
-        ...
-
-    @property
-    def file_names(self) -> list[str]:
-        """The files that it consists of, relative to the folder of the public data."""
-        ...
-
-    def ensure_downloaded(self, root: Path) -> None:
-        """Make sure that the files are in a folder, and whole; raises `Unavailable` where they can't be had."""
 
 
 class SelectableData(ExperimentData[M]):
