@@ -4,6 +4,7 @@ import hashlib
 import os
 import queue
 import socket
+import sys
 import tempfile
 import threading
 import urllib.request
@@ -132,7 +133,8 @@ def _fetch(file: PublicFile, path: Path) -> None:
         staged = Path(staging) / path.name
         try:
             with socket_timeout(30):
-                torch.hub.download_url_to_file(file.url, str(staged))
+                # No bar in log files, which would get all of its states.
+                torch.hub.download_url_to_file(file.url, str(staged), progress=sys.stderr.isatty())
             if not file.is_intact(staged):
                 raise Unavailable(f"what {file.host} sent is not the file that was expected (checksum)")
             os.replace(staged, path)

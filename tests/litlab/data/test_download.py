@@ -1,6 +1,7 @@
 """Public files, from a file:// address in place of a server."""
 
 import hashlib
+import sys
 
 import pytest
 
@@ -24,6 +25,13 @@ def test_a_file_is_downloaded_once(offered, tmp_path):
     obtain_file(file, root)
     assert (root / "sets" / "load.csv").read_bytes() == b"date,load\n"
     assert [path.name for path in (root / "sets").iterdir()] == ["load.csv"]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_bar_of_a_download_is_for_terminals(offered, capsys, monkeypatch, terminal):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    obtain_file(*offered)
+    assert ("100%" in capsys.readouterr().err) == terminal
 
 
 def test_a_file_that_has_changed_on_the_server_is_not_kept(offered, tmp_path):
