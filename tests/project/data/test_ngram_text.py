@@ -11,9 +11,8 @@ import torch
 from litlab.errors import UserError
 from project.data.ngram_text import NgramTextData
 from tests.litlab.data.conftest import make_trainer as make_trainer
-from tests.litlab.data.text.conftest import TextRecorder, make_rows, write_csv
+from tests.litlab.data.text.conftest import TextRecorder, decode, make_rows, write_csv
 from tests.litlab.data.text.conftest import reviews as reviews
-from tests.litlab.data.text.test_datamodule import decode
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from litlab.data import ImageData
@@ -63,3 +64,14 @@ def make_data(tmp_path: Path) -> Callable[..., ImageData]:
         return ImageData(**settings)
 
     return make
+
+
+def folder_data(make_data: Callable[..., ImageData], root: Path, **options) -> ImageData:
+    """The DataModule of a folder of one's own."""
+    return make_data(dataset="folder", path=str(root), **options)
+
+
+def pixels(path: Path) -> torch.Tensor:
+    """The image in a file, uint8 of shape (channel, height, width)."""
+    with Image.open(path) as image:
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1)

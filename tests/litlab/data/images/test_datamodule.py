@@ -1,22 +1,16 @@
 """ImageData as a whole: through a trainer, as a run uses it."""
 
-import csv
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 import torch
 
-from litlab.data import Augment, ImageData
+from litlab.data import Augment
 from litlab.data.images import datamodule, stored
 from litlab.errors import UserError
 from tests.litlab.data.conftest import Recorder, a_rank
-from tests.litlab.data.images.conftest import write_image
-
-
-def folder_data(make_data, image_folder, **options):
-    return make_data(dataset="folder", path=str(image_folder), **options)
+from tests.litlab.data.images.conftest import folder_data, pixels, write_image
 
 
 def test_facts_are_known_before_anything_is_decoded(make_data, image_folder):
@@ -50,13 +44,6 @@ def test_folder_through_a_run(make_data, make_trainer, image_folder):
     assert torch.bincount(model.labels("test", 2)).tolist() == [4, 2]
 
 
-def _original(path):
-    from PIL import Image
-
-    with Image.open(path) as image:
-        return torch.from_numpy(np.array(image)).permute(2, 0, 1)
-
-
 def test_images_are_normalised_by_the_training_split(make_data, make_trainer, image_folder):
     data, model = folder_data(make_data, image_folder, batch_size=27), Recorder()
     trainer = make_trainer()
@@ -68,7 +55,7 @@ def test_images_are_normalised_by_the_training_split(make_data, make_trainer, im
     state = data.state_dict()
     mean, std = (torch.tensor(state[key])[:, None, None] for key in ("mean", "std"))
     first = model.images("test", 1)[0]
-    torch.testing.assert_close(first, (_original(image_folder / "test/cat/00.png") / 255 - mean) / std)
+    torch.testing.assert_close(first, (pixels(image_folder / "test/cat/00.png") / 255 - mean) / std)
 
 
 def test_augmentation_is_for_training_only(make_data, make_trainer, image_folder):
@@ -157,87 +144,6 @@ def test_large_sets_stay_in_the_file(make_data, make_trainer, image_folder, monk
     assert models[0].images("val").equal(models[1].images("val"))
 
 
-def test_checkpoint_carries_what_raw_images_need(make_data, make_trainer, image_folder, tmp_path):
-    data, model = folder_data(make_data, image_folder, augment=Augment(crop=1)), Recorder()
-    trainer = make_trainer()
-    trainer.fit(model, data)
-    trainer.save_checkpoint(tmp_path / "model.ckpt")
-    checkpoint = torch.load(tmp_path / "model.ckpt", weights_only=True)
-    state = checkpoint["ImageData"]
-    assert state["class_names"] == ["cat", "dog"]
-    assert state["image_shape"] == (3, 8, 6)
-    assert (state["mode"], state["resize"], state["generated"]) == ("RGB", "crop", False)
-    assert len(state["mean"]) == len(state["std"]) == 3
-    again = ImageData.load_from_checkpoint(tmp_path / "model.ckpt", weights_only=True)
-    assert again.augment == Augment(crop=1)
-    assert dict(again.hparams) == dict(data.hparams)
-
-    # Elsewhere, with no training images at hand.
-    photos = tmp_path / "photos"
-    write_image(photos / "b" / "2.png", size=(16, 12), value=255)
-    write_image(photos / "1.JPG", mode="L", value=0)
-    (photos / "notes.txt").write_text("no image")
-    data = make_data(dataset="folder", path=str(tmp_path / "gone"), batch_size=1)
-    data.predict_input = str(photos)
-    outputs = make_trainer().predict(model, data, ckpt_path=tmp_path / "model.ckpt", weights_only=True)
-    mean, std = (torch.tensor(state[key])[:, None, None] for key in ("mean", "std"))
-    images = model.images("predict", model.current_epoch)
-    assert images.shape == (2, 3, 8, 6)
-    torch.testing.assert_close(images[0], ((0 - mean) / std).expand(3, 8, 6))
-    torch.testing.assert_close(images[1], ((1 - mean) / std).expand(3, 8, 6))
-
-    outputs[0] = torch.tensor([[0.25, 0.75]])
-    data.write_predictions(outputs, str(tmp_path / "out" / "predictions.csv"))
-    with (tmp_path / "out" / "predictions.csv").open(newline="") as stream:
-        assert list(csv.reader(stream)) == [
-            ["file", "prediction", "probability", "cat", "dog"],
-            [str(photos / "1.JPG"), "dog", "0.750000", "0.250000", "0.750000"],
-            [str(photos / "b" / "2.png"), "cat", "0.500000", "0.500000", "0.500000"],
-        ]
-    assert len(list((tmp_path / "out").iterdir())) == 1
-
-
-def test_facts_of_a_checkpoint_come_first(make_data, tmp_path):
-    data = make_data(dataset="folder", path=str(tmp_path / "gone"))
-    known = {"class_names": ["a", "b", "c"], "image_shape": (1, 5, 4), "mode": "L"}
-    data.load_state_dict({**known, "mean": [0.5], "std": [0.2], "resize": "crop", "generated": False})
-    assert (data.num_classes, data.image_shape) == (3, (1, 5, 4))
-
-
-def test_the_checkpoints_normalisation_is_used(make_data, make_trainer, image_folder):
-    data, model = folder_data(make_data, image_folder), Recorder()
-    data.prepare_data()
-    data.setup("test")
-    state = {**data.state_dict(), "mean": [0.0] * 3, "std": [1 / 255] * 3}
-    data.load_state_dict(state)
-    make_trainer().test(model, data, verbose=False)
-    assert model.images("test")[0].equal(_original(image_folder / "test/cat/00.png").float())
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"class_names": ["cat", "cow", "dog", "hen"]},
-            "data: the checkpoint was trained on 4 classes (cat, cow, dog, ...), the data has 2 classes (cat, dog); "
-            "use data of the same classes",
-        ),
-        (
-            {"image_shape": [1, 9, 9], "mode": "L"},
-            "data: the checkpoint was trained on images of 1 x 9 x 9, the data has 3 x 8 x 6; "
-            "add --data.image_size '[9, 9]' --data.mode L",
-        ),
-    ],
-)
-def test_a_checkpoint_of_other_data_is_refused(make_data, image_folder, change, message):
-    data = folder_data(make_data, image_folder)
-    data.prepare_data()
-    data.setup("test")
-    with pytest.raises(UserError) as error:
-        data.load_state_dict({**data.state_dict(), **change})
-    assert str(error.value) == message
-
-
 def test_runs_that_begin_at_once_decode_once(make_data, image_folder, monkeypatch):
     """As the first trials of a sweep with several workers do."""
     decoded = []
@@ -258,15 +164,6 @@ def test_runs_that_begin_at_once_decode_once(make_data, image_folder, monkeypatc
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(begin, range(3))) == [27] * 3
     assert len(decoded) == 1
-
-
-def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_path):
-    data = make_data(dataset="generated")
-    with pytest.raises(UserError, match=r"nothing to predict; name a folder, a file or a pattern with --input$"):
-        make_trainer().predict(Recorder(), data)
-    data.predict_input = str(tmp_path)
-    with pytest.raises(UserError, match=r"^predict: no checkpoint"):
-        make_trainer().predict(Recorder(), data)
 
 
 def test_generated_data_through_a_run(make_data, make_trainer, monkeypatch):

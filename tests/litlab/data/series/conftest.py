@@ -12,6 +12,7 @@ from litlab.data.series import PublicSeries
 from tests.litlab.data.conftest import Recorder
 
 START = np.datetime64("2024-01-01T00:00:00")
+TRAIN = 70  # training rows of the 100 that `write` writes, unless another split is asked for
 
 
 def hourly(rows: int, start: np.datetime64 = START) -> list[str]:

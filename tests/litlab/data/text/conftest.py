@@ -93,3 +93,11 @@ class TextRecorder(Recorder):
         """The texts in the order in which they came, without padding."""
         batches = [batch[0] if isinstance(batch, list | tuple) else batch for batch in self.seen[stage, epoch]]
         return [[i for i in row if i] for batch in batches for row in batch["ids"].tolist()]
+
+
+def decode(data: TextData, ids: list[int]) -> list[str]:
+    """The words, or pieces of words, that ids stand for."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(data.state_dict()["tokenizer"])
+    return [tokenizer.id_to_token(i) for i in ids]

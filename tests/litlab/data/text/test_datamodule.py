@@ -2,23 +2,14 @@
 
 import csv
 import gzip
-import logging
 
-import numpy as np
 import pytest
 import torch
 
 from litlab.data import TextData
 from litlab.errors import UserError
 from tests.litlab.data.conftest import a_rank
-from tests.litlab.data.text.conftest import TextRecorder, make_rows, write_csv
-
-
-def decode(data, ids):
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_str(data.state_dict()["tokenizer"])
-    return [tokenizer.id_to_token(i) for i in ids]
+from tests.litlab.data.text.conftest import TextRecorder, decode, make_rows, write_csv
 
 
 def test_facts_are_known_before_anything_is_tokenised(make_data, csv_data):
@@ -120,71 +111,6 @@ def test_a_test_file_is_used_as_it_is(csv_data, reviews):
     assert [data.text("test", i) for i in range(20)] == [text for text, _ in make_rows(20, seed=1)]
 
 
-def test_long_texts_are_cut_counted_and_reported_once(csv_data, make_trainer, caplog):
-    data, model = csv_data(max_tokens=6), TextRecorder()
-    with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"):
-        trainer = make_trainer(max_epochs=2)
-        trainer.fit(model, data)
-        trainer.fit(model, data)
-    whole = csv_data(max_tokens=1000)
-    whole.setup("fit")
-    texts = {tuple(row) for batch, _ in whole.train_dataloader() for row in batch["ids"].tolist()}
-    count = sum(np.count_nonzero(row) > 6 for row in texts)
-    said = [message for message in caplog.messages if "longer than" in message]
-    assert said[1] == f"{count} of 80 training texts are longer than data.max_tokens (6) and are cut"
-    assert [message.split()[3] for message in said] == ["validation", "training"]
-    assert max(len(text) for text in model.ids("train")) == 6
-    assert max(len(text) for text in model.ids("val")) == 6
-
-
-def test_crops_are_random_in_training_and_whole_in_evaluation(csv_data, make_trainer, caplog):
-    runs = []
-    for _ in range(2):
-        data, model = csv_data(max_tokens=6, long_texts="crop", batch_size=80), TextRecorder()
-        with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"):
-            make_trainer(max_epochs=8).fit(model, data)
-        runs.append(model)
-    assert not any("cut" in message for message in caplog.messages)
-    assert max(map(len, runs[0].ids("val"))) > 6
-    assert all(runs[0].ids("train", epoch) == runs[1].ids("train", epoch) for epoch in range(8))
-    whole = csv_data()
-    whole.setup("fit")
-    sampler = data.train_dataloader().sampler
-    stored = whole.samples("train")
-    starts = set()
-    for epoch in range(8):
-        sampler.set_epoch(epoch)
-        for index, piece in zip(sampler.order.tolist(), runs[0].ids("train", epoch), strict=True):
-            text = stored[torch.tensor([index])][0]["ids"][0].tolist()
-            assert len(piece) == min(6, len(text))
-            found = [i for i in range(len(text) - len(piece) + 1) if text[i : i + len(piece)] == piece]
-            assert found  # a piece of this very text
-            if len(text) == 10 and len(found) == 1:
-                starts.add(found[0])
-    assert starts == {0, 1, 2, 3, 4}
-
-
-def test_a_crop_depends_on_seed_epoch_and_text_only(csv_data):
-    """Not on the batch that the text is in."""
-    data = csv_data(max_tokens=4, long_texts="crop")
-    data.prepare_data()
-    data.setup("fit")
-    loader = data.train_dataloader()
-    texts, index = loader.dataset, torch.arange(80)
-
-    def pieces(rows):
-        return texts[rows][0]["ids"].tolist()
-
-    first = pieces(index)
-    assert [row for part in index.split(1) for row in pieces(part)] == [[i for i in row if i] for row in first]
-    loader.sampler.set_epoch(1)
-    assert pieces(index) != first
-    loader.sampler.set_epoch(0)
-    assert pieces(index) == first
-    texts.crops.seed = 1
-    assert pieces(index) != first
-
-
 def test_a_run_repeats_exactly_and_leaves_the_global_generator_alone(csv_data, make_trainer):
     runs = []
     for noise in (1, 2):
@@ -218,72 +144,6 @@ def test_without_validation_or_test(csv_data, make_trainer):
             getattr(make_trainer(), verb)(model, data)
 
 
-def test_a_second_start_reads_no_csv_and_tokenises_nothing(csv_data, make_trainer, monkeypatch):
-    def expected(data):
-        data.prepare_data()
-        data.setup("fit")
-        return [(x["ids"].tolist(), y.tolist()) for x, y in data.train_dataloader()]
-
-    first = expected(csv_data())
-
-    def refuse(*_, **__):
-        raise AssertionError("read again")
-
-    for name in ("sources.read_rows", "stored.train_tokenizer", "stored.encode"):
-        monkeypatch.setattr(f"litlab.data.text.{name}", refuse)
-    data = csv_data()
-    assert data.class_names == ["bad", "good"]
-    assert expected(data) == first
-
-
-def test_the_csv_is_read_once(csv_data, monkeypatch):
-    from litlab.data.text import sources
-
-    calls = []
-    read_rows = sources.read_rows
-    monkeypatch.setattr(sources, "read_rows", lambda *a, **k: calls.append(a) or read_rows(*a, **k))
-    data = csv_data()
-    assert data.num_classes == 2
-    data.prepare_data()
-    data.setup()
-    assert data.num_classes == 2
-    assert len(calls) == 1
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"tokenizer": "bpe", "vocab_size": 300},
-        {"vocab_size": 10},
-        {"val_fraction": 0.2},
-        {"test_fraction": 0.2},
-        {"text_columns": ["text", "text2"]},
-        {"label_column": "text2"},
-    ],
-)
-def test_other_settings_make_another_cache(csv_data, reviews, change):
-    csv_data().prepare_data()
-    write_csv(reviews, [["text", "label", "text2"], *([*row, row[1]] for row in make_rows(100))])
-    csv_data().prepare_data()  # the file has changed
-    csv_data(**change).prepare_data()
-    folders = [path.name for path in (reviews.parent / "cache").iterdir() if path.is_dir()]
-    assert len(folders) == 3
-    assert all(name.startswith("reviews-") for name in folders)
-
-
-def test_damaged_caches_are_made_again(csv_data, caplog):
-    data = csv_data()
-    data.prepare_data()
-    before = {path: path.read_bytes() for folder in data.cache_dir.iterdir() for path in folder.glob("*.npy")}
-    for path in before:
-        if path.name == "train_ids.npy":
-            path.write_bytes(before[path][:-1] + b"x")
-    with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"):
-        csv_data().prepare_data()
-    assert sum("the cache is damaged" in message for message in caplog.messages) == 1
-    assert {path: path.read_bytes() for path in before} == before
-
-
 def test_several_text_columns_numbers_as_labels_no_names_gzip(make_data, tmp_path):
     rows = [[str(number % 11 + 1), f"title{number}", "", f"body{number} same"] for number in range(44)]
     with gzip.open(tmp_path / "news.csv.gz", "wt", newline="", encoding="utf-8") as stream:
@@ -304,93 +164,6 @@ def test_several_text_columns_numbers_as_labels_no_names_gzip(make_data, tmp_pat
     order = data.train_dataloader().sampler.order
     labels = torch.cat([labels for _, labels in data.train_dataloader()])
     assert labels.equal(order % 11)
-
-
-def test_checkpoint_carries_what_raw_texts_need(csv_data, make_data, make_trainer, tmp_path):
-    data, model = csv_data(max_tokens=8, vocab_size=60), TextRecorder()
-    trainer = make_trainer()
-    trainer.fit(model, data)
-    trainer.save_checkpoint(tmp_path / "model.ckpt")
-    state = torch.load(tmp_path / "model.ckpt", weights_only=True)["TextData"]
-    assert state["class_names"] == ["bad", "good"]
-    assert (state["max_tokens"], state["vocab_size"], state["generated"]) == (8, 60, False)
-    again = TextData.load_from_checkpoint(tmp_path / "model.ckpt", weights_only=True)
-    assert dict(again.hparams) == dict(data.hparams)
-    assert again.state_dict()["tokenizer"] == data.state_dict()["tokenizer"]
-    trainer.test(model, data, verbose=False)
-
-    # Elsewhere, with neither the training texts nor their settings at hand: the texts of the test split, in order.
-    texts = [data.text("test", i) for i in range(10)]
-    (tmp_path / "in.txt").write_text("\n".join(texts), encoding="utf-8")
-    other = make_data(dataset="csv", path=str(tmp_path / "gone.csv"), batch_size=3, cache_dir=str(tmp_path / "none"))
-    other.predict_input = str(tmp_path / "in.txt")
-    outputs = make_trainer().predict(model, other, ckpt_path=tmp_path / "model.ckpt", weights_only=True)
-    assert (other.num_classes, other.max_tokens, other.vocab_size) == (2, 8, 60)
-    assert sorted(model.ids("predict")) == sorted(model.ids("test", 1))
-
-    other.write_predictions(outputs, str(tmp_path / "out.csv"))
-    with (tmp_path / "out.csv").open(newline="") as stream:
-        header, *lines = csv.reader(stream)
-    assert header == ["row", "text", "prediction", "probability", "bad", "good"]
-    assert [line[0] for line in lines] == [str(i + 1) for i in range(10)]
-    for line, text in zip(lines, texts, strict=True):
-        share = min(8, len(text.split())) / 100
-        assert line[1] == (text if len(text) <= 80 else text[:77] + "...")
-        assert line[2:] == ["good", f"{1 - share:.6f}", f"{share:.6f}", f"{1 - share:.6f}"]
-
-
-def test_other_texts_are_read_with_the_checkpoints_tokenizer(csv_data, make_trainer, tmp_path):
-    data, model = csv_data(), TextRecorder()
-    trainer = make_trainer()
-    trainer.fit(model, data)
-    trainer.save_checkpoint(tmp_path / "model.ckpt")
-    write_csv(tmp_path / "new.csv", [["text", "label"], *([f"new {t}", y] for t, y in make_rows(60, seed=2))])
-    new = csv_data(path=str(tmp_path / "new.csv"), test_fraction=0.5)
-    make_trainer().test(model, new, ckpt_path=tmp_path / "model.ckpt", weights_only=True, verbose=False)
-    inputs, labels = model.seen["test", model.current_epoch][0]
-    for ids, label in zip(inputs["ids"].tolist(), labels.tolist(), strict=True):
-        assert decode(data, ids[:3]) == ["[UNK]", "[UNK]", ("bad", "good")[label]]
-
-
-def test_settings_of_the_checkpoint_win_and_are_told(csv_data, make_trainer, tmp_path, caplog):
-    data, model = csv_data(max_tokens=8), TextRecorder()
-    trainer = make_trainer()
-    trainer.fit(model, data)
-    trainer.save_checkpoint(tmp_path / "model.ckpt")
-    with caplog.at_level(logging.INFO, "lightning.pytorch.utilities.rank_zero"):
-        make_trainer().test(
-            model, csv_data(max_tokens=5), ckpt_path=tmp_path / "model.ckpt", weights_only=True, verbose=False
-        )
-    assert "data.max_tokens: 8, as the checkpoint was trained (here it is 5)" in caplog.messages
-    assert max(map(len, model.ids("test", model.current_epoch))) == 8
-
-
-def test_a_checkpoint_of_other_classes_is_refused(csv_data):
-    data = csv_data()
-    data.prepare_data()
-    data.setup("test")
-    state = {**data.state_dict(), "class_names": ["a", "b", "c", "d"]}
-    expected = (
-        "data: the checkpoint was trained on 4 classes (a, b, c, ...), the data has 2 classes (bad, good); "
-        "use data of the same classes"
-    )
-    with pytest.raises(UserError) as error:
-        data.load_state_dict(state)
-    assert str(error.value) == expected
-    data = csv_data()
-    data.load_state_dict(state)
-    with pytest.raises(UserError) as error:
-        data.setup("test")
-    assert str(error.value) == expected
-
-
-def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_path):
-    data = make_data(dataset="generated")
-    with pytest.raises(UserError, match=r"nothing to predict; name a \.csv or \.txt file with --input$"):
-        make_trainer().predict(TextRecorder(), data)
-    data.predict_input = str(tmp_path)
-    with pytest.raises(UserError, match=r"^predict: no checkpoint"):
-        make_trainer().predict(TextRecorder(), data)
 
 
 def test_generated_texts_through_a_run(make_data, make_trainer, monkeypatch):
