@@ -1,10 +1,32 @@
-"""A repository to look at."""
+"""A repository to look at, and a run to continue and evaluate."""
 
+import os
+import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from litlab.runs.folder import RunFolder, read_json, write_json
+from tests.conftest import Outcome, command
+from tests.litlab.conftest import CONFIGS
+
+CONFIG = CONFIGS / "series.yaml"  # of the run
+HOLDS = """
+import os, sys, time
+from pathlib import Path
+from litlab.runs import lock
+assert lock.hold(Path(sys.argv[1]))
+if os.fork() == 0:  # as a worker that loads data
+    print("held", flush=True)
+time.sleep(60)
+"""
 
 
 @pytest.fixture
@@ -27,3 +49,65 @@ def repository(tmp_path, monkeypatch) -> tuple[Path, Callable[..., str]]:
     git("add", ".")
     git("commit", "--quiet", "--message", "first")
     return root, git
+
+
+@pytest.fixture(scope="session")
+def settings(series) -> list[str]:
+    """Flags of the run."""
+    return [
+        "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
+        "--data.horizon=24", "--data.batch_size=48", "--data.split=[0.6, 0.2, 0.2]", "--trainer.accelerator=cpu",
+        "--model.hidden_size=8", "--trainer.log_every_n_steps=1", "--trainer.callbacks=[]",
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def fitted(settings, tmp_path_factory) -> Path:
+    """A run of two epochs."""
+    folder = tmp_path_factory.mktemp("fitted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        torch.set_num_threads(1)
+        name = "--checkpoint.filename={epoch}-{val/mse:.3f}"
+        assert command(patch, "fit", "--config", CONFIG, *settings, "--trainer.max_epochs=2", name, package="acme") == 0
+    return folder / "lightning_logs"
+
+
+@pytest.fixture
+def folder(fitted, tmp_path) -> RunFolder:
+    """A copy of that run, in the folder that commands run in."""
+    shutil.copytree(fitted, tmp_path / "lightning_logs")
+    return RunFolder(tmp_path / "lightning_logs/series/version_0")
+
+
+def interrupt(run: RunFolder) -> None:
+    """As if it had been killed."""
+    write_json(run.status, {**read_json(run.status), "status": "interrupted", "reason": "SIGTERM"})
+
+
+def error(done: Outcome) -> str:
+    """The line with which a command was refused."""
+    assert done.code == 2, done.out + done.err
+    assert "Traceback" not in done.err
+    return next(line for line in done.err.splitlines() if line.startswith("error: "))
+
+
+def scalars(run: RunFolder, name: str) -> list[tuple[int, float]]:
+    """Steps and values that TensorBoard shows."""
+    events = EventAccumulator(str(run.path))
+    events.Reload()
+    return [(event.step, event.value) for event in events.Scalars(name)]
+
+
+@contextmanager
+def held_by_another(folder):
+    """Another process that holds the lock of a folder and has forked a worker."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(folder)], stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"held\n"
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)

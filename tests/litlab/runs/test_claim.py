@@ -1,11 +1,6 @@
 """Folders that belong to one run, and the locks on them."""
 
-import os
-import signal
-import subprocess
-import sys
 import threading
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -14,31 +9,8 @@ from litlab.errors import UserError
 from litlab.runs import claim, lock
 from litlab.runs.find import owner_of
 from litlab.runs.folder import RunFolder
+from tests.litlab.runs.conftest import held_by_another
 from tests.litlab.runs.make import write_run
-
-HOLDS = """
-import os, sys, time
-from pathlib import Path
-from litlab.runs import lock
-assert lock.hold(Path(sys.argv[1]))
-if os.fork() == 0:  # as a worker that loads data
-    print("held", flush=True)
-time.sleep(60)
-"""
-
-
-@contextmanager
-def held_by_another(folder):
-    """Another process that holds the lock of a folder and has forked a worker."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(folder)], stdout=subprocess.PIPE, start_new_session=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"held\n"
-            yield process
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.fixture(autouse=True)

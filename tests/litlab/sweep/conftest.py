@@ -1,4 +1,4 @@
-"""Sweeps of tiny fits, as the command and as processes that can be killed."""
+"""Sweeps of tiny fits, as the command and as processes that can be killed; and a sweep without any fits."""
 
 import contextlib
 import sqlite3
@@ -16,14 +16,19 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.pool import NullPool
 
+from litlab.sweep.space import suggest
+from litlab.sweep.spec import SweepSpec
+from litlab.sweep.study import NothingLeft, SweepStudy, find_study
 from tests.conftest import Outcome
 from tests.litlab.conftest import CONFIGS
+from tests.litlab.sweep.studies import choice, search_range, spec
 from tests.processes import Python
 
 SPACE = {
     "model.hidden_size": {"low": 8, "high": 32, "step": 8},
     "model.optimizer.lr": {"low": 1e-3, "high": 0.1, "log": True},
 }
+SMALL_SPACE = {"model.width": search_range(1, 3), "model.cell": choice({"lstm": "lstm", "gru": "gru"})}
 SECONDS = 240
 
 
@@ -161,3 +166,39 @@ def refused(run, sweep) -> Refused:
         return outcome.err.removeprefix("error: ").removesuffix("\n")
 
     return refuse
+
+
+@pytest.fixture
+def small(tmp_path) -> SweepSpec:
+    """A sweep of three trials, which are functions."""
+    return spec(tmp_path, trials=3, space=SMALL_SPACE, pruner={"name": "none"})
+
+
+def worker(spec: SweepSpec) -> SweepStudy:
+    """The study as another command has it."""
+    study = find_study(spec)
+    assert study is not None
+    return study
+
+
+def work(study: SweepStudy, objective: Any = lambda trial: suggest(SMALL_SPACE, trial)["model.width"]) -> None:
+    """Run trials until the budget is used up."""
+    with pytest.raises(NothingLeft):
+        study.optimize(objective, catch=(RuntimeError,))
+
+
+def run_one(study: SweepStudy) -> None:
+    """Ask for a trial and leave it as a process does that is killed in it."""
+
+    class Killed(BaseException):
+        pass
+
+    def objective(trial: optuna.Trial) -> float:
+        suggest(SMALL_SPACE, trial)
+        trial.set_user_attr("runs", ["here"])
+        if "replaces" not in trial.user_attrs:
+            trial.report(1.0, 0)
+        raise Killed
+
+    with pytest.raises(Killed):
+        study.optimize(objective)

@@ -1,0 +1,88 @@
+"""Runs are tested, validated and predicted with by their name alone."""
+
+import shutil
+
+from litlab.runs.folder import read_json, write_json
+from tests.litlab.runs.conftest import CONFIG, error, interrupt, scalars
+
+
+def test_a_run_is_tested_by_its_name(run, folder):
+    before = read_json(folder.metrics)
+    config = folder.config.read_bytes()
+    write_json(folder.metrics, {**before, "test": None})
+    done = run("test", "--run", "best")
+    assert done.code == 0, done.err
+    after = read_json(folder.metrics)
+    assert after == {**before, "test_checkpoint": before["best"]["checkpoint"]}
+    assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
+    assert folder.config.read_bytes() == config
+    assert {step for step, _ in scalars(folder, "test/mse")} == {before["steps"]}
+
+
+def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
+    best = next(folder.checkpoints.glob("epoch=*.ckpt"))
+    results = read_json(folder.metrics)["test"]
+    assert run("validate", "--ckpt_path", best).code == 0
+    assert read_json(folder.metrics)["val_checkpoint"] == best.name
+    away = tmp_path / "away.ckpt"
+    shutil.copy(best, away)
+    shutil.rmtree(folder.path)
+    done = run("test", "--run", away)
+    assert done.code == 0, done.err
+    assert f"{results['test/mse']:.4g}" in done.out
+    assert "is not in a run's folder: the results are printed, but not saved" in done.err
+    done = run("predict", "--ckpt_path", away, "--input", series)
+    assert done.code == 0, done.err
+    assert (tmp_path / "predictions.csv").is_file()
+    assert not folder.path.exists()
+
+
+def test_last_and_best_checkpoints(run, folder):
+    """The best one is the one of the run's own records, not the newest file."""
+    for which in ("best", "last"):
+        assert run("test", "--run", "last", "--ckpt_path", which).code == 0
+        tested = read_json(folder.metrics)["test_checkpoint"]
+        assert (tested == read_json(folder.metrics)["best"]["checkpoint"]) == (which == "best")
+    assert "no such file; give best, last or a file" in error(run("test", "--run", "last", "--ckpt_path", "lst"))
+
+
+def test_a_best_checkpoint_that_is_lost_is_not_replaced_by_the_last(run, folder, settings):
+    best = next(folder.checkpoints.glob("epoch=*-val_mse=*.ckpt"))
+    best.rename(folder.path / best.name)
+    for arguments in (
+        ["test", "--run", "last"],
+        ["test", "--run", "last", "--ckpt_path", "best"],
+        ["fit", "--config", CONFIG, *settings, "--init_from", "last"],
+    ):
+        assert f"its best checkpoint, lightning_logs/series/version_0/checkpoints/{best.name}, is missing" in error(
+            run(*arguments)
+        )
+    assert run("test", "--run", "last", "--ckpt_path", "last").code == 0
+    interrupt(folder)
+    assert f"{best.name}: no such file" in error(run("fit", "--resume", "last"))
+    state = folder.state()
+    assert (state["status"], state["test"]) == ("failed", "pending")
+
+
+def test_results_on_other_settings_are_not_kept(run, folder):
+    before = folder.metrics.read_bytes()
+    done = run("test", "--run", "last", "--data.split=[0.5, 0.2, 0.3]")
+    assert done.code == 0, done.err
+    assert "the results are printed, but not saved" in done.err
+    assert folder.metrics.read_bytes() == before
+
+
+def test_predictions_lie_in_the_run(run, folder, series):
+    done = run("predict", "--run", "last", "--input", series)
+    assert done.code == 0, done.err
+    assert (folder.path / "predictions.csv").is_file()
+
+
+def test_evaluation_needs_to_know_the_weights(run, folder):
+    assert "did you mean 'series'" in error(run("test", "--run", "serie"))
+    assert "give --run RUN" in error(run("test", "--config", CONFIG))
+    best = next(folder.checkpoints.glob("epoch=*.ckpt"))
+    assert "leave --ckpt_path out" in error(run("test", "--run", best, "--ckpt_path", "last"))
+    assert "it is set in a config; give it as a flag" in error(
+        run("test", "--config", folder.config, "--config", '{"run": "x"}', "--ckpt_path", best)
+    )
