@@ -29,7 +29,11 @@ class ImageMetadata(ClassMetadata):
     generated: bool
 
     def check_same(self, here: Any) -> None:
-        """Refuse images of other classes or another shape."""
+        """Refuse images of other classes or another shape.
+
+        Raises:
+            UserError: The classes, their order or the shape differ.
+        """
         super().check_same(here)
         if self.image_shape != here.image_shape:
             _, height, width = self.image_shape

@@ -42,7 +42,11 @@ class SeriesMetadata(Metadata):
     generated: bool
 
     def check_same(self, here: Any) -> None:
-        """Refuse other columns, lengths, covariates, step, season or kind of times."""
+        """Refuse other columns, lengths, covariates, step, season or kind of times.
+
+        Raises:
+            UserError: One of them differs.
+        """
         for key in ("targets", "context_length", "horizon", "covariates", "step", "season", "utc"):
             old, new = getattr(self, key), getattr(here, key)
             if old == new:
