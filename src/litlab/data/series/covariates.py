@@ -6,7 +6,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from litlab.errors import UserError
+
 Covariate = Literal["minute", "hour", "weekday", "day", "month"]
+
+
+def check_covariates(covariates: list[Covariate]) -> None:
+    """Refuse covariates of which one is listed twice.
+
+    Raises:
+        UserError: There is one.
+    """
+    for name in covariates:
+        if covariates.count(name) > 1:
+            raise UserError(f"data.covariates: {name!r} is listed twice; delete one")
 
 
 def calendar_features(times: np.ndarray, covariates: list[Covariate]) -> Tensor | None:

@@ -1,6 +1,5 @@
 """Windows of a time series, for training, evaluation and forecasting."""
 
-import hashlib
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -12,7 +11,7 @@ from typing_extensions import override
 from litlab.data.bad_rows import Policy, count_text
 from litlab.data.paths import user_path
 from litlab.data.selectable import SelectableData, check_settings
-from litlab.data.series.covariates import Covariate, calendar_features
+from litlab.data.series.covariates import Covariate, check_covariates
 from litlab.data.series.metadata import SeriesMetadata
 from litlab.data.series.predictions import read_last_window, write_forecast
 from litlab.data.series.scaled import ScaledSeries
@@ -21,7 +20,6 @@ from litlab.data.series.source import PublicSeries, Source
 from litlab.data.series.split import check_split, split_windows
 from litlab.data.series.timeline import Series
 from litlab.data.series.windows import Windows
-from litlab.errors import UserError
 from litlab.types import PositiveInt, Seed, check_bounds
 
 
@@ -93,12 +91,9 @@ class SeriesData(SelectableData[SeriesMetadata]):
     ) -> None:
         super().__init__(dataset, path, fallback, batch_size=batch_size, seed=seed, **loader)
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
-        named = covariates or []
-        twice = next((name for name in named if named.count(name) > 1), None)
         check_bounds(SeriesData, self.hparams, "data")
         check_settings(("targets", targets, targets != [], "name at least one, or leave it out"))
-        if twice is not None:
-            raise UserError(f"data.covariates: {twice!r} is listed twice; delete one")
+        check_covariates(covariates or [])
         if split is not None:
             check_split(split)
         self.source = Source(dataset, self.public, self.path, time_column, targets, split, gaps, bad_rows)
@@ -158,9 +153,7 @@ class SeriesData(SelectableData[SeriesMetadata]):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the series or its columns do."""
-        series = self._read()
-        digest = hashlib.sha256(repr(series.names).encode() + series.times.tobytes() + series.values.tobytes())
-        return f"{self.source.kind}-{digest.hexdigest()[:12]}"
+        return f"{self.source.kind}-{self._read().digest[:12]}"
 
     # ---- what is known after `setup`, or from a checkpoint
 
@@ -225,11 +218,7 @@ class SeriesData(SelectableData[SeriesMetadata]):
     def scaled(self) -> ScaledSeries:
         """The scaled series with its splits, where the model is if it fits there; after `setup`."""
         if self._scaled is None:
-            metadata, series = self.known_metadata, self._read()
-            values = series.scaled(metadata.mean, metadata.scale)
-            calendar = calendar_features(series.times, metadata.covariates)
-            lengths = metadata.context_length, metadata.horizon
-            self._scaled = ScaledSeries(values, calendar, self._ends, self._starts, *lengths)
+            self._scaled = ScaledSeries.of(self._read(), self.known_metadata, self._ends, self._starts)
             if self.trainer is not None:
                 self._scaled = self._scaled.on_device(self.trainer.strategy.root_device)
         return self._scaled

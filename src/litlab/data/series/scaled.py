@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 
 from litlab.data.series.baselines import fit_ridge, forecast_errors, linear_forecast, repeat_last, seasonal_naive
+from litlab.data.series.covariates import calendar_features
+from litlab.data.series.metadata import SeriesMetadata
+from litlab.data.series.timeline import Series
 from litlab.data.series.windows import Windows
 from litlab.errors import UserError
 
@@ -35,6 +38,19 @@ class ScaledSeries:
     context_length: int
     horizon: int
     ridges: dict[int, Tensor] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def of(
+        cls, series: Series, metadata: SeriesMetadata, ends: tuple[int, int, int], starts: dict[str, range]
+    ) -> "ScaledSeries":
+        """Scale a series by its metadata, perhaps a checkpoint's, and compute its covariates.
+
+        Raises:
+            UserError: A value is too far from the mean for float32.
+        """
+        values = series.scaled(metadata.mean, metadata.scale)
+        calendar = calendar_features(series.times, metadata.covariates)
+        return cls(values, calendar, ends, starts, metadata.context_length, metadata.horizon)
 
     def on_device(self, device: torch.device) -> "ScaledSeries":
         """Copy the series to a GPU where it fits there.

@@ -1,5 +1,6 @@
 """A series at equal steps of time: bad rows and gaps are refused, or left out and filled."""
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -40,6 +41,12 @@ class Series:
     filled: str = ""
     dropped: int = 0
     rows: np.ndarray | None = None
+
+    @property
+    def digest(self) -> str:
+        """A checksum of names, times and values."""
+        content = repr(self.names).encode() + self.times.tobytes() + self.values.tobytes()
+        return hashlib.sha256(content).hexdigest()
 
     def select(self, names: list[str]) -> "Series":
         """Take some of the columns, in the order wanted."""

@@ -1,7 +1,6 @@
 """Texts and their classes, for training, evaluation and prediction."""
 
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -13,16 +12,17 @@ from typing_extensions import override
 from litlab.data.bad_rows import Policy, count_text
 from litlab.data.length_batches import LengthBatches
 from litlab.data.paths import user_path
-from litlab.data.selectable import SelectableData, check_settings
+from litlab.data.selectable import SelectableData
 from litlab.data.table import write_classes
 from litlab.data.text.baselines import most_frequent_class
+from litlab.data.text.catalog import Catalog
 from litlab.data.text.memory import StoredTexts
 from litlab.data.text.metadata import TextMetadata
 from litlab.data.text.predictions import in_input_order, read_input, shorten
 from litlab.data.text.reading import Rows
-from litlab.data.text.sources import Corpus, PublicTexts, Source, csv_source, generated_source, public_source
-from litlab.data.text.stored import Recipe, Stored, load, store, stored_classes
-from litlab.data.text.tokenizer import SMALLEST, Kind, encode
+from litlab.data.text.sources import Corpus, PublicTexts, Source
+from litlab.data.text.stored import Stored, load, store, stored_classes
+from litlab.data.text.tokenizer import Kind, encode
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
 
 _NAMES = {"train": "training", "val": "validation", "test": "test", "predict": "input"}
@@ -100,23 +100,13 @@ class TextData(SelectableData[TextMetadata]):
         super().__init__(dataset, path, fallback, batch_size=batch_size, seed=seed, cache_dir=cache_dir, **loader)
         # Not for the loggers: the model has settings of the same names, and Lightning refuses two that differ.
         self.save_hyperparameters(logger=False)
-        least = SMALLEST[tokenizer]
-        fits = dataset != "csv" or test_path is not None or val_fraction + test_fraction < 1
         check_bounds(TextData, self.hparams, "data")
-        check_settings(
-            ("test_path", test_path, test_path is None or dataset == "csv", "it goes with dataset csv"),
-            ("text_columns", text_columns, text_columns, "name at least one"),
-            ("text_columns", text_columns, len(set(text_columns)) == len(text_columns), "name each column once"),
-            ("text_columns", text_columns, label_column not in text_columns, f"{label_column} is data.label_column"),
-            ("vocab_size", vocab_size, vocab_size >= least, f"it must be at least {least} for {tokenizer}"),
-            ("val_fraction", val_fraction, fits, "with data.test_fraction it must be below 1"),
-        )
-        self.test_path = None if test_path is None else user_path(test_path, "data.test_path")
-        self.columns, self.text_columns, self.label_column = columns, list(text_columns), label_column
-        self.bad_rows: Policy = bad_rows
-        self.tokenizer: Kind = tokenizer
+        test_file = None if test_path is None else user_path(test_path, "data.test_path")
+        self.catalog = Catalog(
+            dataset, self.public, self.path, test_file, columns, list(text_columns), label_column,
+            tokenizer, vocab_size, val_fraction, test_fraction, bad_rows,
+        )  # fmt: skip
         self.tokens_per_batch = tokens_per_batch
-        self.val_fraction, self.test_fraction = val_fraction, test_fraction
         self._dropped = 0  # rows
         self._corpus: Corpus | None = None  # until it is in the cache
         self._evaluated: dict[str, list[Tensor]] = {}  # for each split the numbers of the texts in each batch
@@ -150,17 +140,17 @@ class TextData(SelectableData[TextMetadata]):
     @property
     def has_val(self) -> bool:
         """Whether there are texts to validate on."""
-        return self.val_fraction > 0
+        return self.catalog.val_fraction > 0
 
     @property
     def has_test(self) -> bool:
         """Whether there are texts to test on."""
-        return self._source.has_test or self.test_fraction > 0
+        return self._source.has_test or self.catalog.test_fraction > 0
 
     @property
     def description(self) -> str:
         """The data set in one line; with the numbers of texts after `setup`."""
-        unit = "words" if self.tokenizer == "word" else "pieces of words"
+        unit = "words" if self.catalog.tokenizer == "word" else "pieces of words"
         return self.described(
             f"texts of up to {self.max_tokens} tokens, {self.num_classes} classes, at most {self.vocab_size:,} "
             f"{unit}{count_text(self._dropped)}"
@@ -169,23 +159,13 @@ class TextData(SelectableData[TextMetadata]):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the data or their preparation do."""
-        return self._recipe.cache_name
+        return self.catalog.recipe(self._source).cache_name
 
     # ---- from files to memory
 
     @property
     def _source(self) -> Source:
-        if not self.generated:
-            return self._real_source
-        stand_in_for = self.public if self.dataset is None else None
-        return generated_source(2 if stand_in_for and len(stand_in_for.class_names) == 2 else 4)
-
-    @cached_property
-    def _real_source(self) -> Source:
-        if self.public and self.dataset is None:
-            return public_source(self.public, self.path)
-        columns = self.columns, self.text_columns, self.label_column
-        return csv_source(self.path, self.test_path, *columns, self.bad_rows)
+        return self.catalog.stand_in if self.generated else self.catalog.source
 
     def _read(self) -> Corpus:
         """Return the raw texts. They are read once: for the names of the classes, or else for the cache."""
@@ -193,14 +173,10 @@ class TextData(SelectableData[TextMetadata]):
             self._corpus = self._source.read()
         return self._corpus
 
-    @property
-    def _recipe(self) -> Recipe:
-        vocab_size = self.hparams["vocab_size"]
-        return Recipe(self._source, self.tokenizer, vocab_size, self.val_fraction, self.test_fraction)
-
     @override
     def caches(self) -> dict[Path, Callable[[Path], None]]:
-        return {self.cache_folder: lambda folder: store(self._recipe, self._read(), folder)}
+        recipe = self.catalog.recipe(self._source)
+        return {self.cache_folder: lambda folder: store(recipe, self._read(), folder)}
 
     @property
     def stored(self) -> Stored:
@@ -229,11 +205,11 @@ class TextData(SelectableData[TextMetadata]):
 
     @override
     def open_input(self, source: str) -> StoredTexts:
-        metadata = self.known_metadata
-        unset = self.text_columns == ["text"]  # then the columns are those of the training
-        text_columns = metadata.text_columns if unset else self.text_columns
-        columns = self.columns or metadata.columns
-        rows = read_input(source, columns, text_columns, metadata.label_column, self.bad_rows)
+        metadata, here = self.known_metadata, self.catalog
+        unset = here.text_columns == ["text"]  # then the columns are those of the training
+        text_columns = metadata.text_columns if unset else here.text_columns
+        columns = here.columns or metadata.columns
+        rows = read_input(source, columns, text_columns, metadata.label_column, here.bad_rows)
         texts = self._texts(*encode(metadata.tokenizer, rows.texts), "predict", None)
         self._predicted = rows, self.sampler(texts, "predict")
         return texts
