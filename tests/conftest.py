@@ -12,14 +12,17 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import reduce
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 from PIL import Image
 
+from litlab.cli.bases import chain
 from litlab.cli.command import run_command
 from litlab.util.team import use_package
 from tests.processes import Python, ranks, start_fork_server, variables_at_start
@@ -131,7 +134,7 @@ def short(request) -> Callable[[Path], list[str]]:
     limits = [f"--trainer.limit_{split}_batches=2" for split in ("train", "val", "test")]
 
     def flags(config: Path) -> list[str]:
-        settings = yaml.safe_load(config.read_text())
+        settings = settings_of(config)
         own = small_data(settings["data"]["class_path"].rpartition(".")[-1], request)
         if not own:
             return [*limits, *brief]
@@ -141,6 +144,17 @@ def short(request) -> Callable[[Path], list[str]]:
         return [*own, *window, *brief]
 
     return flags
+
+
+def settings_of(config: Path) -> dict[str, Any]:
+    """What a config file and those that it builds on say, as blocks."""
+
+    def merged(before: Any, over: Any) -> Any:
+        if not (isinstance(before, dict) and isinstance(over, dict)):
+            return over
+        return {**before, **{key: merged(before.get(key), value) for key, value in over.items()}}
+
+    return reduce(merged, (yaml.safe_load(file.read_text()) for file in chain(config)))
 
 
 def small_data(name: str, request: pytest.FixtureRequest) -> list[str]:

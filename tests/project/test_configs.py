@@ -16,7 +16,7 @@ from jsonargparse import ArgumentParser
 
 from litlab.cli.start import register_classes
 from litlab.cli.trust import Trust
-from tests.conftest import CONFIGS, ROOT, Outcome, shell
+from tests.conftest import CONFIGS, ROOT, Outcome, settings_of, shell
 from tests.litlab.fuzz.harness import verb_parser
 
 EXPERIMENTS = sorted(CONFIGS.glob("*.yaml"))
@@ -60,7 +60,7 @@ def test_every_overlay_has_an_effect_that_is_checked():
 
 @pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
 def test_experiment(run, short, tmp_path, config):
-    experiment = yaml.safe_load(config.read_text())["experiment"]
+    experiment = settings_of(config)["experiment"]
     assert experiment == config.stem
     done = run("fit", "--config", config, *short(config))
     assert done.code == 0, done.err
@@ -93,7 +93,7 @@ def test_overlay_fits_experiment(parser, config, overlay):
     """All that an overlay says is in the config that would be run, and it takes no callback away."""
     Trust().enforce()
     merged = parser.parse_args(["--config", str(config), "--config", str(overlay)]).as_dict()
-    before, over = (yaml.safe_load(path.read_text()) for path in (config, overlay))
+    before, over = settings_of(config), settings_of(overlay)
     assert _callbacks(before) <= _callbacks(merged)
     assert merged["experiment"] == over.get("experiment", before["experiment"])
     for section in ("compile", "ema"):
@@ -120,7 +120,7 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
         assert done.code == 0, done.err
         name = "smoke" if "smoke" in overlays else experiment
         folder = tmp_path / f"lightning_logs/{name}/version_0"
-        assert _callbacks(yaml.safe_load(base.read_text())) <= _callbacks(_config(folder))
+        assert _callbacks(settings_of(base)) <= _callbacks(_config(folder))
         return folder, done
 
     yield fit_small

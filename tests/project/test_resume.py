@@ -4,9 +4,8 @@ pytest -k test_resume -m matrix      in other ways too, with two ranks; tests/li
 """
 
 import pytest
-import yaml
 
-from tests.conftest import CONFIGS, small_data
+from tests.conftest import CONFIGS, settings_of, small_data
 from tests.litlab.checkpointing.resuming import Cell, Resuming
 
 # For each experiment a batch with which an epoch has 7 batches, and flags that make it small.
@@ -23,7 +22,7 @@ THERE = [name for name in EXPERIMENTS if (CONFIGS / f"{name}.yaml").is_file()]
 def resuming(request, tmp_path_factory) -> Resuming:
     def own(cell: Cell) -> list[str]:
         config = CONFIGS / f"{cell.experiment}.yaml"
-        name = yaml.safe_load(config.read_text())["data"]["class_path"].rpartition(".")[-1]
+        name = settings_of(config)["data"]["class_path"].rpartition(".")[-1]
         batch, flags = EXPERIMENTS[cell.experiment]
         return ["--config", str(config), *small_data(name, request), *flags, f"--data.batch_size={batch // cell.ranks}"]
 

@@ -15,6 +15,7 @@ import yaml
 from jsonargparse import ArgumentParser
 from yaml.constructor import SafeConstructor
 
+from litlab.cli.bases import BASE
 from litlab.cli.class_paths import a_class, find_class, is_general
 from litlab.cli.hints import accepts, kind, made_by, options, parameters, takes_null, types_of
 from litlab.cli.wrong_values import shown, wrong
@@ -48,6 +49,8 @@ class Diagnosis:
         """
         self._name, self._flag = name, None
         for key, value in check_mapping(root, name).value:
+            if key.value == BASE:  # that of a file has been taken out
+                raise self._error(key, BASE, "only a config file can have one; name it with a --config in front")
             self._setting(self._types, "", key.value, value, key)
 
     def flag(self, name: str, text: str | None) -> None:

@@ -11,12 +11,18 @@ NEVER = {*sys.stdlib_module_names, "jsonargparse"}  # what is named of these is 
 
 def flags(arguments: list[str]) -> list[tuple[str, str | None]]:
     """Return flags and values of a command line, of ``--a b`` and ``--a=b`` alike; None where no value follows."""
-    pairs: list[tuple[str, str | None]] = []
-    for argument, following in pairwise([*arguments, "--"]):
-        if argument.startswith("--") or argument == "-c":
-            flag, equals, value = argument.partition("=")
-            pairs.append((flag, value if equals else None if following.startswith("--") else following))
-    return pairs
+    pairs = (flag_of(argument, following) for argument, following in pairwise([*arguments, "--"]))
+    return [(flag, value) for flag, value in pairs if flag]
+
+
+def flag_of(argument: str, following: str) -> tuple[str, str | None]:
+    """Return the flag that an argument is, "" for none, and its value, which may be the argument that follows."""
+    if argument.startswith("-c") and argument != "-c":  # -cmine.yaml, -c=mine.yaml
+        return "-c", argument[2:].removeprefix("=")
+    if not argument.startswith("--") and argument != "-c":
+        return "", None
+    flag, equals, value = argument.partition("=")
+    return flag, value if equals else None if following.startswith("--") else following
 
 
 def values_of(arguments: list[str], *names: str) -> list[str]:

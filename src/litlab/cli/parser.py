@@ -15,6 +15,7 @@ from jsonargparse import Namespace
 from jsonargparse.typing import Path_fr
 from lightning.pytorch.cli import LightningArgumentParser
 
+from litlab.cli.bases import is_file_name, with_bases, without_base
 from litlab.cli.diagnosis import Diagnosis
 from litlab.cli.hints import not_set, parser_of, types_of
 from litlab.cli.named_modules import flags
@@ -48,13 +49,15 @@ class ExperimentParser(LightningArgumentParser):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, **kwargs)
         self.arguments = sys.argv[1:]  # what is parsed, from the verb on
-        self.names: dict[str, str] = {}  # of config files that the user does not know by their path
+        self.names = {"-": "standard input"}  # of config files that the user does not know by their path
         self.texts: dict[str, str] = {}  # of the config files that were read
-        self._reading: list[Path] = []
+        self._reading = ""  # the name of the config that is being parsed
         self._started_in = Path.cwd()
 
     def parse_args(self, args: Any = None, *further: Any, **kwargs: Any) -> Namespace:  # type: ignore[override]
-        """Parse a command line, and refuse null where a setting needs a value."""
+        """Parse a command line with the bases of its configs, and refuse null where a setting needs a value."""
+        if self is not self.root:  # it parses what follows the verb
+            args = with_bases(args)
         config = super().parse_args(args, *further, **kwargs)
         if (verb := config.get("subcommand")) and kwargs.get("defaults", True):
             known = types_of(parser_of(self, verb))
@@ -64,19 +67,26 @@ class ExperimentParser(LightningArgumentParser):
         return config
 
     def parse_path(self, path: Any, *further: Any, **kwargs: Any) -> Namespace:
-        """Parse a config file, in any of the usual encodings."""
-        name = str(path)
+        """Parse a config file, in any of the usual encodings, without its bases: `with_bases` has put them in front."""
+        name, texts = str(path), self.root.texts
         if name == "-":
-            return super().parse_path(path, *further, **kwargs)
-        file = Path(name).resolve()
-        if file in self._reading:
-            raise UserError(f"{name}: the configs include each other in a circle; remove one of them")
-        text = self.root.texts[name] = read_text(Path(name))
-        self._reading.append(file)
+            return self.parse_string(texts.setdefault(name, sys.stdin.read()), name, *further, **kwargs)
+        text = texts[name] = read_text(Path(name))
+        root = check(text, name)
+        if (rest := without_base(root)) is not root:
+            text = yaml.serialize(rest)
         with Path_fr(name).relative_path_context():  # pyright: ignore[reportCallIssue] - it is a class
-            config = self.parse_string(text, name, *further, **kwargs)
-        self._reading.remove(file)
-        return config
+            return self.parse_string(text, name, *further, **kwargs)
+
+    def parse_string(self, content: str, path: Any = "", *further: Any, **kwargs: Any) -> Namespace:
+        """Parse a config, but not one within it: jsonargparse takes it under ``config``, and trust would not know."""
+        if self._reading:
+            raise UserError(f"{self._reading}: config: there is no such key; did you mean 'base'?")
+        self._reading = self.root.names.get(path, path) or "--config"
+        try:
+            return super().parse_string(content, path, *further, **kwargs)
+        finally:
+            self._reading = ""
 
     @property
     def root(self) -> "ExperimentParser":
@@ -113,7 +123,7 @@ def explain(message: str, parser: ExperimentParser) -> str:
         parser: The parser of the whole command line.
     """
     verb, *rest = parser.arguments
-    given = flags(rest)
+    given = flags(with_bases(rest))
     if "expected one argument" in message:
         return _without_value(message, given)
     if found := re.match(r"argument (\S+): ignored explicit argument", message):
@@ -124,8 +134,7 @@ def explain(message: str, parser: ExperimentParser) -> str:
     try:
         for flag, value in given:
             if flag in ("--config", "-c"):
-                name, text = _config(value, parser)
-                diagnosis.file(name, check(text, name))
+                diagnosis.file(*_config(value, parser))
             elif flag not in ("--help", "--print_config"):
                 diagnosis.flag(flag.removesuffix(".help"), value)
         diagnosis.complete()
@@ -161,15 +170,15 @@ def _stray(word: str) -> str:
     return f"{word}: it follows no flag that takes a value; remove it"
 
 
-def _config(value: str | None, parser: ExperimentParser) -> tuple[str, str]:
-    """Return name and text of what ``--config`` gives: a file, or YAML itself."""
+def _config(value: str | None, parser: ExperimentParser) -> tuple[str, yaml.Node | None]:
+    """Return the name of what ``--config`` gives, a file or YAML itself, and its nodes without the base of a file."""
     if not value:
         raise UserError("--config: no value given; write --config FILE")
-    if value in parser.texts:
-        return parser.names.get(value, value), parser.texts[value]
-    if value.lstrip().startswith("{") or "\n" in value or ": " in value:
-        return "--config", value
-    return value, read_text(Path(value))
+    if not is_file_name(value):
+        name, text = ("--config", value) if value != "-" else (parser.names[value], parser.texts[value])
+        return name, check(text, name)
+    name = parser.names.get(value, value)
+    return name, without_base(check(parser.texts.get(value) or read_text(Path(value)), name))
 
 
 def _innermost(message: str) -> str:

@@ -24,6 +24,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from litlab.cli.bases import with_bases
 from litlab.cli.named_modules import NEVER, is_of_a_run, modules_named, values_of
 from litlab.errors import UserError
 from litlab.util.class_blocks import imported
@@ -120,6 +121,7 @@ def trust_of(arguments: list[str], foreign: bool) -> Trust:
         arguments: The command line. The modules that it names, or a config file on it that its user wrote, are trusted.
         foreign: Whether the config of a run or checkpoint is read as well.
     """
+    arguments = with_bases(arguments)
     allowed = [part.strip() for value in values_of(arguments, "--allow_modules") for part in value.split(",")]
     foreign = foreign or any(is_of_a_run(Path(value)) for value in values_of(arguments, "--config", "-c"))
     return Trust(not foreign, (*allowed, *sorted(modules_named(arguments))))

@@ -4,7 +4,6 @@ import json
 import math
 import warnings
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NoReturn
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
@@ -65,24 +64,6 @@ def named(value: Any, names: Iterable[str], key: str) -> dict[str, Any]:
     settings = dict(value) if isinstance(value, dict) else {"name": "none" if value is None else value}
     check_word(settings.get("name"), names, key)
     return settings
-
-
-def base(value: Any, folder: Path) -> list[Path]:
-    """Return the config files, relative to the working directory where they lie in it.
-
-    Args:
-        value: Paths, relative to a folder.
-        folder: The folder.
-    """
-    items = as_list(value)
-    if not items or not all(isinstance(item, str) for item in items):
-        refuse("base", "is missing; list the config files of the experiment, relative to this file.")
-    here = Path.cwd().resolve()
-    paths = [(folder / item).resolve() for item in items]
-    for path, item in zip(paths, items, strict=True):
-        if not path.is_file():
-            refuse("base", f"{item}: no such file (paths are relative to the sweep file).")
-    return [path.relative_to(here) if path.is_relative_to(here) else path for path in paths]
 
 
 def space(content: Any) -> Space:

@@ -9,6 +9,7 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
+from litlab.cli.bases import base_files, chain
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT
 from litlab.sweep import reading as read
@@ -72,10 +73,11 @@ class SweepSpec:
         Raises:
             UserError: If a file of the base can't be read.
         """
+        files = [file for path in self.base for file in chain(path)]
         content = {
             "metric": self.metrics,
             "direction": self.directions,
-            "base": [[path.name, read_mapping(path, example="metric: val/acc")] for path in self.base],
+            "base": [[path.name, read_mapping(path, example="metric: val/acc")] for path in files],
             "settings": self.settings,
             "seeds": self.seeds,
             "spread": self.spread,
@@ -140,11 +142,13 @@ def _spec(file: Path, content: dict[str, Any], arguments: list[str]) -> SweepSpe
         read.check_path(path, f"settings.{path}")
         if path in space:
             refuse(f"settings.{path}", "is searched in space too; remove one.")
+    if content.get("base") is None:
+        refuse("base", "is missing; list the config files of the experiment, relative to this file.")
     spec = SweepSpec(
         file=file,
         name=name,
         folder=ROOT / "sweeps" / name,
-        base=read.base(content.get("base"), file.parent),
+        base=base_files(content["base"], file),
         settings=settings,
         metrics=metrics,
         directions=directions,

@@ -12,6 +12,7 @@ import optuna
 import yaml
 from optuna.exceptions import TrialPruned, UpdateFinishedTrialError
 
+from litlab.cli.bases import with_bases
 from litlab.cli.named_modules import modules_named
 from litlab.runs.folder import RunFolder, write_text
 from litlab.sweep.processes import Stop, Unfinished, run, run_project
@@ -105,7 +106,7 @@ class TrialRunner:
             *self._spec.arguments,
         ]
         if len(runs) > seed and self._can_be_resumed(RunFolder(Path(runs[seed]))):
-            modules = sorted(modules_named(arguments))  # which the run's own config may name, too
+            modules = sorted(modules_named(with_bases(arguments)))  # which the run's own config may name, too
             arguments = ["fit", "--resume", runs[seed], *([f"--allow_modules={','.join(modules)}"] if modules else [])]
         else:
             log.unlink(missing_ok=True)

@@ -162,7 +162,7 @@ LINES = {  # through the whole command: (command line, the line)
         ["--config", "{trainer: {max_epoch: 3}}"],
         "--config: trainer.max_epoch: there is no such key; did you",
     ),
-    "loop": (["--config", "loop.yaml"], "loop.yaml: the configs include each other in a circle; remove one of them"),
+    "loop": (["--config", "loop.yaml"], "loop.yaml: config: there is no such key; did you mean 'base'?"),
     "part": (
         ["GOOD", "--model", "part.yaml"],
         "part.yaml:2: model.hiddne_size: SmallForecaster has no 'hiddne_size'; did you mean",

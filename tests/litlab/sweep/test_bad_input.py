@@ -17,7 +17,7 @@ WIDTH = {"model.hidden_size": RANGE}
         ({"trails": 3}, "tiny.yaml: trails: there is no such key; did you mean 'trials'?"),
         ({"trials": None}, "tiny.yaml: trials: is missing; give a number of trials, hours, or both."),
         ({"trials": 2.5}, "tiny.yaml: trials: must be a whole number of at least 1, not 2.5."),
-        ({"base": "no.yaml"}, "tiny.yaml: base: no.yaml: no such file (paths are relative to the sweep file)."),
+        ({"base": "no.yaml"}, "tiny.yaml: base: no.yaml: no such file; paths are relative to this file"),
         ({"metric": None}, "tiny.yaml: metric: is missing; name what fit logs, such as val/acc, or a list of several."),
         ({"direction": "minimise"}, "tiny.yaml: direction: must be one of minimize, maximize, not 'minimise'; "
          "did you mean 'minimize'?"),
