@@ -4,6 +4,7 @@ from litlab.callbacks.baselines import Baselines
 from litlab.callbacks.compile import Compile
 from litlab.callbacks.confusion_matrix import ConfusionMatrix
 from litlab.callbacks.ema import EMA
+from litlab.callbacks.freeze import Freeze, FreezeRule
 from litlab.callbacks.model_summary import ModelSummary
 from litlab.callbacks.nan_guard import NaNGuard
 from litlab.callbacks.profile import StepProfiler
@@ -17,6 +18,8 @@ __all__ = [
     "Baselines",
     "Compile",
     "ConfusionMatrix",
+    "Freeze",
+    "FreezeRule",
     "ModelSummary",
     "NaNGuard",
     "ProgressBar",

@@ -7,6 +7,7 @@ from lightning.pytorch.callbacks import BaseFinetuning
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
 from litlab.errors import UserError
+from litlab.tasks.base import ExperimentModule
 
 Names = list[list[str]]  # of the parameters in each group of an optimizer
 ADVICE = "leave it as it was, or start a new run from its weights with --init_from"
@@ -86,7 +87,11 @@ class OptimizerChanges(Callback):
         recipe: Any = getattr(pl_module, "optimizer", None)
         if trainer.state.fn != "fit" or not callable(recipe):
             return
-        fresh: Any = recipe([parameter for parameter in pl_module.parameters() if parameter.requires_grad])
+        fresh: Any = (
+            pl_module.new_optimizer()
+            if isinstance(pl_module, ExperimentModule)
+            else recipe([parameter for parameter in pl_module.parameters() if parameter.requires_grad])
+        )
         now, then = fresh.param_groups, checkpoint["optimizer_states"][0]["param_groups"]
         if len(now) != len(then):
             raise UserError(

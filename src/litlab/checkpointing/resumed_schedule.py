@@ -13,6 +13,7 @@ from litlab.errors import UserError, first_line
 from litlab.optim import Schedule, WarmupDecay
 from litlab.tasks.base import ExperimentModule
 
+OF_THE_RATE = ("optimizer", "schedule", "param_groups")  # settings of the model
 PROGRESS = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch", "_last_lr")  # of ReduceLROnPlateau
 
 
@@ -91,7 +92,7 @@ def stretch_schedule(trainer: Trainer, module: LightningModule, saved: dict[str,
         return  # it has no length
     then, now = saved["hyper_parameters"], dict(module.hparams)
     # What Python code passes as objects is in neither.
-    differ = any(then[name] != now[name] for name in ("optimizer", "schedule") if name in then and name in now)
+    differ = any(then[name] != now[name] for name in OF_THE_RATE if name in then and name in now)
     if saved["run_length"] == run_length(trainer) and not differ:
         return
     steps, left = trainer.estimated_stepping_batches, _left(trainer, schedule.interval, schedule.frequency)

@@ -22,7 +22,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from litlab.callbacks import EMA, Compile, ModelSummary, ProgressBar, RunSummary
+from litlab.callbacks import EMA, Compile, Freeze, ModelSummary, ProgressBar, RunSummary
 from litlab.checkpointing.exact_resume import ExactResume
 from litlab.errors import UserError
 from litlab.optim import Schedule
@@ -75,7 +75,11 @@ def callback_list(
         own = [callback for callback in own if type(callback) not in FINDERS]
     sections = [callback for callback in sections if not (isinstance(callback, Compile) and callback.mode is None)]
     if config["barebones"]:
-        return [*(callback for callback in sections if isinstance(callback, EMA | Compile)), StopSignals(), *own]
+        return [
+            *(callback for callback in sections if isinstance(callback, EMA | Compile | Freeze)),
+            StopSignals(),
+            *own,
+        ]
     if config["fast_dev_run"]:
         sections = [callback for callback in sections if not isinstance(callback, Checkpoint)]
     callbacks = list(sections)

@@ -128,7 +128,9 @@ class CheckpointCLI(LightningCLI):
         for name in (explicit := self._explicit_model_settings(here)):
             if name in saved and saved[name] != here[name] and not plan.saved:
                 rank_zero_info(f"model.{name}: {here[name]} (the checkpoint has {saved[name]})")
-        self.new_optimizer = "optimizer" in saved and saved["optimizer"] != here.get("optimizer")
+        self.new_optimizer = any(
+            name in saved and saved[name] != here.get(name) for name in ("optimizer", "param_groups")
+        )
         init_args = {**saved, **{name: here[name] for name in explicit}}
         settings = {verb: {"model": {"class_path": class_path, "init_args": init_args}}}
         self.config = self.parser.parse_object(settings, self.config)

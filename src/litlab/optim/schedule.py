@@ -11,6 +11,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from litlab.errors import UserError
 from litlab.util.refusals import refusals
 
+ABSOLUTE_RATES = ("max_lr", "base_lr")  # of OneCycleLR and CyclicLR
 # What torch's schedulers call the number of steps that they stretch over.
 LENGTH_NAMES = ("total_steps", "T_max", "total_iters")
 
@@ -54,7 +55,7 @@ class Schedule:
             raise UserError(f"model.schedule.frequency: {self.frequency} is not valid; it must be at least 1")
         length = steps if self.interval == "step" else epochs
         missing = self.missing_length()
-        arguments = {}
+        arguments: dict[str, Any] = {}
         if missing is not None:
             if length == 0:
                 raise UserError("trainer: the run has no steps; check max_steps, max_epochs and limit_train_batches")
@@ -64,6 +65,7 @@ class Schedule:
                     "set it, or trainer.max_epochs or trainer.max_steps"
                 )
             arguments[missing] = max(1, int(length) // self.frequency)
+        arguments |= self._scaled_rates(optimizer)
         with refusals("model.schedule.scheduler"):
             scheduler = self._call(optimizer, arguments)
         if isinstance(scheduler, ReduceLROnPlateau) and self.monitor is None:
@@ -95,6 +97,15 @@ class Schedule:
             return None  # OneCycleLR's other way of saying how long it is
         return next((name for name in LENGTH_NAMES if name in values and (name in empty or values[name] is None)), None)
 
-    def _call(self, optimizer: Optimizer, arguments: dict[str, int]) -> LRScheduler:
+    def _scaled_rates(self, optimizer: Optimizer) -> dict[str, list[float]]:
+        """Return the rates that OneCycleLR and CyclicLR set for all groups alike, scaled for each one."""
+        scales = [group.get("lr_scale", 1.0) for group in optimizer.param_groups]
+        given = self._parameters()
+        rates = {name: given[name] for name in ABSOLUTE_RATES if isinstance(given.get(name), int | float)}
+        return (
+            {name: [rate * scale for scale in scales] for name, rate in rates.items()} if set(scales) != {1.0} else {}
+        )
+
+    def _call(self, optimizer: Optimizer, arguments: dict[str, Any]) -> LRScheduler:
         # Keywords given here replace the None that stands for them in what the command line built.
         return self.scheduler(optimizer, **arguments)  # pyright: ignore[reportCallIssue]

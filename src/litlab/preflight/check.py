@@ -5,13 +5,14 @@ import math
 from collections.abc import Iterator
 
 import torch
-from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from rich.markup import escape
 from rich.table import Table
 
-from litlab.callbacks import Compile
+from litlab.callbacks import Compile, Freeze
 from litlab.errors import UserError
 from litlab.preflight.cost import checkpoint_bytes, length
+from litlab.preflight.groups import groups_table
 from litlab.preflight.out_of_memory import out_of_memory_advice
 from litlab.preflight.probe import Enough, Probe
 from litlab.util.commands import some, terminal
@@ -23,7 +24,7 @@ FAR_OFF = 2.0  # times the loss of a guess: a start this high gets a warning
 def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDataModule) -> None:
     """Make a few steps of a fit and print what they say about all of it. Only caches of the data are written.
 
-    The steps go through a Trainer with the settings of the run, without its callbacks and loggers, on one device.
+    The steps go through a Trainer with the settings of the run, on one device. Of its callbacks only `Freeze` is there.
 
     Args:
         trainer: The run's Trainer. Only its settings are used.
@@ -33,8 +34,9 @@ def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDat
     Raises:
         UserError: If the run would not work.
     """
-    probe = Probe()
-    check = _trainer(trainer, probe)
+    freeze = next((callback for callback in trainer.callbacks if isinstance(callback, Freeze)), None)  # pyright: ignore[reportAttributeAccessIssue]
+    probe = Probe(freeze)
+    check = _trainer(trainer, [probe] if freeze is None else [freeze, probe])
     try:
         check.fit(model, datamodule=datamodule)
         if not probe.training_batch:
@@ -52,9 +54,11 @@ def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDat
     finally:
         if probe.training_batch:
             _print([*_found(check, probe, model, datamodule), *_costs(trainer, check, probe, model, datamodule)])
+            if (groups := groups_table(check, model, freeze)) is not None:
+                terminal().print(groups)
 
 
-def _trainer(run: Trainer, probe: Probe) -> Trainer:
+def _trainer(run: Trainer, callbacks: list[Callback]) -> Trainer:
     """Build a Trainer like the run's, for one process, that keeps nothing."""
     device = run.strategy.root_device
     log = logging.getLogger("lightning.pytorch.utilities.rank_zero")
@@ -73,7 +77,7 @@ def _trainer(run: Trainer, probe: Probe) -> Trainer:
             gradient_clip_val=run.gradient_clip_val,
             gradient_clip_algorithm=run.gradient_clip_algorithm,
             num_sanity_val_steps=0,
-            callbacks=[probe],
+            callbacks=callbacks,
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,

@@ -12,6 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.optim import Optimizer
 
+from litlab.callbacks import Freeze
 from litlab.errors import UserError
 from litlab.preflight.cost import optimizer_steps
 from litlab.runs.recorder import peak_gib
@@ -45,11 +46,15 @@ class Probe(Callback):
     For the steps that it times it sets ``trainer.global_step`` forward to several points of the training. Batches,
     epoch and learning rate stay as they are.
 
+    Args:
+        freeze: What is trained later, if anything is: it follows the steps that the run pretends to be at.
+
     Raises:
         UserError: In the first steps, if the loss or a gradient is not finite, or a trained parameter gets no gradient.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, freeze: Freeze | None = None) -> None:
+        self._freeze = freeze
         self.training_batch = ""  # types and shapes
         self.validation_batch = ""
         self.first_batch_after = 0.0  # seconds
@@ -141,7 +146,9 @@ class Probe(Callback):
             self._left = self._laps[0].steps
             if self._laps[0].at is not None:
                 total = trainer.fit_loop.epoch_loop.automatic_optimization.optim_progress.optimizer.step.total
-                total.ready = total.completed = self._laps[0].at
+                total.ready = total.completed = at = self._laps[0].at
+                if self._freeze is not None:
+                    self._freeze.apply(trainer, pl_module, at // _steps(trainer))
         else:
             self.memory_gib = peak_gib(trainer)
             trainer.should_stop = True  # after a validation

@@ -13,8 +13,9 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.errors import UserError
-from litlab.optim import Schedule
+from litlab.optim import ParamGroups, Schedule
 from litlab.optim.recipe import plain_recipe
+from litlab.util.name_patterns import parameter_names
 from litlab.util.refusals import refusals
 
 
@@ -22,17 +23,25 @@ class ExperimentModule(LightningModule):
     """A LightningModule that keeps its settings and builds its optimizer and its schedule from them.
 
     While ``lr`` is None, the optimizer has its own learning rates. Lightning's ``LearningRateFinder`` and ``Tuner`` set
-    ``lr`` to what they found; then all parameter groups have it, as in the search that found it.
+    ``lr`` to what they found; then all parameter groups have it, times their ``lr_scale``, as in the search that found
+    it.
 
     Args:
         optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
         schedule: Learning-rate schedule. Left out, the learning rate stays as it is.
+        param_groups: Learning rates and weight decay that differ by the parameters' names.
     """
 
     data_facts: tuple[str, ...] = ()  # settings that must be the same in model and data
     lr: float | None = None
+    frozen_for_now: frozenset[str] = frozenset()  # parameters that the callback `Freeze` lets train later
 
-    def __init__(self, optimizer: OptimizerCallable | None = None, schedule: Schedule | None = None) -> None:
+    def __init__(
+        self,
+        optimizer: OptimizerCallable | None = None,
+        schedule: Schedule | None = None,
+        param_groups: ParamGroups | None = None,
+    ) -> None:
         super().__init__()
         # Called here, it finds the arguments of the whole chain of subclasses that called this one.
         with warnings.catch_warnings():
@@ -45,6 +54,7 @@ class ExperimentModule(LightningModule):
         # Not as the command line hands them over: that can't be copied, which averages of the weights and pruning do.
         self.optimizer = plain_recipe(optimizer) or torch.optim.AdamW
         self.schedule = plain_recipe(schedule)
+        self.param_groups = param_groups
 
     def check_data(self) -> None:
         """Compare model and data: a checkpoint or a setting may be for other data.
@@ -67,16 +77,19 @@ class ExperimentModule(LightningModule):
     on_validation_start = on_test_start = on_predict_start = on_fit_start
 
     def new_optimizer(self) -> Optimizer:
-        """Return the optimizer of the parameters that are trained, without any state.
+        """Return the optimizer of the parameters that are trained now or later, without any state.
 
         Raises:
-            UserError: If it does not take its settings.
+            UserError: If it does not take its settings, or a pattern of `param_groups` matches nothing.
         """
         with refusals("model.optimizer"):
-            optimizer = self.optimizer([p for p in self.parameters() if p.requires_grad])
+            named = zip(parameter_names(self), self.parameters(), strict=True)
+            optimizer = self.optimizer([p for name, p in named if p.requires_grad or name in self.frozen_for_now])
+            if self.param_groups is not None:
+                self.param_groups.divide(optimizer, self)
         if self.lr is not None:
             for group in optimizer.param_groups:
-                group["lr"] = self.lr
+                group["lr"] = self.lr * group.get("lr_scale", 1.0)
         return optimizer
 
     def configure_optimizers(self) -> Any:

@@ -62,10 +62,11 @@ class MuonSGD(Optimizer):
         sgd = {"momentum": sgd_momentum, "orthogonal": False}
         groups = [{"params": filters, "lr": lr, "momentum": momentum, "weight_decay": 0.0, "orthogonal": True}]
         groups += [
-            {"params": group, "lr": rate, "weight_decay": weight_decay / rate, **sgd}
+            {"params": group, "lr": rate, "weight_decay": weight_decay, **sgd}
             for group, rate in ((matrices, matrix_lr), (vectors, vector_lr))
             if group
         ]
+        groups = [{**group, "peak_lr": group["lr"]} for group in groups]
         super().__init__(groups, {"iterations": iterations})
 
     @torch.no_grad()
@@ -88,7 +89,7 @@ class MuonSGD(Optimizer):
                     continue
                 gradient = parameter.grad
                 if group["weight_decay"]:
-                    gradient = gradient.add(parameter, alpha=group["weight_decay"])
+                    gradient = gradient.add(parameter, alpha=group["weight_decay"] / group["peak_lr"])
                 state = self.state[parameter]
                 if not state:
                     state["momentum"] = torch.zeros_like(parameter)

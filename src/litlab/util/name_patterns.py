@@ -1,0 +1,71 @@
+"""Parameters by patterns of their names."""
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from itertools import takewhile
+
+from torch import nn
+
+from litlab.errors import UserError
+from litlab.util.nearest import nearest
+
+
+def parameter_names(module: nn.Module) -> list[str]:
+    """Return the names of all parameters, without what FSDP adds to them."""
+    return [name.replace("_fsdp_wrapped_module.", "") for name, _ in module.named_parameters()]
+
+
+def matches(name: str, patterns: str | Iterable[str]) -> bool:
+    """Return whether a name matches one of some patterns, or lies in a module that does.
+
+    Args:
+        name: Such as ``network.layer1.0.weight``.
+        patterns: One or several. ``*`` stands for anything, dots included; ``network.layer1`` also matches everything
+            in that module.
+    """
+    patterns = [patterns] if isinstance(patterns, str) else patterns
+    return any(fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*") for pattern in patterns)
+
+
+def first_matches(names: list[str], rules: list[str | list[str]], key: str) -> dict[str, int]:
+    """Find for each name the first of some rules that matches it.
+
+    Args:
+        names: Names of parameters.
+        rules: The patterns of each rule.
+        key: The setting that holds the rules, for messages.
+
+    Returns:
+        Number of the rule, for the names that one matches.
+
+    Raises:
+        UserError: If a pattern matches nothing, or nothing that an earlier rule has left.
+    """
+    found: dict[str, int] = {}
+    for number, rule in enumerate(rules):
+        for pattern in [rule] if isinstance(rule, str) else rule:
+            if not any(matches(name, pattern) for name in names):
+                known = nearest(pattern.removesuffix(".*"), _modules(names), f"; there are {summary(names)}")
+                raise UserError(f"{key}[{number}]: '{pattern}' matches no parameter of the model{known}")
+        left = [name for name in names if name not in found and matches(name, rule)]
+        if not left:
+            raise UserError(f"{key}[{number}]: earlier rules match all of {rule}; put it before them, or remove it")
+        found |= dict.fromkeys(left, number)
+    return found
+
+
+def summary(names: list[str]) -> str:
+    """Return names in short: how many there are in each part of the network."""
+    words = [name.split(".") for name in names]
+    shared = len(list(takewhile(lambda level: len(set(level)) == 1, zip(*words, strict=False))))
+    counts: dict[str, int] = {}
+    for name in words:
+        part = ".".join(name[: max(2, shared)])
+        counts[part] = counts.get(part, 0) + 1
+    return ", ".join(part if count == 1 else f"{part} ({count})" for part, count in counts.items())
+
+
+def _modules(names: list[str]) -> list[str]:
+    """Return the names with those of all modules that they are in."""
+    parts = (name.split(".") for name in names)
+    return list(dict.fromkeys(".".join(words[:end]) for words in parts for end in range(1, len(words) + 1)))
