@@ -3,6 +3,7 @@
 import contextlib
 import math
 import re
+from dataclasses import is_dataclass
 from typing import Any, Literal, get_args, get_origin
 
 import yaml
@@ -50,7 +51,9 @@ def _name(hint: Any, node: yaml.Node) -> str:
         if get_origin(hint) is tuple and Ellipsis not in get_args(hint):
             return f"a list of {len(parts)} values ({', '.join(_name(part, node) for part in parts)})"
         if parts and kind(parts[0]) == "class":
-            return "a list of blocks (class_path and init_args)"
+            return "a list of blocks" + (
+                " (class_path and init_args)" if not is_dataclass(parts[0]) else " of settings"
+            )
         return f"a list of {_name(parts[0], node)}" if parts else "a list"
     if kind(hint) == "mapping":
         return "keys with values"

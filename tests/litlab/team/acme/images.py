@@ -1,10 +1,10 @@
 """Images."""
 
-from lightning.pytorch.cli import OptimizerCallable
+from typing import Any
+
 from torch import nn
 
 from litlab.errors import UserError
-from litlab.optim import Schedule
 from litlab.tasks import Classifier
 
 
@@ -15,9 +15,7 @@ class SmallCNN(Classifier):
         width: Channels of the convolution.
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out.
-        label_smoothing: Share of the target that is spread evenly over all classes.
-        optimizer: Any torch.optim class, without its parameters.
-        schedule: Learning-rate schedule.
+        **settings: As of `Classifier`.
     """
 
     def __init__(
@@ -25,9 +23,7 @@ class SmallCNN(Classifier):
         width: int = 8,
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
-        label_smoothing: float = 0.0,
-        optimizer: OptimizerCallable | None = None,
-        schedule: Schedule | None = None,
+        **settings: Any,
     ) -> None:
         if width < 4:
             raise UserError(f"model.width: {width} is not valid; it must be 4 or more")
@@ -41,10 +37,7 @@ class SmallCNN(Classifier):
             nn.Flatten(),
             nn.Linear(width, num_classes),
         )
-        super().__init__(
-            network, num_classes=num_classes, image_shape=image_shape, label_smoothing=label_smoothing,
-            optimizer=optimizer, schedule=schedule,
-        )  # fmt: skip
+        super().__init__(network, num_classes=num_classes, image_shape=image_shape, **settings)
 
 
 class MNASNet(nn.Module):
