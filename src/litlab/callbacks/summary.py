@@ -30,7 +30,7 @@ class RunSummary(Callback):
     def __init__(self) -> None:
         self._rows: dict[str, str] = {}
         self._results: dict[str, float] = {}  # metrics of the last validate or test
-        self._generated = ""
+        self._generated = self._random = ""
         self._started = 0.0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -49,6 +49,12 @@ class RunSummary(Callback):
                 (folder / "GENERATED_DATA.txt").write_text(
                     f"This run used data that is {self._generated}\n", encoding="utf-8"
                 )
+
+        note = None if folder is None else folder / "RANDOM_WEIGHTS.txt"
+        found = (module.stand_in for module in pl_module.modules() if hasattr(module, "stand_in"))  # see `pretrained`
+        self._random = str(next(found, note.read_text("utf-8") if note is not None and note.is_file() else ""))
+        if self._random and note is not None and trainer.is_global_zero:
+            note.write_text(self._random, encoding="utf-8")
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Start the clock; mark generated data in the loggers."""
@@ -101,6 +107,8 @@ class RunSummary(Callback):
         table.add_column()
         if self._generated:
             table.add_row("DATA", Text(self._generated), style="bold red")
+        if self._random:
+            table.add_row("WEIGHTS", Text(self._random), style="bold red")
         metrics = {name: f"{value:.4g}" for name, value in self._results.items()}
         best = {name: value for name, value in self._rows.items() if name.startswith("best ")}
         rest = {name: value for name, value in self._rows.items() if name not in best}

@@ -3,13 +3,10 @@
 import hashlib
 import os
 import queue
-import socket
 import sys
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +14,7 @@ from typing import Protocol
 import torch.hub
 
 from litlab.errors import UserError
+from litlab.util.sockets import socket_timeout
 
 
 class Unavailable(Exception):
@@ -109,17 +107,6 @@ def reach(urls: list[str], seconds: float) -> None:
 
 def _why(host: str, error: Exception) -> str:
     return f"{host}: {getattr(error, 'reason', None) or error}"
-
-
-@contextmanager
-def socket_timeout(seconds: float) -> Iterator[None]:
-    """Make connections fail that would otherwise wait for ever for the next bytes."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
 
 
 def _fetch(file: PublicFile, path: Path) -> None:

@@ -1,6 +1,7 @@
-"""Helpers for networks: their sizes checked, their first and last layer fitted to the data."""
+"""Helpers for networks: pre-trained ones, their first and last layer fitted to the data, sizes checked."""
 
 from litlab.nn.adapt import adapt_network
+from litlab.nn.pretrained import pretrained
 from litlab.nn.sizes import DEEPEST, check_sizes
 
-__all__ = ["DEEPEST", "adapt_network", "check_sizes"]
+__all__ = ["DEEPEST", "adapt_network", "check_sizes", "pretrained"]

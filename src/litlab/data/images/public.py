@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.data.download import Unavailable, reach, socket_timeout
+from litlab.data.download import Unavailable, reach
 from litlab.errors import UserError
+from litlab.util.sockets import socket_timeout
 
 
 @dataclass(frozen=True)
