@@ -166,8 +166,10 @@ def small_data(name: str, request: pytest.FixtureRequest) -> list[str]:
 
 @pytest.fixture
 def run(team, tmp_path, monkeypatch, capsys) -> Callable[..., Outcome]:
-    """Runs ``python -m TEAM ARGUMENTS`` in this process and an empty folder."""
+    """Runs ``python -m TEAM ARGUMENTS`` in this process and an empty folder, without a network."""
     monkeypatch.chdir(tmp_path)
+    for name, value in OFFLINE.items():
+        monkeypatch.setenv(name, value)
 
     def run_here(*arguments: object) -> Outcome:
         code = command(monkeypatch, *arguments, package=team)

@@ -31,7 +31,7 @@ def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["ra
 
     if name not in list_models():
         raise UserError(f"model.network.name: torchvision has no '{name}'{nearest(name, list_models())}")
-    known = ["DEFAULT", *get_model_weights(name).__members__]
+    known = list(get_model_weights(name).__members__)
     if weights is not None and weights not in known:
         raise UserError(f"model.network.weights: {name} has no '{weights}'; choose one of {', '.join(known)}")
     try:
@@ -49,7 +49,7 @@ def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["ra
                 "fallback: random"
             ) from error
         network = get_model(name, weights=None)
-        network.stand_in = f"RANDOM, not pre-trained: {weights} of {name} can't be downloaded"
+        network.stand_in = f"RANDOM, not pre-trained: {weights} of {name} can't be downloaded"  # pyright: ignore[reportArgumentType]
         _say(f"{network.stand_in} ({reason})", remedy)
         return network
 

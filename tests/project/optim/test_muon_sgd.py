@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from litlab.optim import GroupRule, ParamGroups
+from litlab.tasks import Classifier
 from project.optim import muon_sgd
 from project.optim.device import has_fast_bfloat16
 from project.optim.muon_sgd import MuonSGD, orthogonalise
@@ -102,3 +104,25 @@ def test_what_the_cpu_has(monkeypatch, features, fast):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features, raising=False)
     assert has_fast_bfloat16.__wrapped__(torch.device("cpu")) is fast
     assert has_fast_bfloat16.__wrapped__(torch.device("mps")) is False
+
+
+def test_groups_by_name_scale_its_rates_and_its_weight_decay():
+    """A step takes the same share of the weights at any scale of the rate; each of its own groups is divided."""
+    rules = [GroupRule("network.2", lr_scale=0.5, weight_decay=0.25)]
+    model = Classifier(
+        _network(), num_classes=4, optimizer=MuonSGD, param_groups=ParamGroups(rules, decay_norms_and_biases=False)
+    )
+    groups = model.new_optimizer().param_groups
+    matrix, filter_bias, bias = model.network[2].weight, model.network[0].bias, model.network[2].bias
+    found = {id(p): group for group in groups for p in group["params"]}
+    assert found[id(model.network[0].weight)]["orthogonal"]
+    assert found[id(model.network[0].weight)]["lr"] == 0.12
+    assert (found[id(matrix)]["lr"], found[id(matrix)]["weight_decay"]) == (0.2, 0.25)
+    assert (found[id(filter_bias)]["lr"], found[id(filter_bias)]["weight_decay"]) == (26.0, 0.0)
+    assert (found[id(bias)]["lr"], found[id(bias)]["weight_decay"]) == (13.0, 0.25)
+
+    before = matrix.detach().clone()
+    matrix.grad = torch.zeros_like(matrix)
+    model.new_optimizer().step()
+    share = 0.5 * 0.25 * (1 + 0.85)  # of its own rate, with the first step of Nesterov's momentum
+    torch.testing.assert_close(matrix.detach(), before * (1 - share))

@@ -1,0 +1,92 @@
+"""Pre-trained networks: what is loaded, what takes its place, and how loudly."""
+
+import re
+
+import pytest
+import torch
+import torchvision
+
+from litlab.errors import UserError
+from litlab.nn import pretrained
+from tests.conftest import OFFLINE
+
+URL = torchvision.models.ResNet18_Weights.IMAGENET1K_V1.url
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    for name, value in OFFLINE.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_weights_come_from_torchs_cache(tmp_path):
+    """A file lies where a download would have put it; without `weights` nothing is asked for."""
+    torch.manual_seed(7)
+    saved = torchvision.models.resnet18().state_dict()
+    file = tmp_path / "torch/hub/checkpoints" / URL.rpartition("/")[2]
+    file.parent.mkdir(parents=True)
+    torch.save(saved, file)
+    for weights in ("DEFAULT", "IMAGENET1K_V1"):
+        network = pretrained("resnet18", weights)
+        assert all(torch.equal(value, saved[name]) for name, value in network.state_dict().items())
+        assert not hasattr(network, "stand_in")
+    file.unlink()
+    assert not hasattr(pretrained("resnet18", None), "stand_in")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"name": "resnet81"}, "model.network.name: torchvision has no 'resnet81'; did you mean 'resnet18'?"),
+        (
+            {"name": "resnet18", "weights": "IMAGENET1K_V2"},
+            "model.network.weights: resnet18 has no 'IMAGENET1K_V2'; choose one of IMAGENET1K_V1, DEFAULT",
+        ),
+    ],
+)
+def test_what_there_is_not(settings, message):
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        pretrained(**settings)
+
+
+@pytest.fixture
+def fit(run, images):
+    """Fits one batch with a network given as YAML."""
+
+    def fit_one(network):
+        return run(
+            "fit", "--model=Classifier", f"--model.network={{class_path: litlab.nn.pretrained, init_args: {network}}}",
+            "--model.optimizer=torch.optim.SGD", "--data=ImageData", "--data.dataset=folder", f"--data.path={images}",
+            "--data.batch_size=80", "--trainer.max_epochs=1", "--trainer.limit_train_batches=1",
+            "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu",
+        )  # fmt: skip
+
+    return fit_one
+
+
+def test_without_a_fallback_the_error_names_the_file(fit, tmp_path):
+    refused = fit("{name: squeezenet1_1}")
+    url = torchvision.models.SqueezeNet1_1_Weights.IMAGENET1K_V1.url
+    assert refused.code == 2
+    error = refused.err.splitlines()[-1]
+    assert error.startswith("error: model.network.weights: DEFAULT of squeezenet1_1 can't be downloaded (")
+    file = tmp_path / "torch/hub/checkpoints" / url.rpartition("/")[2]
+    assert error.endswith(f"; save {url} as {file}, or set fallback: random")
+
+
+def test_random_weights_are_announced_and_remembered(fit, run, tmp_path):
+    """Panel, summary and a file in the run; neither a test nor a resumed run asks for the weights again."""
+    done = fit("{name: squeezenet1_1, fallback: random}")
+    assert done.code == 0, done.err
+    note = "RANDOM, not pre-trained: DEFAULT of squeezenet1_1 can't be downloaded"
+    said = " ".join(re.sub("[│╭╮╰╯]", " ", done.err).split())
+    assert f"The weights are {note}" in said
+    assert "what it freezes stays random" in said
+    assert "RANDOM, not pre-trained" in done.out
+    assert (tmp_path / "lightning_logs/default/version_0/RANDOM_WEIGHTS.txt").read_text() == note
+    for again in (["test", "--run=last"], ["fit", "--resume=last", "--trainer.max_epochs=2"]):
+        done = run(*again)
+        assert done.code == 0, done.err
+        assert "RANDOM WEIGHTS" not in done.err
+        assert "RANDOM, not pre-trained" in done.out
