@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,8 @@ class ExperimentCLI(CheckpointCLI):
 
     Beside ``model``, ``data`` and ``trainer``, every config has the sections ``checkpoint``, ``early_stopping``,
     ``ema``, ``nan_guard``, ``compile`` and ``vram``, each off when null. What a model must know of the data (number of
-    classes, image shape) comes from the data: a setting of the model or of its network that is null and has the name of
-    a property of the DataModule gets its value.
+    classes, image shape) comes from the data: a setting of the model, its network or one of its metrics that is null
+    and has the name of a property of the DataModule gets its value.
     """
 
     def __init__(self) -> None:
@@ -121,11 +122,11 @@ class ExperimentCLI(CheckpointCLI):
         data = Namespace({"subcommand": verb, verb: Namespace(data=config_of_data)})
         with named_classes({"data": config_of_data.as_dict()}):
             self.datamodule = self.parser.instantiate_classes(data)[verb].data
-        for key, value in config[verb].model.get("init_args", Namespace()).items(branches=True):
-            name = key.removeprefix("network.init_args.")
-            if value is None and provides(config_of_data, name):
-                for target in (config, self.config):  # self.config is what the run folder and the checkpoint keep
-                    target[verb].model.init_args[key] = getattr(self.datamodule, name)
+        for target in (config, self.config):  # self.config is what the run folder and the checkpoint keep
+            for settings in _sized_by_data(target[verb].model):
+                for name, value in vars(settings).items():
+                    if value is None and provides(config_of_data, name):
+                        settings[name] = getattr(self.datamodule, name)
         del self.config_dump  # made for the data, before the model's settings were complete
         with named_classes(config[verb].as_dict()), WithinMemory():
             self.config_init = self.parser.instantiate_classes(config)
@@ -241,3 +242,11 @@ class ExperimentCLI(CheckpointCLI):
                 callback.print_summary(self.trainer)
 
     after_validate = after_test = print_summary
+
+
+def _sized_by_data(model: Namespace) -> Iterator[Namespace]:
+    """Yield the settings of a model, its network and its metrics."""
+    own = model.get("init_args") or Namespace()
+    for part in (model, own.get("network"), *(own.get("metrics") or {}).values()):
+        if isinstance(part, Namespace) and isinstance(part.get("init_args"), Namespace):
+            yield part.init_args

@@ -4,8 +4,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torchmetrics import MetricCollection
+from torchmetrics import Metric, MetricCollection
+from torchmetrics.utilities.data import dim_zero_cat
 
+from litlab.metrics.gathering import gather_rows
 from litlab.metrics.mean_loss import MeanLoss, Reduce
 
 
@@ -17,16 +19,27 @@ class StageMetrics(nn.Module):
     once, and nothing waits for the device until `compute`.
 
     Args:
-        metrics: The metrics, updated with (logits, labels). Cloned, so that each stage counts on its own.
+        metrics: Counts, such as accuracy: updated with (logits, labels) of many steps at once. Cloned, so that each
+            stage counts on its own.
         stage: Prefix of the logged names: train, val or test.
         flush_every: Steps kept at most before a flush; bounds the memory that their logits take.
+        further: Any metrics, updated with (probabilities, labels) batch by batch. Cloned as well.
     """
 
-    def __init__(self, metrics: MetricCollection, stage: str, flush_every: int = 50) -> None:
+    def __init__(
+        self,
+        metrics: MetricCollection,
+        stage: str,
+        flush_every: int = 50,
+        further: dict[str, Metric] | None = None,
+    ) -> None:
         super().__init__()
         self.stage = stage
         self.loss = MeanLoss(flush_every)
         self.metrics = metrics.clone(prefix=f"{stage}/")
+        self.further: Any = nn.ModuleDict({name: metric.clone() for name, metric in (further or {}).items()})
+        for metric in self.by_name.values():
+            metric.dist_sync_fn = metric.dist_sync_fn or gather_rows
         self.flush_every = flush_every
         self._steps: list[tuple[Tensor, Tensor]] = []
 
@@ -47,33 +60,47 @@ class StageMetrics(nn.Module):
 
     def flush(self) -> None:
         """Update the metrics with all steps since the last flush."""
-        if self._steps:
-            logits, labels = zip(*self._steps, strict=True)
-            self._steps.clear()
-            self.metrics.update(torch.cat(logits).float(), torch.cat(labels))
+        steps, self._steps = self._steps, []
+        if not steps:
+            return
+        logits, labels = zip(*steps, strict=True)
+        self.metrics.update(torch.cat(logits).float(), torch.cat(labels))
+        # Batch by batch: sums of floats then round alike, whenever a checkpoint made a flush.
+        for logits, labels in steps if self.further else []:
+            probabilities = logits.float().softmax(dim=1)
+            for metric in self.further.values():
+                metric.update(probabilities, labels)
 
     def compute(self, reduce: Reduce) -> dict[str, Tensor]:
         """Return the means since `reset` over all ranks, by logged name such as ``val/acc``."""
         self.flush()
-        return {f"{self.stage}/loss": self.loss.compute(reduce), **self.metrics.compute()}
+        further = {f"{self.stage}/{name}": metric.compute() for name, metric in self.further.items()}
+        return {f"{self.stage}/loss": self.loss.compute(reduce), **self.metrics.compute(), **further}
+
+    @property
+    def by_name(self) -> dict[str, Metric]:
+        """The metrics by logged name such as ``val/acc``, without the loss."""
+        further = {f"{self.stage}/{name}": metric for name, metric in self.further.items()}
+        return {**dict(self.metrics.items()), **further}
 
     def reset(self, device: torch.device) -> None:
         """Start an epoch, on this device."""
         self.loss.reset(device)
         self._steps.clear()
-        self.metrics.reset()
+        for metric in (self.metrics, *self.further.values()):
+            metric.reset()
 
     def sums(self) -> list[Tensor]:
         """Return what `add_sums` takes: the sums of the loss and the metrics' states, each list state as one tensor."""
         self.flush()
-        states: list[Any] = [state for metric in self.metrics.values() for state in metric.metric_state.values()]
+        states: list[Any] = [state for metric in self.by_name.values() for state in metric.metric_state.values()]
         return [*self.loss.sums(), *(_piece(state) if isinstance(state, list) else state for state in states)]
 
     def add_sums(self, sums: list[Tensor]) -> None:
         """Add what `sums` returned, in this process or another."""
         self.loss.add_sums(sums[:3])
         pieces = iter(sums[3:])
-        for metric in self.metrics.values():
+        for metric in self.by_name.values():
             states: dict[str, Any] = {}
             for name, state in metric.metric_state.items():
                 piece = next(pieces).to(metric.device)
@@ -84,4 +111,4 @@ class StageMetrics(nn.Module):
 
 def _piece(states: list[Tensor]) -> Tensor:
     """Return a list state as one tensor, empty where there was no step."""
-    return torch.cat(states) if states else torch.empty(0)
+    return dim_zero_cat(states) if states else torch.empty(0)

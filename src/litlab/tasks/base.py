@@ -49,7 +49,7 @@ class ExperimentModule(LightningModule):
             self.save_hyperparameters()
         # The command line hands over plain descriptions; what Python code passes as objects can't go into a checkpoint
         # that is loaded with weights_only=True.
-        objects = [name for name, value in self.hparams.items() if callable(value) or is_dataclass(value)]
+        objects = [name for name, value in self.hparams.items() if _holds_object(value)]
         self.save_hyperparameters(ignore=objects)
         # Not as the command line hands them over: that can't be copied, which averages of the weights and pruning do.
         self.optimizer = plain_recipe(optimizer) or torch.optim.AdamW
@@ -151,3 +151,12 @@ class ExperimentModule(LightningModule):
             parts: What `epoch_sums` returned, to be added up: on this rank, usually. Where the number of ranks has
                 changed, the first one gets the sums of all, the others none.
         """
+
+
+def _holds_object(value: Any) -> bool:
+    """Return whether a setting is, or has in it, what is described by a class and its arguments in YAML."""
+    if isinstance(value, dict):
+        return any(map(_holds_object, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_object, value))
+    return callable(value) or is_dataclass(value)

@@ -6,10 +6,11 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torchmetrics import MetricCollection
+from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from litlab.errors import UserError
+from litlab.metrics.check import check_metrics, check_modes
 from litlab.metrics.stage_metrics import StageMetrics
 from litlab.nn.adapt import adapt_network
 from litlab.tasks.base import ExperimentModule
@@ -24,7 +25,8 @@ class Classifier(ExperimentModule):
     logits of shape (batch, classes).
 
     Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at most 50). Once
-    per epoch, exact over all samples and ranks: ``loss``, ``acc`` and ``f1`` (macro), for train, val and test.
+    per epoch, exact over all samples and ranks: ``loss``, ``acc``, ``f1`` (macro) and `metrics`, for train, val and
+    test.
 
     Args:
         network: The network, for example torchvision.models.resnet18 or a class of your own. With images, its first
@@ -34,10 +36,13 @@ class Classifier(ExperimentModule):
             inputs are not images.
         label_smoothing: Share of the target that is spread evenly over all classes (Szegedy et al. 2016,
             arXiv:1512.00567), from 0 to below 1.
+        metrics: Further metrics of torchmetrics, or of your own, that return one number, by the name to log them by.
+            They are updated with class probabilities, shape (batch, classes), and labels, shape (batch,). A
+            `num_classes` that is null is taken from the data.
         **training: optimizer and schedule, as of `ExperimentModule`.
 
     Raises:
-        UserError: If a value is out of range, or the network can't take the images.
+        UserError: If a value is out of range, the network can't take the images, or a metric can't be used.
     """
 
     data_facts = ("num_classes",)
@@ -49,6 +54,7 @@ class Classifier(ExperimentModule):
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
         label_smoothing: HalfOpenUnitInterval = 0.0,
+        metrics: dict[str, Metric] | None = None,
         **training: Any,
     ) -> None:
         super().__init__(**training)
@@ -57,15 +63,16 @@ class Classifier(ExperimentModule):
         check_bounds(Classifier, locals(), "model")
         self.network = network if image_shape is None else adapt_network(network, image_shape, num_classes)
         self.label_smoothing = label_smoothing
-        metrics = MetricCollection(
+        check_metrics(metrics or {}, num_classes)
+        counts = MetricCollection(
             {  # cross-entropy has already refused labels out of range
                 "acc": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
                 "f1": MulticlassF1Score(num_classes, average="macro", validate_args=False),
             }
         )
-        self.train_metrics = StageMetrics(metrics, "train")
-        self.val_metrics = StageMetrics(metrics, "val")
-        self.test_metrics = StageMetrics(metrics, "test")
+        self.train_metrics = StageMetrics(counts, "train", further=metrics)
+        self.val_metrics = StageMetrics(counts, "val", further=metrics)
+        self.test_metrics = StageMetrics(counts, "test", further=metrics)
 
     @property
     def backbone(self) -> nn.ModuleList:
@@ -95,6 +102,11 @@ class Classifier(ExperimentModule):
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return class probabilities, shape (batch, classes), for a batch of inputs without labels."""
         return self(self._cast(batch)).float().softmax(dim=1)
+
+    def on_fit_start(self) -> None:
+        """Compare model and data, and what is monitored with what is better."""
+        super().on_fit_start()
+        check_modes(self.trainer, {**self.train_metrics.by_name, **self.val_metrics.by_name})
 
     def on_train_epoch_start(self) -> None:
         """Reset the metrics."""

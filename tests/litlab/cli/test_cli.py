@@ -186,7 +186,7 @@ REFUSED = {
         "model.schedule.scheduler: 'step_size' is not set; it is required",
     ),
     "no validation": (
-        ["GOOD", "--trainer.limit_val_batches=0", "--early_stopping", '{"monitor": "val/acc"}'],
+        ["GOOD", "--trainer.limit_val_batches=0", "--early_stopping", '{"monitor": "val/acc", "mode": "max"}'],
         "early_stopping.monitor: 'val/acc' is not logged, as nothing was validated; set",
     ),
     "outside": (["GOOD", "--experiment=../x"], "experiment: '../x' is not a valid folder name in lightning_logs"),
@@ -198,6 +198,7 @@ REFUSED = {
         ["GOOD", "--model=Classifier", "--model.network=MNASNet"],
         "there are several classes 'MNASNet'; give the path, acme.images.MNASNet or torchvision.models.MNASNet",
     ),
+    "worst": (["GOOD", "--checkpoint.monitor=val/f1"], "checkpoint.mode: a higher val/f1 is better; set max"),
     "checkpoint mode": (["GOOD", '--checkpoint={"monitor": "val/acc", "mode": "up"}'], "mode"),
     "endless": (
         [

@@ -1,0 +1,92 @@
+"""Metrics that the user names, tried before the first batch."""
+
+import warnings
+
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from torch import Tensor, nn
+from torchmetrics import Metric, MetricCollection
+
+from litlab.errors import UserError
+from litlab.metrics.stage_metrics import StageMetrics
+from litlab.util.refusals import reason
+from litlab.util.team import is_own
+
+TAKEN = ("loss", "loss_step", "acc", "f1")
+MOST = 16  # classes that a metric is tried with: some take a time for each
+
+
+def check_metrics(metrics: dict[str, Metric], classes: int) -> None:
+    """Try each metric with a made-up batch: what fails now would fail at the end of the first epoch.
+
+    Args:
+        metrics: By the name that is logged after ``train/``, ``val/`` and ``test/``.
+        classes: Number of classes.
+
+    Raises:
+        UserError: If a name is taken, or a metric can't be used.
+    """
+    for name, metric in metrics.items():
+        key = f"model.metrics.{name}"
+        if name in TAKEN or hasattr(nn.ModuleDict(), name):
+            raise UserError(f"{key}: this name is taken; choose another one")
+        if not name.isidentifier():
+            raise UserError(f"{key}: it is not a valid name; use letters, digits and underscores")
+        if not isinstance(metric, Metric):
+            raise UserError(f"{key}: {type(metric).__name__} is no torchmetrics.Metric; name a subclass of it")
+        own = getattr(metric, "num_classes", None)
+        if own not in (None, classes):
+            raise UserError(f"{key}.num_classes: {own} differs from the {classes} classes of the data; set {classes}")
+        if sum(isinstance(part, Metric) for part in metric.modules()) > 1:
+            raise UserError(f"{key}: {type(metric).__name__} wraps another metric; name that one")
+        try:
+            _try(key, metric, classes)
+        except UserError:
+            raise
+        except Exception as error:
+            if is_own(type(metric).__module__):  # a bug
+                raise
+            what = f"{type(metric).__name__} can't take the probabilities of {classes} classes"
+            raise UserError(f"{key}: {what} ({reason(error)}); use another metric or other settings") from error
+
+
+def check_modes(trainer: Trainer, metrics: dict[str, Metric]) -> None:
+    """Compare what the trainer's callbacks monitor with the metrics' ``higher_is_better``.
+
+    Args:
+        trainer: The trainer of a fit.
+        metrics: By the name that they are logged by, such as ``val/acc``.
+
+    Raises:
+        UserError: If the worst checkpoints would be kept, or the run be stopped while it gets better.
+    """
+    for callback in (*trainer.checkpoint_callbacks, *trainer.early_stopping_callbacks):
+        if not isinstance(callback, ModelCheckpoint | EarlyStopping) or callback.monitor not in metrics:
+            continue
+        higher = metrics[callback.monitor].higher_is_better  # None: not known
+        better, wanted = ("higher", "max") if higher else ("lower", "min")
+        if higher is not None and callback.mode != wanted:
+            section = "checkpoint" if isinstance(callback, ModelCheckpoint) else "early_stopping"
+            raise UserError(f"{section}.mode: a {better} {callback.monitor} is better; set {wanted}")
+
+
+def _try(key: str, metric: Metric, classes: int) -> None:
+    rows = min(classes, MOST) + 1  # not as many as classes: some metrics would take one for the other
+    first, second = (StageMetrics(MetricCollection({}), "train", further={"tried": metric}) for _ in range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what is special about a few samples
+        first.add(torch.tensor(0.0), torch.eye(rows, classes), torch.arange(rows) % classes)
+        value = first.compute(lambda sums: sums)["train/tried"]
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        what = f"{value.numel()} numbers" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        raise UserError(
+            f"{key}: {type(metric).__name__} returns {what} instead of one; set average: macro, or use another metric"
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        second.add_sums(first.sums())
+        again = second.compute(lambda sums: sums)["train/tried"]
+    if not torch.equal(value.nan_to_num(), again.nan_to_num()):
+        what = f"{type(metric).__name__} can't go on from a checkpoint that is written within an epoch"
+        raise UserError(f"{key}: {what}; use another metric")
