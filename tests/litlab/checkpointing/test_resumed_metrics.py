@@ -1,0 +1,55 @@
+"""Metrics that the YAML names, in runs that are interrupted: the numbers are those of a run that was not."""
+
+import json
+import signal
+
+import pytest
+
+from tests.litlab.checkpointing.interrupting import fit
+from tests.litlab.checkpointing.resuming import PLACES, TRUSTED, Cell, Resuming, outcome, printed
+from tests.litlab.conftest import CONFIGS
+
+CLASSIFICATION = "torchmetrics.classification"
+METRICS = {
+    "auroc": {"class_path": "torchmetrics.AUROC", "init_args": {"task": "multiclass"}},  # all it has seen, in lists
+    "ap": {"class_path": f"{CLASSIFICATION}.MulticlassAveragePrecision", "init_args": {"num_classes": 10}},
+    "ece": {"class_path": f"{CLASSIFICATION}.MulticlassCalibrationError", "init_args": {"num_classes": 10}},
+    "hinge": {"class_path": f"{CLASSIFICATION}.MulticlassHingeLoss", "init_args": {"num_classes": 10}},  # a float sum
+}
+CURVES = [f"{stage}/{name}" for stage in ("train", "val") for name in METRICS]
+
+
+@pytest.fixture(scope="module")
+def resuming(images, tmp_path_factory) -> Resuming:
+    def own(cell: Cell) -> list[str]:
+        return [
+            "--config", str(CONFIGS / "images.yaml"), "--data.dataset=folder", f"--data.path={images}",
+            f"--data.batch_size={22 // cell.ranks}", "--model=Classifier", "--model.network=acme.images.MNASNet",
+            "--model.optimizer=torch.optim.SGD", "--model.optimizer.lr=0.1",
+            f"--model.metrics={json.dumps(METRICS)}",
+        ]  # fmt: skip
+
+    return Resuming("acme", tmp_path_factory.mktemp("resuming"), own)
+
+
+@pytest.mark.parametrize(
+    "cell", [Cell("images", "SIGTERM", "inside"), Cell("images", "kill", "inside", ranks=2)], ids=str
+)
+def test_metrics_of_a_resumed_run_are_exact(cell, resuming):
+    """The signal makes a checkpoint where the other run has none; that must not change how floats are summed."""
+    assert resuming.interrupted(cell)[1] == []
+    curves = resuming.whole(cell).curves
+    assert all(len(curves[name]) == 3 for name in CURVES)
+    assert len({value for _, value in curves["train/auroc"]}) == 3
+
+
+def test_an_epoch_that_ends_on_more_ranks_counts_all_samples_once(resuming):
+    """The first rank has what was seen before, the second nothing: not even the type of what is gathered."""
+    cell, folder = Cell("images", "kill", "validation"), resuming.folder / "more"
+    code = fit(folder, *resuming.flags(cell), interrupt=f"kill {PLACES['validation']}")
+    assert code == -signal.SIGKILL, printed(folder)
+    ranks = ["--trainer.strategy=ddp", "--trainer.devices=2", "--trainer.max_epochs=2"]
+    assert fit(folder, "--resume", "last", *TRUSTED, *ranks, count=2) == 0, printed(folder)
+    whole, curves = resuming.whole(cell).curves, outcome(folder).curves
+    for name in ("train/auroc", "train/ap", "train/acc"):  # their steps differ: two ranks take fewer to an epoch
+        assert [value for _, value in sorted(curves[name])] == [value for _, value in sorted(whole[name])[:2]], name
