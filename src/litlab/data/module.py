@@ -3,11 +3,12 @@
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
+import torch
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
@@ -19,14 +20,15 @@ from litlab.data.sampler import EpochBatches, EpochSampler
 from litlab.errors import UserError
 from litlab.types import NonNegativeInt, PositiveInt, Seed, check_bounds
 
+SPLITS = ("train", "val", "test")
 M = TypeVar("M", bound=Metadata)
 
 
 class ExperimentData(LightningDataModule, Generic[M]):
     """A DataModule whose batches are gathered as a whole, in an order that a resumed run continues exactly.
 
-    A subclass defines `open` and `samples`, and as far as it needs them `caches` (data that is prepared once),
-    `ensure_downloaded` (public files), `open_input` (prediction) and `sampler`.
+    A subclass defines `open` and `samples`, and as far as it needs them `transform` (augmentation), `caches` (data that
+    is prepared once), `ensure_downloaded` (public files), `open_input` (prediction) and `sampler`.
 
     Args:
         batch_size: Samples per batch and process.
@@ -94,6 +96,15 @@ class ExperimentData(LightningDataModule, Generic[M]):
         Returns:
             A data set that returns a batch for an index tensor; with an attribute `device` where it lies on one.
         """
+
+    def transform(self, batch: Any, epoch: int | None) -> Any:
+        """Turn a batch into what the model gets, on the device where it is used; here it stays as it is.
+
+        Args:
+            batch: What `samples` or `open_input` gave.
+            epoch: Number of the epoch, for a training batch, which may be augmented; None for all others.
+        """
+        return batch
 
     def open_input(self, source: str) -> Dataset[Any]:
         """Open what ``predict --input`` names."""
@@ -201,6 +212,37 @@ class ExperimentData(LightningDataModule, Generic[M]):
     def predict_dataloader(self) -> DataLoader[Any]:
         """Batches of what `predict_input` names."""
         return self._loader(self.open_input(self._checked_input()), "predict")
+
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        """Apply `transform`."""
+        trainer = self.trainer
+        return self.transform(batch, trainer.current_epoch if trainer is not None and trainer.training else None)
+
+    def batches(self, split: str, epoch: int = 0, device: torch.device | str = "cpu") -> Iterator[Any]:
+        """Yield the batches of a split as the model gets them from a Trainer: augmented, normalised, on a device.
+
+        For loops of your own, in notebooks. What is missing is prepared and set up.
+
+        Args:
+            split: "train", "val" or "test".
+            epoch: Number of the epoch, from 0: it chooses order and augmentation of the training batches.
+            device: Where they are to be.
+
+        Raises:
+            UserError: There is no such split.
+        """
+        if split not in SPLITS:
+            raise UserError(f"split: {split!r} is not valid; use {', '.join(SPLITS)}")
+        if not self.sizes:
+            self.prepare_data()
+            self.setup()
+        if split not in self.sizes:
+            raise UserError(self.missing_split(split))
+        loader = self._split_loader(split)
+        cast(EpochSampler, loader.sampler).set_epoch(epoch)
+        for batch in loader:
+            moved = self.transfer_batch_to_device(batch, torch.device(device), 0)
+            yield self.transform(moved, epoch if split == "train" else None)
 
     def _split_loader(self, split: str) -> DataLoader[Any]:
         if split not in self._samples:

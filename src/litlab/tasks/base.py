@@ -3,10 +3,11 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
-from lightning.pytorch import LightningModule
+from jsonargparse import ArgumentParser
+from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor
 from torch.optim import Optimizer
@@ -55,6 +56,22 @@ class ExperimentModule(LightningModule):
         self.optimizer = plain_recipe(optimizer) or torch.optim.AdamW
         self.schedule = plain_recipe(schedule)
         self.param_groups = param_groups
+
+    @classmethod
+    def for_data(cls, data: LightningDataModule, **settings: Any) -> Self:
+        """Build the model for some data, as the command line does.
+
+        A setting that is left out, or None, and has the name of a property of the DataModule gets its value:
+        `num_classes`, `image_shape`, `horizon` and so on.
+
+        Args:
+            data: The data. Properties that need the files read them now.
+            **settings: Settings of the model, such as its network and optimizer.
+        """
+        parser = ArgumentParser()
+        names = [key.removeprefix("model.") for key in parser.add_class_arguments(cls, "model")]
+        facts = [name for name in names if isinstance(getattr(type(data), name, None), property)]
+        return cls(**{**settings, **{name: getattr(data, name) for name in facts if settings.get(name) is None}})
 
     def check_data(self) -> None:
         """Compare model and data: a checkpoint or a setting may be for other data.

@@ -214,8 +214,9 @@ class ImageData(SelectableData[ImageMetadata]):
             self._predicted = readable(self._predicted, form, source, self.catalog.bad_rows)
         return ImageFiles(self._predicted, form, source)
 
-    def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> Any:
-        """Augment (in training only) and normalise a batch on the device where it is used.
+    @override
+    def transform(self, batch: dict[str, Tensor], epoch: int | None) -> Any:
+        """Augment (in training only) and normalise a batch.
 
         Returns:
             Images, float32 of shape (batch, channel, height, width), and labels, int64 of shape (batch,); in
@@ -224,9 +225,8 @@ class ImageData(SelectableData[ImageMetadata]):
         images = batch["image"]
         size = self.image_shape[1:]
         mean, std = (_on_device(tuple(values), images.device) for values in (self.mean, self.std))
-        if self.trainer is not None and self.trainer.training:
-            draw = {"seed": self.seed, "epoch": self.trainer.current_epoch}
-            images = augmented(images, batch["index"], self.augment, size, mean, std, **draw)
+        if epoch is not None:
+            images = augmented(images, batch["index"], self.augment, size, mean, std, seed=self.seed, epoch=epoch)
         else:  # padded are the training images only; somebody may evaluate on them
             images = normalise(centre(images, *size), mean, std)
         return (images, batch["label"]) if "label" in batch else images
