@@ -36,6 +36,8 @@ def test_from_yaml_to_checkpoints_and_back(run, images):
     reached = json.loads((FOLDER / "metrics.json").read_text())
     assert reached["best"]["monitor"] == "val/auroc"
     assert 0.5 < reached["test"]["test/auroc"] < 1
+    loaded = Classifier.load_from_checkpoint(FOLDER / "checkpoints/last.ckpt", weights_only=True)  # as python.md says
+    assert loaded.val_metrics.further["auroc"].num_classes == 10
     done = run("test", "--run", "images", "--data.batch_size", 7)
     assert done.code == 0, done.err
     assert f"{reached['test']['test/auroc']:.4g}" in done.out
