@@ -1,6 +1,7 @@
 """Classification with any network that returns logits."""
 
 import math
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -172,8 +173,12 @@ class Classifier(ExperimentModule):
         return loss, logits
 
     def _log_epoch(self, metrics: StageMetrics) -> None:
-        # The values are the same on all ranks already; sync_dist only tells Lightning so.
-        self.log_dict(metrics.compute(self.sum_over_ranks), sync_dist=True)
+        with warnings.catch_warnings():
+            if self.trainer.sanity_checking:  # on a few batches, in which classes may be missing
+                warnings.simplefilter("ignore")
+            values = metrics.compute(self.sum_over_ranks)
+        # They are the same on all ranks already; sync_dist only tells Lightning so.
+        self.log_dict(values, sync_dist=True)
         metrics.reset(self.device)
 
 
