@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import torch
 from jsonargparse import ArgumentParser
-from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor
 from torch.optim import Optimizer
@@ -58,20 +58,23 @@ class ExperimentModule(LightningModule):
         self.param_groups = param_groups
 
     @classmethod
-    def for_data(cls, data: LightningDataModule, **settings: Any) -> Self:
-        """Build the model for some data, as the command line does.
+    def for_data(cls, *network_and_data: Any, **settings: Any) -> Self:
+        """Build the model for some data, as the command line does: ``Classifier.for_data(network, data)``.
 
         A setting that is left out, or None, and has the name of a property of the DataModule gets its value:
         `num_classes`, `image_shape`, `horizon` and so on.
 
         Args:
-            data: The data. Properties that need the files read them now.
-            **settings: Settings of the model, such as its network and optimizer.
+            *network_and_data: The network, if the model is given one, and the DataModule. Its properties that need the
+                files read them now.
+            **settings: Further settings of the model, such as its optimizer.
         """
+        *network, data = network_and_data
         parser = ArgumentParser()
         names = [key.removeprefix("model.") for key in parser.add_class_arguments(cls, "model")]
         facts = [name for name in names if isinstance(getattr(type(data), name, None), property)]
-        return cls(**{**settings, **{name: getattr(data, name) for name in facts if settings.get(name) is None}})
+        filled = {name: getattr(data, name) for name in facts if settings.get(name) is None}
+        return cls(*network, **settings | filled)
 
     def check_data(self) -> None:
         """Compare model and data: a checkpoint or a setting may be for other data.

@@ -112,7 +112,7 @@ def test_splits_that_are_not_there(texts, tmp_path, split, says):
 
 def test_a_model_for_data(images, series):
     data = ImageData("folder", path=str(images))
-    model = Classifier.for_data(data, network=MNASNet(), label_smoothing=0.1, num_classes=None)
+    model = Classifier.for_data(MNASNet(), data, label_smoothing=0.1, num_classes=None)
     assert (model.hparams["num_classes"], model.hparams["image_shape"]) == (10, (3, 32, 32))
     assert model.label_smoothing == 0.1
     assert SmallCNN.for_data(data, width=16).network[0].out_channels == 16
