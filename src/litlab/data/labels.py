@@ -1,7 +1,8 @@
-"""Classes that are probably not meant as they are written."""
+"""Classes: their order, and those that are probably not meant as they are written."""
 
 import unicodedata
 from collections.abc import Mapping
+from math import inf, isnan
 
 _EMPTY = ("nan", "none", "null", "na", "n/a", "#n/a", "nil", "-", "--", "?")
 _NAMED = 5
@@ -37,6 +38,15 @@ def label_notes(counts: Mapping[str, int]) -> list[str]:
             f"delete such rows if it is missing"
         )
     return notes
+
+
+def in_order(labels: set[str]) -> list[str]:
+    """Sort labels; as numbers if all are, so that class 10 comes after class 9."""
+    try:
+        numbers = {label: float(label) for label in labels}
+    except ValueError:
+        return sorted(labels)
+    return sorted(labels, key=lambda label: (inf if isnan(numbers[label]) else numbers[label], label))
 
 
 def shortened(value: str) -> str:

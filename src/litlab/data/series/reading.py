@@ -1,8 +1,6 @@
 """A CSV file as times and numbers; what can't be read is named by row and column."""
 
-import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +8,13 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.bad_rows import BadRows, Policy, settle
 from litlab.data.labels import shortened
-from litlab.data.series.numbers import are_formatted, no_number, read_numbers
+from litlab.data.numbers import are_formatted, no_number, read_numbers
 from litlab.data.text_file import column_place, read_records
+from litlab.data.times import read_times
 from litlab.errors import UserError
 
 _TARGETS = "set --data.targets '[{}]'"
 _TRAINED = "the checkpoint needs it"
-_TIME = "write it like 2024-01-31 13:00:00"
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ def read_table(
         settle((bad, 0))
         raise UserError(f"{path}: no rows below a header; give one row per time")
     rows, cells = [number for number, _ in lines], list(zip(*(fields for _, fields in lines), strict=True))
-    times, utc = _read_times(time_column, rows, cells[header.index(time_column)], bad)
+    times, utc = read_times(time_column, rows, cells[header.index(time_column)], bad)
     names, values, left_out = [], [], []
     for column in columns if columns is not None else [name for name in dict.fromkeys(header) if name != time_column]:
         texts = cells[header.index(column)]
@@ -113,53 +111,3 @@ def read_table(
     if left_out:
         rank_zero_info(f"{path}: not among the targets, as they hold no numbers: {', '.join(left_out)}")
     return Table(path, rows, times, utc, names, np.stack(values, axis=1), bad).good()
-
-
-def parse_time(text: str) -> tuple[datetime, bool]:
-    """Read a time in any form of ISO 8601 that `datetime.fromisoformat` knows.
-
-    Returns:
-        The time, in UTC where it had an offset, and whether it had one.
-
-    Raises:
-        ValueError: It is not such a time, or finer than a second.
-        OverflowError: It is before the year 1 in UTC.
-    """
-    text = text.strip()
-    if text.isdigit() and len(text) != 8:  # seconds since 1970 can pass for a time of the year 1704
-        raise ValueError("a number")
-    time = datetime.fromisoformat(text)
-    if time.microsecond:
-        raise ValueError("times finer than a second are not supported")
-    return (time, False) if time.tzinfo is None else (time.astimezone(UTC).replace(tzinfo=None), True)
-
-
-def _read_times(column: str, rows: list[int], texts: tuple[str, ...], bad: BadRows) -> tuple[np.ndarray, bool]:
-    """Return the times, and whether they are UTC; NaT where there is none."""
-    times = np.full(len(texts), np.datetime64("NaT", "s"))
-    aware: list[bool | None] = [None] * len(texts)
-    for place, text in enumerate(texts):
-        try:
-            time, aware[place] = parse_time(text)
-            times[place] = time
-        except (ValueError, OverflowError) as error:
-            bad.add(
-                rows[place], f"column {shortened(column)} is {shortened(text)}, not a time{_why_no_time(text, error)}"
-            )
-    utc = aware.count(True) > aware.count(False) or (aware.count(True) == aware.count(False) and aware[0] is True)
-    for place, has in enumerate(aware):
-        if has is not None and has != utc:
-            has_one, others = ("a", "most rows have none") if has else ("no", "most rows have one")
-            bad.add(
-                rows[place],
-                f"column {shortened(column)} is {shortened(texts[place])}, with {has_one} UTC offset: {others}",
-            )
-    return times, utc
-
-
-def _why_no_time(text: str, error: Exception) -> str:
-    if "finer" in str(error):
-        return f" ({error})"
-    day_month = re.fullmatch(r"(\d{1,2})[/.-](\d{1,2})[/.-]\d{2,4}\b.*", text.strip())
-    unclear = day_month and int(day_month[1]) <= 12 and int(day_month[2]) <= 12
-    return f", as day and month could be either way round: {_TIME}" if unclear else f": {_TIME}"

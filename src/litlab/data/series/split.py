@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from litlab.data.series.reading import parse_time
 from litlab.data.series.timeline import Series
+from litlab.data.times import parse_time
 from litlab.errors import UserError
 
 Split = list[float] | list[str]

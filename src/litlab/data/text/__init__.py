@@ -1,6 +1,6 @@
 """Texts: CSV files and public sets; tokenizer, cache, batches of equal lengths, predictions."""
 
-from litlab.data.text.baselines import classification_scores
+from litlab.data.scores import classification_scores
 from litlab.data.text.datamodule import TextData
 from litlab.data.text.metadata import TextMetadata
 from litlab.data.text.reading import read_texts

@@ -1,9 +1,8 @@
 """What a text classifier has to beat."""
 
-from typing import cast
-
 import numpy as np
 
+from litlab.data.scores import classification_scores
 from litlab.data.text.stored import Stored
 
 
@@ -12,11 +11,3 @@ def most_frequent_class(stored: Stored) -> dict[str, float]:
     train, test = stored.array("train", "labels"), stored.array("test", "labels")
     frequent = np.bincount(train, minlength=len(stored.class_names)).argmax()
     return classification_scores(np.full(len(test), frequent), test)
-
-
-def classification_scores(predicted: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Compute accuracy (``test/acc``) and macro F1 (``test/f1``) of predicted classes, both int64 of shape (texts,)."""
-    from sklearn.metrics import accuracy_score, f1_score
-
-    macro = cast(float, f1_score(labels, predicted, average="macro"))
-    return {"test/acc": float(accuracy_score(labels, predicted)), "test/f1": float(macro)}

@@ -5,7 +5,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import inf, isnan
 from pathlib import Path
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from litlab.data.bad_rows import Policy, settle
 from litlab.data.download import PublicFile, obtain_file
-from litlab.data.labels import label_notes, shortened
+from litlab.data.labels import in_order, label_notes, shortened
 from litlab.data.text.generated import generated_class_names, generated_texts
 from litlab.data.text.reading import Rows, read_rows
 from litlab.data.text_file import check_file
@@ -115,7 +114,7 @@ def csv_source(
             for split, (file, setting) in files.items()
         }
         rows["train"].leave_out(_alone(path, rows["train"], label_column))
-        number = {name: i for i, name in enumerate(_in_order(set(rows["train"].labels)))}
+        number = {name: i for i, name in enumerate(in_order(set(rows["train"].labels)))}
         if test_path and number:
             rows["test"].leave_out(_unknown(rows["test"], set(number), path))
         lines = settle(*((own.bad, len(own.texts)) for own in rows.values()))
@@ -200,12 +199,3 @@ def _unknown(rows: Rows, known: set[str], path: Path) -> dict[int, str]:
         for number, label in zip(rows.numbers, rows.labels, strict=True)
         if label not in known
     }
-
-
-def _in_order(labels: set[str]) -> list[str]:
-    """Sorted; as numbers if all are, so that class 10 comes after class 9."""
-    try:
-        numbers = {label: float(label) for label in labels}
-    except ValueError:
-        return sorted(labels)
-    return sorted(labels, key=lambda label: (inf if isnan(numbers[label]) else numbers[label], label))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from litlab.data import SeriesData
-from litlab.data.series.numbers import no_number
+from litlab.data.numbers import no_number
 from litlab.data.series.predictions import read_last_window
 from tests.litlab.data.conftest import prepared, refusal
 
