@@ -7,11 +7,13 @@ from litlab.data.metadata import ClassMetadata, Metadata
 from litlab.data.module import ExperimentData
 from litlab.data.series import SeriesData
 from litlab.data.table import write_classes
+from litlab.data.tables import TabularData
 from litlab.data.text import TextData
 from litlab.util.progress import SlowProgress
 from litlab.util.splitmix import GOLDEN, mix_array
 
 __all__ = [
     "GOLDEN", "Augment", "ClassMetadata", "ExperimentData", "ImageData", "Metadata", "PublicFile", "SeriesData",
-    "SlowProgress", "TextData", "find_corruption", "mix_array", "new_cache", "open_array", "write_classes",
+    "SlowProgress", "TabularData", "TextData", "find_corruption", "mix_array", "new_cache", "open_array",
+    "write_classes",
 ]  # fmt: skip

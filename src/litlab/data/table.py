@@ -12,6 +12,8 @@ from torch import Tensor
 
 from litlab.errors import UserError
 
+PREDICTED = "predicted_"  # what the columns of a regression's predictions begin with
+
 
 def class_columns(columns: Sequence[str], class_names: Sequence[str]) -> list[str]:
     """Name the columns of a classifier's predictions.
@@ -47,7 +49,8 @@ def is_predictions(path: Path) -> bool:
         except csv.Error:
             return False
     bounds = {column for column in columns if column.endswith("_lower") and f"{column[:-5]}upper" in columns}
-    return not columns or {"prediction", "probability"} <= columns or bool(bounds)
+    numbers = len(columns) > 1 and all(column.startswith(PREDICTED) for column in columns - {"row"})
+    return not columns or {"prediction", "probability"} <= columns or bool(bounds) or numbers
 
 
 def check_finite(outputs: Tensor, names: Sequence[object]) -> None:

@@ -3,6 +3,7 @@
 from litlab.metrics.conformal import Conformal
 from litlab.metrics.forecast_metrics import ForecastMetrics
 from litlab.metrics.mean_loss import MeanLoss
+from litlab.metrics.regression_errors import RegressionErrors
 from litlab.metrics.stage_metrics import StageMetrics
 
-__all__ = ["Conformal", "ForecastMetrics", "MeanLoss", "StageMetrics"]
+__all__ = ["Conformal", "ForecastMetrics", "MeanLoss", "RegressionErrors", "StageMetrics"]

@@ -3,5 +3,7 @@
 from litlab.tasks.base import ExperimentModule
 from litlab.tasks.classifier import Classifier
 from litlab.tasks.forecaster import Forecaster
+from litlab.tasks.regressor import Regressor
+from litlab.tasks.supervised import SupervisedModule
 
-__all__ = ["Classifier", "ExperimentModule", "Forecaster"]
+__all__ = ["Classifier", "ExperimentModule", "Forecaster", "Regressor", "SupervisedModule"]

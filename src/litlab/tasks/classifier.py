@@ -1,7 +1,6 @@
 """Classification with any network that returns logits."""
 
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,14 +10,13 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from litlab.errors import UserError
-from litlab.metrics.check import check_metrics, check_modes
-from litlab.metrics.stage_metrics import StageMetrics
+from litlab.metrics.check import check_metrics
 from litlab.nn.adapt import adapt_network
-from litlab.tasks.base import ExperimentModule
+from litlab.tasks.supervised import SupervisedModule
 from litlab.types import HalfOpenUnitInterval, check_bounds
 
 
-class Classifier(ExperimentModule):
+class Classifier(SupervisedModule):
     """Train any network with cross-entropy.
 
     A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel, height, width), or a dict
@@ -71,9 +69,7 @@ class Classifier(ExperimentModule):
                 "f1": MulticlassF1Score(num_classes, average="macro", validate_args=False),
             }
         )
-        self.train_metrics = StageMetrics(counts, "train", further=metrics)
-        self.val_metrics = StageMetrics(counts, "val", further=metrics)
-        self.test_metrics = StageMetrics(counts, "test", further=metrics)
+        self.measure(counts, metrics)
 
     @property
     def backbone(self) -> nn.ModuleList:
@@ -81,19 +77,12 @@ class Classifier(ExperimentModule):
         layers: list[nn.Module] = [part for part in self.network.modules() if isinstance(part, nn.Linear | nn.Conv2d)]
         return nn.ModuleList(_without(self.network, layers[-1]) if layers else self.network.children())
 
-    def forward(self, inputs: Any) -> Tensor:
-        """Return logits of shape (batch, classes)."""
-        return self.network(**inputs) if isinstance(inputs, dict) else self.network(inputs)
-
-    def training_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> Tensor:
-        """Return the mean loss of the batch, shape ()."""
-        loss, _ = self._step(batch, self.train_metrics)
-        self.log_recent_loss(self.train_metrics.loss.flush)
-        return loss
-
-    def validation_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> None:
-        """Add the batch to the validation metrics."""
-        self._step(batch, self.val_metrics)
+    def outcome(self, inputs: Any, target: Tensor, stage: str) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the cross-entropy, shape (), logits, shape (batch, classes), and labels."""
+        logits = self(inputs)
+        # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
+        smoothing = self.label_smoothing if stage == "train" else 0.0
+        return F.cross_entropy(logits, target, label_smoothing=smoothing), logits, target
 
     def test_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> dict[str, Tensor]:
         """Add the batch to the test metrics; callbacks that plot get its logits."""
@@ -102,38 +91,7 @@ class Classifier(ExperimentModule):
 
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return class probabilities, shape (batch, classes), for a batch of inputs without labels."""
-        return self(self._cast(batch)).float().softmax(dim=1)
-
-    def on_fit_start(self) -> None:
-        """Compare model and data, and what is monitored with what is better."""
-        super().on_fit_start()
-        check_modes(self.trainer, {**self.train_metrics.by_name, **self.val_metrics.by_name})
-
-    def on_train_epoch_start(self) -> None:
-        """Reset the metrics."""
-        self.train_metrics.reset(self.device)
-
-    def on_train_epoch_end(self) -> None:
-        """Log the means of the epoch."""
-        self._log_epoch(self.train_metrics)
-
-    def on_validation_epoch_end(self) -> None:
-        """Log the means of the epoch."""
-        self._log_epoch(self.val_metrics)
-
-    def on_test_epoch_end(self) -> None:
-        """Log the means over the test split."""
-        self._log_epoch(self.test_metrics)
-
-    def epoch_sums(self) -> list[Tensor]:
-        """Return the sums of loss and metrics."""
-        return self.train_metrics.sums()
-
-    def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
-        """Continue from these sums."""
-        self.train_metrics.reset(self.device)
-        for part in parts:
-            self.train_metrics.add_sums(part)
+        return self(batch).float().softmax(dim=1)
 
     def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
         """Return the loss of equal probabilities for all classes: ln(classes), with or without label smoothing.
@@ -156,30 +114,6 @@ class Classifier(ExperimentModule):
         if isinstance(network, dict) and network.get("init_args", {}).get("weights") is not None:
             bare = {**network, "init_args": {**network["init_args"], "weights": None}}
             checkpoint["hyper_parameters"] = {**hparams, "network": bare}
-
-    def _cast(self, inputs: Any) -> Any:
-        """Convert floating-point inputs to the type of the weights, for 16-true and 64-true precision."""
-        if isinstance(inputs, dict):
-            return {name: self._cast(value) for name, value in inputs.items()}
-        return inputs.to(self.dtype) if inputs.is_floating_point() else inputs
-
-    def _step(self, batch: tuple[Any, Tensor], metrics: StageMetrics) -> tuple[Tensor, Tensor]:
-        inputs, labels = batch
-        logits = self(self._cast(inputs))
-        # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
-        smoothing = self.label_smoothing if metrics.stage == "train" else 0.0
-        loss = F.cross_entropy(logits, labels, label_smoothing=smoothing)
-        metrics.add(loss, logits, labels)
-        return loss, logits
-
-    def _log_epoch(self, metrics: StageMetrics) -> None:
-        with warnings.catch_warnings():
-            if self.trainer.sanity_checking:  # on a few batches, in which classes may be missing
-                warnings.simplefilter("ignore")
-            values = metrics.compute(self.sum_over_ranks)
-        # They are the same on all ranks already; sync_dist only tells Lightning so.
-        self.log_dict(values, sync_dist=True)
-        metrics.reset(self.device)
 
 
 def _without(module: nn.Module, head: nn.Module) -> Iterator[nn.Module]:

@@ -41,8 +41,8 @@ def direction(name: str, runs: Iterable[dict[str, Any]] = ()) -> int:
         best = metrics.get("best") or {}
         if _stem(best.get("monitor", "")) == _stem(name) and best.get("mode") in ("min", "max"):
             return 1 if best["mode"] == "max" else -1
-    words = set(re.split(r"[^a-z0-9]+", _stem(name).lower()))
-    return 1 if words & HIGHER else -1 if words & LOWER else 0
+    words = re.split(r"[^a-z0-9]+", _stem(name).lower())  # the first one counts: a target can be called score
+    return next((1 if word in HIGHER else -1 for word in words if word in HIGHER | LOWER), 0)
 
 
 def _stem(name: str) -> str:

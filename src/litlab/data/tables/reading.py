@@ -1,0 +1,210 @@
+"""A CSV file as text, its columns as numbers, categories or targets; what can't be read is named by row and column."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from lightning.pytorch.utilities import rank_zero_info
+
+from litlab.data.bad_rows import BadRows, Policy, settle
+from litlab.data.labels import shortened
+from litlab.data.numbers import are_formatted, no_number, read_numbers
+from litlab.data.tables.metadata import Task
+from litlab.data.text_file import column_place, read_records
+from litlab.errors import UserError
+
+_FEW = 20  # different whole numbers in a target that may still be classes ...
+_EACH = 5  # ... if each of them comes so often, on average
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The text of a table.
+
+    Args:
+        path: The file.
+        rows: Number of each row in the file, for messages.
+        columns: The cells of each column by its name, without spaces at their ends; str of shape (row,).
+        bad: The rows that can't be used.
+    """
+
+    path: Path
+    rows: list[int]
+    columns: dict[str, np.ndarray]
+    bad: BadRows
+
+    def column(self, name: str, fix: str) -> np.ndarray:
+        """Return the cells of a column; a UserError that names the nearest one, and says how to fix it, without it."""
+        column_place(self.path, list(self.columns), name, fix)
+        return self.columns[name]
+
+    def named(self, places: Sequence[int]) -> str:
+        """Name the first of some rows, and the number of the others, for a message."""
+        others = f" (and {len(places) - 1:,} more rows)" if len(places) > 1 else ""
+        return f"{self.path}, row {self.rows[places[0]]}{others}"
+
+    def note_empty(self, name: str) -> None:
+        """Note the rows where a column is empty."""
+        for place in np.flatnonzero(self.columns[name] == ""):
+            self.bad.add(self.rows[place], f"column {shortened(name)} is empty")
+
+
+def read_cells(path: Path, setting: str, bad_rows: Policy) -> Cells:
+    """Read a CSV file: UTF-8, separated by commas, with a header; may be gzipped.
+
+    Columns without a name, in which some programs number the rows, are left out.
+
+    Args:
+        path: The file.
+        setting: Where its name comes from, for messages.
+        bad_rows: Whether bad rows are errors or left out; here they are only noted, see `bad_rows.settle`.
+
+    Raises:
+        UserError: The file is missing, unreadable or empty, or two columns have the same name.
+    """
+    bad = BadRows(path, bad_rows)
+    records = read_records(path, setting, bad)
+    header = [name.strip() for name in next(records, (0, []))[1]]
+    if not any(header):
+        raise UserError(f"{path}: the file is empty; give a header and one row per sample")
+    for name in filter(None, header):
+        column_place(path, header, name, "")  # it must not be there twice
+    lines = list(records)
+    if not lines:
+        settle((bad, 0))
+        raise UserError(f"{path}: no rows below a header; give one row per sample")
+    texts = zip(*(fields for _, fields in lines), strict=True)
+    columns = {
+        name: np.array([text.strip() for text in column], dtype=object)
+        for name, column in zip(header, texts, strict=True)
+        if name
+    }
+    return Cells(path, [number for number, _ in lines], columns, bad)
+
+
+def number_column(cells: Cells, name: str, texts: np.ndarray, otherwise: str) -> np.ndarray | None:
+    """Read a column as numbers; cells that are not are noted as bad where most others are.
+
+    Args:
+        cells: The table.
+        name: The column.
+        texts: Its cells.
+        otherwise: What else to do where they are all numbers in another notation, such as 12 kW.
+
+    Returns:
+        float64 of shape (row,), NaN where one is missing; None where most cells are words.
+
+    Raises:
+        UserError: They are numbers in another notation.
+    """
+    values, wrong = read_numbers(texts.tolist())
+    if len(wrong) > np.isfinite(values).sum():
+        if are_formatted(texts[wrong].tolist()):
+            raise UserError(
+                f"{cells.named(wrong)}: {no_number(name, texts[wrong[0]])}; correct the column, or {otherwise}"
+            )
+        return None
+    for place in wrong:
+        cells.bad.add(cells.rows[place], no_number(name, texts[place]))
+    return values
+
+
+def input_columns(
+    cells: Cells, names: list[str], categories: list[str] | None
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Read the columns that a model gets.
+
+    Args:
+        cells: The table.
+        names: The columns.
+        categories: Those that hold categories; None: those of words.
+
+    Returns:
+        The columns of numbers, float64 of shape (row,), NaN where one is missing; and those of categories, str of shape
+        (row,), empty where one is missing.
+
+    Raises:
+        UserError: A column holds neither.
+    """
+    numbers, words = {}, {}
+    for name in names:
+        texts = cells.columns[name]
+        values = None
+        if name not in (categories or []):
+            values = number_column(cells, name, texts, f"add {name!r} to data.categories or data.ignore")
+        if values is not None:
+            numbers[name] = values
+        elif categories is None or name in categories:
+            words[name] = texts
+        else:
+            places = np.flatnonzero(texts != "").tolist()
+            raise UserError(
+                f"{cells.named(places)}: {no_number(name, texts[places[0]])}; add {name!r} to data.categories or "
+                f"data.ignore"
+            )
+    return numbers, words
+
+
+def read_targets(cells: Cells, targets: list[str], task: Task | None) -> tuple[Task, np.ndarray]:
+    """Read what is to be predicted.
+
+    Args:
+        cells: The table.
+        targets: The columns.
+        task: What to do with them; None: a single column of words or few whole numbers is classified.
+
+    Returns:
+        The task, and for classification the classes, str of shape (row,), for regression float64 of shape (row,
+        target). Rows without a target are noted as bad.
+
+    Raises:
+        UserError: There are several targets to classify, or one to regress that holds no numbers.
+    """
+    columns = {name: cells.column(name, "set --data.target {}") for name in targets}
+    for name in targets:
+        cells.note_empty(name)
+    first, texts = targets[0], columns[targets[0]]
+    if task is None:
+        task = "regression"
+        if len(targets) == 1:
+            task, reason = _told_by(cells, first, texts)
+            rank_zero_info(f"data.task: {task}, as column {shortened(first)} holds {reason}; set it to have another")
+    if task == "classification":
+        if len(targets) > 1:
+            raise UserError(
+                f"data.target: {len(targets)} columns can't be classified; name one, or set data.task regression"
+            )
+        counts = Counter(filter(None, texts))
+        if len(counts) > 2 and max(counts.values()) == 1:
+            raise UserError(
+                f"{cells.path}: column {shortened(first)} has another value in each of {len(counts):,} rows, so "
+                f"it can't be the class; name the right one with --data.target, or set data.task regression"
+            )
+        return task, texts
+    values = []
+    for name, texts in columns.items():
+        numbers = number_column(cells, name, texts, "set data.task classification")
+        if numbers is None:
+            places = np.flatnonzero(texts != "").tolist()
+            raise UserError(
+                f"{cells.named(places)}: {no_number(name, texts[places[0]])}; name a target of numbers, or set "
+                f"data.task classification"
+            )
+        for place in np.flatnonzero(np.isnan(numbers)):
+            cells.bad.add(cells.rows[place], f"column {shortened(name)} is {shortened(texts[place])}, not a number")
+        values.append(numbers)
+    return task, np.stack(values, axis=1)
+
+
+def _told_by(cells: Cells, name: str, texts: np.ndarray) -> tuple[Task, str]:
+    """Return the task that a column asks for, and what it holds."""
+    values, wrong = read_numbers(texts.tolist())
+    values = values[np.isfinite(values)]
+    if len(wrong) > len(values):
+        return "classification", "words"
+    different = len(np.unique(values))
+    if (values == np.round(values)).all() and different <= _FEW and different * _EACH <= len(values):
+        return "classification", f"{different} different whole numbers"
+    return "regression", "numbers"
