@@ -12,10 +12,11 @@ import pytest
 import torch
 from PIL import Image
 
-from litlab.data import ImageData, SeriesData, TextData
+from litlab.data import ImageData, SeriesData, TabularData, TextData
 from litlab.data.images.decode import ImageFormat
 from litlab.data.images.predictions import find_images, readable
 from litlab.data.series.predictions import read_last_window
+from litlab.data.tables.predictions import read_input as read_rows
 from litlab.data.text.predictions import read_input
 from litlab.errors import UserError
 from tests.litlab.fuzz.file_mutations import Rows, spoilt
@@ -28,6 +29,9 @@ TEXTS: Rows = [["label", "text", "more"]] + [
 ]
 SERIES: Rows = [["date", "load", "heat"]] + [
     [str(datetime(2024, 1, 1) + timedelta(hours=n)), f"{n % 7 + 0.5}", f"{n * n % 11}"] for n in range(40)
+]
+TABLE: Rows = [["size", "age", "city", "kind", "price"]] + [
+    [f"{n * n % 17}.5", str(n * 7 % 30), "ab"[n // 3 % 2], "xy"[n % 2], f"{n * 3 % 13 + 0.5}"] for n in range(40)
 ]
 IMAGES: Rows = [["file", "label", "part"]] + [
     [f"{n}.png", "ab"[n % 2], ("train", "val", "test")[n // 4]] for n in range(12)
@@ -80,6 +84,26 @@ def series(path: Path, rng: random.Random) -> None:
     assert windows[torch.tensor([0])]["past"].isfinite().all()
 
 
+def tables(path: Path, rng: random.Random) -> None:
+    policy, target = rng.choice(["error", "drop"]), rng.choice(["price", "kind", ["price", "size"]])
+    split = rng.choice([{}, {}, {"group_column": "city"}, {"time_column": "age"}])
+    data = TabularData("csv", str(path), target=target, bad_rows=policy, **split)
+    data.prepare_data()
+    data.setup()
+    for split in data.sizes:
+        samples = data.samples(split)
+        inputs, target = samples[torch.arange(len(samples))]
+        assert inputs["numbers"].isfinite().all()
+        assert target.isfinite().all()
+        sizes = torch.tensor(data.category_sizes, dtype=torch.int64)
+        assert (inputs["categories"] < sizes).all()
+    assert all(isinstance(value, float) for row in data.baselines().values() for value in row.values())
+    if rng.random() < 0.5:
+        path.write_bytes(spoilt(TABLE, rng))
+    rows, numbers = read_rows(path, data.known_metadata, policy)
+    assert len(rows) == len(numbers) > 0
+
+
 def images(path: Path, rng: random.Random) -> None:
     policy, split = rng.choice(["error", "drop"]), rng.choice([None, "part"])
     options = {"split_column": split, "bad_rows": policy, "image_size": rng.choice([None, (3, 3)])}
@@ -97,7 +121,9 @@ def images(path: Path, rng: random.Random) -> None:
         damaged.write_bytes(content)
 
 
-KINDS = {"texts": (texts, TEXTS), "series": (series, SERIES), "images": (images, IMAGES)}
+KINDS = {
+    "texts": (texts, TEXTS), "series": (series, SERIES), "tables": (tables, TABLE), "images": (images, IMAGES),
+}  # fmt: skip
 
 
 def attempt(kind: str, seed: int, folder: Path) -> tuple[str, str]:
@@ -121,7 +147,7 @@ def attempt(kind: str, seed: int, folder: Path) -> tuple[str, str]:
     return "ok", ""
 
 
-@pytest.mark.parametrize(("kind", "count"), [("texts", 80), ("series", 250), ("images", 60)])
+@pytest.mark.parametrize(("kind", "count"), [("texts", 80), ("series", 250), ("tables", 120), ("images", 60)])
 def test_spoilt_files(folder, kind, count):
     endings = {seed: attempt(kind, seed, folder) for seed in range(count)}
     bad = [f"{kind} {seed}: {how}: {said}" for seed, (how, said) in endings.items() if how not in ("ok", "line")]

@@ -170,7 +170,7 @@ def read_targets(cells: Cells, targets: list[str], task: Task | None) -> tuple[T
         task = "regression"
         if len(targets) == 1:
             task, reason = _told_by(cells, first, texts)
-            rank_zero_info(f"data.task: {task}, as column {shortened(first)} holds {reason}; set it to have another")
+            rank_zero_info(f"data.task: {task}, as column {shortened(first)} holds {reason}; set it to change that")
     if task == "classification":
         if len(targets) > 1:
             raise UserError(
