@@ -19,7 +19,7 @@ class TabularMLP(nn.Module):
         num_numbers: Inputs that are numbers. Taken from the data when left out.
         category_sizes: For each input of categories how many there are. Taken from the data when left out.
         num_outputs: Classes or targets. Taken from the data when left out.
-        hidden_sizes: Units of each hidden layer.
+        hidden_sizes: Units of each hidden layer, at least one.
         embed_dim: Most dimensions of an embedding; categories of which there are few get half as many as they are.
         dropout: Share of the hidden units that are dropped in training.
         category_dropout: Share of the categories that are hidden in training.
@@ -30,9 +30,9 @@ class TabularMLP(nn.Module):
         num_numbers: int | None = None,
         category_sizes: list[int] | None = None,
         num_outputs: int | None = None,
-        hidden_sizes: Sequence[PositiveInt] = (128, 128),
+        hidden_sizes: Sequence[PositiveInt] = (256, 256),
         embed_dim: PositiveInt = 16,
-        dropout: HalfOpenUnitInterval = 0.1,
+        dropout: HalfOpenUnitInterval = 0.4,
         category_dropout: HalfOpenUnitInterval = 0.05,
     ) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ TWO = {"target_names": ["price", "size"], "target_mean": [100.0, -3.0], "target_
 def build(network: nn.Module | None = None, **settings) -> Regressor:
     torch.manual_seed(0)
     settings = {**TWO, **settings}
-    return Regressor(network or nn.Linear(4, len(settings["target_names"] or [])), **settings)
+    return Regressor(network or nn.Linear(4, len(settings["target_names"] or "1")), **settings)
 
 
 def rows(count: int = 23, targets: int = 2):
