@@ -13,7 +13,7 @@ EXPERIMENTS = {
     "cifar": (22, ["--model.width=16"]),
     "text": (18, ["--data.max_tokens=16", "--data.long_texts=crop", "--model.embed_dim=16"]),
     "forecast": (96, ["--model.hidden_size=8"]),
-    "tabular": (600, ["--model.network.hidden_sizes=[8]"]),
+    "tabular": (600, ["--model=Regressor", "--data.target=[spend]", "--model.network.hidden_sizes=[8]"]),
 }
 INTERRUPTIONS = [("kill", "inside", 2, 2), ("SIGTERM", "last batch", 0, 1), ("exception", "end", 2, 1)]
 THERE = [name for name in EXPERIMENTS if (CONFIGS / f"{name}.yaml").is_file()]

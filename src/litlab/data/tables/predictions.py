@@ -8,13 +8,11 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from litlab.data.bad_rows import Policy, settle_and_tell
-from litlab.data.numbers import no_number
 from litlab.data.table import PREDICTED, check_finite, write_table
 from litlab.data.tables.encoding import encode
 from litlab.data.tables.memory import EncodedRows
 from litlab.data.tables.metadata import TabularMetadata
 from litlab.data.tables.reading import number_column, read_cells
-from litlab.errors import UserError
 
 _TRAINED = "the checkpoint needs it"
 
@@ -32,12 +30,8 @@ def read_input(path: Path, metadata: TabularMetadata, bad_rows: Policy) -> tuple
     categories = {name: cells.column(name, _TRAINED) for name in metadata.categories}
     numbers = {}
     for name in metadata.numbers:
-        texts = cells.column(name, _TRAINED)
-        values = number_column(cells, name, texts, "give numbers as the training did")
-        if values is None:
-            places = np.flatnonzero(texts != "").tolist()
-            raise UserError(f"{cells.named(places)}: {no_number(name, texts[places[0]])}; the checkpoint needs numbers")
-        numbers[name] = values
+        cells.column(name, _TRAINED)
+        numbers[name] = number_column(cells, name, "the checkpoint needs numbers")
     good = np.array([row not in cells.bad for row in cells.rows])
     settle_and_tell(cells.bad, int(good.sum()))
     numbers = {name: column[good] for name, column in numbers.items()}
@@ -51,20 +45,21 @@ def _tell_unseen(
     path: Path, numbers: dict[str, np.ndarray], categories: dict[str, np.ndarray], metadata: TabularMetadata
 ) -> None:
     """Tell of categories that training did not know, and of numbers that it never missed."""
-    unseen = {
-        name: sum(bool(text) for text in set(column) - set(metadata.categories[name]))
-        for name, column in categories.items()
-    }
-    cells = {
-        name: int((~np.isin(column, ["", *metadata.categories[name]])).sum()) for name, column in categories.items()
-    }
-    found = [f"{name!r} ({unseen[name]:,} in {count:,} rows)" for name, count in cells.items() if count]
+    found = []
+    for name, column in categories.items():
+        known = {"", *metadata.categories[name]}
+        if unseen := [text for text in column if text not in known]:
+            found.append(f"{name!r} ({len(set(unseen)):,} in {_rows(len(unseen))})")
     if found:
         rank_zero_info(f"{path}: categories that came less than twice in training count as unseen: {', '.join(found)}")
     missing = {name: int(np.isnan(column).sum()) for name, column in numbers.items() if name not in metadata.indicated}
-    found = [f"{name!r} ({count:,} rows)" for name, count in missing.items() if count]
+    found = [f"{name!r} ({_rows(count)})" for name, count in missing.items() if count]
     if found:
         rank_zero_info(f"{path}: missing here, but never in training, so that the mean is taken: {', '.join(found)}")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
 
 
 def write_numbers(path: Path, rows: Sequence[int], targets: Sequence[str], predicted: Tensor) -> None:

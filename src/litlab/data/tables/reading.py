@@ -1,7 +1,6 @@
 """A CSV file as text, its columns as numbers, categories or targets; what can't be read is named by row and column."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,11 +38,6 @@ class Cells:
         """Return the cells of a column; a UserError that names the nearest one, and says how to fix it, without it."""
         column_place(self.path, list(self.columns), name, fix)
         return self.columns[name]
-
-    def named(self, places: Sequence[int]) -> str:
-        """Name the first of some rows, and the number of the others, for a message."""
-        others = f" (and {len(places) - 1:,} more rows)" if len(places) > 1 else ""
-        return f"{self.path}, row {self.rows[places[0]]}{others}"
 
     def note_empty(self, name: str) -> None:
         """Note the rows where a column is empty."""
@@ -84,27 +78,28 @@ def read_cells(path: Path, setting: str, bad_rows: Policy) -> Cells:
     return Cells(path, [number for number, _ in lines], columns, bad)
 
 
-def number_column(cells: Cells, name: str, texts: np.ndarray, otherwise: str) -> np.ndarray | None:
+def number_column(cells: Cells, name: str, remedy: str, needed: bool = True) -> np.ndarray | None:
     """Read a column as numbers; cells that are not are noted as bad where most others are.
 
     Args:
         cells: The table.
         name: The column.
-        texts: Its cells.
-        otherwise: What else to do where they are all numbers in another notation, such as 12 kW.
+        remedy: What to do where most cells are not numbers.
+        needed: Whether that is an error also for words; for numbers in another notation, such as 12 kW, it always is.
 
     Returns:
         float64 of shape (row,), NaN where one is missing; None where most cells are words.
 
     Raises:
-        UserError: They are numbers in another notation.
+        UserError: They are not numbers.
     """
+    texts = cells.columns[name]
     values, wrong = read_numbers(texts.tolist())
     if len(wrong) > np.isfinite(values).sum():
-        if are_formatted(texts[wrong].tolist()):
-            raise UserError(
-                f"{cells.named(wrong)}: {no_number(name, texts[wrong[0]])}; correct the column, or {otherwise}"
-            )
+        if needed or are_formatted(texts[wrong].tolist()):
+            others = f" (and {len(wrong) - 1:,} more rows)" if len(wrong) > 1 else ""
+            row = cells.rows[wrong[0]]
+            raise UserError(f"{cells.path}, row {row}{others}: {no_number(name, texts[wrong[0]])}; {remedy}")
         return None
     for place in wrong:
         cells.bad.add(cells.rows[place], no_number(name, texts[place]))
@@ -130,20 +125,13 @@ def input_columns(
     """
     numbers, words = {}, {}
     for name in names:
-        texts = cells.columns[name]
-        values = None
-        if name not in (categories or []):
-            values = number_column(cells, name, texts, f"add {name!r} to data.categories or data.ignore")
-        if values is not None:
-            numbers[name] = values
-        elif categories is None or name in categories:
-            words[name] = texts
+        remedy = f"correct the column, or add {name!r} to data.categories or data.ignore"
+        named = categories is not None and name in categories
+        values = None if named else number_column(cells, name, remedy, needed=categories is not None)
+        if values is None:
+            words[name] = cells.columns[name]
         else:
-            places = np.flatnonzero(texts != "").tolist()
-            raise UserError(
-                f"{cells.named(places)}: {no_number(name, texts[places[0]])}; add {name!r} to data.categories or "
-                f"data.ignore"
-            )
+            numbers[name] = values
     return numbers, words
 
 
@@ -185,13 +173,8 @@ def read_targets(cells: Cells, targets: list[str], task: Task | None) -> tuple[T
         return task, texts
     values = []
     for name, texts in columns.items():
-        numbers = number_column(cells, name, texts, "set data.task classification")
-        if numbers is None:
-            places = np.flatnonzero(texts != "").tolist()
-            raise UserError(
-                f"{cells.named(places)}: {no_number(name, texts[places[0]])}; name a target of numbers, or set "
-                f"data.task classification"
-            )
+        numbers = number_column(cells, name, "correct the column, name another, or set data.task classification")
+        assert numbers is not None
         for place in np.flatnonzero(np.isnan(numbers)):
             cells.bad.add(cells.rows[place], f"column {shortened(name)} is {shortened(texts[place])}, not a number")
         values.append(numbers)

@@ -118,14 +118,13 @@ def test_settings(options, message):
             column(0, [f"{number} m" for number in range(50)]),
             {},
             "PATH, row 2 (and 49 more rows): column 'size' is '0 m', not a plain number: write 0; correct the "
-            "column, or "
-            "add 'size' to data.categories or data.ignore",
+            "column, or add 'size' to data.categories or data.ignore",
         ),
         (
             [HEADER, *make_rows()],
             {"categories": ["kind"]},
-            "PATH, row 2 (and 99 more rows): column 'city' is 'Bonn', not a number; add 'city' to data.categories or "
-            "data.ignore",
+            "PATH, row 2 (and 99 more rows): column 'city' is 'Bonn', not a number; correct the column, or add "
+            "'city' to data.categories or data.ignore",
         ),
         (
             column(0, ["1e308", "-1e308"] * 25),
@@ -179,8 +178,8 @@ def test_settings(options, message):
         (
             [HEADER, *make_rows()],
             {"target": "kind", "task": "regression"},
-            "PATH, row 2 (and 99 more rows): column 'kind' is 'house', not a number; name a target of numbers, or set "
-            "data.task classification",
+            "PATH, row 2 (and 99 more rows): column 'kind' is 'house', not a number; correct the column, name "
+            "another, or set data.task classification",
         ),
         (
             [HEADER, *make_rows()],

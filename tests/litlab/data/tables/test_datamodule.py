@@ -273,7 +273,7 @@ def test_predicting_from_the_checkpoint_alone(make, make_trainer, tmp_path, said
     path = tmp_path / "new.csv.gz"
     assert said == [
         f"{path}: categories that came less than twice in training count as unseen: 'city' (2 in 2 rows)",
-        f"{path}: missing here, but never in training, so that the mean is taken: 'size' (1 rows)",
+        f"{path}: missing here, but never in training, so that the mean is taken: 'size' (1 row)",
     ]
     numbers, categories = model.column("predict", "numbers"), model.column("predict", "categories")
     assert categories[:2, 0].tolist() == [0, 0]
