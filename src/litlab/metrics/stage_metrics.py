@@ -24,6 +24,7 @@ class StageMetrics(nn.Module):
         stage: Prefix of the logged names: train, val or test.
         flush_every: Steps kept at most before a flush; bounds the memory that their logits take.
         further: Any metrics, updated with (probabilities, labels) batch by batch. Cloned as well.
+        softmax: Whether probabilities are the softmax of what was added; else they get that itself, as in regression.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class StageMetrics(nn.Module):
         stage: str,
         flush_every: int = 50,
         further: dict[str, Metric] | None = None,
+        softmax: bool = True,
     ) -> None:
         super().__init__()
         self.stage = stage
@@ -41,6 +43,7 @@ class StageMetrics(nn.Module):
         for metric in self.by_name.values():
             metric.dist_sync_fn = metric.dist_sync_fn or gather_rows
         self.flush_every = flush_every
+        self.softmax = softmax
         self._steps: list[tuple[Tensor, Tensor]] = []
 
     def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
@@ -67,7 +70,7 @@ class StageMetrics(nn.Module):
         self.metrics.update(torch.cat(logits).float(), torch.cat(labels))
         # Batch by batch: sums of floats then round alike, whenever a checkpoint made a flush.
         for logits, labels in steps if self.further else []:
-            probabilities = logits.float().softmax(dim=1)
+            probabilities = logits.float().softmax(dim=1) if self.softmax else logits.float()
             for metric in self.further.values():
                 metric.update(probabilities, labels)
 

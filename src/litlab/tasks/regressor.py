@@ -4,9 +4,10 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torchmetrics import MetricCollection
+from torchmetrics import Metric, MetricCollection
 
 from litlab.errors import UserError
+from litlab.metrics.check import check_metrics
 from litlab.metrics.regression_errors import RegressionErrors
 from litlab.tasks.forecaster import LOSSES
 from litlab.tasks.supervised import SupervisedModule
@@ -24,7 +25,7 @@ class Regressor(SupervisedModule):
 
     Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at most 50). Once
     per epoch, exact over all samples and ranks, for train, val and test: ``loss``, and in the units of the file
-    ``mse``, ``mae`` and ``r2``; with several targets one of each, such as ``mse_price``.
+    ``mse``, ``mae`` and ``r2``, with several targets one of each, such as ``mse_price``; and `metrics`.
 
     Args:
         network: The network, for example one of your own.
@@ -32,10 +33,12 @@ class Regressor(SupervisedModule):
         target_mean: Mean of each target. Taken from the data when left out; 0 where the data has none.
         target_std: Standard deviation of each target. Taken from the data when left out; 1 where the data has none.
         loss: The loss of standardised values.
+        metrics: Further metrics of torchmetrics, or of your own, that return one number, by the name to log them by.
+            They are updated with predictions and targets, both (batch, target) in the units of the file.
         **training: optimizer and schedule, as of `ExperimentModule`.
 
     Raises:
-        UserError: If a value is out of range, or model and data don't fit together.
+        UserError: If a value is out of range, model and data don't fit together, or a metric can't be used.
     """
 
     data_facts = ("target_names",)
@@ -50,6 +53,7 @@ class Regressor(SupervisedModule):
         target_mean: list[float] | None = None,
         target_std: list[float] | None = None,
         loss: Literal["mse", "mae", "huber"] = "mse",
+        metrics: dict[str, Metric] | None = None,
         **training: Any,
     ) -> None:
         super().__init__(**training)
@@ -68,7 +72,8 @@ class Regressor(SupervisedModule):
         # Settings, not weights: a checkpoint has them among its settings, and no average touches them.
         self.register_buffer("mean", torch.tensor(target_mean or [0.0] * count), persistent=False)
         self.register_buffer("std", torch.tensor(target_std or [1.0] * count), persistent=False)
-        self.measure(MetricCollection({"errors": RegressionErrors(target_names)}))
+        check_metrics(metrics or {}, None, count)
+        self.measure(MetricCollection({"errors": RegressionErrors(target_names)}), metrics, softmax=False)
 
     def outcome(self, inputs: Any, target: Tensor, stage: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return the loss, shape (), and predictions and target in the units of the file, (batch, target)."""

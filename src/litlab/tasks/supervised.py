@@ -1,11 +1,13 @@
 """What Classifier and Regressor share: a network that gets inputs and is compared with a target."""
 
+import warnings
 from abc import abstractmethod
 from typing import Any
 
 from torch import Tensor, nn
-from torchmetrics import MetricCollection
+from torchmetrics import Metric, MetricCollection
 
+from litlab.metrics.check import check_modes
 from litlab.metrics.stage_metrics import StageMetrics
 from litlab.tasks.base import ExperimentModule
 
@@ -18,11 +20,13 @@ class SupervisedModule(ExperimentModule):
 
     network: nn.Module
 
-    def measure(self, metrics: MetricCollection) -> None:
-        """Choose the metrics, of which each stage gets its own."""
-        self.train_metrics = StageMetrics(metrics, "train")
-        self.val_metrics = StageMetrics(metrics, "val")
-        self.test_metrics = StageMetrics(metrics, "test")
+    def measure(
+        self, metrics: MetricCollection, further: dict[str, Metric] | None = None, *, softmax: bool = True
+    ) -> None:
+        """Choose the metrics, of which each stage gets its own; see `StageMetrics`."""
+        self.train_metrics = StageMetrics(metrics, "train", further=further, softmax=softmax)
+        self.val_metrics = StageMetrics(metrics, "val", further=further, softmax=softmax)
+        self.test_metrics = StageMetrics(metrics, "test", further=further, softmax=softmax)
 
     @abstractmethod
     def outcome(self, inputs: Any, target: Tensor, stage: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -48,6 +52,11 @@ class SupervisedModule(ExperimentModule):
     def validation_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> None:
         """Add the batch to the validation metrics."""
         self._step(batch, self.val_metrics)
+
+    def on_fit_start(self) -> None:
+        """Compare model and data, and what is monitored with what is better."""
+        super().on_fit_start()
+        check_modes(self.trainer, {**self.train_metrics.by_name, **self.val_metrics.by_name})
 
     def on_train_epoch_start(self) -> None:
         """Reset the metrics."""
@@ -88,6 +97,10 @@ class SupervisedModule(ExperimentModule):
         return inputs.to(self.dtype) if inputs.is_floating_point() else inputs
 
     def _log_epoch(self, metrics: StageMetrics) -> None:
-        # The values are the same on all ranks already; sync_dist only tells Lightning so.
-        self.log_dict(metrics.compute(self.sum_over_ranks), sync_dist=True)
+        with warnings.catch_warnings():
+            if self.trainer.sanity_checking:  # on a few batches, in which classes may be missing
+                warnings.simplefilter("ignore")
+            values = metrics.compute(self.sum_over_ranks)
+        # They are the same on all ranks already; sync_dist only tells Lightning so.
+        self.log_dict(values, sync_dist=True)
         metrics.reset(self.device)

@@ -8,6 +8,8 @@ from lightning.pytorch import Trainer
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
+from torchmetrics.classification import MulticlassAccuracy
+from torchmetrics.regression import MeanAbsolutePercentageError, R2Score
 
 from litlab.errors import UserError
 from litlab.tasks import Regressor
@@ -58,6 +60,17 @@ def test_metrics_are_in_the_units_of_the_file_and_the_loss_is_not(tmp_path):
             assert metrics[f"{stage}/mae_{name}"].item() == pytest.approx(error.abs().mean().item(), rel=1e-4)
             r2 = 1 - error.square().mean() / target[:, place].var(unbiased=False)
             assert metrics[f"{stage}/r2_{name}"].item() == pytest.approx(r2.item(), rel=1e-4)
+
+
+def test_further_metrics_are_in_the_units_of_the_file(tmp_path):
+    one = {"target_names": ["price"], "target_mean": [100.0], "target_std": [20.0]}
+    for targets, settings in ((1, one), (2, TWO)):
+        inputs, target = rows(targets=targets)
+        model = build(**settings, metrics={"mape": MeanAbsolutePercentageError()})
+        metrics, predicted = trained(tmp_path, model, (inputs, target))
+        expected = ((predicted - target) / target).abs().mean().item()
+        assert metrics["val/mape"].item() == pytest.approx(expected, rel=1e-5)
+        assert "train/mape" in metrics
 
 
 def test_a_single_target_may_come_without_a_dimension(tmp_path):
@@ -119,12 +132,23 @@ def test_scale_is_a_setting_not_a_weight():
             {"target_std": [1.0, 0.0]},
             "model.target_std: [1.0, 0.0] is not valid; give one number above 0 for each of ['price', 'size']",
         ),
+        ({"metrics": {"r2": R2Score()}}, "model.metrics.r2: this name is taken; choose another one"),
+        (
+            {"metrics": {"each": R2Score(multioutput="raw_values")}},
+            "model.metrics.each: R2Score returns 2 numbers instead of one; use another metric",
+        ),
     ],
 )
 def test_refusals(settings, says):
     with pytest.raises(UserError) as error:
         build(**settings)
     assert str(error.value) == says
+
+
+def test_a_metric_of_classes_is_refused():
+    says = r"^model\.metrics\.acc3: MulticlassAccuracy can't take the numbers of 2 targets \(.*\); use another metric"
+    with pytest.raises(UserError, match=says):
+        build(metrics={"acc3": MulticlassAccuracy(3)})
 
 
 @pytest.mark.parametrize("network", [nn.Linear(4, 3), nn.Sequential(nn.Linear(4, 2), nn.Flatten(0))])
