@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from litlab.data import TabularData
+from tests.litlab.data.conftest import Recorder
 
 HEADER = ["size", "age", "city", "kind", "price"]
 
@@ -46,3 +48,33 @@ def make(houses) -> Callable[..., TabularData]:
         return TabularData(**{"dataset": "csv", "path": str(houses), "target": "price", "batch_size": 8, **options})
 
     return make_it
+
+
+@pytest.fixture(autouse=True)
+def said(monkeypatch) -> list[str]:
+    """What the user is told."""
+    lines = []
+    for module in ("bad_rows", "tables.reading", "tables.source", "tables.predictions"):
+        monkeypatch.setattr(f"litlab.data.{module}.rank_zero_info", lines.append)
+    return lines
+
+
+class TableRecorder(Recorder):
+    """Keeps the batches; what it predicts of a row is its first number."""
+
+    outputs = 1
+
+    def predict_step(self, batch, index):
+        self._keep("predict", batch)
+        first = batch["numbers"][:, :1]
+        return first if self.outputs == 1 else torch.cat([first.sigmoid(), 1 - first.sigmoid()], dim=1)
+
+    def column(self, stage: str, name: str, epoch: int = 0) -> torch.Tensor:
+        return torch.cat(
+            [(batch[0] if isinstance(batch, list | tuple) else batch)[name] for batch in self.seen[stage, epoch]]
+        )
+
+
+def everything(data, split="train"):
+    samples = data.samples(split)
+    return samples[torch.arange(len(samples))]

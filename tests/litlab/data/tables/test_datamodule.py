@@ -1,7 +1,5 @@
-"""TabularData as a whole: what a network gets, what a checkpoint carries, what is predicted from it."""
+"""TabularData as a whole: what a network gets of a table."""
 
-import csv
-import gzip
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,38 +8,8 @@ import torch
 
 from litlab.data import TabularData
 from litlab.errors import UserError
-from tests.litlab.data.conftest import Recorder, a_rank, prepared, refusal
-from tests.litlab.data.tables.conftest import HEADER, make_rows, write_csv
-
-
-@pytest.fixture(autouse=True)
-def said(monkeypatch) -> list[str]:
-    """What the user is told."""
-    lines = []
-    for module in ("bad_rows", "tables.reading", "tables.source", "tables.predictions"):
-        monkeypatch.setattr(f"litlab.data.{module}.rank_zero_info", lines.append)
-    return lines
-
-
-class TableRecorder(Recorder):
-    """Keeps the batches; what it predicts of a row is its first number."""
-
-    outputs = 1
-
-    def predict_step(self, batch, index):
-        self._keep("predict", batch)
-        first = batch["numbers"][:, :1]
-        return first if self.outputs == 1 else torch.cat([first.sigmoid(), 1 - first.sigmoid()], dim=1)
-
-    def column(self, stage: str, name: str, epoch: int = 0) -> torch.Tensor:
-        return torch.cat(
-            [(batch[0] if isinstance(batch, list | tuple) else batch)[name] for batch in self.seen[stage, epoch]]
-        )
-
-
-def everything(data, split="train"):
-    samples = data.samples(split)
-    return samples[torch.arange(len(samples))]
+from tests.litlab.data.conftest import a_rank, prepared, refusal
+from tests.litlab.data.tables.conftest import HEADER, TableRecorder, everything, make_rows
 
 
 def test_what_a_network_gets(make):
@@ -242,150 +210,6 @@ def test_description_and_fingerprint(make, houses):
     assert make([HEADER, *make_rows()], target="kind").fingerprint == data.fingerprint
 
 
-def trained(make, make_trainer, folder, **options):
-    data, model = make(**options), TableRecorder()
-    trainer = make_trainer()
-    trainer.fit(model, data)
-    trainer.save_checkpoint(folder / "model.ckpt")
-    return data, folder / "model.ckpt"
-
-
-def predict(make_trainer, checkpoint, source, outputs=1, **options):
-    """From the checkpoint alone: the training rows are gone."""
-    data, model = TabularData("csv", "gone.csv", target="gone", batch_size=3, **options), TableRecorder()
-    data.predict_input, model.outputs = str(source), outputs
-    return data, model, make_trainer().predict(model, data, ckpt_path=checkpoint, weights_only=True)
-
-
-def test_predicting_from_the_checkpoint_alone(make, make_trainer, tmp_path, said):
-    data, checkpoint = trained(make, make_trainer, tmp_path)
-    state = torch.load(checkpoint, weights_only=True)["TabularData"]
-    assert state == data.state_dict()
-    assert state["categories"] == data.known_metadata.categories
-    said.clear()
-    # Other columns, another order, no target; a category that was never seen, numbers that are missing.
-    lines = [["note", "kind", "city", "age", "size"], ["x", "flat", "Rom", "", "50"], ["", "flat", "Oslo", "3", ""]]
-    lines += [["x", "house", "Bonn", "30", str(100 + n)] for n in range(6)]
-    with gzip.open(tmp_path / "new.csv.gz", "wt", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows(lines)
-    other, model, outputs = predict(make_trainer, checkpoint, tmp_path / "new.csv.gz")
-    assert (other.num_numbers, other.category_sizes, other.target_names) == (3, [4, 3], ["price"])
-    path = tmp_path / "new.csv.gz"
-    assert said == [
-        f"{path}: categories that came less than twice in training count as unseen: 'city' (2 in 2 rows)",
-        f"{path}: missing here, but never in training, so that the mean is taken: 'size' (1 row)",
-    ]
-    numbers, categories = model.column("predict", "numbers"), model.column("predict", "categories")
-    assert categories[:2, 0].tolist() == [0, 0]
-    assert numbers[:3, 2].tolist() == [1, 0, 0]
-    metadata = data.known_metadata
-    assert numbers[0, 0].item() == pytest.approx((50 - metadata.mean[0]) / metadata.std[0])
-    assert numbers[1, 0] == 0
-
-    other.write_predictions(outputs, str(tmp_path / "out.csv"))
-    with (tmp_path / "out.csv").open(newline="") as stream:
-        header, *rows = csv.reader(stream)
-    assert header == ["row", "predicted_price"]
-    assert [row[0] for row in rows] == [str(n) for n in range(2, 10)]
-    assert [float(row[1]) for row in rows] == pytest.approx(numbers[:, 0].tolist(), rel=1e-5)
-
-
-def test_predicted_classes(make, make_trainer, tmp_path):
-    _, checkpoint = trained(make, make_trainer, tmp_path, target="kind")
-    source = write_csv(tmp_path / "new.csv", [HEADER, *make_rows(7, seed=1)])
-    other, model, outputs = predict(make_trainer, checkpoint, source, outputs=2)
-    other.write_predictions(outputs, str(tmp_path / "out.csv"))
-    with (tmp_path / "out.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    assert list(rows[0]) == ["row", "prediction", "probability", "flat", "house"]
-    assert [float(row["flat"]) for row in rows] == pytest.approx(
-        model.column("predict", "numbers")[:, 0].sigmoid().tolist(), abs=1e-5
-    )
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ([], ": the file is empty; give a header and one row per sample"),
-        ([HEADER], ": no rows below a header; give one row per sample"),
-        (
-            [["size", "Age", "city", "kind"], ["1", "2", "a", "b"]],
-            ": there is no column 'age', only 'size', 'Age', 'city', 'kind'; the checkpoint needs it",
-        ),
-        (
-            [HEADER, ["big", "1", "a", "b", ""], ["2", "1", "a", "b", ""], ["3", "1", "a", "b", ""]],
-            ", row 2: column 'size' is 'big', not a number; correct or delete the row, or set data.bad_rows to drop",
-        ),
-        (
-            [HEADER, ["", "1", "a", "b", ""], ["small", "1", "a", "b", ""]],
-            ", row 3: column 'size' is 'small', not a number; the checkpoint needs numbers",
-        ),
-        (
-            [HEADER, ["1e300", "1", "a", "b", ""]],
-            ": column 'size' is 1e+300, too far from the training rows; correct or empty it",
-        ),
-    ],
-)
-def test_new_files_that_do_not_fit(make, make_trainer, tmp_path, lines, message):
-    _, checkpoint = trained(make, make_trainer, tmp_path)
-    source = write_csv(tmp_path / "new.csv", lines)
-    assert refusal(predict, make_trainer, checkpoint, source) == f"{source}{message}"
-
-
-def test_bad_rows_of_a_new_file_are_left_out_where_wanted(make, make_trainer, tmp_path):
-    _, checkpoint = trained(make, make_trainer, tmp_path)
-    rows = make_rows(5)
-    rows[1][0] = "big"
-    source = write_csv(tmp_path / "new.csv", [HEADER, *rows])
-    other, _, outputs = predict(make_trainer, checkpoint, source, bad_rows="drop")
-    other.write_predictions(outputs, str(tmp_path / "out.csv"))
-    assert [line.split(",")[0] for line in (tmp_path / "out.csv").read_text().splitlines()] == [
-        "row",
-        "2",
-        "4",
-        "5",
-        "6",
-    ]
-
-
-def test_other_rows_are_encoded_as_the_checkpoint_was_trained(make, make_trainer, tmp_path):
-    trained_on, checkpoint = trained(make, make_trainer, tmp_path)
-    rows = [[f"{2 * float(row[0])}", *row[1:]] for row in make_rows(seed=3)]
-    data, model = make([HEADER, *rows]), TableRecorder()
-    make_trainer().test(model, data, ckpt_path=checkpoint, weights_only=True, verbose=False)
-    metadata, raw = trained_on.known_metadata, data.table.take(data.table.places("test"))
-    expected = (raw.numbers["size"] - metadata.mean[0]) / metadata.std[0]
-    np.testing.assert_allclose(model.column("test", "numbers")[:, 0].numpy(), expected, rtol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"target": "size"},
-            "data.target: the checkpoint was trained for [price], here it is [size]; set it to [price]",
-        ),
-        (
-            {"target": "price", "task": "classification", "rows": 2},
-            "data.task: the checkpoint was trained for regression, here it is classification; set it to regression",
-        ),
-        ({"ignore": ["age"]}, "data: there is no input column 'age', which the checkpoint was trained with; add it"),
-        (
-            {"categories": ["city", "kind", "age"]},
-            "data.categories: column 'age' holds categories here, the checkpoint was trained with numbers; correct the "
-            "column, or leave it out of data.categories",
-        ),
-    ],
-)
-def test_a_checkpoint_of_other_data_is_refused(make, options, message):
-    state = prepared(make()).state_dict()
-    rows = None
-    if options.pop("rows", 0):
-        rows = [HEADER, *([*row[:4], f"{n % 2}"] for n, row in enumerate(make_rows()))]
-    data = prepared(make(rows, **options))
-    assert refusal(data.load_state_dict, state) == message
-
-
 def test_generated_rows_through_a_run(make_trainer):
     """Every call makes the same; both targets can be predicted, and none tells of the other."""
     for target, task in (("churn", "classification"), ("spend", "regression")):
@@ -407,66 +231,6 @@ def test_generated_rows_through_a_run(make_trainer):
         "generated table: there is no column 'chrun', only 'age', 'income', 'visits', 'distance', 'plan', 'city', "
         "'channel'; set --data.target NAME"
     )
-
-
-def test_baselines_are_those_of_scikit_learn(make):
-    """Called directly, on the rows as pandas would give them."""
-    from sklearn.compose import ColumnTransformer
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-    from sklearn.impute import SimpleImputer
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.metrics import accuracy_score, f1_score, mean_absolute_error, mean_squared_error, r2_score
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
-
-    def cells(data, split):
-        table = data.table.take(data.table.places(split))
-        columns = [*table.numbers.values(), *table.categories.values()]
-        return np.stack([column.astype(object) for column in columns], axis=1), table.target
-
-    data = prepared(make([HEADER, *make_rows(300)]))
-    (x, y), (test_x, test_y) = cells(data, "train"), cells(data, "test")
-    numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
-    # The indicator is not standardised here, which changes what ridge makes of it a little.
-    inputs = ColumnTransformer([("n", numbers, [0, 1]), ("c", OneHotEncoder(), [2, 3])])
-    scores = data.baselines()
-    assert list(scores) == ["mean", "ridge regression", "gradient boosting"]
-    ridge = make_pipeline(inputs, Ridge()).fit(x, y).predict(test_x)
-    assert scores["ridge regression"]["test/mse"] == pytest.approx(mean_squared_error(test_y, ridge), rel=0.02)
-    trees = ColumnTransformer([("n", "passthrough", [0, 1]), ("c", OrdinalEncoder(), [2, 3])])
-    boosting = HistGradientBoostingRegressor(categorical_features=[2, 3], random_state=0)
-    boosted = make_pipeline(trees, boosting).fit(x, y.ravel()).predict(test_x)
-    for name, score in (("mse", mean_squared_error), ("mae", mean_absolute_error), ("r2", r2_score)):
-        assert scores["gradient boosting"][f"test/{name}"] == pytest.approx(score(test_y, boosted), rel=1e-6)
-        mean = np.full_like(test_y, y.mean())
-        assert scores["mean"][f"test/{name}"] == pytest.approx(score(test_y, mean), rel=1e-6, abs=1e-9)
-
-    data = prepared(make(target="kind", ignore=["size"]))
-    (x, y), (test_x, test_y) = cells(data, "train"), cells(data, "test")
-    scores = data.baselines()
-    assert list(scores) == ["most frequent class", "logistic regression", "gradient boosting"]
-    trees = ColumnTransformer([("n", "passthrough", [0, 1]), ("c", OrdinalEncoder(), [2])])
-    boosting = HistGradientBoostingClassifier(categorical_features=[2], random_state=0)
-    boosted = make_pipeline(trees, boosting).fit(x, y).predict(test_x)
-    inputs = ColumnTransformer([("n", numbers, [0, 1]), ("c", OneHotEncoder(), [2])])
-    logistic = make_pipeline(inputs, LogisticRegression()).fit(x, y).predict(test_x)
-    frequent = np.full(len(test_y), max(set(y), key=y.tolist().count))
-    for name, predicted in zip(scores, (frequent, logistic, boosted), strict=True):
-        expected = {
-            "test/acc": accuracy_score(test_y, predicted),
-            "test/f1": f1_score(test_y, predicted, average="macro"),
-        }
-        assert scores[name] == pytest.approx(expected)
-
-
-def test_baselines_of_several_targets_and_many_categories(make):
-    """Boosting takes 255 categories at most: the rarest go together."""
-    rows = [[*row, f"c{n % 300}"] for n, row in enumerate(make_rows(1500))]
-    data = prepared(make([[*HEADER, "shop"], *rows], target=["price", "size"]))
-    assert data.category_sizes[-1] > 256
-    scores = data.baselines()["gradient boosting"]
-    assert set(scores) == {f"test/{metric}_{name}" for metric in ("mse", "mae", "r2") for name in ("price", "size")}
-    assert scores["test/r2_price"] > 0.5
 
 
 def test_a_gpu_gets_the_rows_if_they_fit(make, monkeypatch):
