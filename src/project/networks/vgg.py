@@ -1,5 +1,7 @@
 """A small VGG-style network: the plain baseline."""
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -7,7 +9,7 @@ from litlab.nn import check_sizes
 
 
 class VGG(nn.Module):
-    """Three blocks of two 3 x 3 convolutions with max-pooling, and two hidden linear layers.
+    """Blocks of two 3 x 3 convolutions with max-pooling, then hidden linear layers.
 
     The style of Simonyan & Zisserman 2015 (arXiv:1409.1556) with batch normalisation, as PyTorch guides use it for
     CIFAR. The baseline that ``WhitenedCNN`` is measured against.
@@ -15,9 +17,15 @@ class VGG(nn.Module):
     Args:
         channels: Channels of the images.
         num_classes: Number of logits.
-        widths: Channels of the three blocks.
-        hidden: Units of the two hidden linear layers.
-        dropout: Probability of dropping a hidden unit.
+        widths: Channels of each block. Every block halves height and width.
+        hidden: Units of each hidden linear layer; none, [], leaves a linear head.
+        norm: Normalisation after each convolution, a class that is called with the number of channels, such as
+            torch.nn.BatchNorm2d, torch.nn.InstanceNorm2d, torch.nn.Identity (none), or GroupNorm and LayerNorm of
+            project.networks.norms.
+        activation: Activation after each hidden layer, a class such as torch.nn.GELU.
+        block_dropout: Probability of dropping a channel of an image after each block (Tompson et al. 2015,
+            arXiv:1411.4280).
+        head_dropout: Probability of dropping a hidden unit.
 
     Raises:
         ValueError: If a size is below 1.
@@ -27,26 +35,30 @@ class VGG(nn.Module):
         self,
         channels: int = 3,
         num_classes: int = 10,
-        widths: tuple[int, int, int] = (64, 128, 256),
-        hidden: tuple[int, int] = (1024, 512),
-        dropout: float = 0.5,
+        widths: tuple[int, ...] = (64, 128, 256),
+        hidden: tuple[int, ...] = (1024, 512),
+        norm: Callable[[int], nn.Module] = nn.BatchNorm2d,
+        activation: Callable[[], nn.Module] = nn.ReLU,
+        block_dropout: float = 0.0,
+        head_dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        check_sizes(channels=channels, num_classes=num_classes, widths=widths, hidden=hidden)
+        check_sizes(channels=channels, num_classes=num_classes, widths=widths, hidden=hidden or 1)
         blocks: list[nn.Module] = []
         for width in widths:
             blocks += [
-                nn.Conv2d(channels, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
-                nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
-                nn.MaxPool2d(2),
+                nn.Conv2d(channels, width, 3, padding=1), norm(width), activation(),
+                nn.Conv2d(width, width, 3, padding=1), norm(width), activation(),
+                nn.Sequential(nn.MaxPool2d(2), nn.Dropout2d(block_dropout)),
             ]  # fmt: skip
             channels = width
         self.features = nn.Sequential(*blocks)
-        self.head = nn.Sequential(
-            nn.Linear(channels * 16, hidden[0]), nn.ReLU(inplace=True), nn.Dropout(dropout),
-            nn.Linear(hidden[0], hidden[1]), nn.ReLU(inplace=True), nn.Dropout(dropout),
-            nn.Linear(hidden[1], num_classes),
-        )  # fmt: skip
+        head: list[nn.Module] = []
+        units = channels * 16
+        for width in hidden:
+            head += [nn.Linear(units, width), activation(), nn.Dropout(head_dropout)]
+            units = width
+        self.head = nn.Sequential(*head, nn.Linear(units, num_classes))
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of shape (batch, classes) from images of shape (batch, channel, height, width)."""
