@@ -1,15 +1,17 @@
 """The text experiment's model."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from litlab.data.text import PADDING
 from litlab.errors import UserError
 from litlab.nn import DEEPEST
 from litlab.tasks import Classifier
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, bounded, check_bounds
+from project.networks.attention import MultiHeadAttention
 from project.networks.text_transformer import TextTransformer
 
 if TYPE_CHECKING:
@@ -36,8 +38,11 @@ class TransformerClassifier(Classifier):
         num_heads: Attention heads of a block; they share embed_dim equally.
         dim_feedforward: Hidden units of a block's feed-forward network.
         positions: learned, or the fixed sinusoidal ones of Vaswani et al. 2017 (arXiv:1706.03762).
-        norm: Layer normalisation before (pre) or after (post) the parts of a block.
-        attention: Implementation of the attention: sdpa, torch's fused kernels, or math, the formula written out.
+        norm: Normalisation before (pre) or after (post) the parts of a block.
+        norm_class: Class of the norms, called with embed_dim, such as torch.nn.LayerNorm or torch.nn.RMSNorm.
+        attention: Class of the attention, called with embed_dim and num_heads: `MultiHeadAttention` or one of your own
+            with a ``forward(x, mask=...)`` like its.
+        activation: Class of the activation in a block's feed-forward network, such as torch.nn.GELU.
         stem: Tokens that a convolution sees whose output is added to the embeddings, an odd number. 0: none.
         patch: Neighbouring tokens that are joined to one before the blocks, for long texts. 1: none.
         pooling: What of all tokens goes into the last layer, one or several of mean, max and attention.
@@ -67,7 +72,9 @@ class TransformerClassifier(Classifier):
         dim_feedforward: PositiveInt = 192,
         positions: Literal["learned", "sinusoidal"] = "sinusoidal",
         norm: Literal["pre", "post"] = "pre",
-        attention: Literal["sdpa", "math"] = "sdpa",
+        norm_class: Callable[[int], nn.Module] = nn.LayerNorm,
+        attention: Callable[[int, int], nn.Module] = MultiHeadAttention,
+        activation: Callable[[], nn.Module] = nn.GELU,
         stem: NonNegativeInt = 0,
         patch: PositiveInt = 1,
         pooling: tuple[Literal["mean", "max", "attention"], ...] = ("mean",),
@@ -100,10 +107,10 @@ class TransformerClassifier(Classifier):
             )
         network = TextTransformer(
             vocab_size, max_tokens, num_classes, embed_dim=embed_dim, num_layers=num_layers, num_heads=num_heads,
-            dim_feedforward=dim_feedforward, positions=positions, norm=norm, attention=attention, stem=stem,
-            patch=patch, pooling=pooling, embedding_dropout=embedding_dropout, dropout=dropout,
-            head_dropout=head_dropout, word_dropout=word_dropout, ngram_features=ngram_features or 0,
-            ngram_hidden_size=ngram_hidden_size,
+            dim_feedforward=dim_feedforward, positions=positions, norm=norm, norm_class=norm_class,
+            attention=attention, activation=activation, stem=stem, patch=patch, pooling=pooling,
+            embedding_dropout=embedding_dropout, dropout=dropout, head_dropout=head_dropout,
+            word_dropout=word_dropout, ngram_features=ngram_features or 0, ngram_hidden_size=ngram_hidden_size,
         )  # fmt: skip
         super().__init__(network, num_classes=num_classes, **settings)
         self.max_tokens = max_tokens

@@ -1,6 +1,7 @@
 """Multi-head attention, written out and fused, and the encoder block around it."""
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -8,79 +9,118 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-def math_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def math_attention(
+    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, dropout: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """Scaled dot-product attention as equation 1 of *Attention Is All You Need* writes it.
 
     softmax(Q K^T / sqrt(d)) V (Vaswani et al. 2017, arXiv:1706.03762). ``F.scaled_dot_product_attention`` computes the
-    same without keeping the weights, faster and in less memory.
+    same without keeping the weights, faster and in less memory. Like there, a query that may attend to no key gets 0.
 
     Args:
-        queries: Shape (batch, head, time, d).
-        keys: Shape (batch, head, time, d).
-        values: Shape (batch, head, time, d).
-        mask: True where a key may be attended to, shape (batch, 1, 1, time); at least one in each row.
+        queries: Shape (batch, head, query, d).
+        keys: Shape (batch, head, key, d).
+        values: Shape (batch, head, key, d).
+        mask: True where a key may be attended to, or numbers that are added to the scores, such as -inf where it may
+            not; its shape broadcasts to (batch, head, query, key).
+        dropout: Probability of dropping a weight; the others are scaled up.
 
     Returns:
-        The attended values, shape (batch, head, time, d), and the weights, shape (batch, head, time, time), whose last
-        dimension sums to 1 and is 0 where the mask is False.
+        The attended values, shape (batch, head, query, d), and the weights before dropout, shape (batch, head, query,
+        key), whose last dimension sums to 1.
     """
     scores = queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-1])
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    return weights @ values, weights
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    nothing = (scores == -torch.inf).all(dim=-1, keepdim=True)  # a softmax over no key is not a number
+    weights = scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
+    return F.dropout(weights, dropout) @ values, weights
+
+
+def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
+    """Return True where a key is not later than the query, shape (query, key): token i attends to tokens 0 to i."""
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
 
 
 class MultiHeadAttention(nn.Module):
-    """Self-attention with several heads (Vaswani et al. 2017, section 3.2.2).
+    """Attention with several heads (Vaswani et al. 2017, section 3.2.2).
 
     Args:
         embed_dim: Size of a token's vector; the heads share it equally.
         num_heads: Number of heads.
-        implementation: sdpa, torch's fused kernels, or math, equation 1 written out, which returns the weights.
+        dropout: Probability of dropping an attention weight. CPUs have no fused attention that drops weights.
+        implementation: sdpa, torch's fused kernels, or math, equation 1 written out.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, implementation: Literal["sdpa", "math"] = "sdpa") -> None:
+    def __init__(
+        self, embed_dim: int, num_heads: int, dropout: float = 0.0, implementation: Literal["sdpa", "math"] = "sdpa"
+    ) -> None:
         super().__init__()
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"dropout is {dropout}: it must be from 0 to 1")
         self.num_heads = num_heads
+        self.dropout = dropout
         self.implementation = implementation
         self.queries_keys_values = nn.Linear(embed_dim, 3 * embed_dim)  # one product instead of three
         self.output = nn.Linear(embed_dim, embed_dim)
 
-    def forward(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Let every token attend to the real ones.
+    def forward(self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None) -> Tensor:
+        """Let every token of x attend to the tokens of x, or to those of another sequence.
 
         Args:
-            x: Shape (batch, time, embed_dim).
-            real: False at padding, shape (batch, time); at least one True in each row.
+            x: Shape (batch, query, embed_dim).
+            context: For cross-attention, what keys and values are made of, shape (batch, key, embed_dim).
+            mask: As of `math_attention`: boolean or additive, broadcasts to (batch, head, query, key). For causal
+                attention, `causal_mask`.
 
         Returns:
-            Shape (batch, time, embed_dim), and the weights of `math`, shape (batch, head, time, time).
+            Shape (batch, query, embed_dim).
         """
-        projected = self.queries_keys_values(x).unflatten(-1, (3, self.num_heads, -1))  # (batch, time, 3, head, d)
-        queries, keys, values = projected.permute(2, 0, 3, 1, 4).unbind(0)
-        # The mask is used even where nothing is padded: to find that out, a GPU would have to be waited for.
-        mask = real[:, None, None, :]
-        weights = None
         if self.implementation == "math":
-            attended, weights = math_attention(queries, keys, values, mask)
-        else:
-            attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+            return self.with_weights(x, context, mask=mask)[0]
+        dropout = self.dropout if self.training else 0.0
+        attended = F.scaled_dot_product_attention(*self._project(x, context), attn_mask=mask, dropout_p=dropout)
+        return self.output(attended.transpose(1, 2).flatten(2))
+
+    def with_weights(
+        self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `forward` returns, and the weights, shape (batch, head, query, key), by equation 1."""
+        attended, weights = math_attention(*self._project(x, context), mask, self.dropout if self.training else 0.0)
         return self.output(attended.transpose(1, 2).flatten(2)), weights
+
+    def _project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values, each of shape (batch, head, time, d)."""
+        if context is None:
+            queries, keys, values = self.queries_keys_values(x).chunk(3, dim=-1)
+        else:
+            weight, bias = self.queries_keys_values.weight, self.queries_keys_values.bias
+            own = x.shape[-1]  # the first rows are those of the queries
+            queries = F.linear(x, weight[:own], bias[:own])
+            keys, values = F.linear(context, weight[own:], bias[own:]).chunk(2, dim=-1)
+        return self._heads(queries), self._heads(keys), self._heads(values)
+
+    def _heads(self, projected: Tensor) -> Tensor:
+        """Shape (batch, head, time, d) from (batch, time, embed_dim)."""
+        return projected.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
 
 class EncoderBlock(nn.Module):
     """One layer of a Transformer encoder: attention, then a feed-forward network for each token by itself.
 
-    Dropout is applied to what each of the two adds, as in the paper, and not to the attention weights: CPUs have no
-    fused attention that drops weights.
+    Dropout is applied to what each of the two adds, as in the paper.
 
     Args:
         embed_dim: Size of a token's vector.
         num_heads: Number of attention heads.
         dim_feedforward: Hidden units of the feed-forward network.
         dropout: Probability of dropping a value that attention or the feed-forward network adds.
-        norm: Where layer normalisation stands. pre: before each of the two, which leaves a clear path for gradients
+        norm: Where normalisation stands. pre: before each of the two, which leaves a clear path for gradients
             (Xiong et al. 2020, arXiv:2002.04745); post: after each sum, as Vaswani et al. have it.
-        attention: Implementation of the attention, sdpa or math.
+        norm_class: Class of the norms, called with embed_dim.
+        attention: Class of the attention, called with embed_dim and num_heads. Its ``forward(x, mask=...)`` takes and
+            returns tokens of shape (batch, time, embed_dim); the mask is as of `MultiHeadAttention`.
+        activation: Class of the feed-forward network's activation.
     """
 
     def __init__(
@@ -91,20 +131,24 @@ class EncoderBlock(nn.Module):
         *,
         dropout: float = 0.0,
         norm: Literal["pre", "post"] = "pre",
-        attention: Literal["sdpa", "math"] = "sdpa",
+        norm_class: Callable[[int], nn.Module] = nn.LayerNorm,
+        attention: Callable[[int, int], nn.Module] = MultiHeadAttention,
+        activation: Callable[[], nn.Module] = nn.GELU,
     ) -> None:
         super().__init__()
         self.norm = norm
-        self.attention = MultiHeadAttention(embed_dim, num_heads, attention)
+        self.attention = attention(embed_dim, num_heads)
         hidden, output = nn.Linear(embed_dim, dim_feedforward), nn.Linear(dim_feedforward, embed_dim)
-        self.feedforward = nn.Sequential(hidden, nn.GELU(), output)
-        self.norm1, self.norm2 = nn.LayerNorm(embed_dim), nn.LayerNorm(embed_dim)
+        self.feedforward = nn.Sequential(hidden, activation(), output)
+        self.norm1, self.norm2 = norm_class(embed_dim), norm_class(embed_dim)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, real: Tensor) -> Tensor:
         """Shape (batch, time, embed_dim) from the same; `real`, shape (batch, time), is False at padding."""
+        # The mask is used even where nothing is padded: to find that out, a GPU would have to be waited for.
+        mask = real[:, None, None, :]
         if self.norm == "pre":
-            x = x + self.dropout(self.attention(self.norm1(x), real)[0])
+            x = x + self.dropout(self.attention(self.norm1(x), mask=mask))
             return x + self.dropout(self.feedforward(self.norm2(x)))
-        x = self.norm1(x + self.dropout(self.attention(x, real)[0]))
+        x = self.norm1(x + self.dropout(self.attention(x, mask=mask)))
         return self.norm2(x + self.dropout(self.feedforward(x)))

@@ -1,6 +1,6 @@
 """A Transformer encoder that classifies texts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from litlab.data.text import PADDING, UNKNOWN
 from litlab.errors import UserError
 from litlab.nn import check_sizes
-from project.networks.attention import EncoderBlock
+from project.networks.attention import EncoderBlock, MultiHeadAttention
 from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions
 
 EMBEDDING_STD = 0.1
@@ -30,8 +30,10 @@ class TextTransformer(nn.Module):
         num_heads: Attention heads of a block.
         dim_feedforward: Hidden units of a block's feed-forward network.
         positions: learned, or the fixed sinusoidal ones.
-        norm: Layer normalisation before (pre) or after (post) the parts of a block.
-        attention: Implementation of the attention: sdpa, torch's fused kernels, or math, the formula written out.
+        norm: Normalisation before (pre) or after (post) the parts of a block.
+        norm_class: Class of the norms, called with embed_dim.
+        attention: Class of the attention, called with embed_dim and num_heads; see `EncoderBlock`.
+        activation: Class of the activation in a block's feed-forward network.
         stem: Tokens that a convolution sees whose output is added to the embeddings, an odd number; 0: none.
         patch: Neighbouring tokens that are joined before the blocks; 1: none.
         pooling: What of the blocks' output goes into the head, concatenated: mean, max, attention.
@@ -58,7 +60,9 @@ class TextTransformer(nn.Module):
         dim_feedforward: int = 192,
         positions: Literal["learned", "sinusoidal"] = "sinusoidal",
         norm: Literal["pre", "post"] = "pre",
-        attention: Literal["sdpa", "math"] = "sdpa",
+        norm_class: Callable[[int], nn.Module] = nn.LayerNorm,
+        attention: Callable[[int, int], nn.Module] = MultiHeadAttention,
+        activation: Callable[[], nn.Module] = nn.GELU,
         stem: int = 0,
         patch: int = 1,
         pooling: Sequence[Literal["mean", "max", "attention"]] = ("mean",),
@@ -96,10 +100,13 @@ class TextTransformer(nn.Module):
             table = sinusoidal_positions(length, embed_dim) * EMBEDDING_STD
             self.register_buffer("positions", table, persistent=False)
         self.blocks = nn.ModuleList(
-            EncoderBlock(embed_dim, num_heads, dim_feedforward, dropout=dropout, norm=norm, attention=attention)
+            EncoderBlock(
+                embed_dim, num_heads, dim_feedforward, dropout=dropout, norm=norm, norm_class=norm_class,
+                attention=attention, activation=activation,
+            )
             for _ in range(num_layers)
-        )
-        self.norm = nn.LayerNorm(embed_dim) if norm == "pre" else nn.Identity()
+        )  # fmt: skip
+        self.norm = norm_class(embed_dim) if norm == "pre" else nn.Identity()
         self.pooling = Pooling(embed_dim, pooling)
         self.head_dropout = nn.Dropout(head_dropout)
         self.head = nn.Linear(len(pooling) * embed_dim, num_classes)

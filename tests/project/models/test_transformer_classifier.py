@@ -13,6 +13,7 @@ from litlab.errors import UserError
 from litlab.optim import Schedule
 from litlab.testing import ModuleContract
 from project.models.transformer_classifier import TransformerClassifier
+from project.networks.attention import MultiHeadAttention
 from tests.conftest import CONFIGS
 
 
@@ -112,7 +113,8 @@ def test_every_setting_reaches_the_network():
     optimizer, schedule = partial(torch.optim.SGD, lr=0.1), Schedule(torch.optim.lr_scheduler.ConstantLR)
     model = _model(
         embed_dim=12, num_layers=2, num_heads=3, dim_feedforward=20, positions="learned", norm="post",
-        attention="math", stem=5, patch=2, pooling=("max", "mean"), embedding_dropout=0.11, dropout=0.22,
+        norm_class=nn.RMSNorm, attention=partial(MultiHeadAttention, implementation="math"), activation=nn.ReLU, stem=5,
+        patch=2, pooling=("max", "mean"), embedding_dropout=0.11, dropout=0.22,
         head_dropout=0.33, word_dropout=0.44, ngram_hidden_size=7, ngram_features=6, label_smoothing=0.05,
         optimizer=optimizer, schedule=schedule,
     )  # fmt: skip
@@ -122,6 +124,8 @@ def test_every_setting_reaches_the_network():
     assert [(block.attention.num_heads, block.attention.implementation, block.norm) for block in network.blocks] == [
         (3, "math", "post")
     ] * 2
+    assert {type(block.feedforward[1]) for block in network.blocks} == {nn.ReLU}
+    assert {type(norm) for block in network.blocks for norm in (block.norm1, block.norm2)} == {nn.RMSNorm}
     assert [layer.out_features for layer in network.blocks[0].feedforward if isinstance(layer, nn.Linear)] == [20, 12]
     assert network.positions.shape == (4, 12)
     assert network.positions.requires_grad

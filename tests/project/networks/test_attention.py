@@ -1,53 +1,121 @@
-"""Both forms of attention, against each other and against what the paper says of them."""
+"""Attention written out and fused, against each other and against what the paper says of it; the block around it."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
-from project.networks.attention import EncoderBlock, MultiHeadAttention, math_attention
+from project.networks.attention import EncoderBlock, MultiHeadAttention, causal_mask, math_attention
+
+FORMS = ("sdpa", "math")
+NOT_THE_LAST = torch.tensor([[True, True, True, True, False]])
+MASKS = {
+    "none": None,
+    "padding": NOT_THE_LAST,
+    "causal": causal_mask(4, 5),
+    "causal and padding": causal_mask(4, 5) & NOT_THE_LAST,
+    "additive": torch.linspace(-3, 3, 20).view(4, 5),
+    "additive with -inf": torch.linspace(-3, 3, 20).view(4, 5).masked_fill(~NOT_THE_LAST, -torch.inf),
+    "of each head": torch.linspace(-3, 3, 60).view(3, 4, 5),
+    "a query without keys": torch.ones(4, 5, dtype=torch.bool).index_fill(0, torch.tensor(2), False),
+    "additive, a query without keys": torch.zeros(4, 5).index_fill(0, torch.tensor(2), -torch.inf),
+}
 
 
 @pytest.fixture
 def tokens():
-    """Three texts of 7, 4 and 1 tokens in a batch of 7, and which tokens are real."""
+    """Three texts of 7, 4 and 1 tokens in a batch of 7, and the mask of which tokens are real."""
     torch.manual_seed(0)
     real = torch.arange(7) < torch.tensor([7, 4, 1])[:, None]
-    return torch.randn(3, 7, 24), real
+    return torch.randn(3, 7, 24), real[:, None, None, :]
 
 
-def _same_weights(make) -> list[nn.Module]:
+def _same_weights(**settings) -> list[MultiHeadAttention]:
     modules = []
-    for form in ("sdpa", "math"):
+    for form in FORMS:
         torch.manual_seed(1)
-        modules.append(make(form).eval())
+        modules.append(MultiHeadAttention(24, 4, implementation=form, **settings).eval())
     return modules
 
 
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+def test_the_written_function_is_that_of_torch(mask):
+    """Values and gradients, also of a mask that is learned."""
+    torch.manual_seed(0)
+    inputs = [torch.randn(2, 3, length, 6, requires_grad=True) for length in (4, 5, 5)]
+    if mask is not None and mask.is_floating_point() and mask.isfinite().all():
+        inputs.append(mask.clone().requires_grad_())
+    results = []
+    for attend in (F.scaled_dot_product_attention, lambda *arguments: math_attention(*arguments)[0]):
+        attended = attend(*inputs) if len(inputs) == 4 else attend(*inputs, mask)
+        results.append((attended, *torch.autograd.grad(attended.square().sum(), inputs)))
+    for theirs, ours in zip(*results, strict=True):
+        assert ours.isfinite().all()
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mask", [mask for name, mask in MASKS.items() if "without keys" in name])
+def test_a_query_without_keys_gets_0_and_passes_nothing_back(mask):
+    queries, keys, values = (torch.randn(2, 3, length, 6, requires_grad=True) for length in (4, 5, 5))
+    attended, weights = math_attention(queries, keys, values, mask)
+    attended.square().sum().backward()
+    for result in (attended, weights, queries.grad):
+        assert result.select(2, 2).eq(0).all()
+        assert result.select(2, 1).ne(0).any()
+    assert keys.grad.isfinite().all()
+
+
+def test_causal_weights_end_at_the_query():
+    _, weights = math_attention(*torch.randn(3, 2, 3, 5, 6), causal_mask(5, 5))
+    assert weights.tril().equal(weights)
+    assert weights.gt(0).sum().item() == 2 * 3 * 15
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5))
+
+
+def test_a_token_does_not_see_later_ones():
+    attention = MultiHeadAttention(24, 4).eval()
+    x = torch.randn(2, 7, 24)
+    before = attention(x, mask=causal_mask(7, 7))
+    x[:, 4] += 1
+    changed = (attention(x, mask=causal_mask(7, 7)) - before).abs().amax((0, 2)) > 1e-4
+    assert changed.tolist() == [False] * 4 + [True] * 3
+
+
+def test_dropout_drops_weights_in_training_only(tokens):
+    x, mask = tokens
+    for attention in _same_weights(dropout=0.5):
+        expected = attention(x, mask=mask)
+        assert torch.equal(attention(x, mask=mask), expected)
+        attention.train()
+        mean = torch.stack([attention(x, mask=mask) for _ in range(400)]).mean(0)
+        assert not torch.allclose(attention(x, mask=mask), expected, atol=1e-2)
+        torch.testing.assert_close(mean, expected, rtol=0, atol=0.12)
+        assert attention.with_weights(x, mask=mask)[1].sum(-1).allclose(torch.ones(3, 4, 7))  # before dropout
+
+
 def test_written_and_fused_attention_are_the_same(tokens):
-    x, real = tokens
-    fused, written = _same_weights(
-        lambda implementation: MultiHeadAttention(24, num_heads=4, implementation=implementation)
-    )
-    torch.testing.assert_close(written(x, real)[0], fused(x, real)[0], rtol=0, atol=1e-5)
+    x, mask = tokens
+    fused, written = _same_weights()
+    torch.testing.assert_close(written(x, mask=mask), fused(x, mask=mask), rtol=0, atol=1e-5)
     gradients = []
     for attention in (fused, written):
-        attention(x, real)[0].square().sum().backward()
+        attention(x, mask=mask).square().sum().backward()
         gradients.append(attention.queries_keys_values.weight.grad)
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-4)
 
 
-def test_the_written_form_returns_its_weights_and_padding_has_none(tokens):
-    x, real = tokens
-    fused, written = _same_weights(
-        lambda implementation: MultiHeadAttention(24, num_heads=4, implementation=implementation)
-    )
-    assert fused(x, real)[1] is None
-    weights = written(x, real)[1]
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_on_request_and_padding_has_none(tokens, form):
+    x, mask = tokens
+    attention = MultiHeadAttention(24, 4, implementation=form)
+    attended, weights = attention.with_weights(x, mask=mask)
+    torch.testing.assert_close(attended, attention(x, mask=mask), rtol=0, atol=1e-5)
     assert weights.shape == (3, 4, 7, 7)
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 4, 7))
-    padding = ~real[:, None, None, :].expand_as(weights)
+    padding = ~mask.expand_as(weights)
     assert weights[padding].eq(0).all()
     assert weights[~padding].gt(0).all()
 
@@ -57,31 +125,43 @@ def test_attention_by_hand():
     queries = torch.tensor([[[[2.0, 0, 0, 0]]]])
     keys = torch.tensor([[[[1.0, 0, 0, 0], [0, 1, 0, 0], [9, 9, 9, 9]]]])
     values = torch.tensor([[[[1.0], [10.0], [100.0]]]])
-    attended, weights = math_attention(queries, keys, values, torch.tensor([[[[True, True, False]]]]))
+    attended, weights = math_attention(queries, keys, values, torch.tensor([True, True, False]))
     first = math.e / (math.e + 1)
     torch.testing.assert_close(weights.flatten(), torch.tensor([first, 1 - first, 0.0]))
     assert attended.item() == pytest.approx(first * 1 + (1 - first) * 10)
 
 
-@pytest.mark.parametrize("form", ["sdpa", "math"])
-def test_multi_head_attention_is_that_of_torch(tokens, form):
-    x, real = tokens
-    ours, theirs = (
-        MultiHeadAttention(24, num_heads=4, implementation=form),
-        nn.MultiheadAttention(24, 4, batch_first=True),
-    )
+@pytest.mark.parametrize("crossed", [False, True], ids=["self-attention", "cross-attention"])
+@pytest.mark.parametrize("form", FORMS)
+def test_multi_head_attention_is_that_of_torch(tokens, form, crossed):
+    """Also in cross-attention, where keys and values are those of another sequence."""
+    context, mask = tokens
+    x = torch.randn(3, 5, 24) if crossed else context
+    ours = MultiHeadAttention(24, num_heads=4, implementation=form)
+    theirs = nn.MultiheadAttention(24, 4, batch_first=True)
     with torch.no_grad():
         theirs.in_proj_weight.copy_(ours.queries_keys_values.weight)
-        theirs.in_proj_bias.copy_(ours.queries_keys_values.bias)
+        theirs.in_proj_bias.copy_(ours.queries_keys_values.bias.normal_())
         theirs.out_proj.weight.copy_(ours.output.weight)
         theirs.out_proj.bias.copy_(ours.output.bias)
-    expected, _ = theirs(x, x, x, key_padding_mask=~real)
-    torch.testing.assert_close(ours(x, real)[0], expected, rtol=0, atol=1e-5)
+    arguments = (x, context) if crossed else (x,)
+    expected, expected_weights = theirs(
+        x, context, context, key_padding_mask=~mask[:, 0, 0], average_attn_weights=False
+    )
+    torch.testing.assert_close(ours(*arguments, mask=mask), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(ours.with_weights(*arguments, mask=mask)[1], expected_weights, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.1])
+def test_a_dropout_that_is_no_probability(dropout):
+    with pytest.raises(ValueError, match=f"dropout is {dropout}: it must be from 0 to 1"):
+        MultiHeadAttention(24, 4, dropout)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_the_encoder_block_is_that_of_torch(tokens, norm):
-    x, real = tokens
+    x, mask = tokens
+    real = mask[:, 0, 0]
     ours = EncoderBlock(24, num_heads=4, dim_feedforward=40, dropout=0.5, norm=norm).eval()
     theirs = nn.TransformerEncoderLayer(
         24, 4, 40, dropout=0.0, activation="gelu", batch_first=True, norm_first=norm == "pre"
@@ -111,3 +191,25 @@ def test_dropout_drops_what_both_parts_add(norm):
     expected = x if norm == "pre" else nn.functional.layer_norm(x, (24,))
     torch.testing.assert_close(block(x, real), expected, rtol=1e-3, atol=1e-3)
     assert not torch.allclose(block.eval()(x, real), expected, atol=1e-2)
+
+
+class _Sum(nn.Module):
+    """An attention of one's own: every token gets the sum of the real ones."""
+
+    def __init__(self, embed_dim: int, num_heads: int, scale: float = 1.0) -> None:
+        super().__init__()
+        self.sizes, self.scale = (embed_dim, num_heads), scale
+
+    def forward(self, x, mask):
+        return self.scale * (mask[:, 0].float() @ x)
+
+
+def test_attention_activation_and_norm_are_classes(tokens):
+    x, mask = tokens
+    block = EncoderBlock(
+        24, 4, 40, attention=partial(_Sum, scale=2.0), activation=nn.ReLU, norm_class=nn.Identity
+    )  # fmt: skip
+    assert block.attention.sizes == (24, 4)
+    after = x + 2 * x.masked_fill(~mask[:, 0, 0, :, None], 0.0).sum(1, keepdim=True)
+    hidden, _, output = block.feedforward
+    torch.testing.assert_close(block(x, mask[:, 0, 0]), after + output(hidden(after).relu()), rtol=1e-4, atol=1e-4)

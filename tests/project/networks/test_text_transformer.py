@@ -1,6 +1,7 @@
 """The text network: padding never matters, every option does."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,16 +9,18 @@ from torch import nn
 from torch.nn import functional as F
 
 from litlab.errors import UserError
+from project.networks.attention import MultiHeadAttention
 from project.networks.text_transformer import TextTransformer
 
+WRITTEN = partial(MultiHeadAttention, implementation="math")
 RECIPE = {
     "positions": "learned", "stem": 3, "patch": 4, "pooling": ("mean", "max", "attention"), "ngram_features": 6,
 }  # fmt: skip
 OPTIONS = [
-    {}, {"positions": "learned"}, {"norm": "post"}, {"attention": "math"}, {"stem": 3}, {"stem": 7}, {"patch": 2},
+    {}, {"positions": "learned"}, {"norm": "post"}, {"attention": WRITTEN}, {"stem": 3}, {"stem": 7}, {"patch": 2},
     {"patch": 4}, {"patch": 5}, {"pooling": ("max",)}, {"pooling": ("attention",)}, {"ngram_features": 6},
-    {"num_layers": 0}, {"num_layers": 3}, RECIPE,
-    {**RECIPE, "norm": "post", "attention": "math", "positions": "sinusoidal"},
+    {"num_layers": 0}, {"num_layers": 3}, {"norm_class": nn.RMSNorm, "activation": nn.ReLU}, RECIPE,
+    {**RECIPE, "norm": "post", "attention": WRITTEN, "positions": "sinusoidal"},
 ]  # fmt: skip
 
 
@@ -135,7 +138,7 @@ def test_pre_norm_ends_with_a_norm_and_post_norm_has_had_it():
 
 
 def test_written_and_fused_attention_give_the_same_logits():
-    fused, written = (_network(**RECIPE, attention=form).eval() for form in ("sdpa", "math"))
+    fused, written = (_network(**RECIPE, attention=form).eval() for form in (MultiHeadAttention, WRITTEN))
     text = _text(13, fused)
     torch.testing.assert_close(written(**text), fused(**text), rtol=0, atol=1e-5)
     assert {block.attention.implementation for block in written.blocks} == {"math"}
