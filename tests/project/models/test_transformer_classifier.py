@@ -196,3 +196,53 @@ def test_trains_tests_and_comes_back_from_its_checkpoint(tmp_path):
     inputs = next(iter(long))[0]
     expected = model.eval()(inputs).softmax(dim=1)
     torch.testing.assert_close(again.eval().predict_step(inputs, 0), expected)
+
+
+def test_an_attention_of_ones_own(run, texts, own_part, tmp_path):
+    """The one of docs/experiments.md: trained, resumed, tested and used by what the run's folder says."""
+    overlay = own_part("experiments.md", "networks/linear_attention.py")
+    small = ("--data.dataset=csv", f"--data.path={texts}", "--data.batch_size=32", "--model.embed_dim=16")
+    short = ("--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1")
+    done = run("fit", "--config", CONFIGS / "text.yaml", "--config", overlay, *small, *short)
+    assert done.code == 0, done.err
+    checkpoint = torch.load(tmp_path / "lightning_logs/text/version_0/checkpoints/last.ckpt", weights_only=True)
+    assert checkpoint["hyper_parameters"]["attention"] == {
+        "class_path": "project.networks.linear_attention.LinearAttention",
+        "init_args": {"eps": 1e-4},
+    }
+    for command in (
+        ("fit", "--resume", "last", "--trainer.max_epochs=2"),
+        ("test", "--run", "last"),
+        ("predict", "--run", "last", "--input", texts),
+    ):
+        done = run(*command)
+        assert done.code == 0, done.err
+    assert len((tmp_path / "lightning_logs/text/version_0/predictions.csv").read_text().splitlines()) == 161
+
+
+def test_the_attention_of_the_documentation_is_one(own_part):
+    """With one key all of the weight is on it; padding has none."""
+    own_part("experiments.md", "networks/linear_attention.py")
+    from project.networks.linear_attention import LinearAttention  # pyright: ignore[reportMissingImports]
+
+    attention, x = LinearAttention(24, 4), torch.randn(2, 5, 24)
+    mask = torch.tensor([True, False, False, False, False]).expand(2, 1, 1, 5)
+    value = attention.queries_keys_values(x[:, :1])[..., 48:]
+    torch.testing.assert_close(attention(x, mask), attention.output(value).expand(2, 5, 24), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("attention=sdpa", "--model.attention: there is no class 'sdpa'"),
+        ("attention={class_path: MultiHeadAttention, init_args: {dropout: 2}}", "MultiHeadAttention: dropout is 2.0"),
+        ("activation=gelu", "--model.activation: there is no class 'gelu'; did you mean 'GELU'?"),
+        ("norm_class=pre", "--model.norm_class: there is no class 'pre'"),
+    ],
+)
+def test_classes_that_are_none(run, texts, flag, says):
+    data = ("--data.dataset=csv", f"--data.path={texts}")
+    done = run("fit", "--config", CONFIGS / "text.yaml", *data, f"--model.{flag}", "--trainer.accelerator=cpu")
+    assert done.code == 2
+    assert says in done.err
+    assert done.err.count("error: ") == 1

@@ -132,3 +132,18 @@ def test_mistakes(run, folder, flag, says, monkeypatch):
     assert done.code == 2
     assert says in done.err
     assert done.err.count("error: ") == 1
+
+
+def test_a_norm_of_ones_own(run, images, own_part, tmp_path):
+    """The one of docs/experiments.md, from the fit to a test by the run's folder."""
+    overlay = own_part("experiments.md", "networks/rms_norm.py")
+    small = ("--model.network.widths=[8, 8]", "--model.network.hidden=[]", "--data.batch_size=40")
+    data = ("--data.dataset=folder", f"--data.path={images}", "--trainer.limit_train_batches=1")
+    short = ("--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1")
+    done = run("fit", "--config", CONFIGS / "cifar_vgg.yaml", "--config", overlay, *small, *data, *short)
+    assert done.code == 0, done.err
+    state = torch.load(tmp_path / "lightning_logs/cifar_vgg/version_0/checkpoints/last.ckpt", weights_only=True)
+    assert "network.features.1.weight" in state["state_dict"]
+    assert "network.features.1.bias" not in state["state_dict"]
+    done = run("test", "--run", "last")
+    assert done.code == 0, done.err
