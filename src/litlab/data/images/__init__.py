@@ -4,5 +4,6 @@ from litlab.data.images.augment import Augment
 from litlab.data.images.datamodule import ImageData
 from litlab.data.images.metadata import ImageMetadata
 from litlab.data.images.public import PublicImages
+from litlab.data.images.steps import AugmentStep, Draw
 
-__all__ = ["Augment", "ImageData", "ImageMetadata", "PublicImages"]
+__all__ = ["Augment", "AugmentStep", "Draw", "ImageData", "ImageMetadata", "PublicImages"]

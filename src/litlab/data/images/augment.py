@@ -1,19 +1,14 @@
-"""Random changes to training images: whole batches at once, and yet each image its own draw.
+"""Random changes to training images: whole batches at once, and yet each image its own draw."""
 
-Every draw is a pure function of (seed, epoch, number of the sample, kind of draw). It depends neither on the other
-images of the batch, nor on the process, nor on what was drawn before: a resumed run repeats it exactly.
-"""
-
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from litlab.data.images.draws import draws
+from litlab.data.images.steps import apply_steps
 from litlab.errors import UserError
-from litlab.util.splitmix import GOLDEN, MIX_1, MIX_2, mix
-
-_STREAMS = ("crop_y", "crop_x", "flip", "cutout_y", "cutout_x", "brightness", "contrast", "saturation")
 
 
 @dataclass(frozen=True)
@@ -28,6 +23,8 @@ class Augment:
         brightness: Multiply the image by a factor within 1 plus or minus this.
         contrast: Scale the distance to the image's mean grey by a factor within 1 plus or minus this.
         saturation: Scale the distance of each pixel to its grey by a factor within 1 plus or minus this.
+        steps: Further changes, in turn, before normalisation and cutout: `AugmentStep`s of your own, which draw for
+            each image, or modules such as those of torchvision.transforms.v2, which draw once for a batch.
     """
 
     crop: int = 0
@@ -36,6 +33,7 @@ class Augment:
     brightness: float = 0.0
     contrast: float = 0.0
     saturation: float = 0.0
+    steps: list[nn.Module] = field(default_factory=list)
 
     def check(self, image_shape: tuple[int, int, int]) -> None:
         """Refuse options that do not suit images of a shape (channel, height, width).
@@ -60,35 +58,6 @@ class Augment:
                 )
         if self.saturation and channels != 3:
             raise UserError("data.augment.saturation: the images are grey; set it to 0, or --data.mode RGB")
-
-
-def _signed(value: int) -> int:
-    """Return the int64 with the bits of an unsigned 64-bit integer: torch multiplies modulo 2**64 all the same."""
-    return value - 2**64 if value >= 2**63 else value
-
-
-def draws(index: Tensor, seed: int, epoch: int, fixed: tuple[str, ...] = ()) -> dict[str, Tensor]:
-    """Draw one 24-bit integer per sample and stream.
-
-    Args:
-        index: Number of each sample, int64 of shape (batch,).
-        seed: Seed of the run.
-        epoch: Number of the epoch, from 0.
-        fixed: Streams that draw the same in every epoch.
-
-    Returns:
-        For each stream int64 of shape (batch,), uniform in [0, 2**24).
-    """
-    keys = []
-    for number, stream in enumerate(_STREAMS):
-        key = mix((seed * GOLDEN + 1) % 2**64)
-        key = mix((key + (0 if stream in fixed else epoch + 1) * GOLDEN) % 2**64)
-        keys.append(_signed(mix((key + number * GOLDEN) % 2**64)))
-    x = index * _signed(GOLDEN) + torch.tensor(keys).to(index.device, non_blocking=True)[:, None]
-    # The same finaliser. `>>` keeps the sign of an int64, hence the masks.
-    x = (x ^ ((x >> 30) & (2**34 - 1))) * _signed(MIX_1)
-    x = (x ^ ((x >> 27) & (2**37 - 1))) * _signed(MIX_2)
-    return dict(zip(_STREAMS, (x >> 40) & (2**24 - 1), strict=True))
 
 
 def _choose(draw: Tensor, choices: int) -> Tensor:
@@ -210,6 +179,8 @@ def augmented(
         images = torch.cat((images, images.flip(3))).index_select(0, place)
     if augment.brightness or augment.contrast or augment.saturation:
         images = _jitter(images.float(), augment, draw)
+    if augment.steps:
+        images = apply_steps(augment.steps, images.float() / 255, index, seed, epoch) * 255
     images = normalise(images, mean, std)
     if augment.cutout:
         inside = []

@@ -1,7 +1,7 @@
 """Images and their classes, for training, evaluation and prediction."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -93,7 +93,8 @@ class ImageData(SelectableData[ImageMetadata]):
     ) -> None:
         super().__init__(dataset, path, fallback, batch_size=batch_size, seed=seed, cache_dir=cache_dir, **loader)
         self.augment = Augment(**augment) if isinstance(augment, dict) else augment
-        augment = asdict(self.augment)  # type: ignore[assignment]  # checkpoints hold plain values only
+        # Checkpoints hold plain values only: the command line describes the steps, objects from Python are left out.
+        augment = asdict(replace(self.augment, steps=[]))  # type: ignore[assignment]
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
         check_bounds(ImageData, self.hparams, "data")
         size = None if image_size is None else (image_size[0], image_size[1])

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from litlab.data.images.augment import Augment, augmented, centre, draws, normalise, reflect_pad
+from litlab.data.images.augment import Augment, augmented, centre, normalise, reflect_pad
+from litlab.data.images.draws import draws
 from litlab.errors import UserError
 
 SIZE = (12, 10)
