@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from litlab.data.bad_rows import Policy, count_text
 from litlab.data.images.augment import Augment, augmented, centre, normalise
+from litlab.data.images.baselines import nearest_class_mean
 from litlab.data.images.catalog import Catalog
 from litlab.data.images.decode import ImageFormat, Mode, Resize
 from litlab.data.images.memory import StoredImages, mean_std
@@ -186,12 +187,16 @@ class ImageData(SelectableData[ImageMetadata]):
             stored.class_names, mean, std, stored.shape, self.catalog.form.mode, self.catalog.resize, self.generated
         )
 
-    @override
-    def samples(self, split: str) -> StoredImages:
+    def _images(self, split: str) -> StoredImages:
+        """Return the images of a split as they are stored."""
         assert self._stored is not None
         origin, part = self._rows[split]
         labels = self._stored.labels[origin]
-        images = StoredImages(self._stored.images[origin], labels[part], None if len(part) == len(labels) else part)
+        return StoredImages(self._stored.images[origin], labels[part], None if len(part) == len(labels) else part)
+
+    @override
+    def samples(self, split: str) -> StoredImages:
+        images = self._images(split)
         processes = 1 if self.trainer is None else max(1, self.trainer.num_devices)
         images = images.in_memory(self.augment.crop if split == "train" else 0, processes)
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
@@ -231,6 +236,12 @@ class ImageData(SelectableData[ImageMetadata]):
         else:  # padded are the training images only; somebody may evaluate on them
             images = normalise(centre(images, *size), mean, std)
         return (images, batch["label"]) if "label" in batch else images
+
+    def baselines(self) -> dict[str, dict[str, float]]:
+        """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""
+        if not self.has_test:
+            return {}
+        return {"nearest class mean": nearest_class_mean(self._images("train"), self._images("test"), self.num_classes)}
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a CSV file with a row per image of `predict_input`: its class, and the probability of every class.

@@ -1,0 +1,56 @@
+"""The multi-layer perceptron, sized by its data."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from project.networks.mlp import MLP
+from tests.conftest import CONFIGS
+
+SHAPE = {"image_shape": (1, 4, 5), "num_classes": 3}
+
+
+def test_layers():
+    network = MLP((7, 6), nn.GELU, nn.LayerNorm, 0.3, **SHAPE)
+    hidden = [nn.Linear, nn.LayerNorm, nn.GELU, nn.Dropout]
+    assert [type(layer) for layer in network.layers] == [nn.Flatten, *hidden, *hidden, nn.Linear]
+    sizes = [(layer.in_features, layer.out_features) for layer in network.layers if isinstance(layer, nn.Linear)]
+    assert sizes == [(20, 7), (7, 6), (6, 3)]
+    assert {layer.p for layer in network.layers if isinstance(layer, nn.Dropout)} == {0.3}
+    assert network(torch.randn(2, 1, 4, 5)).shape == (2, 3)
+
+
+def test_without_hidden_layers_it_is_linear():
+    network, one, other = MLP((), **SHAPE), torch.randn(2, 1, 4, 5), torch.randn(2, 1, 4, 5)
+    torch.testing.assert_close(network(one) + network(other), network(one + other) + network(torch.zeros(2, 1, 4, 5)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"hidden_sizes": (7, 0), **SHAPE}, r"hidden_sizes is \(7, 0\): it must be 1 or more"),
+        ({"num_classes": 3}, "image_shape and num_classes are not set"),
+    ],
+)
+def test_sizes_that_make_no_network(settings, says):
+    with pytest.raises(ValueError, match=says):
+        MLP(**settings)
+
+
+def test_the_config_sizes_it_by_the_data_and_compares_it_with_the_nearest_mean(run, images, tmp_path):
+    data = ("--data.dataset=folder", f"--data.path={images}", "--data.mode=L", "--data.batch_size=40")
+    short = ("--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1")
+    done = run("fit", "--config", CONFIGS / "mlp.yaml", *data, *short, "--model.network.hidden_sizes=[8]")
+    assert done.code == 0, done.err
+    folder = tmp_path / "lightning_logs/mlp/version_0"
+    checkpoint = torch.load(folder / "checkpoints/last.ckpt", weights_only=True)
+    settings = checkpoint["hyper_parameters"]["network"]["init_args"]
+    assert (tuple(settings["image_shape"]), settings["num_classes"]) == ((1, 32, 32), 10)
+    assert checkpoint["state_dict"]["network.layers.1.weight"].shape == (8, 1024)
+    rows = json.loads((folder / "baselines.json").read_text())
+    assert rows.keys() == {"Classifier", "nearest class mean"}
+    assert rows["nearest class mean"]["test/acc"] > 0.9  # the classes differ in brightness
+    done = run("test", "--run", "last")
+    assert done.code == 0, done.err
