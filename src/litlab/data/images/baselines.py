@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from litlab.data.images.memory import StoredImages
-from litlab.data.text.baselines import classification_scores
+from litlab.data.scores import classification_scores
 
 
 def nearest_class_mean(train: StoredImages, test: StoredImages, num_classes: int) -> dict[str, float]:
