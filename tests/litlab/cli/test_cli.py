@@ -169,7 +169,7 @@ REFUSED = {
     "width": (["GOOD", "--model.width=0"], "model.width: 0 is not valid; it must be 4 or more"),
     "smoothing": (
         ["GOOD", "--model.label_smoothing=1"],
-        "model.label_smoothing: 1.0 is not valid; it must be at least 0 and below 1",
+        "--model.label_smoothing: 1 is not valid; it must be at least 0 and below 1",
     ),
     "strategy": (["GOOD", "--trainer.strategy=dpp"], "trainer: You selected an invalid strategy name"),
     "precision": (["GOOD", "--trainer.precision=17"], "--trainer.precision: 17 is not valid; it must be"),
