@@ -34,8 +34,8 @@ class Freeze(Callback):
     What is frozen depends on the epoch alone, so a run that is resumed in any phase continues exactly. Batch norms in
     frozen parts neither train nor update their statistics. The optimizer has the parameters that are trained later from
     the start, and passes over them while they have no gradient; so its groups and its schedule stay as they are.
-    Lightning's ``BackboneFinetuning`` adds a group in the middle of the run instead, which most schedules know nothing
-    of, and under DDP the ranks don't share the gradients of what it has unfrozen.
+    Lightning's ``BackboneFinetuning`` adds a group in the middle of the run instead, which some schedules can't
+    take, and under DDP the ranks don't share the gradients of what it has unfrozen.
 
     Args:
         rules: The first one that matches a parameter counts. What none matches is trained.

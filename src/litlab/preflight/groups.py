@@ -27,7 +27,7 @@ def groups_table(trainer: Trainer, module: LightningModule, freeze: Freeze | Non
     rows: dict[tuple[str, str, float], list[str]] = {}
     for optimizer in trainer.optimizers:
         for group in optimizer.param_groups:
-            # What the schedule will make of it over the run, not what it is in the first step.
+            # The rate that the schedule scales: in the first step, a warm-up has made little of it.
             rate, decay = group.get("initial_lr", group["lr"]), group.get("weight_decay")
             for name in (names.pop(id(parameter)) for parameter in group["params"]):
                 end = until.get(name, 0)

@@ -38,7 +38,7 @@ class Classifier(SupervisedModule):
         metrics: Further metrics of torchmetrics, or of your own, that return one number, by the name to log them by.
             They are updated with class probabilities, shape (batch, classes), and labels, shape (batch,). A
             `num_classes` that is null is taken from the data.
-        **training: optimizer and schedule, as of `ExperimentModule`.
+        **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
         UserError: If a value is out of range, the network can't take the images, or a metric can't be used.

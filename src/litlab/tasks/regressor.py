@@ -35,7 +35,7 @@ class Regressor(SupervisedModule):
         loss: The loss of standardised values.
         metrics: Further metrics of torchmetrics, or of your own, that return one number, by the name to log them by.
             They are updated with predictions and targets, both (batch, target) in the units of the file.
-        **training: optimizer and schedule, as of `ExperimentModule`.
+        **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
         UserError: If a value is out of range, model and data don't fit together, or a metric can't be used.

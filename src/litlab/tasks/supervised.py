@@ -23,7 +23,13 @@ class SupervisedModule(ExperimentModule):
     def measure(
         self, metrics: MetricCollection, further: dict[str, Metric] | None = None, *, softmax: bool = True
     ) -> None:
-        """Choose the metrics, of which each stage gets its own; see `StageMetrics`."""
+        """Choose the metrics, of which each stage gets its own.
+
+        Args:
+            metrics: As of `StageMetrics`.
+            further: As of `StageMetrics`.
+            softmax: Whether `further` get class probabilities, instead of what `outcome` returns.
+        """
         self.train_metrics = StageMetrics(metrics, "train", further=further, softmax=softmax)
         self.val_metrics = StageMetrics(metrics, "val", further=further, softmax=softmax)
         self.test_metrics = StageMetrics(metrics, "test", further=further, softmax=softmax)

@@ -32,7 +32,7 @@ class CifarCNN(Classifier):
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out.
         label_smoothing: Share of the target that is spread evenly over all classes, from 0 to below 1.
-        **settings: optimizer and schedule, as of `Classifier`.
+        **settings: metrics, optimizer, schedule and param_groups, as of `Classifier`.
 
     Raises:
         UserError: If a value is out of range, or the images are too small.

@@ -48,7 +48,7 @@ class LSTMForecaster(Forecaster):
             takes the place of `loss`, the median is the forecast and the outermost quantiles are the interval before
             its calibration. Left out, the network forecasts one value.
         coverage: Share of the truth that the calibrated intervals are to cover.
-        **training: optimizer and schedule, as of `ExperimentModule`.
+        **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
         UserError: If a value is out of range, or model and data don't fit together.

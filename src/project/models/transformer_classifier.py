@@ -55,7 +55,7 @@ class TransformerClassifier(Classifier):
         vocab_size: Token ids are below it. Taken from the data when left out.
         max_tokens: Tokens that are read at once. Taken from the data when left out.
         num_classes: Number of classes. Taken from the data when left out.
-        **settings: label_smoothing, optimizer and schedule, as of `Classifier`.
+        **settings: label_smoothing, metrics, optimizer, schedule and param_groups, as of `Classifier`.
 
     Raises:
         UserError: If a value is out of range, or neither set nor told by the data.

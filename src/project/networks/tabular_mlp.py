@@ -23,6 +23,9 @@ class TabularMLP(nn.Module):
         embed_dim: Most dimensions of an embedding; categories of which there are few get half as many as they are.
         dropout: Share of the hidden units that are dropped in training.
         category_dropout: Share of the categories that are hidden in training.
+
+    Raises:
+        ValueError: If a size is below 1, or there is no input or output.
     """
 
     def __init__(

@@ -249,6 +249,9 @@ class ImageData(SelectableData[ImageMetadata]):
         Args:
             outputs: Probabilities of the batches in order, each of shape (batch, class).
             path: The file; one that is there is replaced.
+
+        Raises:
+            UserError: A probability is not finite, or the file can't be written.
         """
         probabilities = torch.cat([output.cpu() for output in outputs])
         write_classes(Path(path), {"file": self._predicted}, self._predicted, self.class_names, probabilities)

@@ -20,6 +20,11 @@ _TRAINED = "the checkpoint needs it"
 def read_input(path: Path, metadata: TabularMetadata, bad_rows: Policy) -> tuple[EncodedRows, list[int]]:
     """Read the rows to predict; columns that the training did not have are ignored.
 
+    Args:
+        path: The CSV file.
+        metadata: What the checkpoint knows of the training rows.
+        bad_rows: Whether rows that can't be used are errors or left out.
+
     Returns:
         The rows, and the number of each in the file.
 
