@@ -1,7 +1,8 @@
-"""Learning-rate schedules and parameter groups."""
+"""Learning-rate schedules, parameter groups, and what optimizers ask of a device."""
 
 from litlab.optim.param_groups import GroupRule, ParamGroups
 from litlab.optim.schedule import Schedule
 from litlab.optim.warmup_decay import WarmupDecay
+from litlab.util.device import has_fast_bfloat16
 
-__all__ = ["GroupRule", "ParamGroups", "Schedule", "WarmupDecay"]
+__all__ = ["GroupRule", "ParamGroups", "Schedule", "WarmupDecay", "has_fast_bfloat16"]

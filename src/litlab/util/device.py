@@ -1,5 +1,7 @@
 """What differs between devices."""
 
+from functools import lru_cache
+
 import torch
 
 
@@ -7,3 +9,27 @@ def synchronize(device: torch.device) -> None:
     """Wait until a device has done what is queued on it."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
+
+
+@lru_cache
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """Whether a device computes in bfloat16 at least as fast as in float32.
+
+    CUDA GPUs do from Ampere on, and CPUs with AVX512-BF16 or AMX (x86) or BF16 (ARM). Others emulate it: ten times
+    slower on a CPU.
+
+    Args:
+        device: Where the tensors lie.
+
+    Returns:
+        False also for devices that nothing is known of, such as MPS.
+    """
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        if hasattr(torch.cpu, "get_capabilities"):
+            features = torch.cpu.get_capabilities()
+            return any(features.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+        return torch.cpu._is_avx512_bf16_supported()  # torch 2.11 has nothing public
+    return False

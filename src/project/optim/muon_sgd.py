@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from project.optim.device import has_fast_bfloat16
+from litlab.optim import has_fast_bfloat16
 
 
 class MuonSGD(Optimizer):

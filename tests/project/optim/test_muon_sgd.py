@@ -7,7 +7,6 @@ from torch import nn
 from litlab.optim import GroupRule, ParamGroups
 from litlab.tasks import Classifier
 from project.optim import muon_sgd
-from project.optim.device import has_fast_bfloat16
 from project.optim.muon_sgd import MuonSGD, orthogonalise
 
 
@@ -94,16 +93,6 @@ def test_without_convolutions_it_says_so():
 def test_it_computes_in_bfloat16_only_where_that_is_fast(monkeypatch, fast, dtype):
     monkeypatch.setattr(muon_sgd, "has_fast_bfloat16", lambda device: fast)
     assert orthogonalise(torch.eye(4, 6)).dtype == dtype
-
-
-@pytest.mark.parametrize(
-    ("features", "fast"),
-    [({"avx512_bf16": True}, True), ({"bf16": True}, True), ({"avx2": True, "avx512_f": True}, False)],
-)
-def test_what_the_cpu_has(monkeypatch, features, fast):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features, raising=False)
-    assert has_fast_bfloat16.__wrapped__(torch.device("cpu")) is fast
-    assert has_fast_bfloat16.__wrapped__(torch.device("mps")) is False
 
 
 def test_groups_by_name_scale_its_rates_and_its_weight_decay():
