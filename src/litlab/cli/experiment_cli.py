@@ -41,6 +41,7 @@ from litlab.runs.config_diff import check_weights, other_results
 from litlab.runs.saved import checkpoint_of
 from litlab.runs.trial_report import TrialReport
 from litlab.util.class_blocks import imported
+from litlab.util.host_memory import keep_freed_memory
 from litlab.util.refusals import named_classes, refusals
 from litlab.util.team import typed
 from litlab.util.variables import TRIAL
@@ -161,6 +162,8 @@ class ExperimentCLI(CheckpointCLI):
         with refusals("trainer"):
             trainer = super().instantiate_trainer(**kwargs, logger=logger, callbacks=callbacks, plugins=plugins(config))
         drop_empty_hooks(trainer)
+        if trainer.strategy.root_device.type == "cpu":
+            keep_freed_memory()
         if self.checkpoint is not None and self.subcommand != "fit":  # where results belong in the curves of the run
             log_at_step(trainer, self.checkpoint["global_step"])
         return trainer
