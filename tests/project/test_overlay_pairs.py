@@ -1,0 +1,107 @@
+"""Overlays stacked in pairs on the three experiments: they run, or one line says why not.
+
+pytest -m matrix -n 3 tests/project/test_overlay_pairs.py     half an hour on two cores
+
+What is refused is listed in docs/techniques.md, and nothing else is. A test that finds another refusal fails with the
+row for that table.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import CONFIGS, ROOT, settings_of, shell, small_data
+
+PAGE = ROOT / "docs/techniques.md"
+ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \| ([\w, ]+) \| (.*) \|$", re.MULTILINE)
+# For each experiment a small model, and batches small enough for a few steps.
+SMALL = {
+    "cifar": ["--model.width=16", "--data.batch_size=16"],
+    "text": ["--model.embed_dim=16", "--data.batch_size=12"],
+    "forecast": ["--model.hidden_size=16", "--data.batch_size=32"],
+}
+SHORT = ["--trainer.max_epochs=2", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
+SHORT += [f"--trainer.limit_{split}_batches={count}" for split, count in (("train", 8), ("val", 2), ("test", 2))]
+OVERLAYS = sorted(path.stem for path in (CONFIGS / "with").glob("*.yaml"))
+NOT_KEYS = {"init_args", "class_path", "trainer", "model", "data"}
+
+
+def settings(overlay: str) -> dict:
+    return yaml.safe_load((CONFIGS / f"with/{overlay}.yaml").read_text())
+
+
+def keys(block: dict) -> set[str]:
+    """Return the keys that an overlay sets, and the classes that it names."""
+    found: set[str] = set()
+    for key, value in block.items():
+        found.add(key.rstrip("+"))
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, dict):
+                found |= keys(part)
+            elif key == "class_path" or key == "strategy":
+                found.add(part.rpartition(".")[-1])
+    return found - NOT_KEYS
+
+
+def refused() -> dict[tuple[str, str, str], str]:
+    """Return what the docs list: (experiment, overlay, other overlay or the experiment again) -> the line."""
+    listed: dict[tuple[str, str, str], str] = {}
+    for overlay, other, where, line in ROW.findall(PAGE.read_text()):
+        for experiment in SMALL if where == "all" else where.split(", "):
+            listed[experiment, overlay, other] = line.replace("\\|", "|")
+    return listed
+
+
+REFUSED = refused()
+ALONE = [(experiment, name) for experiment in SMALL for name in OVERLAYS]
+PAIRS = [
+    (experiment, *pair)
+    for experiment in SMALL
+    for pair in itertools.combinations(OVERLAYS, 2)
+    if not any((experiment, name, experiment) in REFUSED for name in pair)
+]
+
+
+def fit(request: pytest.FixtureRequest, folder: Path, experiment: str, overlays: Iterable[str]) -> str:
+    """Fit for a few steps; return the line of a refusal."""
+    config = CONFIGS / f"{experiment}.yaml"
+    data = small_data(settings_of(config)["data"]["class_path"].rpartition(".")[-1], request)
+    modes = {(settings(name).get("compile") or {}).get("mode") for name in overlays}
+    backend = ["--compile.backend=aot_eager"] if "default" in modes else []  # what inductor does is torch's to test
+    files = [part for name in overlays for part in ("--config", CONFIGS / f"with/{name}.yaml")]
+    done = shell("fit", "--config", config, *files, *data, *SMALL[experiment], *SHORT, *backend, cwd=folder)
+    lines = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert (done.code, len(lines)) in ((0, 0), (2, 1)), done.err[-3000:]
+    assert "Traceback" not in done.err, done.err[-3000:]
+    return lines[0].removeprefix("error: ") if lines else ""
+
+
+def check(experiment: str, overlay: str, other: str, line: str) -> None:
+    listed = REFUSED.get((experiment, overlay, other), "")
+    row = f"| `{overlay}` | `{other}` | {experiment} | {line.replace('|', chr(92) + '|')} |"
+    assert line == listed, f"docs/techniques.md should have: {row}" if line else f"it runs, unlike: {listed}"
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("experiment", "overlay"), ALONE)
+def test_alone(request, tmp_path, experiment, overlay):
+    check(experiment, overlay, experiment, fit(request, tmp_path, experiment, [overlay]))
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("experiment", "first", "second"), PAIRS)
+def test_pair(request, tmp_path, experiment, first, second):
+    check(experiment, first, second, fit(request, tmp_path, experiment, [first, second]))
+
+
+@pytest.mark.parametrize(
+    ("case", "line"), REFUSED.items(), ids=lambda part: "-".join(part) if isinstance(part, tuple) else ""
+)
+def test_the_line_names_both(case, line):
+    for name in case[1:]:
+        own = {name} if name in SMALL else keys(settings(name))
+        assert any(key in line for key in own) or name in SMALL, f"{line!r} names none of {sorted(own)}"
