@@ -1,8 +1,10 @@
-"""Learning-rate schedules, parameter groups, and what optimizers ask of a device."""
+"""Optimizers, parameter groups, learning-rate schedules, and what optimizers ask of a device."""
 
+from litlab.optim.muon import Muon
+from litlab.optim.newton_schulz import orthogonalise
 from litlab.optim.param_groups import GroupRule, ParamGroups
 from litlab.optim.schedule import Schedule
 from litlab.optim.warmup_decay import WarmupDecay
 from litlab.util.device import has_fast_bfloat16
 
-__all__ = ["GroupRule", "ParamGroups", "Schedule", "WarmupDecay", "has_fast_bfloat16"]
+__all__ = ["GroupRule", "Muon", "ParamGroups", "Schedule", "WarmupDecay", "has_fast_bfloat16", "orthogonalise"]

@@ -87,7 +87,8 @@ class ParamGroups:
             for parameter in group["params"]:
                 parts.setdefault(settings(parameter, group), []).append(parameter)
             for (scale, decay), parameters in parts.items():
-                changed = {"params": parameters, "lr": group["lr"] * scale, "lr_scale": scale}
+                total = scale * group.get("lr_scale", 1.0)  # `Muon` has a group with a rate of its own
+                changed = {"params": parameters, "lr": group["lr"] * scale, "lr_scale": total}
                 optimizer.add_param_group({**group, **changed, **({} if decay is None else {"weight_decay": decay})})
 
     def _layer_scales(self, module: nn.Module, names: list[str]) -> dict[str, float]:

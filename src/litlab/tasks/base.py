@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.errors import UserError
-from litlab.optim import ParamGroups, Schedule
+from litlab.optim import Muon, ParamGroups, Schedule
 from litlab.optim.recipe import plain_recipe
 from litlab.util.name_patterns import parameter_names
 from litlab.util.refusals import refusals
@@ -105,6 +105,8 @@ class ExperimentModule(LightningModule):
         with refusals("model.optimizer"):
             named = zip(parameter_names(self), self.parameters(), strict=True)
             optimizer = self.optimizer([p for name, p in named if p.requires_grad or name in self.frozen_for_now])
+            if isinstance(optimizer, Muon):
+                optimizer.divide(self)
             if self.param_groups is not None:
                 self.param_groups.divide(optimizer, self)
         if self.lr is not None:

@@ -51,3 +51,18 @@ def copy_all(to: list[Tensor], source: list[Tensor]) -> None:
 def lerp_all(to: list[Tensor], source: list[Tensor], weight: float) -> None:
     """Move tensors by this share of the way towards others of the same shapes, in place."""
     torch._foreach_lerp_(to, source, weight)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def lerped(start: list[Tensor], end: list[Tensor], weight: float) -> list[Tensor]:
+    """Return the tensors that lie this share of the way from some tensors to others of the same shapes."""
+    return list(torch._foreach_lerp(start, end, weight))  # pyright: ignore[reportPrivateImportUsage]
+
+
+def scale_all(tensors: list[Tensor], factor: float) -> None:
+    """Multiply tensors by a number, in place."""
+    torch._foreach_mul_(tensors, factor)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def add_all(to: list[Tensor], moves: list[Tensor], factor: float) -> None:
+    """Add a multiple of other tensors of the same shapes to tensors, in place."""
+    torch._foreach_add_(to, moves, alpha=factor)  # pyright: ignore[reportPrivateImportUsage]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from litlab.optim import has_fast_bfloat16
+from litlab.optim import orthogonalise
 
 
 class MuonSGD(Optimizer):
@@ -101,27 +101,3 @@ class MuonSGD(Optimizer):
                     update = matrix.view(update.shape).to(parameter.dtype)
                 parameter.add_(update, alpha=-group["lr"])
         return loss
-
-
-def orthogonalise(matrix: Tensor, iterations: int = 3) -> Tensor:
-    """Return a matrix of the same singular vectors whose singular values are near 1.
-
-    The quintic Newton-Schulz iteration with Jordan's coefficients: they do not converge, but bring every singular value
-    into about 0.7 to 1.2 within five iterations, with matrix products alone. bfloat16 is exact enough; float32 is used
-    where the device has no fast bfloat16.
-
-    Args:
-        matrix: Shape (rows, columns).
-        iterations: Fewer leave small singular values smaller.
-
-    Returns:
-        bfloat16 or float32, shape (rows, columns).
-    """
-    x = matrix.to(torch.bfloat16 if has_fast_bfloat16(matrix.device) else torch.float32)
-    x = x / (x.norm() + 1e-7)  # singular values must start at 1 or below
-    tall = x.shape[0] > x.shape[1]
-    x = x.T if tall else x
-    for _ in range(iterations):
-        gram = x @ x.T
-        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
-    return x.T if tall else x

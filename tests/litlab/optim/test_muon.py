@@ -1,0 +1,177 @@
+"""Muon: equal to torch's where that takes a parameter, to AdamW and SGD elsewhere; which weights are hidden."""
+
+from copy import deepcopy
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from litlab.errors import UserError
+from litlab.optim import GroupRule, Muon, ParamGroups, Schedule, WarmupDecay, orthogonalise
+from litlab.tasks import Classifier
+
+
+class Network(nn.Module):
+    """An embedding, positions, four hidden matrices of which three have one shape, a bank of filters, and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.positions = nn.Parameter(torch.randn(5, 8))
+        self.embedding = nn.Embedding(11, 8)
+        self.convolution = nn.Conv1d(8, 6, 3, padding=1)
+        self.hidden = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.LayerNorm(6), nn.Linear(6, 6), nn.Linear(6, 4))
+        self.score = nn.Linear(4, 1)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, ids):
+        x = self.convolution((self.embedding(ids) + self.positions).mT).mean(dim=2)
+        x = self.hidden(x)
+        return self.head(x * self.score(x))
+
+
+HIDDEN = ["convolution.weight", *(f"hidden.{number}.weight" for number in (0, 1, 3, 4))]
+
+
+def grouped(network, optimizer):
+    """The names of the parameters by what trains them."""
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    return {group["method"]: [names[id(p)] for p in group["params"]] for group in optimizer.param_groups}
+
+
+def train(networks, optimizers, steps=4):
+    ids = torch.randint(11, (steps, 7, 5), generator=torch.Generator().manual_seed(1))
+    for step in range(steps):
+        for network in networks:
+            network.zero_grad()
+            nn.functional.cross_entropy(network(ids[step]), ids[step, :, 0] % 3).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+
+
+def divided(network, **settings):
+    optimizer = Muon(network.parameters(), **settings)
+    optimizer.divide(network)
+    return optimizer
+
+
+def test_hidden_weights_get_muon_and_nothing_else():
+    network = Network()
+    found = grouped(network, divided(network))
+    assert found["muon"] == HIDDEN
+    assert sorted(found["adamw"]) == sorted(name for name, _ in network.named_parameters() if name not in HIDDEN)
+    assert grouped(network, divided(network, others=["hidden.0", "*.3.weight"]))["muon"] == [
+        "convolution.weight", "hidden.1.weight", "hidden.4.weight", "head.weight",
+    ]  # fmt: skip
+
+
+def test_a_weight_that_an_embedding_shares_is_not_hidden():
+    network = Network()
+    network.tied = nn.Linear(8, 11)
+    network.tied.weight = network.embedding.weight
+    network.last = nn.Linear(4, 3)
+    assert grouped(network, divided(network))["muon"] == [*HIDDEN, "head.weight"]
+
+
+@pytest.mark.parametrize(
+    ("rest", "reference"),
+    [
+        ({}, partial(torch.optim.AdamW, lr=0.01, weight_decay=0.1, betas=(0.9, 0.999))),
+        (
+            {"rest": "sgd", "rest_lr": 0.2},
+            partial(torch.optim.SGD, lr=0.2, momentum=0.8, nesterov=True, weight_decay=0.1),
+        ),
+    ],
+    ids=["adamw", "sgd"],
+)
+def test_it_is_torchs_muon_for_matrices_and_torchs_optimizer_for_the_rest(monkeypatch, rest, reference):
+    monkeypatch.setattr("litlab.optim.newton_schulz.has_fast_bfloat16", lambda device: True)  # as torch's always does
+    ours, theirs = Network(), Network()
+    for network in (ours, theirs):
+        network.convolution.requires_grad_(False)  # which torch's does not take
+    mine = divided(ours, lr=0.01, momentum=0.8, **rest)
+    hidden = [p for name, p in theirs.named_parameters() if name in HIDDEN[1:]]
+    left = [p for name, p in theirs.named_parameters() if name not in HIDDEN]
+    muon = torch.optim.Muon(hidden, lr=0.01, momentum=0.8, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    start = {name: p.clone() for name, p in ours.named_parameters()}
+    train([ours, theirs], [mine, muon, reference(left)])
+    for (name, one), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(one, start[name]) is (name in ("convolution.weight", "convolution.bias"))
+        torch.testing.assert_close(one, other, rtol=2e-3, atol=1e-5)
+
+
+def test_filters_are_matrices_of_filters_and_the_rest():
+    filters, matrix = nn.Conv2d(3, 6, 2), nn.Linear(12, 6)
+    matrix.weight = nn.Parameter(filters.weight.detach().flatten(1).clone())
+    for layer in (filters, matrix):
+        layer.bias = None
+        layer.weight.grad = torch.linspace(-1, 1, 72).view(layer.weight.shape)
+        network = nn.Sequential(layer, nn.Linear(6, 2))
+        divided(network).step()
+    torch.testing.assert_close(filters.weight.flatten(1), matrix.weight)
+
+
+@pytest.mark.parametrize("shape", [(16, 40), (40, 16), (24, 24), (3, 40, 16)])
+def test_singular_values_come_near_one_and_directions_stay(shape):
+    torch.manual_seed(0)
+    matrix = torch.randn(shape)
+    found = orthogonalise(matrix).float()
+    values = torch.linalg.svdvals(found)
+    assert 0.5 < values.min() <= values.max() < 1.4
+    u, _, v = torch.linalg.svd(matrix, full_matrices=False)
+    assert nn.functional.cosine_similarity(found.flatten(), (u @ v).flatten(), dim=0) > 0.97
+    if len(shape) == 3:
+        torch.testing.assert_close(found[1], orthogonalise(matrix[1]).float())
+
+
+@pytest.mark.parametrize(("fast", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_it_computes_in_bfloat16_only_where_that_is_fast(monkeypatch, fast, dtype):
+    monkeypatch.setattr("litlab.optim.newton_schulz.has_fast_bfloat16", lambda device: fast)
+    assert orthogonalise(torch.eye(4, 6)).dtype == dtype
+
+
+def test_a_model_divides_it_and_rules_and_schedules_keep_the_ratios():
+    rules = [GroupRule("network.hidden.0", lr_scale=0.5, weight_decay=0.0)]
+    model = Classifier(
+        Network(), num_classes=3, optimizer=partial(Muon, lr=0.01, rest_lr=0.03), param_groups=ParamGroups(rules)
+    )
+    optimizer = model.new_optimizer()
+    found = {(g["method"], round(g["lr"], 6), g["weight_decay"]): len(g["params"]) for g in optimizer.param_groups}
+    assert found == {
+        ("muon", 0.01, 0.1): 4,
+        ("muon", 0.005, 0.0): 1,
+        ("adamw", 0.03, 0.1): 12,
+        ("adamw", 0.015, 0.0): 1,
+    }
+    before = [group["lr"] for group in optimizer.param_groups]
+    scheduler = Schedule(WarmupDecay, "step").configure(optimizer, steps=10, epochs=1)["scheduler"]
+    for _ in range(3):
+        optimizer.step()
+        scheduler.step()
+    ratios = {round(group["lr"] / lr, 6) for group, lr in zip(optimizer.param_groups, before, strict=True)}
+    assert len(ratios) == 1
+    model.lr = 0.1  # what a finder sets
+    assert sorted({round(group["lr"], 6) for group in model.new_optimizer().param_groups}) == [0.05, 0.1, 0.15, 0.3]
+
+
+def test_state_survives_saving_bit_by_bit():
+    networks = Network(), Network()
+    first, second = (divided(network) for network in networks)
+    train([networks[0]], [first], 2)
+    networks[1].load_state_dict(networks[0].state_dict())
+    second.load_state_dict(deepcopy(first.state_dict()))
+    train(networks, [first, second], 2)
+    assert all(torch.equal(*pair) for pair in zip(networks[0].parameters(), networks[1].parameters(), strict=True))
+
+
+def test_what_it_refuses():
+    with pytest.raises(UserError, match=r"^model.optimizer.lr: 0 is not valid"):
+        Muon(Network().parameters(), lr=0)
+    with pytest.raises(UserError, match=r"^model.optimizer.others: 'nothing' matches no parameter"):
+        divided(Network(), others=["head", "nothing"])
+    with pytest.raises(RuntimeError, match="divide"):
+        Muon(Network().parameters()).step()
+    lone = Classifier(nn.Linear(4, 3), num_classes=3, optimizer=Muon)
+    with pytest.raises(UserError, match=r"^model.optimizer: Muon finds no whole weights.*trainer.strategy"):
+        lone.new_optimizer()
