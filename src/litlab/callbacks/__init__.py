@@ -10,10 +10,12 @@ from litlab.callbacks.nan_guard import NaNGuard
 from litlab.callbacks.profile import StepProfiler
 from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.summary import RunSummary
+from litlab.callbacks.swa import SWA
 from litlab.callbacks.vram import VRAM
 
 __all__ = [
     "EMA",
+    "SWA",
     "VRAM",
     "Baselines",
     "Compile",

@@ -1,17 +1,14 @@
 """Exponential moving average of the weights."""
 
-from typing import Any
-
 import torch
-from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
+from litlab.callbacks.averaging import AveragedWeights
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, check_bounds
 from litlab.util.foreach import copy_all, lerp_all
 
 
-class EMA(WeightAveraging):
+class EMA(AveragedWeights):
     """Keep an exponential moving average of the weights, and validate, test and save that average.
 
     After each optimizer step: average = d * average + (1 - d) * weights, batch normalisation's statistics included
@@ -45,11 +42,6 @@ class EMA(WeightAveraging):
         self.start_step = start_step
         super().__init__(multi_avg_fn=self._update)
 
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Bring the average to where the weights will be: it was copied before they were moved there."""
-        if self._average_model is not None:
-            self._average_model.module.to(trainer.strategy.root_device)
-
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         """Return whether to update after optimizer step ``step_idx`` (from 0)."""
         if step_idx is None or step_idx < self.start_step:
@@ -61,18 +53,8 @@ class EMA(WeightAveraging):
         # All tensors of one device and one type at a time, in a few kernels.
         if averages[0].is_floating_point() or averages[0].is_complex():
             # Not `updates`: it is a copy on the device, and reading it would wait for the device.
-            assert self._average_model is not None
-            update = int(self._average_model.n_averaged) - 1  # the copy, update -1, does not get here
+            update = self.updates - 1  # the copy, update -1, does not get here
             decay = min(self.decay, (1 + update) / (10 + update))
             lerp_all(averages, weights, 1.0 - decay)
         else:  # counters have a newest value, not a mean
             copy_all(averages, weights)
-
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Restore average and weights to continue a fit; for all else the model has the average already."""
-        if trainer.state.fn == "fit":
-            super().on_load_checkpoint(trainer, pl_module, checkpoint)
-
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Free the average: at the end of ``fit`` the model itself has become it."""
-        self._average_model = None

@@ -22,7 +22,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from litlab.callbacks import EMA, Compile, Freeze, ModelSummary, ProgressBar, RunSummary
+from litlab.callbacks import EMA, SWA, Compile, Freeze, ModelSummary, ProgressBar, RunSummary
 from litlab.checkpointing.exact_resume import ExactResume
 from litlab.errors import UserError
 from litlab.optim import Schedule
@@ -60,6 +60,8 @@ def callback_list(
     Raises:
         UserError: If one of ``trainer.callbacks`` can't work.
     """
+    if _has(sections, EMA) and _has(sections, SWA):
+        raise UserError("swa: ema averages the weights too, and one average can be kept; set ema or swa to null")
     own = _named(config)
     for callback in own:
         _check(callback, model, resumes)
@@ -76,7 +78,7 @@ def callback_list(
     sections = [callback for callback in sections if not (isinstance(callback, Compile) and callback.mode is None)]
     if config["barebones"]:
         return [
-            *(callback for callback in sections if isinstance(callback, EMA | Compile | Freeze)),
+            *(callback for callback in sections if isinstance(callback, EMA | SWA | Compile | Freeze)),
             StopSignals(),
             *own,
         ]

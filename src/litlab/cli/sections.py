@@ -4,7 +4,7 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningArgumentParser
 
-from litlab.callbacks import EMA, VRAM, Compile, Freeze, NaNGuard
+from litlab.callbacks import EMA, SWA, VRAM, Compile, Freeze, NaNGuard
 from litlab.checkpointing import RunCheckpoint
 
 # By section: the callback that it configures, whether it is on by default, and its help.
@@ -17,6 +17,7 @@ SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
         "Which parameters are trained later than others, or not at all. null: all from the start.",
     ),
     "ema": (EMA, False, "Average of the weights, which is validated and kept. null: none."),
+    "swa": (SWA, False, "Mean of the last epochs' weights, which is validated and kept. null: none."),
     "nan_guard": (NaNGuard, True, "What to do when a loss or gradient is not a number. null: nothing."),
     "compile": (Compile, True, "torch.compile, in place. null, or a mode of null: off."),
     "vram": (VRAM, True, "Memory and speed per epoch. null: off."),

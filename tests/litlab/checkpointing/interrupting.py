@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import WeightAveraging
 
-from litlab.callbacks import EMA
 from tests.processes import Python, ranks
 
 
@@ -75,7 +75,9 @@ class Interrupt(Callback):
         self._reached(trainer, "on_train_epoch_end")
         if trainer.is_global_zero:
             averages = [
-                callback._average_model.state_dict() for callback in trainer.callbacks if isinstance(callback, EMA)
+                callback._average_model.state_dict()
+                for callback in trainer.callbacks
+                if isinstance(callback, WeightAveraging)
             ]
             optimizers = [optimizer.state_dict() for optimizer in trainer.optimizers]
             torch.save([pl_module.state_dict(), averages, optimizers], "final.pt")

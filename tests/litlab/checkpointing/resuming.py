@@ -84,7 +84,7 @@ class Resuming:
     def flags(self, cell: Cell) -> list[str]:
         """The flags of a fit."""
         return [
-            *self.own(cell), *COMMON, "--ema.decay=0.99", f"--data.num_workers={cell.workers}",
+            "--ema.decay=0.99", *self.own(cell), *COMMON, f"--data.num_workers={cell.workers}",
             *(["--trainer.strategy=ddp", "--trainer.devices=2"] if cell.ranks > 1 else []),
             "--checkpoint.every_minutes=1e-9" if cell.ranks > 1 else "--checkpoint.every_n_train_steps=1",  # after each
         ]  # fmt: skip

@@ -14,7 +14,7 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping
 from torch.optim import lr_scheduler
 
-from litlab.callbacks import EMA
+from litlab.callbacks import EMA, SWA
 from litlab.optim import Schedule, WarmupDecay
 from tests.litlab.checkpointing.in_process import Draws, fit
 
@@ -56,6 +56,7 @@ EXTRAS: dict[str, dict[str, Any]] = {
     "often": {"val_check_interval": 2},
     "rare": {"check_val_every_n_epoch": 2},
     "ema": {"callbacks": lambda: [EMA(0.9)]},
+    "swa": {"callbacks": lambda: [SWA(0.3)]},  # from the second epoch on
     "stopping": {"callbacks": lambda: [EarlyStopping("val/loss", patience=2, min_delta=10.0)]},
     "stopping-train": {"callbacks": lambda: [EarlyStopping("train/loss", patience=2, min_delta=10.0)]},
 }
@@ -165,6 +166,9 @@ REPRESENTATIVE = [
     Cell("one-cycle", "step", 2, "validation", "step"),
     Cell("restarts", place="first", extra="ema"),
     Cell("cosine", "step", 1, "end", extra="stopping"),
+    Cell("cosine", "step", 1, "first", "step", "swa"),
+    Cell("warm-up", "step", 1, "inside", "step", "swa"),
+    Cell("plateau", place="validation", saving="step", extra="swa"),
 ]
 
 

@@ -1,0 +1,49 @@
+"""What averages of the weights have in common."""
+
+from typing import Any
+
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import WeightAveraging
+
+
+class AveragedWeights(WeightAveraging):
+    """Validate, test and save an average of the weights, from the first time that it is updated.
+
+    Lightning's WeightAveraging (2.6.6) validates, saves and ends with the untrained weights that it copied at the
+    start, for as long as nothing is averaged, and puts the weights in training, not the average, into the model when
+    ``trainer.test(ckpt_path=...)`` follows ``fit`` in the same process.
+    """
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Bring the average to where the weights will be: it was copied before they were moved there."""
+        if self._average_model is not None:
+            self._average_model.module.to(trainer.strategy.root_device)
+
+    @property
+    def updates(self) -> int:
+        """How often the average was updated; 0 where there is none."""
+        return 0 if self._average_model is None else int(self._average_model.n_averaged)  # which is on the CPU
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Save the average as ``state_dict``, the weights in training as ``current_model_state``."""
+        weights = checkpoint["state_dict"]
+        super().on_save_checkpoint(trainer, pl_module, checkpoint)
+        if not self.updates:
+            checkpoint["state_dict"] = weights
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Restore average and weights to continue a fit; for all else the model has the average already."""
+        if trainer.state.fn == "fit":
+            super().on_load_checkpoint(trainer, pl_module, checkpoint)
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Free the average: at the end of ``fit`` the model itself has become it."""
+        self._average_model = None
+
+    def _swap_models(self, pl_module: LightningModule) -> None:
+        if self.updates:
+            super()._swap_models(pl_module)
+
+    def _copy_average_to_current(self, pl_module: LightningModule) -> None:
+        if self.updates:
+            super()._copy_average_to_current(pl_module)
