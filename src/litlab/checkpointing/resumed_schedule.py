@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, PolynomialLR, Redu
 
 from litlab.checkpointing.internals import is_accumulating, is_last_batch, validation_follows
 from litlab.errors import UserError, first_line
-from litlab.optim import Schedule, WarmupDecay
+from litlab.optim import Chain, Schedule, Sequence, WarmupDecay
 from litlab.tasks.base import ExperimentModule
 
 OF_THE_RATE = ("optimizer", "schedule", "param_groups")  # settings of the model
@@ -149,6 +149,8 @@ def check_schedule(trainer: Trainer) -> None:
             end, then = scheduler.total_steps, "the rest would have a rate of 0"
         elif isinstance(scheduler, PolynomialLR):
             end, then = scheduler.total_iters, "the rest would have a rate of 0"
+        elif isinstance(scheduler, Sequence | Chain):
+            end, then = scheduler.total_steps, "its parts would go on past their ends"
         else:
             continue
         steps = scheduler.last_epoch + _left(trainer, config.interval, frequency)

@@ -7,12 +7,23 @@ from tests.litlab.conftest import CONFIGS
 
 OPTIMIZER = "{class_path: litlab.optim.Muon, init_args: {lr: 0.01, rest: sgd, rest_lr: 0.05}}"
 
+SCHEDULE = """
+  interval: step
+  scheduler:
+    class_path: Sequence
+    init_args:
+      schedulers:
+        - {class_path: LinearLR, init_args: {start_factor: 0.1, total_iters: null}}
+        - {class_path: CosineAnnealingLR}
+      milestones: [0.25]
+"""
+
 
 def test_resumed_while_weights_are_averaged(images, tmp_path):
     def own(cell: Cell) -> list[str]:
         return [
             "--config", str(CONFIGS / "images.yaml"), "--data.dataset=folder", f"--data.path={images}",
-            "--data.batch_size=22", f"--model.optimizer={OPTIMIZER}", "--ema=null", "--swa.start=0",
+            "--data.batch_size=22", f"--model.schedule={SCHEDULE}", f"--model.optimizer={OPTIMIZER}", "--ema=null", "--swa.start=0",
         ]  # fmt: skip
 
     resuming = Resuming("acme", tmp_path, own)

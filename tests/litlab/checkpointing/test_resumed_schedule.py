@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from litlab.errors import UserError
-from litlab.optim import Schedule, WarmupDecay
+from litlab.optim import Chain, Schedule, Sequence, WarmupDecay
 from tests.litlab.checkpointing.in_process import Data, Draws, fit
 
 pytestmark = pytest.mark.filterwarnings(
@@ -19,6 +19,17 @@ SCHEDULERS = {
     "one-cycle": partial(lr_scheduler.OneCycleLR, max_lr=0.1),
     "polynomial": partial(lr_scheduler.PolynomialLR, total_iters=None),
     "warm-up": WarmupDecay,
+    "sequence": partial(
+        Sequence,
+        schedulers=[
+            partial(lr_scheduler.LinearLR, start_factor=0.1, total_iters=None),
+            lr_scheduler.CosineAnnealingLR,
+        ],
+        milestones=[0.3],
+    ),
+    "chain": partial(
+        Chain, schedulers=[lr_scheduler.CosineAnnealingLR, partial(lr_scheduler.ExponentialLR, gamma=0.9)]
+    ),
 }
 CHANGES = {
     "larger batches": {"data": partial(Data, 8)},
@@ -52,6 +63,8 @@ def momenta(fitting):
         ("cosine", "smaller batches", 2),
         ("warm-up", "larger batches", 1),
         ("polynomial", "accumulation", 1),
+        ("sequence", "more epochs", 1),
+        ("chain", "larger batches", 2),
     ],
 )
 def test_the_rates_are_those_of_a_run_that_was_like_that_from_the_start(tmp_path, name, change, frequency):

@@ -53,6 +53,12 @@ def test_a_given_length_stays(scheduler):
     assert 7 in (getattr(built, "T_max", None), getattr(built, "total_steps", None))
 
 
+def test_a_peak_that_is_left_out_is_the_rate_of_each_group():
+    optimizer = _optimizer()
+    Schedule(lr_scheduler.OneCycleLR, "step").configure(optimizer, steps=120, epochs=6)
+    assert [group["max_lr"] for group in optimizer.param_groups] == [1.0, 10.0]
+
+
 def test_schedulers_without_a_length_need_no_end():
     built = Schedule(partial(lr_scheduler.StepLR, step_size=3)).configure(_optimizer(), steps=float("inf"), epochs=-1)
     assert built["scheduler"].step_size == 3
@@ -62,7 +68,6 @@ def test_schedulers_without_a_length_need_no_end():
     ("schedule", "says"),
     [
         (Schedule(lr_scheduler.StepLR), "model.schedule.scheduler: 'step_size' is not set; it is required"),
-        (Schedule(lr_scheduler.OneCycleLR), "model.schedule.scheduler: 'max_lr' is not set; it is required"),
         (Schedule(lr_scheduler.CosineAnnealingLR), "T_max can't be taken from a run without an end"),
         (Schedule(lr_scheduler.ReduceLROnPlateau), "model.schedule.monitor: it is not set"),
         (Schedule(partial(WarmupDecay, warmup=1.0, total_steps=3)), "model.schedule.scheduler: warmup is 1.0"),
