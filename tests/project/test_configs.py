@@ -13,6 +13,7 @@ import torch
 import torch._dynamo.utils
 import yaml
 from jsonargparse import ArgumentParser
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from litlab.cli.start import register_classes
 from litlab.cli.trust import Trust
@@ -23,16 +24,31 @@ EXPERIMENTS = sorted(CONFIGS.glob("*.yaml"))
 OVERLAYS = sorted((CONFIGS / "with").glob("*.yaml"))
 # What an overlay must be seen to have done, by the run folder and what was printed, after 8 steps.
 EFFECTS = {
+    "agc": lambda folder, done: _config(folder)["agc"]["init_args"]["factor"] == 0.1,
     "accumulate": lambda folder, done: _checkpoint(folder)["global_step"] == 8 / 4,
     "amp16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,  # the CPU's form of it
     "bf16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,
     "clip": lambda folder, done: _config(folder)["trainer"]["gradient_clip_val"] == 1.0,  # clipping is Lightning's
+    "clip_value": lambda folder, done: _config(folder)["trainer"]["gradient_clip_algorithm"] == "value",
     "compile": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
     "deterministic": lambda folder, done: torch.are_deterministic_algorithms_enabled(),
     "ema": lambda folder, done: "current_model_state" in _checkpoint(folder),
+    "grad_norms": lambda folder, done: "grad_norm/total" in _curves(folder),
     "graph_breaks": lambda folder, done: "graph break(s), " in (folder / "graph_breaks.txt").read_text(),
+    "muon": lambda folder, done: {g["method"] for g in _groups(folder)} == {"muon", "adamw"},
+    "one_cycle": lambda folder, done: _checkpoint(folder)["lr_schedulers"][0]["total_steps"] == 8,
+    "plateau": lambda folder, done: "num_bad_epochs" in _checkpoint(folder)["lr_schedulers"][0],
     "smoke": lambda folder, done: _checkpoint(folder)["global_step"] == 2,
+    "swa": lambda folder, done: _checkpoint(folder)["averaging_state"]["n_averaged"] == 1,
+    "warm_restarts": lambda folder, done: len(_checkpoint(folder)["lr_schedulers"][0]["_schedulers"]) == 3,
 }
+# What an experiment has to give up for an overlay, which says so in one line without it.
+GIVEN_UP = {
+    "agc": {"forecast": "--trainer.gradient_clip_val=null", "text": "--trainer.gradient_clip_val=null"},
+    "swa": {"forecast": "--ema=null", "text": "--ema=null"},
+}
+# Experiments without the settings that an overlay sets; one line says so.
+UNSET = {"linear": {"muon", "one_cycle", "plateau", "warm_restarts"}}
 # For each experiment a small model, and batches small enough for 8 steps of one epoch.
 SMALL = {
     "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=16"],
@@ -52,6 +68,16 @@ def _config(folder: Path) -> dict:
 
 def _checkpoint(folder: Path) -> dict:
     return torch.load(folder / "checkpoints/last.ckpt", weights_only=True)
+
+
+def _groups(folder: Path) -> list[dict]:
+    return _checkpoint(folder)["optimizer_states"][0]["param_groups"]
+
+
+def _curves(folder: Path) -> list[str]:
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return events.Tags()["scalars"]
 
 
 def test_every_overlay_has_an_effect_that_is_checked():
@@ -87,11 +113,15 @@ def parser() -> ArgumentParser:
     return verb_parser("fit")
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.stem)
 @pytest.mark.parametrize(
-    "config",
-    # The others have the same kinds of models and data.
-    [pytest.param(path, marks=[] if path.stem in THERE else pytest.mark.matrix) for path in EXPERIMENTS],
+    ("config", "overlay"),
+    [
+        # The others have the same kinds of models and data.
+        pytest.param(one, over, marks=[] if one.stem in THERE else pytest.mark.matrix)
+        for one in EXPERIMENTS
+        for over in OVERLAYS
+        if over.stem not in UNSET.get(one.stem, ())
+    ],
     ids=lambda path: path.stem,
 )
 def test_overlay_fits_experiment(parser, config, overlay):
@@ -135,8 +165,26 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
 @pytest.mark.filterwarnings("ignore:.*AMP with fp16 is not supported on CPU")  # it says what it does instead
 @pytest.mark.parametrize(("number", "overlay"), list(enumerate(sorted(EFFECTS.keys() - COMPILED))), ids=str)
 def test_overlay(fit, number, overlay):
-    folder, done = fit(THERE[number % len(THERE)], [overlay])
+    experiment = THERE[number % len(THERE)]
+    folder, done = fit(experiment, [overlay], *filter(None, [GIVEN_UP.get(overlay, {}).get(experiment)]))
     assert EFFECTS[overlay](folder, done), _config(folder)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "overlay", "keys"),
+    [
+        ("linear", "muon", ["model.optimizer"]),
+        ("linear", "warm_restarts", ["model.schedule"]),
+        ("text", "agc", ["agc", "trainer.gradient_clip_val"]),
+        ("text", "swa", ["swa", "ema"]),
+    ],
+)
+def test_an_overlay_that_does_not_fit_says_so_in_one_line(run, short, experiment, overlay, keys):
+    config = CONFIGS / f"{experiment}.yaml"
+    done = run("fit", "--config", config, *short(config), "--config", CONFIGS / f"with/{overlay}.yaml")
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert (done.code, len(errors)) == (2, 1), done.err
+    assert all(key in errors[0] for key in keys), errors
 
 
 @pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it

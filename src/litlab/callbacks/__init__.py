@@ -1,10 +1,12 @@
 """Lightning callbacks and a profiler, one a file."""
 
+from litlab.callbacks.agc import AGC
 from litlab.callbacks.baselines import Baselines
 from litlab.callbacks.compile import Compile
 from litlab.callbacks.confusion_matrix import ConfusionMatrix
 from litlab.callbacks.ema import EMA
 from litlab.callbacks.freeze import Freeze, FreezeRule
+from litlab.callbacks.grad_norms import GradNorms
 from litlab.callbacks.model_summary import ModelSummary
 from litlab.callbacks.nan_guard import NaNGuard
 from litlab.callbacks.profile import StepProfiler
@@ -14,6 +16,7 @@ from litlab.callbacks.swa import SWA
 from litlab.callbacks.vram import VRAM
 
 __all__ = [
+    "AGC",
     "EMA",
     "SWA",
     "VRAM",
@@ -22,6 +25,7 @@ __all__ = [
     "ConfusionMatrix",
     "Freeze",
     "FreezeRule",
+    "GradNorms",
     "ModelSummary",
     "NaNGuard",
     "ProgressBar",

@@ -22,7 +22,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from litlab.callbacks import EMA, SWA, Compile, Freeze, ModelSummary, ProgressBar, RunSummary
+from litlab.callbacks import AGC, EMA, SWA, Compile, Freeze, ModelSummary, ProgressBar, RunSummary
 from litlab.checkpointing.exact_resume import ExactResume
 from litlab.errors import UserError
 from litlab.optim import Schedule
@@ -78,7 +78,7 @@ def callback_list(
     sections = [callback for callback in sections if not (isinstance(callback, Compile) and callback.mode is None)]
     if config["barebones"]:
         return [
-            *(callback for callback in sections if isinstance(callback, EMA | SWA | Compile | Freeze)),
+            *(callback for callback in sections if isinstance(callback, AGC | EMA | SWA | Compile | Freeze)),
             StopSignals(),
             *own,
         ]

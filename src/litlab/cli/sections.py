@@ -4,7 +4,7 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningArgumentParser
 
-from litlab.callbacks import EMA, SWA, VRAM, Compile, Freeze, NaNGuard
+from litlab.callbacks import AGC, EMA, SWA, VRAM, Compile, Freeze, GradNorms, NaNGuard
 from litlab.checkpointing import RunCheckpoint
 
 # By section: the callback that it configures, whether it is on by default, and its help.
@@ -18,7 +18,10 @@ SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
     ),
     "ema": (EMA, False, "Average of the weights, which is validated and kept. null: none."),
     "swa": (SWA, False, "Mean of the last epochs' weights, which is validated and kept. null: none."),
+    # The three that look at the gradient, in this order: as it is, whether it is finite, clipped.
+    "grad_norms": (GradNorms, False, "Logs the norm of each layer's gradient. {}: on, null: off."),
     "nan_guard": (NaNGuard, True, "What to do when a loss or gradient is not a number. null: nothing."),
+    "agc": (AGC, False, "Adaptive clipping, by the norms of the weights. null: none."),
     "compile": (Compile, True, "torch.compile, in place. null, or a mode of null: off."),
     "vram": (VRAM, True, "Memory and speed per epoch. null: off."),
 }

@@ -40,12 +40,12 @@ class Sequence(SequentialLR):
             )
         starts = [round(total_steps * place) if place < 1 else int(place) for place in milestones]
         places = [0, *starts, total_steps]
-        if any(before >= after for before, after in pairwise(places)):
+        if places != sorted(places) or len(set(milestones)) < len(milestones):
             raise ValueError(
-                f"milestones: {milestones} are steps {starts} of {total_steps}, so a scheduler would have none; let "
-                "them rise, below the length"
+                f"milestones: {milestones} are steps {starts} of {total_steps}, so a scheduler would never run; let "
+                "them rise, up to the length"
             )
-        lengths = [end - start for start, end in pairwise(places)]
+        lengths = [max(1, end - start) for start, end in pairwise(places)]  # a run of two steps skips the third part
         super().__init__(optimizer, _parts(schedulers, optimizer, lengths), starts)
         self.total_steps = total_steps
 

@@ -58,7 +58,7 @@ class Muon(Optimizer):
         rest: Literal["adamw", "sgd"] = "adamw",
         rest_lr: PositiveFloat | None = None,
         betas: tuple[HalfOpenUnitInterval, HalfOpenUnitInterval] = (0.9, 0.999),
-        others: str | list[str] | None = None,
+        others: list[str] | None = None,
         iterations: PositiveInt = 5,
     ) -> None:
         check_bounds(Muon, locals(), "model.optimizer")

@@ -27,12 +27,13 @@ def groups_table(trainer: Trainer, module: LightningModule, freeze: Freeze | Non
     rows: dict[tuple[str, str, float], list[str]] = {}
     for optimizer in trainer.optimizers:
         for group in optimizer.param_groups:
-            # The rate that the schedule scales: in the first step, a warm-up has made little of it.
-            rate, decay = group.get("initial_lr", group["lr"]), group.get("weight_decay")
+            # The rate that the schedule scales, or the peak of OneCycleLR: a warm-up begins with little of it.
+            rate = f"{group.get('max_lr', group.get('initial_lr', group['lr'])):.3g}"
+            rate, decay = f"{rate} {group.get('method', '')}".strip(), group.get("weight_decay")  # `Muon` has methods
             for name in (names.pop(id(parameter)) for parameter in group["params"]):
                 end = until.get(name, 0)
                 if end < math.inf:
-                    rows.setdefault((f"{rate:.3g}", "-" if decay is None else f"{decay:.3g}", end), []).append(name)
+                    rows.setdefault((rate, "-" if decay is None else f"{decay:.3g}", end), []).append(name)
     known = {name for part in rows.values() for name in part}
     never = [name for name in sizes if name not in known]
     if len(rows) == 1 and not never and not until:

@@ -66,3 +66,26 @@ def scale_all(tensors: list[Tensor], factor: float) -> None:
 def add_all(to: list[Tensor], moves: list[Tensor], factor: float) -> None:
     """Add a multiple of other tensors of the same shapes to tensors, in place."""
     torch._foreach_add_(to, moves, alpha=factor)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def scale_down(tensors: list[Tensor], norms: list[Tensor], sizes: list[Tensor], factor: float, least: float) -> None:
+    """Scale tensors in place so that no norm exceeds a factor times a size; those that are smaller stay as they are.
+
+    Args:
+        tensors: What is scaled.
+        norms: Of each tensor, shaped so that they are broadcast over it. Overwritten, as the sizes are.
+        sizes: Of the same shapes.
+        factor: Largest norm as a share of the size.
+        least: What smaller sizes count as.
+    """
+    torch._foreach_clamp_min_(sizes, least)  # pyright: ignore[reportPrivateImportUsage]
+    torch._foreach_mul_(sizes, factor)  # pyright: ignore[reportPrivateImportUsage]
+    torch._foreach_clamp_min_(norms, 1e-6)  # pyright: ignore[reportPrivateImportUsage]
+    torch._foreach_div_(sizes, norms)  # pyright: ignore[reportPrivateImportUsage]
+    torch._foreach_clamp_max_(sizes, 1.0)  # pyright: ignore[reportPrivateImportUsage]
+    torch._foreach_mul_(tensors, sizes)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def norms_of(tensors: list[Tensor]) -> Tensor:
+    """Return the L2 norm of each tensor in float32, shape (tensor,)."""
+    return torch.stack(torch._foreach_norm(tensors, 2, torch.float32))  # pyright: ignore[reportPrivateImportUsage]

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import nn
 
-from litlab.errors import UserError
-from litlab.util.name_patterns import matches
+from litlab.util.name_patterns import first_matches
 
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
@@ -21,7 +20,7 @@ def last_layer(module: nn.Module) -> list[str]:
     return [name for layer, name in layers if layer is last]
 
 
-def hidden_weights(module: nn.Module, others: str | Sequence[str] | None, key: str) -> list[str]:
+def hidden_weights(module: nn.Module, others: Sequence[str] | None, key: str) -> list[str]:
     """Return the names of the weights that map hidden features to hidden features: matrices and banks of filters.
 
     A weight is a parameter of two or more dimensions whose name says so, as it does in all layers of torch. Positions,
@@ -38,10 +37,7 @@ def hidden_weights(module: nn.Module, others: str | Sequence[str] | None, key: s
     """
     owned = list(_owned(module))
     names = [name for _, name, _ in owned]
-    for pattern in [others] if isinstance(others, str) else others or ():
-        if not any(matches(name, pattern) for name in names):
-            raise UserError(f"{key}: '{pattern}' matches no parameter of the model")
-    left_out = set(last_layer(module)) if others is None else {name for name in names if matches(name, others)}
+    left_out = set(last_layer(module) if others is None else first_matches(names, [[one] for one in others], key))
     embeddings = {id(parameter) for layer, _, parameter in owned if isinstance(layer, EMBEDDINGS)}
     return [
         name

@@ -31,7 +31,10 @@ def sequence(optimizer, length):
 
 
 def restarts(optimizer, length):
-    parts = [torchs.CosineAnnealingLR(optimizer, length // 4), torchs.CosineAnnealingLR(optimizer, length - length // 4)]
+    parts = [
+        torchs.CosineAnnealingLR(optimizer, length // 4),
+        torchs.CosineAnnealingLR(optimizer, length - length // 4),
+    ]
     return torchs.SequentialLR(optimizer, parts, [length // 4])
 
 
@@ -66,6 +69,10 @@ SCHEDULES: dict[str, tuple[Any, Any]] = {
     "sequence": (partial(Sequence, schedulers=PARTS, milestones=[0.25, 0.5]), sequence),
     "restarts after a quarter": (
         partial(Sequence, schedulers=[torchs.CosineAnnealingLR] * 2, milestones=[0.25]), restarts
+    ),
+    "more parts than steps": (
+        partial(Sequence, schedulers=[torchs.CosineAnnealingLR] * 3, milestones=[0.01, 0.02]),
+        torchs.CosineAnnealingLR,
     ),
     "chain": (
         partial(Chain, schedulers=[torchs.CosineAnnealingLR, partial(torchs.StepLR, step_size=2, gamma=0.5)]), chain
@@ -121,14 +128,16 @@ def test_rates_are_those_of_the_plain_loop(tmp_path, monkeypatch, name, interval
             partial(Sequence, schedulers=PARTS, milestones=[0.5, 0.5]),
             "model.schedule.scheduler: milestones: [0.5, 0.5] are steps [20, 20] of 40",
         ),
-        (partial(Sequence, schedulers=PARTS, milestones=[10, 50]), "let them rise, below the length"),
+        (partial(Sequence, schedulers=PARTS, milestones=[10, 50]), "let them rise, up to the length"),
         (
             partial(Sequence, schedulers=[torchs.CosineAnnealingLR, torchs.StepLR], milestones=[5]),
             "model.schedule.scheduler.schedulers[1]: 'step_size' is not set; it is required",
         ),
         (partial(Chain, schedulers=[]), "model.schedule.scheduler: Chain expects at least one scheduler"),
         (
-            partial(Sequence, schedulers=[torchs.CosineAnnealingLR, partial(Chain, schedulers=PARTS)], milestones=[0.5]),
+            partial(
+                Sequence, schedulers=[torchs.CosineAnnealingLR, partial(Chain, schedulers=PARTS)], milestones=[0.5]
+            ),
             "model.schedule.scheduler: schedulers[1]: Chain is made of schedulers itself",
         ),
         (
