@@ -33,6 +33,7 @@ EFFECTS = {
     "compile": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
     "deterministic": lambda folder, done: torch.are_deterministic_algorithms_enabled(),
     "ema": lambda folder, done: "current_model_state" in _checkpoint(folder),
+    "fused": lambda folder, done: all(group["fused"] for group in _groups(folder)),
     "grad_norms": lambda folder, done: "grad_norm/total" in _curves(folder),
     "graph_breaks": lambda folder, done: "graph break(s), " in (folder / "graph_breaks.txt").read_text(),
     "muon": lambda folder, done: {g["method"] for g in _groups(folder)} == {"muon", "adamw"},
@@ -45,10 +46,11 @@ EFFECTS = {
 # What an experiment has to give up for an overlay, which says so in one line without it.
 GIVEN_UP = {
     "agc": {"forecast": "--trainer.gradient_clip_val=null", "text": "--trainer.gradient_clip_val=null"},
+    "fused": {"cifar": "--model.optimizer=torch.optim.AdamW"},
     "swa": {"forecast": "--ema=null", "text": "--ema=null"},
 }
 # Experiments without the settings that an overlay sets; one line says so.
-UNSET = {"linear": {"muon", "one_cycle", "plateau", "warm_restarts"}}
+UNSET = {"linear": {"fused", "muon", "one_cycle", "plateau", "warm_restarts"}, "cifar": {"fused"}}
 # For each experiment a small model, and batches small enough for 8 steps of one epoch.
 SMALL = {
     "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=16"],
@@ -174,6 +176,7 @@ def test_overlay(fit, number, overlay):
     ("experiment", "overlay", "keys"),
     [
         ("linear", "muon", ["model.optimizer"]),
+        ("cifar", "fused", ["model.optimizer", "fused"]),
         ("linear", "warm_restarts", ["model.schedule"]),
         ("text", "agc", ["agc", "trainer.gradient_clip_val"]),
         ("text", "swa", ["swa", "ema"]),

@@ -22,10 +22,10 @@ class SWA(AveragedWeights):
 
     From the epoch ``start`` on, every epoch adds its weights to the mean, in which all have the same share, and each
     learning rate stays at what the schedule has made of it by then, so that the epochs differ (Izmailov et al. 2018,
-    arXiv:1803.05407); only ReduceLROnPlateau goes on. The statistics of batch norms belong to other weights: they are measured anew with those of the
-    average, in a pass over the training data as `torch.optim.swa_utils.update_bn` makes it. That takes about a third of
-    an epoch; networks without batch norms do without it. In checkpoints ``state_dict`` is the average, the weights in
-    training are under ``current_model_state``.
+    arXiv:1803.05407); only ReduceLROnPlateau goes on. The statistics of batch norms belong to other weights: they are
+    measured anew with those of the average, in a pass over the training data as `torch.optim.swa_utils.update_bn` makes
+    it. That takes about a third of an epoch; networks without batch norms do without it. In checkpoints ``state_dict``
+    is the average, the weights in training are under ``current_model_state``.
 
     Lightning's own ``StochasticWeightAveraging`` (2.6.6) validates and saves the weights in training: the best
     checkpoint, which is tested, is never the average. It leaves out the weights of the last epoch, measures batch norms

@@ -12,7 +12,7 @@ from litlab.types import PositiveFloat
 class Sequence(SequentialLR):
     """One scheduler after the other: torch's SequentialLR, with parts that YAML can describe.
 
-    Each part starts from the optimizer's own rates. Lengths that are left out, such as ``T_max``, are those of the part.
+    Each part starts from the optimizer's own rates. A length that is left out, such as ``T_max``, is that of the part.
 
     Args:
         optimizer: Its learning rates are driven.

@@ -137,5 +137,5 @@ def test_what_it_refuses(tmp_path):
     trainer = make_trainer(tmp_path, max_epochs=-1, max_steps=2, callbacks=[SWA()])
     with pytest.raises(UserError, match=r"^swa\.start: .*trainer\.max_epochs"):
         trainer.fit(Model(), TinyData())
-    with pytest.raises(UserError, match="^swa: Tiny has batch norms, and no forward"):
+    with pytest.raises(UserError, match=r"^swa: Tiny has batch norms, and no forward"):
         make_trainer(tmp_path, callbacks=[SWA()]).fit(Tiny(), TinyData())

@@ -23,7 +23,8 @@ def test_resumed_while_weights_are_averaged(images, tmp_path):
     def own(cell: Cell) -> list[str]:
         return [
             "--config", str(CONFIGS / "images.yaml"), "--data.dataset=folder", f"--data.path={images}",
-            "--data.batch_size=22", f"--model.schedule={SCHEDULE}", f"--model.optimizer={OPTIMIZER}", "--ema=null", "--swa.start=0",
+            "--data.batch_size=22", f"--model.schedule={SCHEDULE}", f"--model.optimizer={OPTIMIZER}", "--ema=null",
+            "--swa.start=0",
         ]  # fmt: skip
 
     resuming = Resuming("acme", tmp_path, own)
