@@ -138,7 +138,10 @@ def test_overlay_fits_experiment(parser, config, overlay):
     for section in ("compile", "ema"):
         assert section not in over or over[section].items() <= merged[section]["init_args"].items()
     for name, value in over.get("trainer", {}).items():
-        assert merged["trainer"][name] == value or isinstance(value, dict)
+        if name == "callbacks+":
+            assert _callbacks({"trainer": {"callbacks": value}}) <= _callbacks(merged)
+        else:
+            assert merged["trainer"][name] == value or isinstance(value, dict)
 
 
 def _callbacks(config: dict) -> set[str]:
