@@ -26,7 +26,7 @@ from project.optim.muon_sgd import MuonSGD
 
 
 def networks() -> dict[str, Any]:
-    """The models of the three experiments, and a Transformer of six layers, which has equal matrices."""
+    """Return the models of the three experiments, and a Transformer of six layers, which has equal matrices."""
     text = partial(TransformerClassifier, vocab_size=20000, max_tokens=96, num_classes=4, positions="learned")
     return {
         "cifar": CifarCNN(width=128, image_shape=(3, 32, 32), num_classes=10),
@@ -37,7 +37,7 @@ def networks() -> dict[str, Any]:
 
 
 def optimizers(model: nn.Module) -> dict[str, Callable[[], Any]]:
-    """A step of each optimizer that takes the network."""
+    """Return a step of each optimizer that takes the network."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     adamw = partial(torch.optim.AdamW, parameters, lr=1e-6)
     made: dict[str, torch.optim.Optimizer] = {
