@@ -1,9 +1,12 @@
-"""Where torch.compile breaks the graph or compiles again, as PyTorch logs it."""
+"""Where torch.compile breaks the graph or compiles again, as PyTorch logs it; and what to do where it may not."""
 
 import logging
+import re
 from pathlib import Path
 
 import torch
+
+from litlab.errors import first_line
 
 LOGGER = logging.getLogger("torch._dynamo")
 
@@ -43,3 +46,22 @@ class GraphBreakLog(logging.FileHandler):
 def log_graph_breaks(on: bool) -> None:
     """Switch PyTorch's log of graph breaks and recompilations on or off; where TORCH_LOGS is set, that decides."""
     torch._logging.set_logs(graph_breaks=on, recompiles=on)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def fullgraph_advice(error: BaseException) -> str | None:
+    """Return one line of advice on what PyTorch raises only where ``compile.fullgraph`` is set; None for all else."""
+    if type(error).__module__ != "torch._dynamo.exc":
+        return None
+    if type(error).__name__ == "FailOnRecompileLimitHit":
+        return (
+            "compile.fullgraph: true leaves no way on after the last compilation that PyTorch allows one function, see "
+            "above; set compile.dynamic: true, or compile.fullgraph: false"
+        )
+    if type(error).__name__ != "Unsupported":
+        return None
+    lines = re.findall(r'File "(.*)", line (\d+), in', str(error).partition("from user code")[2])
+    where = f" ({lines[-1][0]}, line {lines[-1][1]})" if lines else ""
+    return (
+        f"compile.fullgraph: true, but the graph breaks: {first_line(error)}{where}; change that line, set "
+        "compile.fullgraph: false, or name other parts in compile.children"
+    )

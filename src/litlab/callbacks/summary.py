@@ -9,6 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
+from litlab.callbacks.compile import Compile
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.reporting.protocols import Described, MaybeGenerated
 from litlab.callbacks.vram import VRAM
@@ -77,6 +78,7 @@ class RunSummary(Callback):
             if isinstance(callback, VRAM) and callback.peak_gib is not None:
                 self._rows["peak memory"] = f"{callback.peak_gib:.2f} GiB"
                 self._rows["samples/s"] = f"{statistics.median(callback.samples_per_second):,.0f} (median epoch)"
+        self._note_compilation(trainer)
         checkpoint = trainer.checkpoint_callback
         if isinstance(checkpoint, ModelCheckpoint) and checkpoint.best_model_path and trainer.is_global_zero:
             if checkpoint.best_model_score is not None:
@@ -93,9 +95,15 @@ class RunSummary(Callback):
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep the test metrics."""
         self._keep_results(trainer)
+        self._note_compilation(trainer)
 
     def _keep_results(self, trainer: Trainer) -> None:
         self._results = {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+    def _note_compilation(self, trainer: Trainer) -> None:
+        for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+            if isinstance(callback, Compile) and callback.mode is not None:
+                self._rows["compile"] = callback.report()
 
     def table(self) -> "Table":
         """Return the table of what is known so far."""

@@ -12,7 +12,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.callbacks import RunSummary
+from litlab.callbacks import Compile, RunSummary
 from litlab.checkpointing.optimizer_changes import OptimizerChanges
 from litlab.checkpointing.warm_start import initialise
 from litlab.cli.callback_list import callback_list
@@ -26,6 +26,7 @@ from litlab.cli.trainer import (
     SomethingTrained,
     check_profiler,
     check_writer,
+    compile_cache,
     drop_empty_hooks,
     implied,
     loggers,
@@ -154,6 +155,9 @@ class ExperimentCLI(CheckpointCLI):
         callbacks = callback_list(sections, config, self.model, bool(logger), resumes, self._test_follows)
         if TRIAL in os.environ:  # a trial of a sweep
             callbacks.append(TrialReport())
+        for callback in callbacks:
+            if isinstance(callback, Compile) and not (config["fast_dev_run"] or config["barebones"]):
+                callback.cache = compile_cache(self._setting("experiment"))
         if self.subcommand == "fit":
             callbacks.append(SomethingTrained())
         if self.new_optimizer:

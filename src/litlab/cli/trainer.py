@@ -1,5 +1,6 @@
 """What the command line adds to Lightning's Trainer: the run folder's logger, whole checkpoint files, fewer hooks."""
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from litlab.data.module import ExperimentData
 from litlab.errors import UserError
 from litlab.runs import claim
 from litlab.runs.durable_logs import append_to_csv_files
+from litlab.runs.folder import COMPILED, ROOT
 from litlab.runs.lock import is_first_process
 from litlab.runs.resume_auto import root_of
 from litlab.runs.resume_plan import ResumePlan
@@ -80,6 +82,15 @@ def check_folders(config: Any) -> None:
     for name in ("dirpath", "filename"):
         if value := settings.get(name):
             check_folder(f"checkpoint.{name}", Path(value))
+
+
+def compile_cache(experiment: str) -> Path:
+    """Return the folder of an experiment's compiled code, which is in the working directory whatever the config says.
+
+    What is in it is executed. So it is not in the folder of a run, nor where a run's config or its name may lead: runs
+    and configs of others must not bring code.
+    """
+    return ROOT / COMPILED / (re.sub(r"\W+", "-", experiment).strip("-") or "default")
 
 
 class SomethingTrained(Callback):

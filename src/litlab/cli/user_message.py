@@ -9,6 +9,7 @@ from lightning.pytorch import Callback
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.profilers import Profiler
 
+from litlab.callbacks.graph_breaks import fullgraph_advice
 from litlab.errors import UserError, first_line
 from litlab.util.nearest import nearest
 from litlab.util.refusals import ABOUT_VALUES, frames_of, in_library, reason
@@ -44,6 +45,8 @@ def user_message(error: BaseException) -> str | None:
         if isinstance(cause, (UserError, MisconfigurationException)):
             return first_line(cause)
         cause = cause.__cause__
+    if (advice := fullgraph_advice(error)) is not None:
+        return advice
     text = " ".join(str(error).split())
     for section, (pattern, quote) in UNKNOWN_METRICS.items():
         if found := re.search(pattern, text):

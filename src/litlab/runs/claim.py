@@ -10,7 +10,7 @@ from typing import Any
 from litlab.errors import UserError
 from litlab.runs import lock
 from litlab.runs.find import OWNER, noted_owner, run_around
-from litlab.runs.folder import RunFolder, read_or_note, write_text
+from litlab.runs.folder import COMPILED, RunFolder, read_or_note, write_text
 
 SECONDS_TO_END = 10.0  # for a process that has already written how it ended
 _new: list[tuple[Path, Path]] = []  # folders made by this process, each with the topmost folder to remove with it
@@ -48,6 +48,8 @@ def check_experiment(root: Path, name: str) -> None:
     around = next((f for f in folders if f != root and root in f.parents and RunFolder(f).is_run()), None)
     if not name.strip() or not parts or ".." in parts or Path(name).is_absolute() or not name.isprintable():
         raise UserError(f"experiment: {name!r} is not a valid folder name in {root}; choose another name.")
+    if parts[0] == COMPILED:
+        raise UserError(f"experiment: '{name}': {root / COMPILED} holds compiled code; choose another name.")
     if name in ("last", "best", "auto"):
         raise UserError(f"experiment: '{name}' means another run on the command line; choose another name.")
     if "$" in name or name.startswith("~"):  # TensorBoard's logger replaces it

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.folder import ROOT, RunFolder, read_json, read_or_note
+from litlab.runs.folder import COMPILED, ROOT, RunFolder, read_json, read_or_note
 from litlab.util.nearest import nearest
 from litlab.util.team import typed
 
@@ -140,7 +140,7 @@ def _walk(folder: Path, seen: set[Path]) -> Iterator[RunFolder]:
 
 def _children(folder: Path) -> list[Path]:
     try:
-        return sorted(child for child in folder.iterdir() if child.is_dir())
+        return sorted(child for child in folder.iterdir() if child.is_dir() and child.name != COMPILED)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:  # one folder that can't be read must not hide the other runs

@@ -18,6 +18,7 @@ from litlab.runs.schema import wrong_entry
 from litlab.util.atomic import write_whole
 
 ROOT = Path("lightning_logs")
+COMPILED = "compile_cache"  # folder in ROOT of what torch.compile has made: code, and no run
 NO_CHECKPOINT = "no checkpoint to resume from"  # in the message on a run that has none
 
 

@@ -1,0 +1,147 @@
+"""Which modules ``Compile`` compiles, and how a module is compiled in place."""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.utilities import rank_zero_info
+from torch import nn
+from torchmetrics import Metric, MetricCollection
+
+from litlab.errors import UserError
+from litlab.util.nearest import nearest
+
+
+def chosen_modules(model: LightningModule, children: list[str] | None) -> dict[str, nn.Module]:
+    """Find the modules to compile.
+
+    Args:
+        model: The LightningModule that they are in.
+        children: Names or patterns, as ``Compile`` takes them.
+
+    Returns:
+        The modules by name. None of them is inside another: what is compiled includes all that is in it.
+
+    Raises:
+        UserError: If a name or pattern fits no module, or there is nothing to compile.
+    """
+    roots = _default(model) if children is None else _named(model, children)
+    outermost = {name: root for name, root in roots.items() if not any(name.startswith(f"{other}.") for other in roots)}
+    modules = dict(part for name, root in outermost.items() for part in _callable_parts(name, root))
+    if not modules:
+        raise UserError(
+            f"compile.children: {type(model).__name__} has no child module with parameters to compile; "
+            "name one, or set compile.mode: null"
+        )
+    return modules
+
+
+def compile_in_place(module: nn.Module, **options: Any) -> None:
+    """Compile a module so that its parameters keep their names.
+
+    Args:
+        module: The module.
+        options: Those of ``torch.compile``.
+    """
+    if torch.__version__ >= "2.15" or not module.forward.__module__.startswith("torch."):
+        module.compile(**options)
+        return
+
+    # Before 2.15, nn.Module.compile silently does nothing for PyTorch's own modules, such as nn.Sequential: the
+    # compiler skips PyTorch's files. A frame of this file is compiled instead, through the private attributes that
+    # nn.Module.compile itself uses.
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
+
+    original = module._call_impl
+    module._compiled_call_impl = torch.compile(call, **options)
+
+
+def check_recurrent(modules: dict[str, nn.Module], fullgraph: bool) -> None:
+    """Say which parts the compiler leaves as they are: it takes no ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN`` into a graph.
+
+    They run their own kernels (cuDNN, oneDNN), and what is around them is compiled.
+
+    Raises:
+        UserError: If there is one and the whole is to be a single graph.
+    """
+    found = {
+        f"{name}.{inner}".rstrip("."): type(part).__name__
+        for name, module in modules.items()
+        for inner, part in module.named_modules()
+        if isinstance(part, nn.RNNBase)
+    }
+    if not found:
+        return
+    what = ", ".join(f"{name} (nn.{kind})" for name, kind in found.items())
+    if fullgraph:
+        raise UserError(
+            f"compile.fullgraph: true can't be had with {what} of the model, which torch.compile never takes into a "
+            "graph; set compile.fullgraph: false, or name other parts in compile.children"
+        )
+    rank_zero_info(f"compile: {what} stays as it is, with kernels of its own; what is around it is compiled")
+
+
+def check_backend(backend: str, device: torch.device) -> None:
+    """Fail before training, in one line, where the backend is unknown or has no compiler to work with.
+
+    What inductor needs (a C++ compiler, Python's headers, triton, a C compiler for triton) depends on the device, the
+    platform and the version, so it is tried on ``x + 1``: a second or two the first time, then cached on disk.
+    """
+    if backend not in torch.compiler.list_backends(exclude_tags=()):
+        useful = sorted({*torch.compiler.list_backends(), "eager", "aot_eager"})
+        raise UserError(f"compile.backend: {backend!r} is unknown; choose one of {', '.join(useful)}")
+    if backend in ("eager", "aot_eager"):
+        return
+    try:
+        torch.compile(trial, backend=backend)(torch.ones(8, device=device))
+    except RuntimeError as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = next((line for line in lines if "error: " in line), lines[0])  # of a compiler, else of torch
+        if backend != "inductor":
+            raise UserError(f"compile.backend: {backend} can't be used here ({' '.join(lines[:2])})") from error
+        remedy = "triton and a C compiler (gcc)" if device.type == "cuda" else "a C++ compiler (g++ or clang++)"
+        raise UserError(
+            f"compile.mode: no working compiler for {device.type} on this machine ({reason}); "
+            f"install {remedy} and Python's headers (python3-dev), or run with --compile.mode null"
+        ) from error
+
+
+def trial(x: torch.Tensor) -> torch.Tensor:
+    """Return x + 1: the compiler is tried on it."""
+    return x + 1
+
+
+def _default(model: LightningModule) -> dict[str, nn.Module]:
+    if isinstance(network := getattr(model, "network", None), nn.Module):
+        return {"network": network}
+    return {
+        name: child
+        for name, child in model.named_children()
+        if not isinstance(child, (Metric, MetricCollection)) and next(child.parameters(), None) is not None
+    }
+
+
+def _named(model: LightningModule, children: list[str]) -> dict[str, nn.Module]:
+    named = dict(model.named_modules())
+    named.pop("")  # the LightningModule itself
+    found: dict[str, nn.Module] = {}
+    for pattern in children:
+        fitting = {name: module for name, module in named.items() if fnmatchcase(name, pattern)}
+        if not fitting:
+            what = "no module fits" if "*" in pattern else "there is no module"
+            hint = nearest(pattern, named, f"; choose from {', '.join(dict(model.named_children()))}")
+            raise UserError(f"compile.children: {what} {pattern!r} in model {type(model).__name__}{hint}")
+        found |= fitting
+    return found
+
+
+def _callable_parts(name: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    # A container is never called, so that compiling it would silently do nothing.
+    if isinstance(module, (nn.ModuleList, nn.ModuleDict)):
+        for child_name, child in module.named_children():
+            yield from _callable_parts(f"{name}.{child_name}", child)
+    else:
+        yield name, module
