@@ -31,6 +31,8 @@ EFFECTS = {
     "clip": lambda folder, done: _config(folder)["trainer"]["gradient_clip_val"] == 1.0,  # clipping is Lightning's
     "clip_value": lambda folder, done: _config(folder)["trainer"]["gradient_clip_algorithm"] == "value",
     "compile": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
+    "compile_blocks": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
+    "compile_dynamic": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
     "deterministic": lambda folder, done: torch.are_deterministic_algorithms_enabled(),
     "ema": lambda folder, done: "current_model_state" in _checkpoint(folder),
     "fused": lambda folder, done: all(group["fused"] for group in _groups(folder)),
@@ -64,6 +66,9 @@ GUESSES = {"cifar": 10, "text": 4}  # classes
 STACK = ("bf16", "accumulate", "clip", "ema", "deterministic", "smoke")
 COMPILED = {"compile", "graph_breaks"}
 IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp"}  # each has its own test below
+COMPILED = {"compile", "compile_blocks", "compile_dynamic", "graph_breaks"}
+# each has its own test below
+BY_THEMSELVES = {"compile_max_autotune", "compile_reduce_overhead", "ddp", "fsdp", "profile"}
 
 
 def _config(folder: Path) -> dict:
@@ -85,7 +90,7 @@ def _curves(folder: Path) -> list[str]:
 
 
 def test_every_overlay_has_an_effect_that_is_checked():
-    assert {path.stem for path in OVERLAYS} == EFFECTS.keys() | IN_PROCESSES_OF_THEIR_OWN
+    assert {path.stem for path in OVERLAYS} == EFFECTS.keys() | BY_THEMSELVES
 
 
 @pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
@@ -202,6 +207,52 @@ def test_compile_overlay(fit, experiment):
     folder, done = fit(experiment, ["compile", "graph_breaks"], "--compile.backend=eager")
     assert EFFECTS["compile"](folder, done), _config(folder)
     assert EFFECTS["graph_breaks"](folder, done), _config(folder)
+
+
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")
+@pytest.mark.parametrize(("experiment", "overlay"), [("cifar", "compile_blocks"), ("text", "compile_dynamic")])
+def test_overlay_for_some_networks(fit, experiment, overlay):
+    """The texts' lengths differ, and no length is compiled by itself."""
+    folder, done = fit(experiment, [overlay], "--compile.backend=eager", "--data.batch_size=20")
+    assert EFFECTS[overlay](folder, done), _config(folder)
+    assert "compiled again" not in done.err or experiment == "cifar"  # whose last batch is smaller
+
+
+def test_blocks_that_a_network_does_not_have_are_one_line(run, short):
+    config, overlay = CONFIGS / "forecast.yaml", CONFIGS / "with/compile_blocks.yaml"
+    done = run("fit", "--config", config, *short(config), "--config", overlay)
+    assert done.code == 2
+    assert "error: compile.children: no module fits '*.blocks.*' in model LSTMForecaster" in done.err
+
+
+def test_max_autotune_starts_warm_the_second_time(run, tmp_path, monkeypatch):
+    """With inductor, as the overlay is; the compiled code is kept for the experiment."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    config, overlay = CONFIGS / "linear.yaml", CONFIGS / "with/compile_max_autotune.yaml"
+    outcomes = []
+    for _ in range(2):
+        torch._dynamo.reset()
+        done = run(
+            "fit", "--config", config, "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--config", overlay
+        )
+        if "no working compiler" in done.err:
+            pytest.skip(done.err)
+        assert done.code == 0, done.err
+        outcomes.append(next(line for line in done.out.splitlines() if "│ compile" in line))
+    assert "s cold" in outcomes[0]
+    assert "s warm" in outcomes[1]
+    assert any((tmp_path / "lightning_logs/compile_cache/linear").iterdir())
+    cold, warm = (tmp_path / f"lightning_logs/linear/version_{n}/checkpoints/last.ckpt" for n in (0, 1))
+    states = [torch.load(path, weights_only=True)["state_dict"] for path in (cold, warm)]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
+def test_reduce_overhead_says_in_one_line_that_it_needs_a_gpu(run, short):
+    config, overlay = CONFIGS / "cifar.yaml", CONFIGS / "with/compile_reduce_overhead.yaml"
+    done = run("fit", "--config", config, *short(config), "--config", overlay)
+    assert done.code == 2
+    assert "error: compile.mode: reduce-overhead needs a CUDA GPU, and trainer.accelerator runs on cpu" in done.err
 
 
 @pytest.mark.parametrize("experiment", THERE)

@@ -1,9 +1,9 @@
 """What torch.compile did in a run: how long it took, what came from its cache, what was compiled again and why."""
 
 import logging
-import os
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import torch._dynamo.utils as dynamo
@@ -38,13 +38,21 @@ class Compilations(logging.Handler):
         self._dynamic = dynamic
         self._last: Any = None  # record that was read last
         self._counting = False
+        self._limit = 0  # PyTorch's own
         self._causes: dict[str, Counter[str]] = {}  # by function
         self._near: dict[str, int] = {}  # how often it was compiled, of functions near the limit
         self._said: set[str] = set()
 
-    def start(self) -> None:
-        """Count from here on."""
+    def start(self, unlike: int = 1) -> None:
+        """Count from here on.
+
+        Args:
+            unlike: How many unlike modules share one function: the limit of compilations of a function is as many times
+                higher, until `stop`.
+        """
         self._counting = True
+        self._limit = dynamo.config.recompile_limit
+        dynamo.config.recompile_limit = unlike * self._limit
         if dynamo.get_compilation_metrics():
             self._last = dynamo.get_compilation_metrics()[-1]
         dynamo.set_compilation_metrics_limit(KEPT)
@@ -52,19 +60,23 @@ class Compilations(logging.Handler):
 
     def stop(self) -> None:
         """Read what is left, and stop counting."""
+        if not self._counting:
+            return
         self.look()
         self._counting = False
+        dynamo.config.recompile_limit = self._limit
         logging.getLogger("torch._dynamo").removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say in plain words that PyTorch's limit is reached, which it logs as a warning."""
         if found := LIMIT_HIT.search(record.getMessage()):
             key, limit, name, where, cause = found.groups()
-            self.limited.append(name)
+            where = _function(name, *where.rsplit(":", 1))
+            self.limited.append(where)
             cause = _first_cause(cause)
             rank_zero_warn(
-                f"compile: LIMIT REACHED. {name} ({_short(where)}) was compiled {limit} times; for other inputs it runs "
-                f"uncompiled from here on. Last cause: {cause}. {self._advice(cause)} "
+                f"compile: LIMIT REACHED. {where} was compiled {limit} times; other inputs run "
+                f"uncompiled from now on. Last cause: {cause}. {self._advice(cause)} "
                 f"(limit: torch._dynamo.config.{key})"
             )
 
@@ -90,7 +102,7 @@ class Compilations(logging.Handler):
             if not record.has_guarded_code or not cause or EXPECTED.search(cause):
                 continue
             self.recompilations += 1
-            where = f"{record.co_name} ({_short(record.co_filename or '')}:{record.co_firstlineno})"
+            where = _function(record.co_name or "", record.co_filename or "", record.co_firstlineno or 0)
             self._causes.setdefault(where, Counter())[cause] += 1
             if (record.cache_size or 0) + 1 >= dynamo.config.recompile_limit - NEAR:
                 self._near[where] = (record.cache_size or 0) + 1
@@ -99,7 +111,7 @@ class Compilations(logging.Handler):
 
     def _say(self) -> None:
         for where, times in self._near.items():
-            if f"{where} near" not in self._said:
+            if f"{where} near" not in self._said and where not in self.limited:
                 self._said |= {where, f"{where} near"}
                 cause = next(reversed(self._causes[where]))
                 rank_zero_warn(
@@ -141,6 +153,8 @@ def _first_cause(text: str) -> str:
     return re.sub(r"^\d+/\d+: ", "", text.strip().split("\n")[0]).split("  #")[0].strip()
 
 
-def _short(path: str) -> str:
-    """Return a path as seen from the working directory, if it is inside."""
-    return path.removeprefix(f"{os.getcwd()}/")
+def _function(name: str, file: str, line: int | str) -> str:
+    """Return where a function is, as seen from the working directory if it is inside."""
+    if Path(file).name in ("external_utils.py", "compile_parts.py"):  # what PyTorch's own modules are called through
+        return "a module of PyTorch's own"
+    return f"{name} ({file.removeprefix(f'{Path.cwd()}/')}:{line})"

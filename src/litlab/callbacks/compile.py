@@ -11,7 +11,13 @@ from torch import nn
 
 from litlab.callbacks.compilations import Compilations
 from litlab.callbacks.compile_cache import CompileCache, is_chosen_by_user
-from litlab.callbacks.compile_parts import check_backend, check_recurrent, chosen_modules, compile_in_place
+from litlab.callbacks.compile_parts import (
+    check_backend,
+    check_recurrent,
+    chosen_modules,
+    compile_in_place,
+    most_unlike,
+)
 from litlab.callbacks.graph_breaks import GraphBreakLog, log_graph_breaks
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.errors import UserError
@@ -97,10 +103,10 @@ class Compile(Callback):
                 f"compile.mode: reduce-overhead needs a CUDA GPU, and trainer.accelerator runs on {device.type}; set "
                 "compile.mode: default"
             )
-        self._compilations.start()
+        chosen = chosen_modules(pl_module, self.children)
+        self._compilations.start(most_unlike(chosen.values()))
         if self.cache is not None and self.backend == "inductor" and not is_chosen_by_user():
             self._open_cache = CompileCache(self.cache)
-        chosen = chosen_modules(pl_module, self.children)
         modules = {name: module for name, module in chosen.items() if module not in self._compiled}
         if modules:
             check_recurrent(modules, self.fullgraph)

@@ -1,6 +1,6 @@
 """Which modules ``Compile`` compiles, and how a module is compiled in place."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -57,6 +57,21 @@ def compile_in_place(module: nn.Module, **options: Any) -> None:
 
     original = module._call_impl
     module._compiled_call_impl = torch.compile(call, **options)
+
+
+def most_unlike(modules: Iterable[nn.Module]) -> int:
+    """Return how many unlike modules share one function, at most; PyTorch limits how often a function is compiled.
+
+    Modules of one class with parameters of the same shapes are alike: what is compiled for one serves the others.
+    PyTorch's own classes, such as ``nn.Sequential``, are all called through one function.
+    """
+    kinds: dict[str, set[tuple[object, ...]]] = {}
+    for module in modules:
+        of_torch = module.forward.__module__.startswith("torch.")
+        function = "torch" if of_torch else f"{module.forward.__module__}.{module.forward.__qualname__}"
+        shapes = (type(module), *(tuple(parameter.shape) for parameter in module.parameters()))
+        kinds.setdefault(function, set()).add(shapes)
+    return max(map(len, kinds.values()), default=1)
 
 
 def check_recurrent(modules: dict[str, nn.Module], fullgraph: bool) -> None:

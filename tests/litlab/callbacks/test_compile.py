@@ -15,10 +15,16 @@ from tests.processes import Python
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
 
+MADE = []  # what a test has set up
+
+
 @pytest.fixture(autouse=True)
 def fresh_compiler():
     torch._dynamo.reset()
     yield
+    for compile, model in MADE:
+        compile.teardown(None, model, "fit")
+    MADE.clear()
     torch._dynamo.reset()
 
 
@@ -38,6 +44,7 @@ def spy():
 
 
 def set_up(model, compile, tmp_path):
+    MADE.append((compile, model))
     compile.setup(make_trainer(tmp_path), model, "fit")
 
 
@@ -115,9 +122,83 @@ def test_named_children(tmp_path):
     assert {name for name, module in model.named_modules() if is_compiled(module)} == {"network.1.0"}
 
 
+def test_children_by_pattern_are_the_outermost(tmp_path):
+    blocks = nn.ModuleDict({"a": nn.Sequential(nn.Linear(2, 2)), "b": nn.Sequential(nn.Linear(2, 2))})
+    model = Tiny(network=nn.ModuleList([blocks, nn.Linear(2, 2)]))
+    set_up(model, Compile("default", backend="eager", children=["*.a*", "network.0.*", "network.0.b.0"]), tmp_path)
+    assert {name for name, module in model.named_modules() if is_compiled(module)} == {"network.0.a", "network.0.b"}
+
+
+def test_a_pattern_that_fits_nothing_names_model_and_key(tmp_path):
+    with pytest.raises(UserError, match=r"compile\.children: no module fits '\*\.blocks\.\*' in model Tiny"):
+        set_up(Tiny(), Compile("default", children=["*.blocks.*"]), tmp_path)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return x + self.linear(x).relu()
+
+
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")
+@pytest.mark.parametrize("kind", [Block, lambda: nn.Sequential(Block(), nn.Tanh())])  # torch's own class, and not
+def test_blocks_that_are_alike_are_compiled_once(tmp_path, spy, kind):
+    model = Tiny(network=nn.ModuleList(kind() for _ in range(5)))
+    set_up(model, Compile("default", backend="spy", children=["network.*"]), tmp_path)
+    spy.clear()  # of the trial of the backend
+    x = torch.ones(2, 4, requires_grad=True) * 1  # no leaf, as what comes from another block
+    for block in model.network:
+        x = block(x)
+    assert len(spy) == 1
+
+
+def test_blocks_that_differ_have_a_limit_of_their_own_each(tmp_path):
+    """PyTorch counts what it compiles by function, whichever module it belongs to."""
+    widths = [(2, 2), (2, 4), (4, 4), (4, 8), (4, 4)]  # two of them are alike
+    model = Tiny(network=nn.ModuleList(nn.Sequential(nn.Linear(*width)) for width in widths))
+    model.frozen = nn.Sequential(nn.Linear(3, 3))
+    before = torch._dynamo.config.recompile_limit
+    compile = Compile("default", backend="eager", children=["network.*", "frozen"])
+    trainer = make_trainer(tmp_path)
+    compile.setup(trainer, model, "fit")
+    assert torch._dynamo.config.recompile_limit == 5 * before
+    compile.teardown(trainer, model, "fit")
+    assert torch._dynamo.config.recompile_limit == before
+
+
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # dynamo's own, which it hides from all but pytest
+def test_recurrent_layers_are_compiled_around_and_never_one_graph(tmp_path, spy, caplog):
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.before, self.rnn, self.after = nn.Linear(4, 4), nn.LSTM(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.after(self.rnn(self.before(x).relu())[0].relu())
+
+    caplog.set_level("INFO", "lightning.pytorch")
+    model = Tiny(network=Recurrent())
+    with pytest.raises(UserError, match=r"compile\.fullgraph: true .*network\.rnn \(nn\.LSTM\) of the model"):
+        set_up(model, Compile("default", backend="spy", fullgraph=True), tmp_path)
+    set_up(model, Compile("default", backend="spy"), tmp_path)
+    assert "network.rnn (nn.LSTM) stays as it is" in caplog.text
+    model.network(torch.ones(3, 2, 4))
+    called = [str(node.target) for graph in spy for node in graph.graph.nodes if node.op == "call_function"]
+    assert sum("linear" in name for name in called) == 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
+def test_reduce_overhead_needs_a_gpu(tmp_path):
+    with pytest.raises(UserError, match=r"compile\.mode: reduce-overhead .* trainer\.accelerator runs on cpu"):
+        set_up(Tiny(), Compile("reduce-overhead"), tmp_path)
+
+
 def test_unknown_child_names_the_nearest(tmp_path):
     with pytest.raises(
-        UserError, match=r"compile\.children: Tiny has no module 'netwrok'[:;] did you mean 'network'\?"
+        UserError, match=r"compile\.children: there is no module 'netwrok' in model Tiny; did you mean 'network'\?"
     ):
         set_up(Tiny(), Compile("default", children=["netwrok"]), tmp_path)
 
@@ -140,9 +221,9 @@ def test_modes_belong_to_inductor():
 def test_options_reach_the_compiler(tmp_path, monkeypatch):
     given = {}
     monkeypatch.setattr(torch, "compile", lambda call, **options: given.update(options))
-    monkeypatch.setattr("litlab.callbacks.compile._check_backend", lambda *args: None)
-    set_up(Tiny(), Compile("reduce-overhead", dynamic=False, fullgraph=True), tmp_path)
-    assert given == {"mode": "reduce-overhead", "dynamic": False, "fullgraph": True, "backend": "inductor"}
+    monkeypatch.setattr("litlab.callbacks.compile.check_backend", lambda *args: None)
+    set_up(Tiny(), Compile("max-autotune", dynamic=False, fullgraph=True), tmp_path)
+    assert given == {"mode": "max-autotune", "dynamic": False, "fullgraph": True, "backend": "inductor"}
 
 
 @pytest.mark.parametrize(("mode", "marks"), [("reduce-overhead", 2 + 2 + 2), ("default", 0), (None, 0)])
@@ -161,10 +242,10 @@ def test_no_compiler_is_one_line(tmp_path):
     program = (
         "import torch, torch._inductor.config\n"
         "torch._inductor.config.cpp.cxx = (None, '/no/such/compiler')\n"
-        "from litlab.callbacks.compile import _check_backend\n"
+        "from litlab.callbacks.compile_parts import check_backend\n"
         "from litlab.errors import UserError\n"
         "try:\n"
-        "    _check_backend('inductor', torch.device('cpu'))\n"
+        "    check_backend('inductor', torch.device('cpu'))\n"
         "except UserError as error:\n"
         "    print(error)\n"
     )
@@ -175,21 +256,6 @@ def test_no_compiler_is_one_line(tmp_path):
     assert len(printed.splitlines()) == 1, errors
     assert "no working compiler for cpu" in printed
     assert "--compile.mode null" in printed
-
-
-def test_inductor_trains(tmp_path):
-    try:
-        set_up(Tiny(), Compile("default"), tmp_path)
-    except UserError as error:
-        pytest.skip(str(error))
-    torch.manual_seed(0)
-    model = Tiny(network=nn.Sequential(nn.Flatten(), nn.Linear(192, 4)))
-    before = model.network[1].weight.detach().clone()
-    torch._dynamo.utils.counters.clear()
-    compile = Compile("default", dynamic=True, graph_breaks=True)
-    make_trainer(tmp_path, callbacks=[compile], limit_val_batches=0).fit(model, TinyData(8))
-    assert not torch.equal(model.network[1].weight, before)
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
 class Breaking(nn.Module):
