@@ -23,6 +23,8 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.callbacks import AGC, EMA, SWA, Compile, Freeze, ModelSummary, ProgressBar, RunSummary
+from litlab.callbacks.channels_last import ChannelsLast
+from litlab.callbacks.threads import Threads
 from litlab.checkpointing.exact_resume import ExactResume
 from litlab.errors import UserError
 from litlab.optim import Schedule
@@ -33,6 +35,7 @@ from litlab.runs.tuned import Tuned, Unfrozen
 from litlab.tasks.base import ExperimentModule
 
 BASES = (Callback, Checkpoint, BaseFinetuning, BasePredictionWriter, LightningProgressBar)
+PARTS_OF_A_STEP = (AGC, EMA, SWA, ChannelsLast, Compile, Freeze, Threads)  # the sections among them stay under barebones
 FINDERS = (BatchSizeFinder, LearningRateFinder)
 
 
@@ -78,7 +81,7 @@ def callback_list(
     sections = [callback for callback in sections if not (isinstance(callback, Compile) and callback.mode is None)]
     if config["barebones"]:
         return [
-            *(callback for callback in sections if isinstance(callback, AGC | EMA | SWA | Compile | Freeze)),
+            *(callback for callback in sections if isinstance(callback, PARTS_OF_A_STEP)),
             StopSignals(),
             *own,
         ]

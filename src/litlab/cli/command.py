@@ -24,13 +24,16 @@ COMMANDS = {
     "compare": "show settings and metrics of runs side by side",
     "reproduce": "repeat a run with its settings, on the same code",
     "sweep": "search the settings of an experiment",
+    "bench": "find the settings that make an experiment faster on this machine",
 }
-# Those whose main() needs no torch. They are imported by name: `sweep` is above `cli`, and this is the only way up.
+# Those whose main() needs no torch. They are imported by name: `bench` and `sweep` are above
+# `cli`, and this is the only way up.
 LIGHT = {
     "runs": "litlab.runs.run_table",
     "compare": "litlab.runs.compare",
     "reproduce": "litlab.runs.reproduce",
     "sweep": "litlab.sweep.sweep",
+    "bench": "litlab.bench.bench",
 }
 
 USAGE = """\
@@ -103,7 +106,7 @@ def run_command(package: str) -> int:
             hint = nearest(verb, COMMANDS, f"; choose from {', '.join(COMMANDS)}")
             raise UserError(f"{verb}: there is no such command{hint}")
         check_working_directory()
-        if verb not in LIGHT or verb == "sweep":
+        if verb not in LIGHT or verb in ("bench", "sweep"):
             check_variables()  # Lightning reads them when it is imported
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

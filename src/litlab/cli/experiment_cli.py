@@ -13,6 +13,8 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.callbacks import Compile, RunSummary
+from litlab.callbacks.channels_last import ChannelsLast
+from litlab.callbacks.threads import Threads
 from litlab.checkpointing.optimizer_changes import OptimizerChanges
 from litlab.checkpointing.warm_start import initialise
 from litlab.cli.callback_list import callback_list
@@ -150,6 +152,10 @@ class ExperimentCLI(CheckpointCLI):
         if self.subcommand == "predict":
             config["strategy"], config["devices"], config["num_nodes"] = "auto", 1, 1  # one process writes the file
         sections = [callback for name in SECTIONS if (callback := built[name]) is not None]
+        if built.channels_last:
+            sections.insert(0, ChannelsLast())  # before an average copies the weights
+        if built.threads is not None:
+            sections.append(Threads(built.threads))
         logger = self._loggers(config)
         resumes = self.subcommand == "fit" and self.checkpoint is not None
         callbacks = callback_list(sections, config, self.model, bool(logger), resumes, self._test_follows)

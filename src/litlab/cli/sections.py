@@ -6,6 +6,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.callbacks import AGC, EMA, SWA, VRAM, Compile, Freeze, GradNorms, NaNGuard
 from litlab.checkpointing import RunCheckpoint
+from litlab.types import PositiveInt
 
 # By section: the callback that it configures, whether it is on by default, and its help.
 SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
@@ -51,4 +52,11 @@ def add_sections(parser: LightningArgumentParser) -> None:
         "those of this project, litlab, torch, torchvision, lightning and torchmetrics. Only as a flag.",
     )
     add("--test_after_fit", type=bool, default=True, help="Whether fit ends with a test of the best checkpoint.")
+    add(
+        "--channels_last",
+        type=bool,
+        default=False,
+        help="Whether convolutions keep their channels last in memory: often faster, never another result.",
+    )
+    add("--threads", type=PositiveInt | None, default=None, help="Threads of each process. null: torch's choice.")
     add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit starts with.")

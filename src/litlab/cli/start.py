@@ -5,6 +5,7 @@ import logging
 import pkgutil
 import sys
 import warnings
+from collections.abc import Callable
 
 from lightning.pytorch.utilities import rank_zero_info
 
@@ -36,15 +37,18 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)  # Lightning with torch's pytree
 
 
-def run() -> int:
+def run(cli: Callable[[], object] = ExperimentCLI) -> int:
     """Run ``sys.argv``.
+
+    Args:
+        cli: Does it.
 
     Returns:
         0, also for a run that is finished already; 2 after one line that says what the user can put right; 130 after
         Ctrl-C. (A signal that stops a training ends the process with 143 or 130, after a checkpoint.)
     """
     try:
-        ExperimentCLI()
+        cli()
     except KeyboardInterrupt:
         return 130
     except Finished as finished:

@@ -12,8 +12,8 @@ from typing import Any
 
 from jsonargparse import Namespace
 
+from litlab.cli.processes import Stop, Unfinished, run
 from litlab.errors import UserError
-from litlab.sweep.processes import Stop, Unfinished, run
 from litlab.sweep.space import Space, corner_points, overlay
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.trial import flags

@@ -2,7 +2,6 @@
 
 import json
 import math
-import signal
 import statistics
 import time
 from pathlib import Path
@@ -14,8 +13,8 @@ from optuna.exceptions import TrialPruned, UpdateFinishedTrialError
 
 from litlab.cli.bases import with_bases
 from litlab.cli.named_modules import modules_named
+from litlab.cli.processes import Stop, Unfinished, last_lines, reason, run, run_project
 from litlab.runs.folder import RunFolder, write_text
-from litlab.sweep.processes import Stop, Unfinished, run, run_project
 from litlab.sweep.space import overlay, suggest
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.storage import Storage
@@ -23,7 +22,6 @@ from litlab.sweep.study import ENDED, SweepStudy
 from litlab.util.nearest import nearest
 from litlab.util.team import package
 
-TAIL = 20  # lines of a log that are kept of a failed trial
 SECONDS_TO_SAVE = 60.0  # for a fit that outlives its command
 
 
@@ -139,7 +137,7 @@ class TrialRunner:
         if trial.user_attrs.get("pruned"):
             raise TrialPruned
         if problem or status != 0:
-            tail = log.read_text(errors="replace").splitlines()[-TAIL:] if log.is_file() else []
+            tail = last_lines(log)
             trial.set_user_attr("tail", tail)
             self._fail(trial, problem or self._reason(status, tail))
 
@@ -182,14 +180,7 @@ class TrialRunner:
     def _reason(self, status: int | None, tail: list[str]) -> str:
         if status is None:
             return f"stalled: nothing was reported for {self._spec.stall_minutes:g} minutes; killed"
-        if status < 0:
-            hint = ": perhaps it ran out of memory" if status == -signal.SIGKILL else ""
-            return f"killed by {signal.Signals(-status).name}{hint}"
-        if status in (128 + signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGHUP):
-            return f"stopped from outside by {signal.Signals(status - 128).name}"
-        lines = [line.strip() for line in tail if line.strip()]
-        errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-        return errors[-1] if errors else f"exit code {status}: {lines[-1] if lines else 'it printed nothing'}"
+        return reason(status, tail)
 
     def _fail(self, trial: optuna.Trial, reason: str) -> NoReturn:
         trial.set_user_attr("reason", reason)

@@ -61,7 +61,7 @@ CALLBACKS = {
         setup=WRITE,
     ),
     "callable class": calls("lightning.pytorch.callbacks.LambdaCallback", setup=calls("evil_module.Callable")),
-    "no callback": calls("litlab.sweep.processes.Stop"),
+    "no callback": calls("litlab.cli.processes.Stop"),
     "server": calls("lightning.pytorch.serve.ServableModuleValidator"),
 }
 

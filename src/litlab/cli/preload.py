@@ -1,4 +1,7 @@
-"""What the fork server of a sweep imports, so that its fits need not. It changes the process: for the server only."""
+"""What the fork server of `litlab.cli.processes` imports, so that fits need not.
+
+It changes the process: for the server only.
+"""
 
 import contextlib
 import os

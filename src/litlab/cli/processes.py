@@ -1,4 +1,4 @@
-"""Processes of a sweep, forked from Python's own fork server, which has done the imports that every fit needs."""
+"""Processes of commands that run many fits, forked from Python's own fork server, which has done the imports."""
 
 import atexit
 import contextlib
@@ -23,6 +23,7 @@ SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_TO_SAVE = 60.0  # for a fit that is asked to stop
 FORKS = get_context("forkserver")
 SHOW_CURSOR = b"\x1b[?25h"  # which a table that is updated hides
+TAIL = 20  # lines that are kept of what a process has printed
 SERVER_LOST = 255  # exit code that multiprocessing gives a process whose fork server was killed
 
 # Starting a process polls all others of the command, and of two threads that poll one only one gets its exit code.
@@ -62,20 +63,26 @@ class Stop:
         self.requested, self.signum = True, signum
 
 
-def use_fork_server(threads: int) -> None:
+def use_fork_server(threads: int | None = None) -> None:
     """Choose what the fork server imports, before the first process is started.
 
     Args:
-        threads: How many threads each process may use, where ``OMP_NUM_THREADS`` is not set.
+        threads: How many threads each process may use, where ``OMP_NUM_THREADS`` is not set; None: as many as it likes.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # read when torch is imported
+    if threads is not None:
+        os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # read when torch is imported
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # the other check initializes CUDA, which can't be forked then
     os.environ[PACKAGE] = package()
-    FORKS.set_forkserver_preload(["litlab.sweep.preload"])
+    FORKS.set_forkserver_preload(["litlab.cli.preload"])
 
 
 def run(
-    target: Callable[..., None], *arguments: Any, hear: Callable[[Any], Any], stop: Stop, stall_seconds: float
+    target: Callable[..., None],
+    *arguments: Any,
+    hear: Callable[[Any], Any],
+    stop: Stop,
+    stall_seconds: float,
+    seconds_to_save: float = SECONDS_TO_SAVE,
 ) -> int | None:
     """Run a function in a process of its own, whose processes all end with it.
 
@@ -83,8 +90,9 @@ def run(
         target: The function. Its first argument is the connection over which it reports.
         arguments: Its other arguments.
         hear: Called with each report; what it returns is sent back, unless it is None.
-        stop: When requested, the process is asked to stop with SIGTERM, and killed after a minute.
+        stop: When requested, the process is asked to stop with SIGTERM.
         stall_seconds: After how long without a report the process is killed.
+        seconds_to_save: After how long it is killed when it was asked to stop.
 
     Returns:
         The exit code, or minus the signal that killed it; None if it stalled.
@@ -121,7 +129,7 @@ def run(
             elif process.sentinel in ready:
                 sources.remove(process.sentinel)
             if stop.requested and kill_at == math.inf and _signal(group, signal.SIGTERM):
-                kill_at = now + SECONDS_TO_SAVE
+                kill_at = now + seconds_to_save
             stalled = stalled or now - last_report > stall_seconds
             if stalled or now > kill_at:
                 _signal(group, signal.SIGKILL)
@@ -152,16 +160,43 @@ def run_project(
     from litlab.runs import trial_report
 
     trial_report.connection = connection
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
+    print_to(log)
     os.environ.update({TRIAL: "1", **environment})
     sys.argv = ["", *arguments]
     try:
         runpy.run_module(package, run_name="__main__", alter_sys=True)
     finally:
         atexit._run_exitfuncs()  # multiprocessing leaves by os._exit
+
+
+def print_to(log: Path) -> None:
+    """Append to a file what this process and its children print from now on."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+
+
+def last_lines(log: Path) -> list[str]:
+    """Return the end of what a process has printed to a file, which need not be there."""
+    return log.read_text(errors="replace").splitlines()[-TAIL:] if log.is_file() else []
+
+
+def reason(status: int, tail: list[str]) -> str:
+    """Return in one line why a process failed.
+
+    Args:
+        status: What `run` returned.
+        tail: The last lines that it printed.
+    """
+    if status < 0:
+        hint = ": perhaps it ran out of memory" if status == -signal.SIGKILL else ""
+        return f"killed by {signal.Signals(-status).name}{hint}"
+    if status in (128 + signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGHUP):
+        return f"stopped from outside by {signal.Signals(status - 128).name}"
+    lines = [line.strip() for line in tail if line.strip()]
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return errors[-1] if errors else f"exit code {status}: {lines[-1] if lines else 'it printed nothing'}"
 
 
 def _begin(target: Callable[..., None], connection: Connection, *arguments: Any) -> None:

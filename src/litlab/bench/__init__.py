@@ -1,0 +1,1 @@
+"""The command ``bench``: which settings make an experiment faster on this machine."""

@@ -1,0 +1,160 @@
+"""The callback that times the steps of a trial, and ends it."""
+
+import math
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+from lightning.pytorch import LightningModule, Trainer
+
+from litlab.bench.flops import StepFlops
+from litlab.callbacks import Freeze
+from litlab.callbacks.vram import count_samples
+from litlab.preflight.laps import POINTS, Lap, LapTimer, epoch_steps, step_at, total_steps
+from litlab.preflight.probe import Enough
+from litlab.runs.recorder import peak_gib
+
+WARM_UP = 3  # steps before the first that is timed; CUDA graphs are recorded in the second
+ROUNDS = 5
+LEAST_ROUNDS = 2
+PATIENCE = 3  # times the planned seconds that a slow trial may take before its steps get fewer
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which steps are timed: the same ones, on the same batches, in all trials of an experiment.
+
+    Args:
+        points: Points of the training that each round goes to.
+        rounds: Number of rounds.
+        steps: Steps in a row at each point.
+    """
+
+    points: int
+    rounds: int
+    steps: int
+
+
+def plan_for(seconds: float, step_seconds: float) -> Plan:
+    """Return a plan that takes about so many seconds: rounds come before points, and points before steps in a row.
+
+    Args:
+        seconds: For all steps.
+        step_seconds: What a step takes, approximately.
+    """
+    steps = max(2, int(seconds / max(step_seconds, 1e-6)))
+    points = min(len(POINTS), max(1, steps // 4))
+    rounds = min(ROUNDS, max(LEAST_ROUNDS, steps // points))
+    return Plan(points, rounds, max(1, steps // (points * rounds)))
+
+
+class TrialClock(LapTimer):
+    """Time a fit's steps in rounds and report what was measured.
+
+    Epochs follow each other until the rounds are done, whatever their number in the config.
+
+    Args:
+        began: When the process began, by `time.perf_counter`.
+        seconds: For the timed steps, approximately.
+        plan: Which steps to time; None: as many as there is time for.
+            Then the operations of some more steps are counted.
+        report: Called with what was found.
+        freeze: As of `LapTimer`.
+    """
+
+    def __init__(
+        self,
+        began: float,
+        seconds: float,
+        plan: Plan | None,
+        report: Callable[[dict[str, Any]], None],
+        freeze: Freeze | None,
+    ) -> None:
+        super().__init__(freeze)
+        self._began = began
+        self._seconds = seconds
+        self._planned = plan
+        self._report = report
+        self._flops = StepFlops() if plan is None else None
+        self._start_seconds = 0.0
+        self._samples = 0  # of this lap
+        self._counts = False  # whether operations are counted now
+
+    def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[Lap, float, None]:
+        """Yield the warm-up, the rounds, and the steps whose operations are counted."""
+        per_epoch, total = epoch_steps(trainer), total_steps(trainer)
+        first: list[float] = [(yield Lap(1))]
+        places = [step_at(trainer, point, 1) for point in POINTS]  # before there is no end any more
+        trainer.fit_loop.max_epochs, trainer.fit_loop.epoch_loop.max_steps = -1, -1
+        trainer.strategy.lr_scheduler_configs = []  # some can't go on after the end, or want a validation's metric
+        while len(first) < WARM_UP:
+            first.append((yield Lap(1)))
+        plan = self._plan_for(min(first))
+        places = places[: plan.points]
+        rounds: list[float] = []  # seconds of a step
+        samples = 0
+        for number in range(plan.rounds):
+            seconds = 0.0
+            for place in places:
+                if number == 0:  # there may be other shapes to compile for
+                    first.append((yield Lap(1, at=place)))
+                self._samples = 0
+                seconds += yield Lap(plan.steps, timed=True, at=place if number else None)
+                samples += self._samples
+            rounds.append(seconds / len(places))
+        usual = sorted(rounds)[len(rounds) // 2]
+        measured = {
+            "step_seconds": rounds,
+            "samples_per_step": samples / (plan.steps * len(places) * len(rounds)),
+            "start_seconds": self._start_seconds,
+            "first_steps_seconds": max(0.0, sum(first) - len(first) * usual),
+            "memory_gib": peak_gib(trainer),
+            "precision": str(trainer.precision),
+            "epoch_steps": per_epoch,
+            "epochs": total / per_epoch if math.isfinite(total) else math.inf,
+        }
+        self._report({"measured": measured, "plan": vars(plan)})
+        if self._flops is not None:
+            self._samples, self._counts = 0, True
+            for place in places:
+                yield Lap(1, at=place)
+            per_sample = self._flops.total / self._samples if self._samples else 0.0
+            found = {"flops_per_sample": per_sample, "not_counted": sorted(self._flops.not_counted)}
+            self._report(found)
+
+    def _plan_for(self, step_seconds: float) -> Plan:
+        """Return the plan that is given; a shorter one where it would take far too long, or there is none."""
+        given = self._planned
+        if given is None:
+            return plan_for(self._seconds, step_seconds)
+        if step_seconds * given.points * given.rounds * given.steps < PATIENCE * self._seconds:
+            return given
+        steps = int(self._seconds / step_seconds / given.points / LEAST_ROUNDS)
+        return Plan(given.points, LEAST_ROUNDS, max(1, steps))
+
+    def end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leave the fit: no epoch is completed, nothing is validated."""
+        raise Enough
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Note when the first batch was there."""
+        if not self._start_seconds:
+            self._start_seconds = time.perf_counter() - self._began
+        super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
+        if self._flops is not None and self._counts:
+            self._flops.start()
+
+    def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leave the optimizer's operations out, where the model does not call it itself."""
+        if self._flops is not None and pl_module.automatic_optimization:
+            self._flops.stop()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Count the samples, and the optimizer steps."""
+        if self._flops is not None:
+            self._flops.stop()
+        self._samples += count_samples(batch)
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
