@@ -194,9 +194,10 @@ def command(patch: pytest.MonkeyPatch, *arguments: object, package: str = "proje
 
 @pytest.fixture
 def fork_server(monkeypatch) -> Iterator[None]:
-    """Lets a sweep in this process start its fits with the fork server of the tests, which has done the imports."""
+    """Lets a command in this process start its fits with the fork server of the tests, which has done the imports."""
     start_fork_server()
-    monkeypatch.setattr("litlab.sweep.sweep.use_fork_server", lambda threads: None)
+    for command in ("bench.bench", "sweep.sweep"):
+        monkeypatch.setattr(f"litlab.{command}.use_fork_server", lambda threads=None: None)
     handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
     for signum, handler in handlers.items():

@@ -21,7 +21,7 @@ from litlab.util.team import typed
 
 FOLDER = ROOT / "bench"
 TURNS = 3  # of the best and the baseline, at most
-RESERVED = 4  # trials: two turns
+RESERVED = 2  # trials: one turn
 TURNS_OF_COMPARE = 5
 REFUSED = ("--resume", "--ckpt_path", "--check", "--print_config")  # flags of fit
 DESCRIPTION = """\
@@ -163,8 +163,10 @@ def _write(runner: Runner, fit: list[str], best: Changes, ratios: dict[str, Rati
         print(f"Best: {' '.join([typed('fit'), *fit, '--config', str(overlay)])}")
         return
     overlay.unlink(missing_ok=True)  # of an earlier time
-    why = "it was not faster in every turn" if ratios else f"nothing pays against the {AS_IS}"
-    print(f"No overlay: {why}.")
+    if all(trial.measured is None for trial in runner.trials[1:]):
+        print("No overlay: there was no time to try anything; give more --minutes.")
+    else:
+        print(f"No overlay: {'it was not faster in every turn' if ratios else 'nothing pays'}.")
 
 
 def _sides(text: str) -> list[Changes]:

@@ -55,7 +55,6 @@ class TrialClock(LapTimer):
     Epochs follow each other until the rounds are done, whatever their number in the config.
 
     Args:
-        began: When the process began, by `time.perf_counter`.
         seconds: For the timed steps, approximately.
         plan: Which steps to time; None: as many as there is time for.
             Then the operations of some more steps are counted.
@@ -65,14 +64,13 @@ class TrialClock(LapTimer):
 
     def __init__(
         self,
-        began: float,
         seconds: float,
         plan: Plan | None,
         report: Callable[[dict[str, Any]], None],
         freeze: Freeze | None,
     ) -> None:
         super().__init__(freeze)
-        self._began = began
+        self._began = 0.0
         self._seconds = seconds
         self._planned = plan
         self._report = report
@@ -80,6 +78,10 @@ class TrialClock(LapTimer):
         self._start_seconds = 0.0
         self._samples = 0  # of this lap
         self._counts = False  # whether operations are counted now
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Start the clock of the start-up: the data is ready, and the next callbacks compile and so on."""
+        self._began = time.perf_counter()
 
     def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[Lap, float, None]:
         """Yield the warm-up, the rounds, and the steps whose operations are counted."""

@@ -17,7 +17,7 @@ class Measurement:
     Args:
         step_seconds: Seconds of an optimizer step, in each round; a round goes to all points of the training.
         samples_per_step: Mean number of samples of a step.
-        start_seconds: From the start of the process, imports done, to the first batch.
+        start_seconds: From when the data is ready to the first batch. No setting has a part in what comes before.
         first_steps_seconds: What the first steps took beyond the time of later ones: compiling, allocating, tuning.
         memory_gib: Peak: reserved on the device, or resident in host memory.
         precision: Of the Trainer.
@@ -54,7 +54,7 @@ class Measurement:
 
     @property
     def startup(self) -> float:
-        """Seconds that a run needs before its steps take what they take from then on."""
+        """Seconds that a run needs, once the data is ready, before its steps take what they take from then on."""
         return self.start_seconds + self.first_steps_seconds
 
 

@@ -13,6 +13,7 @@ from litlab.util.team import package
 
 SHARE = 40  # of the budget, for the timed steps of a trial
 LEAST_SECONDS, MOST_SECONDS = 2.0, 20.0  # for them
+IMPORT_SECONDS = 600.0
 PEAK_SECONDS = 60.0  # that finding the peak of a device may take
 
 
@@ -47,7 +48,7 @@ class Runner:
         self._folder = folder
         self._stop = stop
         self._display = display
-        self._usual = 0.0  # seconds of a trial
+        self._usual = math.inf  # seconds that a trial takes: the least of those so far
 
     @property
     def left(self) -> float:
@@ -64,7 +65,7 @@ class Runner:
         return f"{self.facts['experiment']}: one process on {hardware['device']}, {name}"
 
     def has_time(self, trials: int) -> bool:
-        """Return whether so many trials fit in, if they take as long as the first one without its imports."""
+        """Return whether so many trials fit in, if they take as long as the shortest one so far."""
         return self.left > trials * self._usual
 
     def measure(self, changes: Changes, reserve: int = 0) -> Trial:
@@ -78,7 +79,10 @@ class Runner:
             litlab.cli.processes.Unfinished: If the command is to stop.
         """
         self._display.begin(changes)
-        limit = max(1.0, self.left - reserve * self._usual)
+        if not self.facts:
+            run(_nothing, hear=print, stop=self._stop, stall_seconds=IMPORT_SECONDS)
+        began = time.monotonic()
+        limit = max(1.0, self.left - (reserve * self._usual if reserve else 0.0))
         log = self._folder / f"{len(self.trials)}.log"
         arguments = [*self._arguments, *(change.flag for change in changes)]
         heard: dict[str, Any] = {}
@@ -89,6 +93,7 @@ class Runner:
         tail = last_lines(log)
         if "measured" in heard:
             trial = Trial(changes, Measurement(**heard.pop("measured")))
+            self._usual = min(self._usual, time.monotonic() - began)
             self._learn(trial, heard, "" if status == 0 or status is None else reason(status, tail))
         elif status is None:
             trial = Trial(changes, reason=f"not done within {limit:.0f} s")
@@ -115,7 +120,6 @@ class Runner:
         """Keep the facts of the first trial, and the peak of the device at each precision."""
         assert trial.measured is not None
         if not self.facts:
-            self._usual = trial.measured.startup + 1.5 * self._seconds + 1
             self.facts = {"flops_per_sample": 0.0, "not_counted": [problem] if problem else [], **heard}
         if trial.measured.precision not in self.peaks:
             peak: list[float] = []
@@ -124,6 +128,10 @@ class Runner:
                 hear=peak.append, stop=self._stop, stall_seconds=PEAK_SECONDS, seconds_to_save=0.0,
             )  # fmt: skip
             self.peaks[trial.measured.precision] = peak[0] if peak else math.nan
+
+
+def _nothing(connection: Connection) -> None:
+    """Wait until the fork server has done its imports, which are no part of a trial."""
 
 
 def _trial(connection: Connection, *arguments: Any) -> None:

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
@@ -71,7 +70,7 @@ class TrialCLI(ExperimentCLI):
         trainer: Any = super().instantiate_trainer(**kwargs)
         callbacks = [callback for callback in trainer.callbacks if not isinstance(callback, LEFT_OUT)]
         freeze = next((callback for callback in callbacks if isinstance(callback, Freeze)), None)
-        trainer.callbacks = [*callbacks, self._clock(report=self._report, freeze=freeze)]
+        trainer.callbacks = [self._clock(report=self._report, freeze=freeze), *callbacks]  # set up first
         return trainer
 
     def _run_subcommand(self, subcommand: str) -> None:
@@ -117,15 +116,12 @@ def run_trial(
         seconds: For the timed steps, approximately.
         plan: Which steps to time, as of `Plan`; None: as many as there is time for.
     """
-    began = time.perf_counter()
     print_to(log)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(log.parent / "compiled")  # the first start is cold, whatever was before
     use_package(team)
     register_classes()
     sys.argv = [team, "fit", *arguments, *NOTHING_ELSE]
-    code = run(
-        partial(TrialCLI, connection, partial(TrialClock, began, seconds, None if plan is None else Plan(**plan)))
-    )
+    code = run(partial(TrialCLI, connection, partial(TrialClock, seconds, None if plan is None else Plan(**plan))))
     sys.stdout.flush()
     atexit._run_exitfuncs()  # multiprocessing leaves by os._exit
     sys.exit(code)

@@ -1,0 +1,80 @@
+"""Whether the overlay that ``bench`` writes makes ``fit`` faster than the shipped config, from end to end.
+
+    python benchmarks/bench_gain.py [cifar text forecast] [--minutes 10] [--repeats 3] [--epochs N] [--batches N]
+
+For each experiment ``python -m project bench`` runs once. Then whole commands ``fit``, without the test, alternate with
+and without its overlay, and their seconds are compared turn by turn: start-up, validation and checkpoints are in them.
+Where bench finds nothing that pays there is no overlay, and that is the result. Further arguments go to all commands:
+
+    python benchmarks/bench_gain.py cifar -- --data.dataset folder --data.path DIR
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from common import save, summary
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+
+
+def command(folder: Path, *arguments: object) -> float:
+    """Run ``python -m project`` with torch's own choice of threads; return its seconds."""
+    began = time.perf_counter()
+    words = [sys.executable, "-m", "project", *map(str, arguments)]
+    done = subprocess.run(words, cwd=folder, env=os.environ, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr}")
+    return time.perf_counter() - began
+
+
+def measured(folder: Path, experiment: str, chosen: argparse.Namespace, more: list[str]) -> dict[str, Any]:
+    """Bench an experiment, then fit it with and without the overlay in turns."""
+    base = [f"--config={CONFIGS / experiment}.yaml", *more]
+    seconds = command(folder, "bench", f"--minutes={chosen.minutes}", *base)
+    found = folder / "lightning_logs/bench" / experiment
+    record = json.loads((found / "bench.json").read_text())
+    result = {"bench_seconds": seconds, "best": record["best"], "ratios": record["ratios"]}
+    if record["best"] is None:
+        return result
+    limits = ["--test_after_fit=false"]
+    limits += [f"--trainer.max_epochs={chosen.epochs}"] if chosen.epochs else []
+    limits += [f"--trainer.limit_train_batches={chosen.batches}"] if chosen.batches else []
+    sides: dict[str, list[float]] = {"as shipped": [], "with bench.yaml": []}
+    for _ in range(chosen.repeats):
+        for side, times in sides.items():
+            overlay = [f"--config={found / 'bench.yaml'}"] if side == "with bench.yaml" else []
+            times.append(command(folder, "fit", *base, *overlay, *limits))
+            print(f"{experiment}, {side}: {times[-1]:.1f} s", file=sys.stderr)
+    ratios = [shipped / tuned for shipped, tuned in zip(*sides.values(), strict=True)]
+    seconds_of_fit = {side: summary(times) for side, times in sides.items()}
+    overlay_text = (found / "bench.yaml").read_text()
+    return {**result, "overlay": overlay_text, "fit_seconds": seconds_of_fit, "times_as_fast": summary(ratios)}
+
+
+def main() -> None:
+    arguments, more = sys.argv[1:], []
+    if "--" in arguments:
+        end = arguments.index("--")
+        arguments, more = arguments[:end], arguments[end + 1 :]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("experiments", nargs="*", default=["cifar", "text", "forecast"])
+    parser.add_argument("--minutes", type=float, default=10, help="of bench, for each experiment")
+    parser.add_argument("--repeats", type=int, default=3, help="of the fits")
+    parser.add_argument("--epochs", type=int, help="of the fits, in place of the config's")
+    parser.add_argument("--batches", type=int, help="of an epoch of the fits, in place of all")
+    chosen = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        results = {name: measured(Path(folder), name, chosen, more) for name in chosen.experiments}
+    limits = {"epochs": chosen.epochs, "batches": chosen.batches, "repeats": chosen.repeats, "minutes": chosen.minutes}
+    save("bench_gain", {**limits, "arguments": more, "experiments": results})
+
+
+if __name__ == "__main__":
+    main()

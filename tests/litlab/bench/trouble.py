@@ -1,0 +1,29 @@
+"""Callbacks of experiments whose speed is known."""
+
+import time
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+
+class SlowUnlessChannelsLast(Callback):
+    """Takes 100 ms more for a step unless the filters have their channels last in memory."""
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
+        filters = next(parameter for parameter in pl_module.parameters() if parameter.ndim == 4)
+        if filters.is_contiguous():
+            time.sleep(0.1)
+
+
+class TooLarge(Callback):
+    """Wants more memory than there is."""
+
+    def on_train_batch_start(self, *_: object) -> None:
+        torch.empty(2**55)
+
+
+class Bug(Callback):
+    """Fails."""
+
+    def on_train_batch_start(self, *_: object) -> None:
+        raise ZeroDivisionError("a bug")
