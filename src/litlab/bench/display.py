@@ -95,7 +95,7 @@ def trials_table(runner: Runner, first: Changes) -> Table:
 def _cells(runner: Runner, measured: Measurement, base: Measurement | None) -> list[str]:
     low, high = measured.quartiles
     flops = runner.facts["flops_per_sample"] * measured.rate
-    peak = runner.peaks[measured.precision]
+    peak = runner.peaks.get(measured.precision, math.nan)
     against = [""] * 3
     if base is not None and measured is not base:
         against = [f"{speedup(measured, base):.2f}", _epochs(payback(measured, base)), _verdict(measured, base)]

@@ -13,6 +13,7 @@ from litlab.util.team import package
 
 SHARE = 40  # of the budget, for the timed steps of a trial
 LEAST_SECONDS, MOST_SECONDS = 2.0, 20.0  # for them
+LONGEST = 3  # trials that may use up the whole budget
 IMPORT_SECONDS = 600.0
 PEAK_SECONDS = 60.0  # that finding the peak of a device may take
 
@@ -44,6 +45,7 @@ class Runner:
         self.peaks: dict[str, float] = {}  # operations per second of the device, by precision
         self._arguments = arguments
         self._seconds = min(max(seconds / SHARE, LEAST_SECONDS), MOST_SECONDS)
+        self._budget = seconds
         self._end = time.monotonic() + seconds
         self._folder = folder
         self._stop = stop
@@ -82,7 +84,10 @@ class Runner:
         if not self.facts:
             run(_nothing, hear=print, stop=self._stop, stall_seconds=IMPORT_SECONDS)
         began = time.monotonic()
-        limit = max(1.0, self.left - (reserve * self._usual if reserve else 0.0))
+        limit = self.left - reserve * self._usual if reserve else self.left
+        if self.facts:  # one that compiles for very long is not to use up all of it
+            limit = min(limit, max(self._budget / LONGEST, 3 * self._usual))
+        limit = max(1.0, limit)
         log = self._folder / f"{len(self.trials)}.log"
         arguments = [*self._arguments, *(change.flag for change in changes)]
         heard: dict[str, Any] = {}
@@ -94,12 +99,16 @@ class Runner:
         if "measured" in heard:
             trial = Trial(changes, Measurement(**heard.pop("measured")))
             self._usual = min(self._usual, time.monotonic() - began)
-            self._learn(trial, heard, "" if status == 0 or status is None else reason(status, tail))
+            if not self.facts:
+                uncounted = [] if status in (0, None) else [reason(status, tail)]  # it failed after what it measured
+                self.facts = {"flops_per_sample": 0.0, "not_counted": uncounted, **heard}
         elif status is None:
             trial = Trial(changes, reason=f"not done within {limit:.0f} s")
         else:
             trial = Trial(changes, reason=reason(status, tail), tail=tail)
         self._keep(trial)
+        if trial.measured is not None and trial.measured.precision not in self.peaks:
+            self._find_peak(trial.measured.precision)
         return trial
 
     def skip(self, change: Change, why: str) -> None:
@@ -116,18 +125,14 @@ class Runner:
         if self.facts:  # else the command ends with the reason
             self._display.end(trial)
 
-    def _learn(self, trial: Trial, heard: dict[str, Any], problem: str) -> None:
-        """Keep the facts of the first trial, and the peak of the device at each precision."""
-        assert trial.measured is not None
-        if not self.facts:
-            self.facts = {"flops_per_sample": 0.0, "not_counted": [problem] if problem else [], **heard}
-        if trial.measured.precision not in self.peaks:
-            peak: list[float] = []
-            run(
-                _peak, self.facts["hardware"]["device"], trial.measured.precision, self.facts["matmul"],
-                hear=peak.append, stop=self._stop, stall_seconds=PEAK_SECONDS, seconds_to_save=0.0,
-            )  # fmt: skip
-            self.peaks[trial.measured.precision] = peak[0] if peak else math.nan
+    def _find_peak(self, precision: str) -> None:
+        """Find out what the device can do at a precision, in a process of its own."""
+        peak: list[float] = []
+        run(
+            _peak, self.facts["hardware"]["device"], precision, self.facts["matmul"],
+            hear=peak.append, stop=self._stop, stall_seconds=PEAK_SECONDS, seconds_to_save=0.0,
+        )  # fmt: skip
+        self.peaks[precision] = peak[0] if peak else math.nan
 
 
 def _nothing(connection: Connection) -> None:

@@ -71,6 +71,8 @@ def use_fork_server(threads: int | None = None) -> None:
     """
     if threads is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # read when torch is imported
+    quiet = (os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker:UserWarning")  # at the end, of killed processes
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, quiet))
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # the other check initializes CUDA, which can't be forked then
     os.environ[PACKAGE] = package()
     FORKS.set_forkserver_preload(["litlab.cli.preload"])

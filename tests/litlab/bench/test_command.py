@@ -117,7 +117,7 @@ def test_without_time_for_the_first_trial(bench):
 
 
 def test_ctrl_c_ends_all_processes_and_shows_what_there_is(arguments, tmp_path):
-    command = Python("-m", "tests.litlab.sweep.command", "bench", *arguments, cwd=tmp_path)
+    command = Python("-m", "tests.litlab.sweep.command", "bench", *arguments, "--minutes=1", cwd=tmp_path)
     deadline = time.monotonic() + 200
     while "baseline: " not in command.printed()[0] and time.monotonic() < deadline:
         time.sleep(0.1)
