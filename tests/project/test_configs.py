@@ -88,6 +88,8 @@ def _curves(folder: Path) -> list[str]:
     events = EventAccumulator(str(folder))
     events.Reload()
     return events.Tags()["scalars"]
+
+
 def _has_channels_last(folder: Path) -> bool:
     filters = [weight for weight in _checkpoint(folder)["state_dict"].values() if weight.ndim == 4]
     return any(weight.is_contiguous(memory_format=torch.channels_last) for weight in filters if min(weight.shape) > 1)

@@ -35,7 +35,15 @@ from litlab.runs.tuned import Tuned, Unfrozen
 from litlab.tasks.base import ExperimentModule
 
 BASES = (Callback, Checkpoint, BaseFinetuning, BasePredictionWriter, LightningProgressBar)
-PARTS_OF_A_STEP = (AGC, EMA, SWA, ChannelsLast, Compile, Freeze, Threads)  # the sections among them stay under barebones
+PARTS_OF_A_STEP = (
+    AGC,
+    EMA,
+    SWA,
+    ChannelsLast,
+    Compile,
+    Freeze,
+    Threads,
+)  # barebones keeps these
 FINDERS = (BatchSizeFinder, LearningRateFinder)
 
 
