@@ -2,12 +2,14 @@
 
 from litlab.callbacks.agc import AGC
 from litlab.callbacks.baselines import Baselines
+from litlab.callbacks.batch_finder import BatchFinder
 from litlab.callbacks.compile import Compile
 from litlab.callbacks.confusion_matrix import ConfusionMatrix
 from litlab.callbacks.ema import EMA
 from litlab.callbacks.freeze import Freeze, FreezeRule
 from litlab.callbacks.grad_norms import GradNorms
 from litlab.callbacks.memory_snapshot import MemorySnapshot
+from litlab.callbacks.lr_finder import LRFinder
 from litlab.callbacks.model_summary import ModelSummary
 from litlab.callbacks.nan_guard import NaNGuard
 from litlab.callbacks.profile import StepProfiler
@@ -22,12 +24,14 @@ __all__ = [
     "SWA",
     "VRAM",
     "Baselines",
+    "BatchFinder",
     "Compile",
     "ConfusionMatrix",
     "Freeze",
     "FreezeRule",
     "GradNorms",
     "MemorySnapshot",
+    "LRFinder",
     "ModelSummary",
     "NaNGuard",
     "ProgressBar",

@@ -22,7 +22,18 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from litlab.callbacks import AGC, EMA, SWA, Compile, Freeze, ModelSummary, ProgressBar, RunSummary
+from litlab.callbacks import (
+    AGC,
+    EMA,
+    SWA,
+    BatchFinder,
+    Compile,
+    Freeze,
+    LRFinder,
+    ModelSummary,
+    ProgressBar,
+    RunSummary,
+)
 from litlab.callbacks.channels_last import ChannelsLast
 from litlab.callbacks.threads import Threads
 from litlab.checkpointing.exact_resume import ExactResume
@@ -73,7 +84,10 @@ def callback_list(
     """
     if _has(sections, EMA) and _has(sections, SWA):
         raise UserError("swa: ema averages the weights too, and one average can be kept; set ema or swa to null")
-    own = _named(config)
+    named = _named(config)
+    # Before all that looks at optimizer and data; and the learning rate depends on the batch size.
+    first = [callback for kind in (BatchFinder, LRFinder) for callback in named if isinstance(callback, kind)]
+    own = [callback for callback in named if callback not in first]
     for callback in own:
         _check(callback, model, resumes)
     helpers: list[Callback] = []
@@ -89,13 +103,14 @@ def callback_list(
     sections = [callback for callback in sections if not (isinstance(callback, Compile) and callback.mode is None)]
     if config["barebones"]:
         return [
+            *first,
             *(callback for callback in sections if isinstance(callback, PARTS_OF_A_STEP)),
             StopSignals(),
             *own,
         ]
     if config["fast_dev_run"]:
         sections = [callback for callback in sections if not isinstance(callback, Checkpoint)]
-    callbacks = list(sections)
+    callbacks = [*first, *sections]
     if logged and not _has(own, LearningRateMonitor):
         callbacks.append(LearningRateMonitor())
     if config["enable_progress_bar"] is not False and not _has(own, LightningProgressBar):

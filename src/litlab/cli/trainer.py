@@ -11,6 +11,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
+from litlab.callbacks import BatchFinder, LRFinder
 from litlab.checkpointing.exact_resume import first_step_logged_again
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.cli.environment import LONGEST_NAME, check_folder
@@ -93,8 +94,15 @@ def compile_cache(experiment: str) -> Path:
     return ROOT / COMPILED / (re.sub(r"\W+", "-", experiment).strip("-") or "default")
 
 
+def searched_only(trainer: Trainer) -> bool:
+    """Return whether a fit was to end with the search of its finders, and has."""
+    callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+    ends = any(isinstance(callback, BatchFinder | LRFinder) and not callback.train for callback in callbacks)
+    return ends and trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0
+
+
 class SomethingTrained(Callback):
-    """Refuse to call a fit finished that has seen no batch.
+    """Refuse to call a fit finished that has seen no batch, unless it was only to search.
 
     Raises:
         UserError: If that is so.
@@ -102,7 +110,7 @@ class SomethingTrained(Callback):
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Look at the count of batches, those before a resumption included."""
-        if trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0:
+        if trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0 and not searched_only(trainer):
             raise UserError(
                 "fit: nothing was trained, as there was no training batch or no time; check the training data, "
                 "data.batch_size, trainer.limit_train_batches and trainer.max_time"
@@ -167,6 +175,8 @@ def untestable(trainer: Trainer, model: LightningModule, data: LightningDataModu
         return f"{type(model).__name__} has no test_step"
     if not is_overridden("test_dataloader", data):
         return f"{type(data).__name__} has no test_dataloader"
+    if searched_only(trainer):
+        return "Nothing was to be trained"
     return None if getattr(data, "has_test", True) else "There is no test split"
 
 

@@ -1,11 +1,10 @@
 """``fit --check``: whether a run is going to work, and what it will cost."""
 
-import logging
 import math
 from collections.abc import Iterator
 
 import torch
-from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from rich.markup import escape
 from rich.table import Table
 
@@ -17,6 +16,7 @@ from litlab.preflight.out_of_memory import out_of_memory_advice
 from litlab.preflight.probe import Enough, Probe
 from litlab.util.commands import some, terminal
 from litlab.util.host_memory import GIB
+from litlab.util.second_trainer import second_trainer
 
 FAR_OFF = 2.0  # times the loss of a guess: a start this high gets a warning
 
@@ -36,7 +36,7 @@ def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDat
     """
     freeze = next((callback for callback in trainer.callbacks if isinstance(callback, Freeze)), None)  # pyright: ignore[reportAttributeAccessIssue]
     probe = Probe(freeze)
-    check = _trainer(trainer, [probe] if freeze is None else [freeze, probe])
+    check = second_trainer(trainer, [probe] if freeze is None else [freeze, probe])
     try:
         check.fit(model, datamodule=datamodule)
         if not probe.training_batch:
@@ -56,36 +56,6 @@ def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDat
             _print([*_found(check, probe, model, datamodule), *_costs(trainer, check, probe, model, datamodule)])
             if (groups := groups_table(check, model, freeze)) is not None:
                 terminal().print(groups)
-
-
-def _trainer(run: Trainer, callbacks: list[Callback]) -> Trainer:
-    """Build a Trainer like the run's, for one process, that keeps nothing."""
-    device = run.strategy.root_device
-    log = logging.getLogger("lightning.pytorch.utilities.rank_zero")
-    level = log.level
-    log.setLevel(logging.WARNING)  # what it says about the machine, the run's Trainer has said
-    try:
-        return Trainer(
-            accelerator=device.type,
-            devices=[device.index or 0] if device.type == "cuda" else 1,
-            precision=run.precision,  # pyright: ignore[reportArgumentType]
-            max_epochs=run.max_epochs,
-            max_steps=run.max_steps,
-            limit_train_batches=run.limit_train_batches,
-            limit_val_batches=run.limit_val_batches,
-            accumulate_grad_batches=run.accumulate_grad_batches,
-            gradient_clip_val=run.gradient_clip_val,
-            gradient_clip_algorithm=run.gradient_clip_algorithm,
-            num_sanity_val_steps=0,
-            callbacks=callbacks,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            use_distributed_sampler=False,
-        )
-    finally:
-        log.setLevel(level)
 
 
 def _print(facts: list[tuple[str, str]]) -> None:

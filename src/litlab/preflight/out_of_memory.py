@@ -1,15 +1,13 @@
 """Advice for a run that is out of memory."""
 
-import re
 from typing import Any
 
 import torch
 from lightning.pytorch import Trainer
 
+from litlab.util.device import is_out_of_memory
 from litlab.util.host_memory import GIB, peak_host_gib
 
-# What allocators say: torch's on the CPU, on Apple's MPS, and CUDA's libraries.
-SIGNS = re.compile(r"can't allocate memory|not enough memory|out of memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
 SIZES = (
     ("data", "max_tokens"),
     ("data", "image_size"),
@@ -30,10 +28,7 @@ def out_of_memory_advice(error: BaseException, trainer: Trainer | None) -> str |
     Returns:
         Peak memory and the three flags that are most likely to help; None for any other exception.
     """
-    if not (
-        isinstance(error, (MemoryError, torch.OutOfMemoryError))
-        or (isinstance(error, RuntimeError) and SIGNS.search(str(error)))
-    ):
+    if not is_out_of_memory(error):
         return None
     batch = None if trainer is None else _batch(trainer)
     flags = [] if trainer is None else [batch, _precision(trainer), _size(trainer)]

@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.errors import UserError
 from litlab.optim import Muon, ParamGroups, Schedule
+from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
 from litlab.optim.recipe import plain_recipe
 from litlab.util.name_patterns import parameter_names
 from litlab.util.refusals import refusals
@@ -23,9 +24,8 @@ from litlab.util.refusals import refusals
 class ExperimentModule(LightningModule):
     """A LightningModule that keeps its settings and builds its optimizer and its schedule from them.
 
-    While ``lr`` is None, the optimizer has its own learning rates. Lightning's ``LearningRateFinder`` and ``Tuner`` set
-    ``lr`` to what they found; then all parameter groups have it, times their ``lr_scale``, as in the search that found
-    it.
+    ``lr`` is the optimizer's learning rate. `LRFinder`, and Lightning's ``LearningRateFinder`` and ``Tuner``, set it to
+    what they found; an optimizer that has several rates gets all of them in proportion.
 
     Args:
         optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
@@ -34,7 +34,6 @@ class ExperimentModule(LightningModule):
     """
 
     data_facts: tuple[str, ...] = ()  # settings that must be the same in model and data
-    lr: float | None = None
     frozen_for_now: frozenset[str] = frozenset()  # parameters that the callback `Freeze` lets train later
 
     def __init__(
@@ -96,6 +95,20 @@ class ExperimentModule(LightningModule):
 
     on_validation_start = on_test_start = on_predict_start = on_fit_start
 
+    @property
+    def lr(self) -> float | None:
+        """The optimizer's learning rate; None where it has none of that name."""
+        return learning_rate(self.optimizer)
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self.optimizer = with_learning_rate(self.optimizer, value)
+
+    @property
+    def lr_settings(self) -> dict[str, Any]:
+        """The settings that `lr` stands for, as an overlay has them under the model's ``init_args``."""
+        return {"optimizer": rate_settings(self.optimizer)}
+
     def new_optimizer(self) -> Optimizer:
         """Return the optimizer of the parameters that are trained now or later, without any state.
 
@@ -109,9 +122,6 @@ class ExperimentModule(LightningModule):
                 optimizer.divide(self)
             if self.param_groups is not None:
                 self.param_groups.divide(optimizer, self)
-        if self.lr is not None:
-            for group in optimizer.param_groups:
-                group["lr"] = self.lr * group.get("lr_scale", 1.0)
         return optimizer
 
     def configure_optimizers(self) -> Any:

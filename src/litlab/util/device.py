@@ -1,8 +1,12 @@
 """What differs between devices."""
 
+import re
 from functools import lru_cache
 
 import torch
+
+# What allocators say: torch's on the CPU, on Apple's MPS, and CUDA's libraries.
+SIGNS = re.compile(r"can't allocate memory|not enough memory|out of memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
 
 
 def synchronize(device: torch.device) -> None:
@@ -33,3 +37,10 @@ def has_fast_bfloat16(device: torch.device) -> bool:
             return any(features.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
         return torch.cpu._is_avx512_bf16_supported()  # torch 2.11 has nothing public
     return False
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an exception says that the memory of the device or the host is used up."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and SIGNS.search(str(error)) is not None

@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Figure") -> None:
-    """Save a figure of a test as ``NAME.png`` and log it as ``test/NAME``. Call it on rank zero.
+def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Figure", stage: str = "test") -> None:
+    """Save a figure as ``NAME.png`` and log it as ``test/NAME``. Call it on rank zero.
 
     Args:
         trainer: The trainer that tests.
         folder: The run folder; ``None`` for a run without one.
         name: Name of the figure.
         figure: The figure, made with matplotlib's objects: pyplot keeps a global state.
+        stage: What stands before the name in the loggers.
     """
     if folder is None and not takes_images(trainer):
         return
@@ -36,4 +37,4 @@ def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Fi
     pixels = np.asarray(canvas.buffer_rgba())[:, :, :3]  # (height, width, colour)
     if folder is not None:
         Image.fromarray(pixels).save(folder / f"{name}.png")
-    log_image(trainer, f"test/{name}", pixels)
+    log_image(trainer, f"{stage}/{name}", pixels)

@@ -1,0 +1,147 @@
+"""The batch-size finder: which sizes it tries, and that the run it precedes is that of the size given by hand."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from litlab.callbacks import BatchFinder
+from litlab.callbacks.batch_finder import Tried, fastest, search
+from litlab.errors import UserError
+from tests.litlab.callbacks.test_lr_finder import assert_same, train
+from tests.litlab.checkpointing.in_process import Data
+
+FOLDER = Path("lightning_logs/images/version_0")
+
+
+def device(fits: int, samples: int = 10**9, asked: list | None = None):
+    """A device with room for so many samples, and data of so many."""
+
+    def attempt(size: int) -> Tried | None:
+        if asked is not None:
+            asked.append(size)
+        return None if size > fits else Tried(size, speed=float(size), gib=size / 100, is_all=size >= samples)
+
+    return attempt
+
+
+@pytest.mark.parametrize("fits", [8, 9, 15, 16, 100, 1000, 8191])
+def test_the_largest_size_that_fits_is_found_to_a_sixteenth(fits):
+    asked: list[int] = []
+    tried = search(device(fits, asked=asked), first=8, last=8192, limit=None)
+    largest = tried[-1].size
+    assert largest <= fits <= largest + max(1, largest // 16)
+    assert [one.size for one in tried] == sorted(one.size for one in tried)
+    assert len(asked) == len(set(asked)) < 20
+
+
+@pytest.mark.parametrize(("samples", "last", "expected"), [(100, 8192, 128), (10**9, 100, 64), (10**9, 8, 8)])
+def test_it_ends_with_the_data_or_the_largest_size(samples, last, expected):
+    assert search(device(10**9, samples), 8, last, None)[-1].size == expected
+
+
+def test_nothing_fits():
+    assert search(device(3), first=8, last=8192, limit=None)[:1] == [Tried(3, 3.0, 0.03, False)]
+    assert search(device(0), first=8, last=8192, limit=None) == []
+
+
+def test_a_limit_is_not_passed_to_see_whether_it_holds():
+    asked: list[int] = []
+    search(device(10**9, asked=asked), first=8, last=8192, limit=5.0)  # 500 samples
+    assert 400 < max(asked) <= 500
+
+
+def test_the_smallest_of_equally_fast_sizes():
+    speeds = {16: 50.0, 32: 99.0, 64: 100.0, 128: 100.5}
+    assert fastest([Tried(size, speed, 0.0, False) for size, speed in speeds.items()]).size == 32
+
+
+class Loaded(Data):
+    """Counts what happens to it."""
+
+    def __init__(self, batch_size: int = 4) -> None:
+        super().__init__(batch_size)
+        self.set_up = 0
+
+    def setup(self, stage=None):
+        self.set_up += 1
+
+
+def test_the_run_is_that_of_the_size_given_by_hand(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", Loaded)
+    finder = BatchFinder("largest", max_size=5)
+    recipe = partial(torch.optim.Adam, lr=0.05)
+    found = train(tmp_path, recipe, finder)
+    assert finder.found == 4
+    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Loaded, 4))
+    assert_same(found, train(tmp_path, recipe))
+    finder = BatchFinder("largest")
+    found = train(tmp_path, recipe, finder)
+    assert finder.found == 32  # an epoch of 20 samples is a single batch
+    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Loaded, 32))
+    assert_same(found, train(tmp_path, recipe))
+
+
+def test_running_out_of_memory_is_an_outcome_and_other_errors_are_not(tmp_path, monkeypatch):
+    full = []
+
+    def step(self, batch, batch_idx):
+        if len(batch[0]) > 2:
+            full.append(len(batch[0]))
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
+        return original(self, batch, batch_idx)
+
+    from tests.litlab.callbacks.test_lr_finder import Watched
+
+    original = Watched.training_step
+    monkeypatch.setattr(Watched, "training_step", step)
+    finder = BatchFinder()
+    recipe = partial(torch.optim.Adam, lr=0.05)
+    with pytest.raises(UserError, match="data.batch_size: not even 3 fits into the memory of cpu, says BatchFinder"):
+        monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Data, 24))
+        train(tmp_path, recipe, finder)
+    assert full
+    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", Data)
+    finder = BatchFinder("largest")
+    found = None
+    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Data, 2))
+    found = train(tmp_path, recipe, finder)
+    assert finder.found == 2
+    assert found["steps"] == 20
+    monkeypatch.setattr(Watched, "training_step", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train(tmp_path, recipe, finder)
+
+
+def test_overlays_and_a_resumed_run(fit_images, run):
+    flags = ("--data.batch_size=16", "--test_after_fit=false", "--trainer.max_epochs=1")
+    finder = "--trainer.callbacks=[{class_path: LRFinder}, {class_path: BatchFinder, init_args: {take: largest, max_size: 50}}]"
+    done = fit_images("fit", *flags, finder)
+    assert done.code == 0, done.err
+    assert done.err.index("BatchFinder: ") < done.err.index("LRFinder: ")  # whatever the order in the config
+    overlay = FOLDER / "batch_size_largest.yaml"
+    assert yaml.safe_load(overlay.read_text()) == {"data": {"init_args": {"batch_size": 32}}}
+    assert "1/k of the steps" in overlay.read_text()
+    assert (FOLDER / "batch_size_fastest.yaml").is_file()
+    for version, more in (("version_1", ["--config", overlay, "--config", FOLDER / "lr_finder.yaml"]),):
+        done = fit_images("fit", *flags, *more)
+        assert done.code == 0, done.err
+    one, other = (
+        torch.load(FOLDER.with_name(name) / "checkpoints/last.ckpt", weights_only=True)
+        for name in ("version_0", version)
+    )
+    assert one["global_step"] == other["global_step"] == 5  # 160 images
+    for part in ("state_dict", "optimizer_states", "lr_schedulers"):
+        assert_same(one[part], other[part], part)
+    done = run("fit", "--resume", "images/version_0", "--trainer.max_epochs=2")
+    assert done.code == 0, done.err
+    assert "BatchFinder: the run keeps the size that was found when it started, 32" in done.err
+    assert torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 10
+
+
+def test_data_without_a_batch_size_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Data, 0))
+    with pytest.raises(UserError, match="BatchFinder sets data.batch_size, which Data does not have"):
+        train(tmp_path, partial(torch.optim.Adam, lr=0.05), BatchFinder())

@@ -1,0 +1,279 @@
+"""The learning-rate finder: what it finds, and that the run it precedes is that of the rate given by hand."""
+
+import math
+import random
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from lightning.pytorch import Trainer, seed_everything
+from torch import nn
+from torch.optim.lr_scheduler import OneCycleLR
+
+from litlab.callbacks import LRFinder
+from litlab.callbacks.lr_curve import suggestion
+from litlab.errors import UserError
+from litlab.optim import GroupRule, ParamGroups, Schedule
+from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
+from litlab.optim.warmup_decay import WarmupDecay
+from litlab.tasks import Classifier
+from tests.litlab.checkpointing.in_process import Data, Draws
+from tests.litlab.conftest import CONFIGS
+
+FOLDER = Path("lightning_logs/images/version_0")
+FINDER = "--trainer.callbacks=[{class_path: LRFinder, init_args: {num_training_steps: 30, min_lr: 1e-4}}]"
+
+
+# The suggestion
+
+
+def curve(fall_at: float, rise_at: float, noise: float = 0.0, steps: int = 100) -> tuple[list[float], list[float]]:
+    rates = [1e-6 * 10 ** (7 * step / (steps - 1)) for step in range(steps)]
+    rng = np.random.default_rng(0)
+    falls = [2.0 - 1.5 / (1 + (fall_at / rate) ** 2) + (rate / rise_at) ** 2 for rate in rates]
+    return rates, [loss + noise * rng.normal() for loss in falls]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_the_steepest_fall_is_suggested(noise):
+    found = suggestion(*curve(fall_at=1e-3, rise_at=1.0, noise=noise))
+    assert found is not None
+    assert math.log10(found.rate) == pytest.approx(-3, abs=0.35)
+
+
+def test_it_is_the_fall_per_factor_not_per_unit():
+    """Noise at the lowest rates, over which the same difference is a huge slope, does not win."""
+    rates, losses = curve(fall_at=1e-2, rise_at=5.0)
+    losses[12] -= 0.01
+    found = suggestion(rates, losses)
+    assert found is not None
+    assert found.rate == pytest.approx(1e-2, rel=0.6)
+
+
+@pytest.mark.parametrize("after", [[], [1e30], [math.nan, 0.0], [math.inf] * 5])
+def test_a_divergence_hides_nothing(after):
+    rates, losses = curve(fall_at=1e-3, rise_at=1.0)
+    end = len(losses) - len(after)
+    found = suggestion(rates, losses[:end] + after)
+    assert found is not None
+    assert found.rate == pytest.approx(1e-3, rel=1.0)
+
+
+@pytest.mark.parametrize("losses", [[2.0] * 50, [2.0 + 0.1 * step for step in range(50)], [1.0] * 5, [math.nan] * 50])
+def test_no_fall_no_suggestion(losses):
+    assert suggestion([1e-6 * 1.3**step for step in range(len(losses))], losses) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_where_the_fall_is_lost_in_the_noise_the_rise_counts(seed):
+    rates, _ = curve(1.0, 1.0)
+    noise = 0.1 * np.random.default_rng(seed).normal(size=100)
+    assert suggestion(rates, list(2 + noise)) is None
+    found = suggestion(rates, [2 + extra + (rate / 0.1) ** 2 for rate, extra in zip(rates, noise, strict=True)])
+    assert found is not None
+    assert found.why.startswith("a tenth of")
+    assert 2e-3 < found.rate < 0.1
+
+
+# The optimizer's settings
+
+
+class TwoRates(torch.optim.SGD):
+    """Vectors have a rate of their own."""
+
+    def __init__(self, params, lr=0.1, vector_lr=2.0, momentum=0.0):
+        params = list(params)
+        groups = [
+            {"params": [p for p in params if p.ndim > 1], "lr": lr},
+            {"params": [p for p in params if p.ndim < 2], "lr": vector_lr},
+        ]
+        super().__init__(groups, lr=lr, momentum=momentum)
+
+
+def test_several_rates_keep_their_proportions():
+    recipe = with_learning_rate(partial(TwoRates, momentum=0.5), 0.3)
+    assert learning_rate(recipe) == 0.3
+    settings = rate_settings(recipe)
+    assert settings["init_args"] == {"lr": 0.3, "vector_lr": pytest.approx(6.0)}
+    optimizer = recipe(nn.Linear(2, 2).parameters())
+    assert [group["lr"] for group in optimizer.param_groups] == [0.3, pytest.approx(6.0)]
+    assert optimizer.param_groups[0]["momentum"] == 0.5
+
+
+def test_an_optimizer_in_an_optimizer_is_scaled_with_it():
+    def pair(params, lr=0.1, rest=None): ...
+
+    recipe = with_learning_rate(partial(pair, rest=partial(torch.optim.AdamW, lr=0.01)), 0.2)
+    assert rate_settings(recipe)["init_args"]["rest"]["init_args"] == {"lr": pytest.approx(0.02)}
+
+
+# As if it had not run
+
+
+class Watched(Draws):
+    """Keeps what its run begins with, and has state outside of its weights."""
+
+    def __init__(self, optimizer, schedule=None, param_groups=None) -> None:
+        Classifier.__init__(
+            self, nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.4), nn.Linear(8, 3)), num_classes=3,
+            optimizer=optimizer, schedule=schedule, param_groups=param_groups,
+        )  # fmt: skip
+        self.stop = None
+        self.drawn, self.rates, self.ended, self.batches = {}, {}, [], 0
+        self.register_buffer("seen", torch.zeros(()), persistent=False)
+
+    def training_step(self, batch, batch_idx):
+        self.batches += 1
+        self.seen += batch[0].sum()
+        self.network[2].p = min(0.8, self.network[2].p + 0.01)  # a setting that changes from step to step
+        return super().training_step(batch, batch_idx)
+
+
+SETTINGS = {
+    "plain": {},
+    "schedule": {"schedule": Schedule(partial(WarmupDecay, warmup=0.2), "step")},
+    "groups": {"param_groups": ParamGroups([GroupRule("network.3", 4)], decay_norms_and_biases=False)},
+    "accumulation": {"accumulate_grad_batches": 2},
+}
+
+
+def train(folder: Path, recipe, *callbacks, **settings):
+    """A fit whose random numbers are those of one stream: nothing is seeded on the way."""
+    seed_everything(3, verbose=False)
+    model = Watched(recipe, settings.pop("schedule", None), settings.pop("param_groups", None))
+    data = Data()
+    trainer = Trainer(
+        default_root_dir=folder, accelerator="cpu", max_epochs=2, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
+        callbacks=list(callbacks), **settings,
+    )  # fmt: skip
+    trainer.fit(model, data)
+    assert data.trainer is trainer
+    left = {
+        **model.state_dict(), **trainer.callback_metrics, "seen": model.seen, "batches": model.batches,
+        "dropout": model.network[2].p, "drawn": model.drawn, "rates": model.rates, "ended": model.ended,
+        "optimizer": trainer.optimizers[0].state_dict(), "steps": trainer.global_step,
+        "random": (torch.rand(3), np.random.rand(), random.random()), "files": list(folder.iterdir()),
+    }  # fmt: skip
+    return left
+
+
+def assert_same(one, other, name=""):
+    if isinstance(one, torch.Tensor):
+        assert torch.equal(one, other), name
+    elif isinstance(one, dict | list | tuple):
+        assert len(one) == len(other), name
+        for key in one if isinstance(one, dict) else range(len(one)):
+            assert_same(one[key], other[key], f"{name}/{key}")
+    else:
+        assert one == other, name
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_the_run_is_that_of_the_rate_given_by_hand(tmp_path, settings):
+    """In every bit: weights, statistics, metrics, random numbers, optimizer, and what the model keeps by itself."""
+    finder = LRFinder(1e-4, 10, num_training_steps=60)  # of 5 batches an epoch
+    found = train(tmp_path, partial(torch.optim.Adam, lr=0.05), finder, **settings)
+    assert finder.found not in (None, 0.05)
+    by_hand = train(tmp_path, partial(torch.optim.Adam, lr=finder.found), **settings)
+    assert_same(found, by_hand)
+    assert math.isfinite(float(found["train/loss"]))
+
+
+def test_several_rates_by_hand(tmp_path):
+    finder = LRFinder(1e-4, 10, num_training_steps=60)
+    found = train(tmp_path, TwoRates, finder)
+    by_hand = train(tmp_path, partial(TwoRates, lr=finder.found, vector_lr=2.0 * (finder.found / 0.1)))
+    assert_same(found, by_hand)
+
+
+# In a run
+
+
+@pytest.fixture(scope="module")
+def once():
+    return {}
+
+
+def last(folder: Path) -> dict:
+    return torch.load(folder / "checkpoints/last.ckpt", weights_only=True)
+
+
+def test_the_overlay_repeats_the_run_and_a_resumed_one_keeps_the_rate(fit_images, run):
+    small = ("--ema.decay=0.9", "--nan_guard.action=skip", "--test_after_fit=false", "--trainer.max_epochs=1")
+    done = fit_images("fit", *small, FINDER)
+    assert done.code == 0, done.err
+    overlay = FOLDER / "lr_finder.yaml"
+    assert f"({overlay})" in done.err
+    optimizer = yaml.safe_load(overlay.read_text())["model"]["init_args"]["optimizer"]
+    found = optimizer["init_args"]["lr"]
+    assert f"LRFinder: model.optimizer.lr is {found:g} instead of 0.1" in done.err
+    assert (FOLDER / "lr_finder.png").stat().st_size > 5000
+    done = fit_images("fit", *small, "--config", overlay, "--trainer.callbacks=[]")
+    assert done.code == 0, done.err
+    one, other = last(FOLDER), last(FOLDER.with_name("version_1"))
+    for part in ("state_dict", "current_model_state", "optimizer_states", "lr_schedulers"):
+        assert_same(one[part], other[part], part)
+    metrics = [
+        yaml.safe_load((folder / "metrics.json").read_text()) for folder in (FOLDER, FOLDER.with_name("version_1"))
+    ]
+    assert metrics[0]["val"] == metrics[1]["val"]
+    assert one["optimizer_states"][0]["param_groups"][0]["initial_lr"] == found
+    assert one["optimizer_states"][0]["param_groups"][0]["momentum"] == 0.9  # the overlay leaves the rest as it was
+    for name in ("images/version_0", "images/version_1"):  # longer: the schedule is built anew
+        done = run("fit", "--resume", name, "--trainer.max_epochs=2")
+        assert done.code == 0, done.err
+        assert ("the run keeps the learning rate that was found" in done.err) == (name == "images/version_0")
+    assert_same(last(FOLDER)["state_dict"], last(FOLDER.with_name("version_1"))["state_dict"])
+    assert_same(last(FOLDER)["lr_schedulers"], last(FOLDER.with_name("version_1"))["lr_schedulers"])
+
+
+def test_it_can_end_with_the_search(fit_images):
+    done = fit_images("fit", FINDER, "--trainer.callbacks.train=false")
+    assert done.code == 0, done.err
+    assert "Nothing was to be trained: not tested." in done.err
+    assert "epoch 1/2" not in done.out
+    assert (FOLDER / "lr_finder.yaml").is_file()
+    assert not (FOLDER / "checkpoints").exists()
+    assert yaml.safe_load((FOLDER / "status.json").read_text())["status"] == "finished"
+
+
+# What it refuses
+
+
+class StaysThere(torch.optim.SGD):
+    def step(self, closure=None):
+        return closure()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "schedule", "message"),
+    [
+        (partial(torch.optim.Adam, lr=0.05), Schedule(partial(OneCycleLR, max_lr=0.1), "step"),
+         r"LRFinder sets the optimizer's lr, and OneCycleLR \(model.schedule\) has rates that do not follow it"),
+        (partial(torch.optim.Adam, lr=0.0), None, "trainer.callbacks: LRFinder sets model.optimizer.lr, which Watched"),
+        (StaysThere, None, r"LRFinder found no model.optimizer.lr from 1e-06 to 10 that lets the loss fall; set min_lr"),
+    ],
+    ids=["schedule", "no rate", "no fall"],
+)  # fmt: skip
+def test_what_can_not_be_found_is_one_line(tmp_path, recipe, schedule, message):
+    with pytest.raises(UserError, match=message) as error:
+        train(tmp_path, recipe, LRFinder(), schedule=schedule)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("min_lr: 20", "trainer.callbacks.LRFinder.max_lr: 10.0 is not above min_lr (20"),
+        ("num_training_steps: 3", "num_training_steps: 3 is not valid; it must be at least 20"),
+    ],
+)
+def test_bad_settings_are_one_line(fit_images, setting, message):
+    done = fit_images("fit", f"--trainer.callbacks=[{{class_path: LRFinder, init_args: {{{setting}}}}}]")
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
