@@ -14,9 +14,13 @@ import torch._dynamo.utils
 import yaml
 from jsonargparse import ArgumentParser
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from lightning.pytorch import LightningModule
 
+from litlab.cli.class_paths import find_class
 from litlab.cli.start import register_classes
 from litlab.cli.trust import Trust
+from litlab.errors import UserError
+from litlab.tasks import Classifier
 from tests.conftest import CONFIGS, ROOT, Outcome, settings_of, shell
 from tests.litlab.fuzz.harness import verb_parser
 
@@ -25,6 +29,12 @@ OVERLAYS = sorted((CONFIGS / "with").glob("*.yaml"))
 # What an overlay must be seen to have done, by the run folder and what was printed, after 8 steps.
 EFFECTS = {
     "agc": lambda folder, done: _config(folder)["agc"]["init_args"]["factor"] == 0.1,
+    "batch_size_finder": lambda folder, done: (folder / "batch_size_fastest.yaml").is_file(),
+    "cutmix": lambda folder, done: _model(folder)["cutmix"] == 1.0,
+    "label_smoothing": lambda folder, done: _model(folder)["label_smoothing"] == 0.1,
+    "lr_finder": lambda folder, done: (folder / "lr_finder.png").is_file(),
+    "mixup": lambda folder, done: _model(folder)["mixup"] == 0.2,
+    "tta": lambda folder, done: (_model(folder)["flip_tta"], _model(folder)["shift_tta"]) == (True, 1),
     "accumulate": lambda folder, done: _checkpoint(folder)["global_step"] == 8 / 4,
     "amp16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,  # the CPU's form of it
     "bf16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,
@@ -70,10 +80,16 @@ IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp"}  # each has its own test below
 COMPILED = {"compile", "compile_blocks", "compile_dynamic", "graph_breaks"}
 # each has its own test below
 BY_THEMSELVES = {"compile_max_autotune", "compile_reduce_overhead", "ddp", "fsdp", "profile"}
+OF_CLASSIFIERS = {"cutmix", "label_smoothing", "mixup", "tta"}  # other models refuse them
+IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp", "profile"}  # each has its own test below
 
 
 def _config(folder: Path) -> dict:
     return yaml.safe_load((folder / "config.yaml").read_text())
+
+
+def _model(folder: Path) -> dict:
+    return _config(folder)["model"]["init_args"]
 
 
 def _checkpoint(folder: Path) -> dict:
@@ -142,6 +158,10 @@ def parser() -> ArgumentParser:
 def test_overlay_fits_experiment(parser, config, overlay):
     """All that an overlay says is in the config that would be run, and it takes no callback away."""
     Trust().enforce()
+    if overlay.stem in OF_CLASSIFIERS and not _classifies(config):
+        with pytest.raises(UserError, match=r"^model: Option '\w+' is not accepted"):
+            parser.parse_args(["--config", str(config), "--config", str(overlay)])
+        return
     merged = parser.parse_args(["--config", str(config), "--config", str(overlay)]).as_dict()
     before, over = settings_of(config), settings_of(overlay)
     assert _callbacks(before) <= _callbacks(merged)
@@ -153,6 +173,21 @@ def test_overlay_fits_experiment(parser, config, overlay):
             assert _callbacks({"trainer": {"callbacks": value}}) <= _callbacks(merged)
         else:
             assert merged["trainer"][name] == value or isinstance(value, dict)
+            assert {one["class_path"] for one in value} <= _callbacks(merged)
+        else:
+            assert merged["trainer"][name] == value or isinstance(value, dict)
+
+
+def _classifies(config: Path) -> bool:
+    return issubclass(find_class(settings_of(config)["model"]["class_path"], LightningModule), Classifier)
+
+
+@pytest.mark.parametrize("overlay", ["mixup", "label_smoothing"])
+def test_an_overlay_for_classifiers_is_refused_elsewhere_in_one_line(run, overlay):
+    done = run("fit", "--config", CONFIGS / "forecast.yaml", "--config", CONFIGS / f"with/{overlay}.yaml")
+    assert done.code == 2
+    (error,) = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert f"with/{overlay}.yaml:4: model.{overlay}: LSTMForecaster has no '{overlay}'" in error
 
 
 def _callbacks(config: dict) -> set[str]:
@@ -185,6 +220,7 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
 def test_overlay(fit, number, overlay):
     experiment = THERE[number % len(THERE)]
     folder, done = fit(experiment, [overlay], *filter(None, [GIVEN_UP.get(overlay, {}).get(experiment)]))
+    folder, done = fit("cifar" if overlay in OF_CLASSIFIERS else THERE[number % len(THERE)], [overlay])
     assert EFFECTS[overlay](folder, done), _config(folder)
 
 

@@ -25,6 +25,7 @@ from litlab.util.host_memory import GIB
 
 KEY = "batch_finder"  # in the checkpoint
 NAMES = ("tokens_per_batch", "batch_size")  # of the data: the first that is set
+LEAST = 2  # samples: norms over the batch can't train with one
 SMALLER = 8  # the search starts at this fraction of the size that is set
 AS_FAST = 0.98  # of the highest speed: the smallest of these sizes counts as the fastest
 SHARE = 0.8  # of the host's free memory that may be used
@@ -114,13 +115,14 @@ class BatchFinder(Callback):
         def attempt(size: int) -> Tried | None:
             return _attempt(trainer, pl_module, name, size)
 
-        first = max(1, min(before, self.max_size) // SMALLER)
+        largest = max(self.max_size, min(LEAST, before))
+        first = max(min(LEAST, before), min(before, largest) // SMALLER)
         with isolate_rng():
-            tried = search(attempt, first, self.max_size, None if on_gpu else limit)
+            tried = search(attempt, first, largest, None if on_gpu else limit)
         if not tried:
             raise UserError(
-                f"data.{name}: not even {first} fits into the memory of {trainer.strategy.root_device}, says "
-                "BatchFinder; choose a smaller model"
+                f"data.{name}: not even {min(first, LEAST)} fits into the memory of {trainer.strategy.root_device}, "
+                "says BatchFinder; choose a smaller model"
             )
         sizes = {"fastest": fastest(tried), "largest": max(tried, key=lambda one: one.size)}
         self.found = sizes[self.take].size
@@ -183,7 +185,7 @@ def search(attempt: Callable[[int], Tried | None], first: int, last: int, limit:
             tried = sorted([*tried, one], key=lambda known: known.size)
             if one.is_all:
                 break
-        fits = tried[-1].size if tried else 0
+        fits = tried[-1].size if tried else min(first, LEAST) - 1
         size = 2 * fits if too_large > last else (fits + too_large) // 2
         if too_large <= last and too_large - fits <= max(1, fits // 16):
             break

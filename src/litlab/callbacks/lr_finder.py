@@ -95,8 +95,8 @@ class LRFinder(Callback):
         if folder is not None and trainer.is_global_zero:
             init_args: Any = getattr(pl_module, "lr_settings", {name: found.rate})
             says = (
-                f"Learning rate found in {len(rates)} steps from {rates[0]:.3g} to {rates[-1]:.3g}: {found.why}. It was "
-                f"{before:g}."
+                f"Learning rate found in {len(rates)} steps from {rates[0]:.3g} to {rates[-1]:.3g}: {found.why}. "
+                f"It was {before:g}."
             )
             where = f" ({write_overlay(folder, 'lr_finder', says, {'model': {'init_args': init_args}})})"
         rank_zero_info(f"LRFinder: {label} is {found.rate:g} instead of {before:g}: {found.why}{where}")

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics import Metric, MetricCollection
@@ -12,8 +13,9 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 from litlab.errors import UserError
 from litlab.metrics.check import check_metrics
 from litlab.nn.adapt import adapt_network
+from litlab.nn.image_batches import mixes, views
 from litlab.tasks.supervised import SupervisedModule
-from litlab.types import HalfOpenUnitInterval, check_bounds
+from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, check_bounds
 
 
 class Classifier(SupervisedModule):
@@ -25,7 +27,8 @@ class Classifier(SupervisedModule):
 
     Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at most 50). Once
     per epoch, exact over all samples and ranks: ``loss``, ``acc``, ``f1`` (macro) and `metrics`, for train, val and
-    test.
+    test. Of mixed images (`mixup`, `cutmix`) the class with the larger share counts as correct, and the loss is that of
+    both labels by their share: train/acc is below val/acc then.
 
     Args:
         network: The network, for example torchvision.models.resnet18 or a class of your own. With images, its first
@@ -35,6 +38,14 @@ class Classifier(SupervisedModule):
             inputs are not images.
         label_smoothing: Share of the target that is spread evenly over all classes (Szegedy et al. 2016,
             arXiv:1512.00567), from 0 to below 1.
+        mixup: Train on blends of two images and their labels (Zhang et al. 2018, arXiv:1710.09412); the share of one is
+            drawn for each batch from Beta(mixup, mixup). 0: off. Usual: 0.2.
+        cutmix: Train on images with a rectangle of another (Yun et al. 2019, arXiv:1905.04899), its area from
+            Beta(cutmix, cutmix). 0: off. Usual: 1. With mixup, each batch gets one of the two at random.
+        flip_tta: Test-time augmentation: evaluation and prediction average the logits of each image and its mirror
+            image. More accurate at twice the cost, for images that keep their meaning when mirrored (not digits).
+        shift_tta: Test-time augmentation: evaluation and prediction average the logits of each image and of it shifted
+            by this many pixels to the upper left and the lower right. 0: off.
         metrics: Further metrics of torchmetrics, or of your own, that return one number, by the name to log them by.
             They are updated with class probabilities, shape (batch, classes), and labels, shape (batch,). A
             `num_classes` that is null is taken from the data.
@@ -53,6 +64,10 @@ class Classifier(SupervisedModule):
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
         label_smoothing: HalfOpenUnitInterval = 0.0,
+        mixup: NonNegativeFloat = 0.0,
+        cutmix: NonNegativeFloat = 0.0,
+        flip_tta: bool = False,
+        shift_tta: NonNegativeInt = 0,
         metrics: dict[str, Metric] | None = None,
         **training: Any,
     ) -> None:
@@ -62,6 +77,10 @@ class Classifier(SupervisedModule):
         check_bounds(Classifier, locals(), "model")
         self.network = network if image_shape is None else adapt_network(network, image_shape, num_classes)
         self.label_smoothing = label_smoothing
+        of_images = {"mixup": mixup, "cutmix": cutmix, "flip_tta": flip_tta, "shift_tta": shift_tta}
+        _check_images(of_images, image_shape)
+        self._mixes = mixes(num_classes, mixup, cutmix)
+        self.flip_tta, self.shift_tta = flip_tta, shift_tta
         check_metrics(metrics or {}, num_classes)
         counts = MetricCollection(
             {  # cross-entropy has already refused labels out of range
@@ -77,12 +96,30 @@ class Classifier(SupervisedModule):
         layers: list[nn.Module] = [part for part in self.network.modules() if isinstance(part, nn.Linear | nn.Conv2d)]
         return nn.ModuleList(_without(self.network, layers[-1]) if layers else self.network.children())
 
+    def forward(self, inputs: Any) -> Tensor:
+        """Return logits, shape (batch, classes); in evaluation their mean over the views of test-time augmentation."""
+        if self.training or not (self.flip_tta or self.shift_tta):
+            return super().forward(inputs)
+        seen = list(views(inputs, self.flip_tta, self.shift_tta))
+        # Divided one by one: a CUDA graph's next run overwrites what this one returned.
+        return sum(super(Classifier, self).forward(view) / len(seen) for view in seen)  # pyright: ignore[reportReturnType]
+
     def outcome(self, inputs: Any, target: Tensor, stage: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the cross-entropy, shape (), logits, shape (batch, classes), and labels."""
+        """Return the cross-entropy, shape (), logits, shape (batch, classes), and labels, those of larger share."""
+        if stage == "train" and self._mixes:
+            return self._mixed_outcome(inputs, target)
         logits = self(inputs)
         # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
         smoothing = self.label_smoothing if stage == "train" else 0.0
         return F.cross_entropy(logits, target, label_smoothing=smoothing), logits, target
+
+    def _mixed_outcome(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        # Drawn from torch's own generators, which `ExactResume` seeds for each batch.
+        chosen = int(torch.randint(len(self._mixes), ())) if len(self._mixes) > 1 else 0
+        images, shares = self._mixes[chosen](images, labels)
+        logits = self(images)
+        loss = F.cross_entropy(logits, shares, label_smoothing=self.label_smoothing)
+        return loss, logits, shares.argmax(dim=1)
 
     def test_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> dict[str, Tensor]:
         """Add the batch to the test metrics; callbacks that plot get its logits."""
@@ -114,6 +151,21 @@ class Classifier(SupervisedModule):
         if isinstance(network, dict) and network.get("init_args", {}).get("weights") is not None:
             bare = {**network, "init_args": {**network["init_args"], "weights": None}}
             checkpoint["hyper_parameters"] = {**hparams, "network": bare}
+
+
+def _check_images(settings: dict[str, float], image_shape: tuple[int, int, int] | None) -> None:
+    """Refuse what is done to images where the inputs are something else, and shifts that leave nothing of them."""
+    name = next((name for name, value in settings.items() if value), None)
+    if name is not None and image_shape is None:
+        raise UserError(
+            f"model.{name}: it works on images, and the data has no image_shape (model.image_shape is not set); leave "
+            f"{name} out, or use data with images"
+        )
+    if image_shape is not None and settings["shift_tta"] >= min(image_shape[1:]):
+        raise UserError(
+            f"model.shift_tta: {settings['shift_tta']} pixels are too many for images of {image_shape[1]} x "
+            f"{image_shape[2]} (model.image_shape); choose fewer"
+        )
 
 
 def _without(module: nn.Module, head: nn.Module) -> Iterator[nn.Module]:

@@ -27,12 +27,11 @@ class CifarCNN(Classifier):
             minutes, 256 a GPU.
         small_image_fraction: Share of the training, at its beginning, that sees the images at three quarters of their
             size: nearly twice as many of them in the same time (progressive resizing, Howard 2018, fast.ai).
-        flip_tta: Test-time augmentation: evaluation and prediction average the logits of each image and its mirror
-            image. More accurate at twice the cost, for images that keep their meaning when mirrored (not digits).
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out.
         label_smoothing: Share of the target that is spread evenly over all classes, from 0 to below 1.
-        **settings: metrics, optimizer, schedule and param_groups, as of `Classifier`.
+        **settings: mixup, cutmix, flip_tta, shift_tta, metrics, optimizer, schedule and param_groups, as of
+            `Classifier`.
 
     Raises:
         UserError: If a value is out of range, or the images are too small.
@@ -43,7 +42,6 @@ class CifarCNN(Classifier):
         *,
         width: Width = 128,
         small_image_fraction: ClosedUnitInterval = 0.5,
-        flip_tta: bool = False,
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
         label_smoothing: float = 0.2,
@@ -65,15 +63,7 @@ class CifarCNN(Classifier):
         )
         self.network: WhitenedCNN
         self.small_image_fraction = small_image_fraction
-        self.flip_tta = flip_tta
         self._small_steps = 0
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Logits of shape (batch, classes) from images of shape (batch, channel, height, width)."""
-        logits = self.network(inputs)
-        if self.flip_tta and not self.training:
-            logits = (logits + self.network(inputs.flip(3))) / 2
-        return logits
 
     def on_train_start(self) -> None:
         """Set for how many steps the images stay small."""

@@ -10,7 +10,7 @@ import yaml
 from litlab.callbacks import BatchFinder
 from litlab.callbacks.batch_finder import Tried, fastest, search
 from litlab.errors import UserError
-from tests.litlab.callbacks.test_lr_finder import assert_same, train
+from tests.litlab.callbacks.test_lr_finder import Watched, assert_same, train
 from tests.litlab.checkpointing.in_process import Data
 
 FOLDER = Path("lightning_logs/images/version_0")
@@ -42,9 +42,11 @@ def test_it_ends_with_the_data_or_the_largest_size(samples, last, expected):
     assert search(device(10**9, samples), 8, last, None)[-1].size == expected
 
 
-def test_nothing_fits():
-    assert search(device(3), first=8, last=8192, limit=None)[:1] == [Tried(3, 3.0, 0.03, False)]
-    assert search(device(0), first=8, last=8192, limit=None) == []
+def test_sizes_below_the_first():
+    assert search(device(3), first=8, last=8192, limit=None)[-1].size == 3  # smaller than where it starts
+    asked: list[int] = []
+    assert search(device(0, asked=asked), first=8, last=8192, limit=None) == []
+    assert asked == [8, 4, 2]  # norms over the batch can't train with one sample
 
 
 def test_a_limit_is_not_passed_to_see_whether_it_holds():
@@ -79,37 +81,26 @@ def test_the_run_is_that_of_the_size_given_by_hand(tmp_path, monkeypatch):
     assert_same(found, train(tmp_path, recipe))
     finder = BatchFinder("largest")
     found = train(tmp_path, recipe, finder)
-    assert finder.found == 32  # an epoch of 20 samples is a single batch
-    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Loaded, 32))
+    assert finder.found == 16  # then an epoch of 20 samples is a single batch
+    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Loaded, 16))
     assert_same(found, train(tmp_path, recipe))
 
 
 def test_running_out_of_memory_is_an_outcome_and_other_errors_are_not(tmp_path, monkeypatch):
-    full = []
+    original, room = Watched.training_step, 6
 
     def step(self, batch, batch_idx):
-        if len(batch[0]) > 2:
-            full.append(len(batch[0]))
+        if len(batch[0]) > room:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
         return original(self, batch, batch_idx)
 
-    from tests.litlab.callbacks.test_lr_finder import Watched
-
-    original = Watched.training_step
     monkeypatch.setattr(Watched, "training_step", step)
-    finder = BatchFinder()
-    recipe = partial(torch.optim.Adam, lr=0.05)
-    with pytest.raises(UserError, match="data.batch_size: not even 3 fits into the memory of cpu, says BatchFinder"):
-        monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Data, 24))
+    recipe, finder = partial(torch.optim.Adam, lr=0.05), BatchFinder("largest")
+    train(tmp_path, recipe, finder)
+    assert finder.found == 6
+    room = 0
+    with pytest.raises(UserError, match=r"data.batch_size: not even 2 fits into the memory of cpu, says BatchFinder"):
         train(tmp_path, recipe, finder)
-    assert full
-    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", Data)
-    finder = BatchFinder("largest")
-    found = None
-    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Data, 2))
-    found = train(tmp_path, recipe, finder)
-    assert finder.found == 2
-    assert found["steps"] == 20
     monkeypatch.setattr(Watched, "training_step", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         train(tmp_path, recipe, finder)
@@ -117,7 +108,8 @@ def test_running_out_of_memory_is_an_outcome_and_other_errors_are_not(tmp_path, 
 
 def test_overlays_and_a_resumed_run(fit_images, run):
     flags = ("--data.batch_size=16", "--test_after_fit=false", "--trainer.max_epochs=1")
-    finder = "--trainer.callbacks=[{class_path: LRFinder}, {class_path: BatchFinder, init_args: {take: largest, max_size: 50}}]"
+    largest = "{class_path: BatchFinder, init_args: {take: largest, max_size: 50}}"
+    finder = f"--trainer.callbacks=[{{class_path: LRFinder}}, {largest}]"
     done = fit_images("fit", *flags, finder)
     assert done.code == 0, done.err
     assert done.err.index("BatchFinder: ") < done.err.index("LRFinder: ")  # whatever the order in the config
@@ -125,13 +117,10 @@ def test_overlays_and_a_resumed_run(fit_images, run):
     assert yaml.safe_load(overlay.read_text()) == {"data": {"init_args": {"batch_size": 32}}}
     assert "1/k of the steps" in overlay.read_text()
     assert (FOLDER / "batch_size_fastest.yaml").is_file()
-    for version, more in (("version_1", ["--config", overlay, "--config", FOLDER / "lr_finder.yaml"]),):
-        done = fit_images("fit", *flags, *more)
-        assert done.code == 0, done.err
-    one, other = (
-        torch.load(FOLDER.with_name(name) / "checkpoints/last.ckpt", weights_only=True)
-        for name in ("version_0", version)
-    )
+    done = fit_images("fit", *flags, "--config", overlay, "--config", FOLDER / "lr_finder.yaml")
+    assert done.code == 0, done.err
+    runs = [FOLDER.with_name(f"version_{number}") / "checkpoints/last.ckpt" for number in range(2)]
+    one, other = (torch.load(path, weights_only=True) for path in runs)
     assert one["global_step"] == other["global_step"] == 5  # 160 images
     for part in ("state_dict", "optimizer_states", "lr_schedulers"):
         assert_same(one[part], other[part], part)
@@ -143,5 +132,5 @@ def test_overlays_and_a_resumed_run(fit_images, run):
 
 def test_data_without_a_batch_size_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Data, 0))
-    with pytest.raises(UserError, match="BatchFinder sets data.batch_size, which Data does not have"):
+    with pytest.raises(UserError, match=r"BatchFinder sets data.batch_size, which Data does not have"):
         train(tmp_path, partial(torch.optim.Adam, lr=0.05), BatchFinder())
