@@ -1,4 +1,4 @@
-"""What finders share: where they may search, and the overlay of what they have found."""
+"""What finders share: when they search, and the overlay of what they have found."""
 
 from pathlib import Path
 from typing import Any

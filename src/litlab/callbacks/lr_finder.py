@@ -80,9 +80,7 @@ class LRFinder(Callback):
         name, label = _attribute(pl_module)
         self._before = before = _value(pl_module, name)
         _check_follows(trainer, pl_module, name)
-        # The first process searches, the others wait for it here.
-        curve = self._search(trainer, pl_module, before) if trainer.is_global_zero else ([], [])
-        rates, losses = trainer.strategy.broadcast(curve)
+        rates, losses = trainer.strategy.broadcast(self._search(trainer, pl_module, before))
         found = suggestion(rates, losses)
         folder = run_folder(trainer)
         if trainer.is_global_zero:
@@ -108,7 +106,7 @@ class LRFinder(Callback):
         factor = (self.max_lr / self.min_lr) ** (1 / (steps - 1))
         wanted = [self.min_lr * factor**step for step in range(steps)]
         with isolate_rng(), SlowProgress(steps, "searching a learning rate") as progress:
-            rising = _Rising([rate / before for rate in wanted], progress)
+            rising = _Rising([rate / before for rate in wanted], trainer, progress)
             side_run(trainer, pl_module, rising)
         return wanted[: len(rising.losses)], rising.losses
 
@@ -133,11 +131,12 @@ class _Rising(Callback):
 
     Args:
         factors: Of each step, on the rates that the optimizer has.
-        progress: Is told of each step.
+        run: The run's Trainer, whose processes stop together.
+        progress: Is told of each step, on the first process.
     """
 
-    def __init__(self, factors: list[float], progress: SlowProgress) -> None:
-        self.factors, self.progress = factors, progress
+    def __init__(self, factors: list[float], run: Trainer, progress: SlowProgress) -> None:
+        self.factors, self.run, self.progress = factors, run, progress
         self.losses: list[float] = []
         self._rates: list[float] = []
         self._parts: list[float] = []  # losses of the batches of the step
@@ -166,15 +165,16 @@ class _Rising(Callback):
         value = sum(self._parts) / len(self._parts) if self._parts else math.nan
         self._parts = []
         self.losses.append(value)
-        self.progress.advance(1)
+        if self.run.is_global_zero:
+            self.progress.advance(1)
         # A mean over the last ten steps or so: one bad batch is no divergence.
         count = len(self.losses)
         self._mean = 0.9 * self._mean + 0.1 * value
         mean = self._mean / (1 - 0.9**count)
         self._best = min(self._best, mean)
         diverged = not math.isfinite(value) or mean - self._best > (DIVERGED - 1) * abs(self._best)
-        if diverged or count == len(self.factors):
-            trainer.should_stop = True
+        over = diverged or count == len(self.factors)
+        trainer.should_stop = self.run.strategy.reduce_boolean_decision(over, all=False)
 
 
 def _attribute(pl_module: LightningModule) -> tuple[str, str]:

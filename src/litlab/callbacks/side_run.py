@@ -36,8 +36,8 @@ def check_copies(callback: Callback, run: Trainer, pl_module: LightningModule) -
         )
     if any(isinstance(module, nn.SyncBatchNorm) for module in pl_module.modules()):
         raise UserError(
-            f"trainer.sync_batchnorm: {name} in trainer.callbacks trains in one process; set it to false, or leave the "
-            "callback out"
+            f"trainer.sync_batchnorm: {name} in trainer.callbacks trains in each process by itself; set it to false, "
+            "or leave the callback out"
         )
     if not is_overridden("training_step", pl_module) or not pl_module.automatic_optimization:
         raise UserError(
@@ -50,9 +50,9 @@ def side_run(run: Trainer, pl_module: LightningModule, observer: Callback, **dat
     """Train a copy of the model until the observer sets ``should_stop``; there is no validation.
 
     The copy has all that belongs to the model: weights, buffers, metrics, settings. The data is shared, but not its
-    loaders. Of the run's callbacks there are copies of those that change what a step learns; the rest would
-    count, save or stop what is not theirs. In a
-    run on several processes one alone takes these steps, and accumulates the batches of all.
+    loaders. Of the run's callbacks there are copies of those that change what a step learns; the rest would count, save
+    or stop what is not theirs. In a run on several processes each takes the same steps by itself, and accumulates the
+    batches of all.
 
     The random state is the caller's to keep: an exception passes through.
 
@@ -65,7 +65,7 @@ def side_run(run: Trainer, pl_module: LightningModule, observer: Callback, **dat
     module = copy.deepcopy(pl_module)
     for part in module.modules():
         if isinstance(part, Metric):
-            part.sync_on_compute = False  # the other processes are not there
+            part.sync_on_compute = False  # each process has counted everything
     data = _borrowed(getattr(run, "datamodule", None), data_settings)
     callbacks: Any = run.callbacks  # pyright: ignore[reportAttributeAccessIssue]
     learning = [copy.deepcopy(callback) for callback in callbacks if isinstance(callback, OF_THE_STEP)]
@@ -75,7 +75,9 @@ def side_run(run: Trainer, pl_module: LightningModule, observer: Callback, **dat
         limit_val_batches=0,
         accumulate_grad_batches=run.accumulate_grad_batches * run.world_size,
     )
-    second._signal_connector.register_signal_handlers = _nothing  # those of the run stay; they end it after the search
+    # Signals are left to the run, which they end after the search; and no process asks the others for them.
+    second._signal_connector.register_signal_handlers = _nothing
+    second.fit_loop.epoch_loop._broadcast_sigterm_tensor = _nothing
     second.fit(module, datamodule=data)
 
 

@@ -3,6 +3,7 @@
 import inspect
 
 import pytest
+from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 
 from litlab.callbacks import ProgressBar, StepProfiler
@@ -15,6 +16,13 @@ def test_bars_ask_whether_to_draw(stage):
     assert f"self._should_update(n, self.{stage}_progress_bar.total)" in source
     overridden = inspect.signature(ProgressBar._should_update)
     assert overridden == inspect.signature(TQDMProgressBar._should_update)
+
+
+def test_a_second_trainer_leaves_signals_alone():
+    """What litlab/callbacks/side_run.py replaces."""
+    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    assert hasattr(trainer._signal_connector, "register_signal_handlers")
+    assert hasattr(trainer.fit_loop.epoch_loop, "_broadcast_sigterm_tensor")
 
 
 def test_a_profiler_knows_its_stage_and_names_its_files():

@@ -21,6 +21,8 @@ from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
 from litlab.optim.warmup_decay import WarmupDecay
 from litlab.tasks import Classifier
 from tests.litlab.checkpointing.in_process import Data, Draws
+from tests.litlab.checkpointing.interrupting import fit as fit_in_processes
+from tests.litlab.conftest import CONFIGS
 
 FOLDER = Path("lightning_logs/images/version_0")
 FINDER = "--trainer.callbacks=[{class_path: LRFinder, init_args: {num_training_steps: 30, min_lr: 1e-4}}]"
@@ -232,6 +234,19 @@ def test_it_can_end_with_the_search(fit_images):
     assert (FOLDER / "lr_finder.yaml").is_file()
     assert not (FOLDER / "checkpoints").exists()
     assert yaml.safe_load((FOLDER / "status.json").read_text())["status"] == "finished"
+
+
+def test_several_processes_find_one_rate(tmp_path, images):
+    data = ["--data.dataset=folder", f"--data.path={images}", "--data.batch_size=20", "--trainer.max_epochs=1"]
+    ddp = ["--trainer.accelerator=cpu", "--trainer.strategy=ddp", "--trainer.devices=2", "--test_after_fit=false"]
+    code = fit_in_processes(tmp_path, "--config", str(CONFIGS / "images.yaml"), *data, *ddp, FINDER, count=2)
+    assert code == 0, (tmp_path / "printed_0.txt").read_text()
+    found = yaml.safe_load((tmp_path / FOLDER / "lr_finder.yaml").read_text())["model"]["init_args"]["optimizer"]
+    for rank in range(2):  # each has the learning rate; the first one says so
+        assert ("LRFinder: " in (tmp_path / f"printed_{rank}.txt").read_text()) == (rank == 0)
+    checkpoint = last(tmp_path / FOLDER)
+    assert checkpoint["lr_finder"] == {"found": found["init_args"]["lr"], "before": 0.1}
+    assert checkpoint["global_step"] == 160 // 40
 
 
 # What it refuses
