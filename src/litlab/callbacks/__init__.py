@@ -8,8 +8,8 @@ from litlab.callbacks.confusion_matrix import ConfusionMatrix
 from litlab.callbacks.ema import EMA
 from litlab.callbacks.freeze import Freeze, FreezeRule
 from litlab.callbacks.grad_norms import GradNorms
-from litlab.callbacks.memory_snapshot import MemorySnapshot
 from litlab.callbacks.lr_finder import LRFinder
+from litlab.callbacks.memory_snapshot import MemorySnapshot
 from litlab.callbacks.model_summary import ModelSummary
 from litlab.callbacks.nan_guard import NaNGuard
 from litlab.callbacks.profile import StepProfiler
@@ -30,8 +30,8 @@ __all__ = [
     "Freeze",
     "FreezeRule",
     "GradNorms",
-    "MemorySnapshot",
     "LRFinder",
+    "MemorySnapshot",
     "ModelSummary",
     "NaNGuard",
     "ProgressBar",

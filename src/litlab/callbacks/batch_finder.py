@@ -13,10 +13,10 @@ from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.seed import isolate_rng
 from rich.table import Table
 
+from litlab.callbacks.few_steps import FewSteps
 from litlab.callbacks.found import searches, write_overlay
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.side_run import check_copies, side_run
-from litlab.callbacks.few_steps import FewSteps
 from litlab.errors import UserError
 from litlab.types import PositiveFloat, PositiveInt, check_bounds
 from litlab.util.commands import terminal
