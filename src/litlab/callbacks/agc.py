@@ -39,13 +39,16 @@ class AGC(Callback):
         self.factor, self.eps, self.exclude = factor, eps, exclude
         self._excluded: set[int] = set()
 
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Refuse what it can't work with, and find the parameters that are left alone."""
-        if trainer.gradient_clip_val is not None:
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Refuse a Trainer that clips."""
+        if stage == "fit" and trainer.gradient_clip_val is not None:
             raise UserError(
                 f"agc: trainer.gradient_clip_val is {trainer.gradient_clip_val} and clips gradients too; set "
                 "trainer.gradient_clip_val or agc to null"
             )
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Refuse what it can't work with, and find the parameters that are left alone."""
         check_gradients(trainer, "agc")
         names = parameter_names(pl_module)
         if self.exclude is None:

@@ -5,6 +5,8 @@ import inspect
 import pytest
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
+from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
+from lightning.pytorch.strategies import Strategy
 
 from litlab.callbacks import ProgressBar, StepProfiler
 
@@ -31,3 +33,9 @@ def test_a_profiler_knows_its_stage_and_names_its_files():
     profiler.setup("fit", local_rank=1)
     assert profiler._stage == "fit"
     assert profiler._prepare_filename(extension=".trace.json") == "fit-profile-1.trace.json"
+
+
+def test_batches_go_through_the_hooks_before_they_are_moved():
+    """`SWA` prepares batches as the training loop does."""
+    assert "_on_before_batch_transfer(batch" in inspect.getsource(_TrainingEpochLoop.advance)
+    assert "_apply_batch_transfer_handler" in inspect.getsource(Strategy.batch_to_device)
