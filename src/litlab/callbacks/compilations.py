@@ -9,8 +9,6 @@ from typing import Any
 import torch._dynamo.utils as dynamo
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
-from litlab.callbacks.compile_parts import trial
-
 KEPT = 4096  # records that PyTorch keeps until they are read; its default of 64 is too few for many parts
 # Training, validation and test differ in these, and so do the phases of `freeze`: each gets code of its own, once.
 EXPECTED = re.compile(r"GLOBAL_STATE changed|grad_mode|requires_grad|dispatch key set|\btraining\b|inference")
@@ -34,7 +32,8 @@ class Compilations(logging.Handler):
         self.seconds = 0.0
         self.recompilations = 0
         self.limited: list[str] = []  # functions that PyTorch has given up on
-        self._cached = self._compiled = 0  # graphs
+        self._graphs: Counter[str] = Counter()  # what inductor counted in this run
+        self._left_out: Counter[str] = Counter()
         self._dynamic = dynamic
         self._last: Any = None  # record that was read last
         self._counting = False
@@ -51,12 +50,17 @@ class Compilations(logging.Handler):
                 higher, until `stop`.
         """
         self._counting = True
+        self.leave_out()
         self._limit = dynamo.config.recompile_limit
         dynamo.config.recompile_limit = unlike * self._limit
         if dynamo.get_compilation_metrics():
             self._last = dynamo.get_compilation_metrics()[-1]
         dynamo.set_compilation_metrics_limit(KEPT)
         logging.getLogger("torch._dynamo").addHandler(self)
+
+    def leave_out(self) -> None:
+        """Leave out of cold and warm what was compiled since the last `look`, such as the trial of the compiler."""
+        self._left_out = Counter(dynamo.counters["inductor"]) - self._graphs
 
     def stop(self) -> None:
         """Read what is left, and stop counting."""
@@ -89,15 +93,12 @@ class Compilations(logging.Handler):
         """
         if not self._counting:
             return
+        self._graphs = Counter(dynamo.counters["inductor"]) - self._left_out
         records = dynamo.get_compilation_metrics()
         known = next((number for number, record in enumerate(records) if record is self._last), -1)
         for record in records[known + 1 :]:
             self._last = record
             self.seconds += (record.duration_us or 0) / 1e6
-            if record.co_name == trial.__name__:
-                continue
-            self._cached += record.inductor_fx_local_cache_hit_count or 0
-            self._compiled += record.inductor_fx_local_cache_miss_count or 0
             cause = _first_cause(record.recompile_reason or "")
             if not record.has_guarded_code or not cause or EXPECTED.search(cause):
                 continue
@@ -137,10 +138,12 @@ class Compilations(logging.Handler):
     def report(self) -> str:
         """Return the seconds, whether the code came from the cache, and the recompilations: ``31.2 s cold``."""
         text = f"{self.seconds:.1f} s"
-        if self._compiled and self._cached:
-            text += f", {self._cached} of {self._cached + self._compiled} graphs from the cache"
-        elif self._compiled or self._cached:
-            text += " cold" if self._compiled else " warm"
+        cached = self._graphs["fxgraph_cache_hit"]
+        compiled = self._graphs["fxgraph_cache_miss"] + self._graphs["fxgraph_cache_bypass"]
+        if compiled and cached:
+            text += f", {cached} of {cached + compiled} graphs from the cache"
+        elif compiled or cached:
+            text += " cold" if compiled else " warm"
         if self.recompilations:
             text += f", {self.recompilations} recompilation{'s' if self.recompilations > 1 else ''}"
         if self.limited:

@@ -111,6 +111,7 @@ class Compile(Callback):
         if modules:
             check_recurrent(modules, self.fullgraph)
             check_backend(self.backend, device)
+            self._compilations.leave_out()
         for module in modules.values():
             compile_in_place(
                 module, mode=self.mode, dynamic=self.dynamic, fullgraph=self.fullgraph, backend=self.backend

@@ -77,7 +77,8 @@ def most_unlike(modules: Iterable[nn.Module]) -> int:
 def check_recurrent(modules: dict[str, nn.Module], fullgraph: bool) -> None:
     """Say which parts the compiler leaves as they are: it takes no ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN`` into a graph.
 
-    They run their own kernels (cuDNN, oneDNN), and what is around them is compiled.
+    They run their own kernels (cuDNN, oneDNN), and what is around them is compiled; torch 2.10 also leaves out the rest
+    of the function that calls one.
 
     Raises:
         UserError: If there is one and the whole is to be a single graph.
@@ -96,7 +97,7 @@ def check_recurrent(modules: dict[str, nn.Module], fullgraph: bool) -> None:
             f"compile.fullgraph: true can't be had with {what} of the model, which torch.compile never takes into a "
             "graph; set compile.fullgraph: false, or name other parts in compile.children"
         )
-    rank_zero_info(f"compile: {what} stays as it is, with kernels of its own; what is around it is compiled")
+    rank_zero_info(f"compile: {what} stays as it is, with kernels of its own; it is compiled around")
 
 
 def check_backend(backend: str, device: torch.device) -> None:
