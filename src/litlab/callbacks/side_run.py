@@ -5,7 +5,6 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
-from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 from torchmetrics import Metric
 
@@ -39,7 +38,7 @@ def check_copies(callback: Callback, run: Trainer, pl_module: LightningModule) -
             f"trainer.sync_batchnorm: {name} in trainer.callbacks trains in each process by itself; set it to false, "
             "or leave the callback out"
         )
-    if not is_overridden("training_step", pl_module) or not pl_module.automatic_optimization:
+    if not pl_module.automatic_optimization:
         raise UserError(
             f"trainer.callbacks: {name} needs a loss from training_step, and {type(pl_module).__name__} optimizes by "
             "itself (automatic_optimization is off); leave the callback out"
