@@ -22,6 +22,7 @@ from litlab.cli.checkpoint_cli import CheckpointCLI, provides
 from litlab.cli.lightning_internals import log_at_step, release_averages
 from litlab.cli.output import check_prediction
 from litlab.cli.parser import ExperimentParser
+from litlab.cli.precision import ExperimentTrainer, compare_precision
 from litlab.cli.resources import WithinMemory
 from litlab.cli.sections import SECTIONS, add_sections
 from litlab.cli.trainer import (
@@ -63,6 +64,7 @@ class ExperimentCLI(CheckpointCLI):
         super().__init__(
             model_class=LightningModule,
             datamodule_class=LightningDataModule,
+            trainer_class=ExperimentTrainer,
             subclass_mode_model=True,
             subclass_mode_data=True,
             parser_class=ExperimentParser,
@@ -174,6 +176,8 @@ class ExperimentCLI(CheckpointCLI):
         drop_empty_hooks(trainer)
         if trainer.strategy.root_device.type == "cpu":
             keep_freed_memory()
+        if self.plan.run is not None and self.plan.resumes and self._setting("trainer").precision == "auto":
+            compare_precision(trainer, self.plan.run)
         if self.checkpoint is not None and self.subcommand != "fit":  # where results belong in the curves of the run
             log_at_step(trainer, self.checkpoint["global_step"])
         return trainer

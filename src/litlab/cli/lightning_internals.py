@@ -3,8 +3,15 @@
 tests/litlab/cli/test_internals.py pins these attributes, and the private methods that `ExperimentCLI` overrides.
 """
 
+from typing import Any
+
+from lightning.fabric.plugins.precision.precision import _PRECISION_INPUT
+from lightning.fabric.utilities.device_parser import _select_auto_accelerator
 from lightning.pytorch import Trainer
+from lightning.pytorch.accelerators import MPSAccelerator
 from lightning.pytorch.callbacks import WeightAveraging
+
+PrecisionInput = _PRECISION_INPUT  # the type of the Trainer's setting
 
 
 def release_averages(trainer: Trainer) -> None:
@@ -12,6 +19,19 @@ def release_averages(trainer: Trainer) -> None:
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
         if isinstance(callback, WeightAveraging):
             callback._average_model = None
+
+
+def accelerator_name(accelerator: Any) -> str:
+    """Return the accelerator that the Trainer is going to choose, such as cpu, cuda or mps.
+
+    Args:
+        accelerator: The Trainer's setting.
+    """
+    if not isinstance(accelerator, str):
+        return accelerator.name()
+    if accelerator == "gpu":
+        return "mps" if MPSAccelerator.is_available() else "cuda"
+    return _select_auto_accelerator() if accelerator == "auto" else accelerator
 
 
 def log_at_step(trainer: Trainer, step: int) -> None:

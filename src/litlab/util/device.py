@@ -19,18 +19,20 @@ def synchronize(device: torch.device) -> None:
 def has_fast_bfloat16(device: torch.device) -> bool:
     """Whether a device computes in bfloat16 at least as fast as in float32.
 
-    CUDA GPUs do from Ampere on, and CPUs with AVX512-BF16 or AMX (x86) or BF16 (ARM). Others emulate it: ten times
-    slower on a CPU.
+    CUDA GPUs do from Ampere on, Apple's from macOS 14 on, and CPUs with AVX512-BF16 or AMX (x86) or BF16 (ARM). Others
+    emulate it: ten times slower on a CPU.
 
     Args:
         device: Where the tensors lie.
 
     Returns:
-        False also for devices that nothing is known of, such as MPS.
+        False also for devices that nothing is known of.
     """
     if device.type == "cuda":
-        with torch.cuda.device(device):
-            return torch.cuda.is_bf16_supported(including_emulation=False)
+        # Not torch.cuda.is_bf16_supported, which asks the current device: to make another one it costs memory there.
+        return torch.cuda.is_available() and (bool(torch.version.hip) or _capability(device) >= 8)
+    if device.type == "mps":
+        return torch.backends.mps.is_available() and torch.backends.mps.is_macos_or_newer(14, 0)
     if device.type == "cpu":
         if hasattr(torch.cpu, "get_capabilities"):
             features = torch.cpu.get_capabilities()
@@ -44,3 +46,16 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and SIGNS.search(str(error)) is not None
+
+
+def has_tensor_cores(device: torch.device) -> bool:
+    """Whether a device is a CUDA GPU that multiplies matrices of float16 far faster than of float32: Volta and later.
+
+    Args:
+        device: Where the tensors lie.
+    """
+    return device.type == "cuda" and torch.cuda.is_available() and _capability(device) >= 7
+
+
+def _capability(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).major

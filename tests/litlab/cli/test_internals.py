@@ -3,13 +3,15 @@
 import inspect
 
 import pytest
+import torch
 from jsonargparse import ArgumentParser, set_parsing_settings
 from lightning.pytorch import Trainer
+from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import WeightAveraging
 from lightning.pytorch.cli import LightningCLI
 
 from litlab.cli.hints import ImportDenied, import_object, parameters, types_of
-from litlab.cli.lightning_internals import log_at_step, release_averages
+from litlab.cli.lightning_internals import accelerator_name, log_at_step, release_averages
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,13 @@ def test_averages_are_released_and_results_get_a_step():
     assert callback._average_model is None
     log_at_step(trainer, 7)
     assert trainer.fit_loop.epoch_loop._batches_that_stepped == 7
+
+
+def test_the_accelerator_is_that_of_the_trainer():
+    quiet = {"logger": False, "enable_checkpointing": False}
+    for wanted in ("auto", "cpu", CPUAccelerator()):
+        assert accelerator_name(wanted) == Trainer(accelerator=wanted, **quiet).accelerator.name()
+    assert accelerator_name("gpu") == ("mps" if torch.backends.mps.is_available() else "cuda")
 
 
 def test_parsers_know_the_types_of_their_settings():

@@ -1,0 +1,95 @@
+"""`ExperimentTrainer`: Lightning's Trainer, whose precision can follow from the hardware."""
+
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.accelerators import CUDAAccelerator
+from lightning.pytorch.plugins import Precision
+from lightning.pytorch.utilities import rank_zero_info
+
+from litlab.cli.lightning_internals import PrecisionInput, accelerator_name
+from litlab.runs.folder import RunFolder, read_or_set_aside
+from litlab.util.device import has_fast_bfloat16, has_tensor_cores
+
+
+class ExperimentTrainer(Trainer):
+    """Lightning's Trainer with one more precision: ``auto``.
+
+    Lightning computes in float32 unless it is told otherwise, and takes any precision on any device: bfloat16 on a CPU
+    that has to emulate it is ten times slower.
+
+    Args:
+        precision: As Lightning's, or ``auto``: bf16-mixed where the device has units for bfloat16 (GPUs from Ampere on,
+            Apple's from macOS 14 on, CPUs with AVX512-BF16, AMX or ARM's BF16), 16-mixed with gradient scaling on GPUs
+            from Volta on, 32-true elsewhere. Null is 32-true.
+        settings: Lightning's other settings.
+    """
+
+    def __init__(self, *, precision: PrecisionInput | Literal["auto"] | None = None, **settings: Any) -> None:
+        why = ""
+        if precision == "auto":
+            precision, why = None, "as trainer.plugins says"
+            if not _has_precision(settings.get("plugins")):
+                found = _devices(settings.get("accelerator", "auto"), settings.get("devices", "auto"))
+                precision, why = auto_precision(found)
+        super().__init__(precision=precision, **settings)
+        device = self.strategy.root_device
+        if why:
+            rank_zero_info(f"Precision: {self.precision}, {why}")
+        elif "16" in str(self.precision) and device.type == "cpu" and not has_fast_bfloat16(device):
+            rank_zero_info(
+                f"warning: trainer.precision: {self.precision} is about ten times slower than 32-true on this CPU, "
+                "which has no units for it; set auto to have it only where it is fast"
+            )
+
+
+def auto_precision(devices: list[torch.device]) -> tuple[Literal["bf16-mixed", "16-mixed", "32-true"], str]:
+    """Return the precision that suits some devices, and why.
+
+    All processes of a run must have the same precision, so that of GPUs that differ the oldest decides.
+
+    Args:
+        devices: Those of a run, of one kind.
+    """
+    if all(map(has_fast_bfloat16, devices)):
+        return "bf16-mixed", f"as {_name(devices[0])} has units for bfloat16"
+    slow = next(device for device in devices if not has_fast_bfloat16(device))
+    if all(map(has_tensor_cores, devices)):
+        return "16-mixed", f"as {_name(slow)} has units for float16, but not for bfloat16"
+    return "32-true", f"as {_name(slow)} has no units for bfloat16"
+
+
+def compare_precision(trainer: Trainer, run: RunFolder) -> None:
+    """Say so if ``auto`` has chosen another precision than the one that a run was trained with so far.
+
+    Args:
+        trainer: The Trainer that continues it.
+        run: The run.
+    """
+    made = read_or_set_aside(run.provenance)
+    newest = [made, *(made.get("continued") or [])][-1]
+    then = (newest.get("hardware") or {}).get("precision")
+    if then is not None and then != str(trainer.precision):
+        rank_zero_info(f"Precision: {run.name} was trained with {then} so far; name it to go on with it")
+
+
+def _has_precision(plugins: Any) -> bool:
+    named = plugins if isinstance(plugins, list | tuple) else [plugins]
+    return any(isinstance(plugin, Precision) for plugin in named)
+
+
+def _devices(accelerator: Any, devices: Any) -> list[torch.device]:
+    """Return the devices of this machine that Lightning is going to use; without an index where there is one."""
+    name = accelerator_name(accelerator)
+    if name != "cuda" or not CUDAAccelerator.is_available():
+        return [torch.device(name if name in ("cpu", "mps") else "meta")]
+    count = CUDAAccelerator.auto_device_count()
+    numbers = range(count) if devices == "auto" else CUDAAccelerator.parse_devices(devices) or []
+    return [torch.device("cuda", number) for number in numbers]
+
+
+def _name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return {"cpu": "this CPU", "mps": "this GPU"}.get(device.type, "the device")

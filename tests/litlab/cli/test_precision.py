@@ -1,0 +1,152 @@
+"""`trainer.precision: auto`: what each kind of hardware gets, and what a command says about it."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+import yaml
+from lightning.pytorch.accelerators import CUDAAccelerator
+from lightning.pytorch.plugins import MixedPrecision
+
+from litlab.cli import precision
+from litlab.cli.precision import ExperimentTrainer, auto_precision, compare_precision
+from litlab.runs.folder import RunFolder, write_json
+from litlab.util.device import has_fast_bfloat16
+from tests.litlab.conftest import CONFIGS
+
+QUIET = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+CPU = torch.device("cpu")
+NO_UNITS = "Precision: 32-true, as this CPU has no units for bfloat16"
+
+
+@pytest.fixture(autouse=True)
+def _hardware_is_asked_anew():
+    has_fast_bfloat16.cache_clear()
+    yield
+    has_fast_bfloat16.cache_clear()
+
+
+@pytest.fixture
+def units(monkeypatch):
+    """Gives this CPU units for bfloat16, or none."""
+    return lambda there: monkeypatch.setattr(
+        torch.cpu, "get_capabilities", lambda: {"avx512_bf16": there}, raising=False
+    )
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Makes the machine one with GPUs of some compute capabilities."""
+
+    def make(*majors: int) -> list[torch.device]:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.version, "hip", None)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu: SimpleNamespace(major=majors[gpu.index]))
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda gpu: f"GPU {gpu.index}")
+        return [torch.device("cuda", number) for number in range(len(majors))]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("majors", "wanted", "why"),
+    [
+        ((9,), "bf16-mixed", "as GPU 0 has units for bfloat16"),
+        ((8, 8), "bf16-mixed", "as GPU 0 has units for bfloat16"),
+        ((7,), "16-mixed", "as GPU 0 has units for float16, but not for bfloat16"),
+        ((9, 7), "16-mixed", "as GPU 1 has units for float16, but not for bfloat16"),  # one precision for all
+        ((6,), "32-true", "as GPU 0 has no units for bfloat16"),
+        ((6, 9), "32-true", "as GPU 0 has no units for bfloat16"),
+    ],
+)
+def test_gpus(gpus, majors, wanted, why):
+    assert auto_precision(gpus(*majors)) == (wanted, why)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_apple(monkeypatch, there):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda *version: there and version <= (14, 0))
+    assert auto_precision([torch.device("mps")])[0] == ("bf16-mixed" if there else "32-true")
+
+
+def test_only_the_gpus_of_the_run_are_asked(monkeypatch):
+    monkeypatch.setattr(CUDAAccelerator, "is_available", lambda: True)
+    monkeypatch.setattr(CUDAAccelerator, "auto_device_count", lambda: 4)
+    parser = "lightning.fabric.utilities.device_parser"
+    monkeypatch.setattr(f"{parser}._get_all_available_gpus", lambda **kinds: [0, 1, 2, 3])
+    for wanted, numbers in {"auto": [0, 1, 2, 3], 2: [0, 1], "-1": [0, 1, 2, 3]}.items():
+        assert [found.index for found in precision._devices("cuda", wanted)] == numbers
+    assert [found.index for found in precision._devices("cuda", [1, 3])] == [1, 3]
+    assert precision._devices("cpu", 2) == [CPU]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_cpu_gets_what_it_has_units_for(units, capfd, there):
+    units(there)
+    trainer = ExperimentTrainer(precision="auto", accelerator="cpu", **QUIET)
+    wanted = "bf16-mixed" if there else "32-true"
+    assert trainer.precision == wanted
+    assert isinstance(trainer.precision_plugin, MixedPrecision) == there
+    said = "has units" if there else "has no units"
+    assert f"Precision: {wanted}, as this CPU {said} for bfloat16\n" in capfd.readouterr().err
+
+
+def test_a_plugin_decides(capfd):
+    plugin = MixedPrecision("bf16-mixed", "cpu")
+    trainer = ExperimentTrainer(precision="auto", accelerator="cpu", plugins=[plugin], **QUIET)
+    assert trainer.precision_plugin is plugin
+    assert "Precision: bf16-mixed, as trainer.plugins says\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("asked", "there", "warned"), [("bf16-mixed", False, True), ("bf16-true", False, True),
+                                                       ("bf16-mixed", True, False), ("32-true", False, False),
+                                                       (None, False, False)])  # fmt: skip
+def test_slow_arithmetic_is_warned_about(units, capfd, asked, there, warned):
+    units(there)
+    assert ExperimentTrainer(precision=asked, accelerator="cpu", **QUIET).precision == (asked or "32-true")
+    line = f"warning: trainer.precision: {asked} is about ten times slower than 32-true on this CPU"
+    said = capfd.readouterr().err
+    assert (line in said) == warned
+    assert "Precision: " not in said
+
+
+def test_a_run_keeps_auto_and_what_it_became_and_says_so_when_it_changes(run, short, tmp_path, units):
+    units(False)
+    fit = ["fit", "--config", CONFIGS / "series.yaml", *short(CONFIGS / "series.yaml"), "--trainer.precision=auto"]
+    assert NO_UNITS in run(*fit, "--check").err
+    first = run(*fit)
+    assert first.code == 0, first.err
+    assert first.err.count("Precision: ") == 1
+    assert NO_UNITS in first.err
+    folder = tmp_path / "lightning_logs/series/version_0"
+    assert yaml.safe_load((folder / "config.yaml").read_text())["trainer"]["precision"] == "auto"
+    made = json.loads((folder / "provenance.json").read_text())
+    assert made["hardware"]["precision"] == "32-true"
+    assert NO_UNITS in run("test", "--run", "last").err
+
+    units(True)  # the same folder on another machine
+    has_fast_bfloat16.cache_clear()
+    done = run("fit", "--resume", "last", "--trainer.max_epochs=2")
+    assert done.code == 0, done.err
+    assert "Precision: bf16-mixed, as this CPU has units for bfloat16" in done.err
+    assert "Precision: series/version_0 was trained with 32-true so far" in done.err
+    sessions = json.loads((folder / "provenance.json").read_text())["continued"]
+    assert [session["hardware"]["precision"] for session in sessions] == ["bf16-mixed"]
+
+
+@pytest.mark.parametrize(("sessions", "said"), [([], True), (["16-mixed"], True), (["16-mixed", "32-true"], False)])
+def test_the_newest_session_counts(tmp_path, capfd, sessions, said):
+    """Also in folders of an older version, which may lack any of these entries."""
+    run = RunFolder(tmp_path / "mine/version_0")
+    run.path.mkdir(parents=True)
+    trainer = ExperimentTrainer(accelerator="cpu", **QUIET)
+    for made in ({}, {"hardware": {}}):
+        write_json(run.provenance, made)
+        compare_precision(trainer, run)
+    assert "Precision" not in capfd.readouterr().err
+    made = [{"hardware": {"precision": name}} for name in ("bf16-mixed", *sessions)]
+    write_json(run.provenance, {**made[0], "continued": made[1:]})
+    compare_precision(trainer, run)
+    assert ("mine/version_0 was trained with " in capfd.readouterr().err) == said
