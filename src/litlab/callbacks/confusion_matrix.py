@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
-from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from litlab.callbacks.reporting.figures import publish_figure
 from litlab.callbacks.reporting.folders import run_folder
@@ -46,7 +46,7 @@ class ConfusionMatrix(Callback):
     ) -> None:
         """Count predictions on the device."""
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        counts = multiclass_confusion_matrix(logits, batch[1], logits.shape[1], validate_args=False)
+        counts = _count(batch[1], logits.argmax(dim=1), logits.shape[1])
         self.counts = counts if self.counts is None else self.counts + counts
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -60,6 +60,17 @@ class ConfusionMatrix(Callback):
         if trainer.is_global_zero:
             figure = draw_confusion_matrix(counts.cpu(), class_names(trainer, len(counts)))
             publish_figure(trainer, folder, "confusion_matrix", figure)
+
+
+def _count(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
+    """Return the samples by (true class, predicted class), int64 of shape (classes, classes).
+
+    As a product of matrices, exact for up to 2**24 samples: torchmetrics counts with ``bincount``, which waits for a
+    GPU.
+    """
+    every = torch.arange(classes, device=labels.device)
+    true, chosen = ((kind[:, None] == every).float() for kind in (labels, predicted))
+    return (true.T @ chosen).long()
 
 
 def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":

@@ -1,7 +1,12 @@
 """Exponential moving average of the weights."""
 
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
 import torch
-from torch import Tensor
+from lightning.pytorch import LightningModule, Trainer
+from torch import Tensor, nn
 
 from litlab.callbacks.averaging import AveragedWeights
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, check_bounds
@@ -40,7 +45,15 @@ class EMA(AveragedWeights):
         self.decay = decay
         self.every_n_steps = every_n_steps
         self.start_step = start_step
-        super().__init__(multi_avg_fn=self._update)
+        super().__init__()
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Copy the weights, with an update that does not wait for the device."""
+        super().setup(trainer, pl_module, stage)
+        if self._average_model is not None:
+            # torch's own keeps the number of updates on the device, reads it and copies it there, at every update.
+            self._average_model.n_averaged = self._average_model.n_averaged.cpu()
+            self._average_model.update_parameters = self._update
 
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         """Return whether to update after optimizer step ``step_idx`` (from 0)."""
@@ -49,12 +62,24 @@ class EMA(AveragedWeights):
         return (step_idx - self.start_step) % self.every_n_steps == 0
 
     @torch.no_grad()
-    def _update(self, averages: list[Tensor], weights: list[Tensor], updates: Tensor | int) -> None:
+    def _update(self, model: nn.Module) -> None:
         # All tensors of one device and one type at a time, in a few kernels.
-        if averages[0].is_floating_point() or averages[0].is_complex():
-            # Not `updates`: it is a copy on the device, and reading it would wait for the device.
-            update = self.updates - 1  # the copy, update -1, does not get here
-            decay = min(self.decay, (1 + update) / (10 + update))
-            lerp_all(averages, weights, 1.0 - decay)
-        else:  # counters have a newest value, not a mean
-            copy_all(averages, weights)
+        assert self._average_model is not None
+        updates = self._average_model.n_averaged
+        decay = min(self.decay, (1 + t) / (10 + t)) if (t := int(updates) - 1) >= 0 else 0.0
+        groups: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
+        for average, weight in zip(_tensors(self._average_model.module), _tensors(model), strict=True):
+            averages, weights = groups.setdefault((average.device, average.dtype, weight.dtype), ([], []))
+            averages.append(average)
+            weights.append(weight.to(average.device))
+        for (_, kind, _), (averages, weights) in groups.items():
+            if decay and (kind.is_floating_point or kind.is_complex):
+                lerp_all(averages, weights, 1.0 - decay)
+            else:  # the first copy; and counters have a newest value, not a mean
+                copy_all(averages, weights)
+        updates += 1
+
+
+def _tensors(model: nn.Module) -> Iterator[Tensor]:
+    """Yield parameters and buffers."""
+    return chain(model.parameters(), model.buffers())

@@ -26,6 +26,7 @@ class ForecastErrors:
 
     def __init__(self, naive_error: Tensor) -> None:
         self.naive_error = naive_error.cpu().double()
+        self._divisor: Tensor | None = None  # the same on the device of the batches
         self._sums: Tensor | None = None  # (squared, absolute, covered; horizon, channel)
         self._starts: list[Tensor] = []  # (batch,) for each batch
         self._measures: list[Tensor] = []  # (batch, 4) for each batch
@@ -47,7 +48,9 @@ class ForecastErrors:
         sums = parts.sum(dim=1, dtype=precise)
         self._sums = sums if self._sums is None else self._sums + sums
         squared, absolute, covered = parts.mean(dim=2)  # each (batch, channel)
-        scaled = absolute / self.naive_error.float().to(absolute.device)
+        if self._divisor is None:  # copied once: it waits for the device
+            self._divisor = self.naive_error.float().to(absolute.device)
+        scaled = absolute / self._divisor
         self._measures.append(torch.stack([part.mean(1) for part in (squared, absolute, scaled, covered)], dim=1))
         self._starts.append(start)
 

@@ -63,8 +63,8 @@ class ForecastPlots(Callback):
         self.targets = targets
         self.periods = periods
         self._errors: ForecastErrors | None = None
-        self._drawn: list[Tensor] = []  # (past + 4 * horizon, drawn target): past, truth, forecast, lower, upper
-        self._drawn_starts: list[int] = []
+        self._drawn: list[Tensor] = []  # (past + 4 * horizon, target): past, truth, forecast, lower, upper
+        self._drawn_starts: list[Tensor] = []
         self._past = 0
         self._batches = 0
 
@@ -96,12 +96,12 @@ class ForecastPlots(Callback):
 
         self._past = past.shape[1]
         batches = sum(trainer.num_test_batches)
-        chosen = spread(self.windows, len(self._drawn), self._batches, batches, len(start)).to(start.device)
+        chosen = spread(self.windows, len(self._drawn), self._batches, batches, len(start))
         self._batches += 1
-        if len(chosen):
-            rows = torch.cat([part[chosen] for part in (past, future, forecast, lower, upper)], dim=1)
-            self._drawn += rows[:, :, self._targets(rows.shape[2])].cpu()
-            self._drawn_starts += start[chosen].tolist()
+        if len(chosen):  # left on the device, which nothing waits for
+            chosen = chosen.to(start.device, non_blocking=True)
+            self._drawn += torch.cat([part[chosen] for part in (past, future, forecast, lower, upper)], dim=1)
+            self._drawn_starts += start[chosen]
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Gather from all ranks, draw, log and save."""
@@ -110,8 +110,9 @@ class ForecastPlots(Callback):
             return
         errors = self._errors
         errors.gather(trainer)
-        starts = gather_rows(trainer, torch.tensor(self._drawn_starts))
-        drawn = gather_rows(trainer, torch.stack(self._drawn))
+        starts = gather_rows(trainer, torch.stack(self._drawn_starts))
+        drawn = torch.stack(self._drawn)
+        drawn = gather_rows(trainer, drawn[:, :, self._targets(drawn.shape[2])])
         if not trainer.is_global_zero:
             return
         data = facts(self, trainer, SeriesFacts)

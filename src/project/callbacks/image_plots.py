@@ -37,7 +37,7 @@ class ImagePlots(Callback):
 
     def __init__(self, images: int = 32) -> None:
         self.images = images
-        self._samples: list[tuple[Tensor, int, int, float]] = []  # image, true class, predicted class, its probability
+        self._samples: list[tuple[Tensor, ...]] = []  # image, true class, predicted class, its probability
         self._batches = 0
         self._classes = 0
 
@@ -67,29 +67,27 @@ class ImagePlots(Callback):
             return
         self._classes = logits.shape[1]
         batches = sum(trainer.num_test_batches)
-        chosen = spread(self.images, len(self._samples), self._batches, batches, len(images)).to(images.device)
+        chosen = spread(self.images, len(self._samples), self._batches, batches, len(images))
         self._batches += 1
-        if len(chosen):
+        if len(chosen):  # left on the device, which nothing waits for
+            chosen = chosen.to(images.device, non_blocking=True)
             probability, predicted = logits[chosen].float().softmax(dim=1).max(dim=1)
-            self._samples += zip(
-                images[chosen].float().cpu(),
-                labels[chosen].tolist(),
-                predicted.tolist(),
-                probability.tolist(),
-                strict=True,
-            )
+            self._samples += zip(images[chosen].float(), labels[chosen], predicted, probability, strict=True)
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Draw, log and save."""
         folder = run_folder(trainer)  # on every rank
         if self._samples:
             data = getattr(trainer, "datamodule", None)
-            images = [image for image, *_ in self._samples]
+            images = [image.cpu() for image, *_ in self._samples]
             if isinstance(data, ImageFacts):
                 images = [denormalised(image, data.mean, data.std) for image in images]
             else:
                 images = within_0_and_1(images)
-            samples = [(image, *facts[1:]) for image, facts in zip(images, self._samples, strict=True)]
+            samples = [
+                (image, int(label), int(predicted), float(probability))
+                for image, (_, label, predicted, probability) in zip(images, self._samples, strict=True)
+            ]
             figure = draw_images(samples, class_names(trainer, self._classes))
             publish_figure(trainer, folder, "test_images", figure)
 

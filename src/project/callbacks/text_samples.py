@@ -41,13 +41,13 @@ class TextSamples(Callback):
     def __init__(self, samples: PositiveInt = 10) -> None:
         check_bounds(TextSamples, locals(), "TextSamples")
         self.samples = samples
-        self._mistakes = torch.empty(0, 4, dtype=torch.float64)  # number, true class, prediction, probability
-        self._right = self._mistakes
+        self._numbers: list[Tensor] = []  # (batch,) of each batch
+        self._rows: list[Tensor] = []  # (batch, 3) of each: true class, prediction, probability; on the device
         self._classes = 0
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Forget the previous test."""
-        self._mistakes = self._right = torch.empty(0, 4, dtype=torch.float64)
+        self._numbers, self._rows = [], []
 
     def on_test_batch_end(
         self,
@@ -58,21 +58,22 @@ class TextSamples(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Keep the best candidates so far."""
+        """Note what was predicted, without waiting for the device."""
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        number = facts(self, trainer, TextFacts).sample_index("test", batch_idx)
+        self._numbers.append(facts(self, trainer, TextFacts).sample_index("test", batch_idx))
         self._classes = logits.shape[1]
         probability, predicted = logits.float().softmax(dim=1).max(dim=1)
-        rows = torch.stack([part.cpu().double() for part in (number, batch[1], predicted, probability)], dim=1)
-        wrong = rows[:, 1] != rows[:, 2]
-        self._mistakes = self._most_confident(torch.cat([self._mistakes, rows[wrong]]))
-        self._right = self._evenly_spread(torch.cat([self._right, rows[~wrong]]))
+        self._rows.append(torch.stack([part.float() for part in (batch[1], predicted, probability)], dim=1))
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Gather from all ranks, log and save."""
         folder = run_folder(trainer)  # on every rank, like gathering
-        mistakes = self._most_confident(gather_rows(trainer, self._mistakes))
-        right = self._evenly_spread(gather_rows(trainer, self._right))
+        rows = torch.empty(0, 4, dtype=torch.float64)  # number, true class, prediction, probability
+        if self._rows:
+            rows = torch.cat([torch.cat(self._numbers).cpu()[:, None], torch.cat(self._rows).cpu().double()], dim=1)
+        wrong = rows[:, 1] != rows[:, 2]
+        mistakes = self._most_confident(gather_rows(trainer, self._most_confident(rows[wrong])))
+        right = self._evenly_spread(gather_rows(trainer, self._evenly_spread(rows[~wrong])))
         if not trainer.is_global_zero or not len(mistakes) + len(right):
             return
         names, text = class_names(trainer, self._classes), facts(self, trainer, TextFacts).text

@@ -41,7 +41,7 @@ def test_samples_are_spread_and_true_to_their_batch(tmp_path):
     plots = ImagePlots(images=8)
     run(tmp_path, plots, False, data, Sorted())
     assert len(plots._samples) == 8
-    assert {label for _, label, _, _ in plots._samples} == {0, 1, 2, 3}
+    assert {int(label) for _, label, _, _ in plots._samples} == {0, 1, 2, 3}
     for image, _, predicted, probability in plots._samples:
         assert predicted == int(image[0, 0, 0])
         assert probability == pytest.approx(torch.e / (torch.e + 3), abs=1e-4)

@@ -134,7 +134,7 @@ def test_starts_anew_and_leaves_nothing_without_a_run_folder(tmp_path, monkeypat
     callback = TextSamples(40)
     for _ in range(2):
         make_trainer(tmp_path, callbacks=[callback]).test(Reader(), Texts(), verbose=False)
-    assert len(callback._mistakes) + len(callback._right) == 40
+    assert sum(map(len, callback._rows)) == 40
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,0 +1,51 @@
+"""A team's experiments on a CUDA device that does not exist, and that what is wrong there is found."""
+
+import pytest
+import torch
+
+from litlab.data.images.memory import StoredImages
+from litlab.tasks import Classifier
+from tests.fake_cuda import DEVICE, FEW, Waited, Watch, expect_warnings, fake_modes
+from tests.fake_cuda import on_fake_cuda as on_fake_cuda
+from tests.litlab.conftest import CONFIGS
+
+pytestmark = expect_warnings
+IMAGES = CONFIGS / "images.yaml"
+
+
+@pytest.mark.parametrize("name", ["images", "text", "series"])
+def test_steps_wait_for_nothing_and_mix_no_devices(on_fake_cuda, run, short, name):
+    config = CONFIGS / f"{name}.yaml"
+    done = run("fit", "--config", config, *short(config), *FEW, "--nan_guard.action=skip")
+    assert done.code == 0, done.err
+    assert (on_fake_cuda["train"], on_fake_cuda["test"]) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "says"),
+    [
+        (lambda loss: loss * loss.item(), Waited, "a value is read"),
+        (lambda loss: loss * 2 if loss > 0 else loss, Waited, "a value is read"),
+        (lambda loss: loss * float(loss.detach().cpu()), Waited, "copied from cuda to cpu"),
+        (lambda loss: loss * torch.tensor(2.0).to(loss.device), Waited, "copied from cpu to cuda"),
+        (lambda loss: loss + torch.ones(3).sum(0, keepdim=True).mean(0, keepdim=True), RuntimeError, "device"),
+    ],
+)
+def test_what_waits_or_mixes_is_found(on_fake_cuda, run, short, monkeypatch, spoil, error, says):
+    step = Classifier.training_step
+    monkeypatch.setattr(Classifier, "training_step", lambda self, batch, number: spoil(step(self, batch, number)))
+    with pytest.raises(error, match=says):
+        run("fit", "--config", IMAGES, *short(IMAGES), *FEW)
+    assert on_fake_cuda["train"] == (2 if error is Waited else 1)  # the first step may look at the data
+
+
+def test_images_that_lie_on_the_device_are_gathered_there():
+    images = StoredImages(torch.zeros(6, 3, 4, 4, dtype=torch.uint8), torch.arange(6))
+    watch = Watch()
+    with fake_modes(watch):
+        there = StoredImages(images.images.to(DEVICE), images.labels.to(DEVICE))
+        watch.in_step = True
+        batch = there[torch.tensor([2, 0])]
+    assert {name: (tuple(value.shape), value.device) for name, value in batch.items()} == {
+        "image": ((2, 3, 4, 4), DEVICE), "label": ((2,), DEVICE), "index": ((2,), DEVICE),
+    }  # fmt: skip

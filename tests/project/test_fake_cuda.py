@@ -1,0 +1,21 @@
+"""Every shipped experiment trains, validates and tests on a CUDA device that does not exist: see tests/fake_cuda.py.
+
+A step that waits for the device, or mixes devices, fails here. A new config is tried by being there.
+"""
+
+import pytest
+
+from tests.conftest import CONFIGS
+from tests.fake_cuda import FEW, expect_warnings
+from tests.fake_cuda import on_fake_cuda as on_fake_cuda
+
+EXPERIMENTS = sorted(CONFIGS.glob("*.yaml"))
+
+
+@expect_warnings
+@pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
+def test_steps_wait_for_nothing_and_mix_no_devices(on_fake_cuda, run, short, config):
+    done = run("fit", "--config", config, *short(config), *FEW)
+    assert done.code == 0, done.err
+    assert on_fake_cuda["train"] == 3
+    assert on_fake_cuda["test"] == 2
