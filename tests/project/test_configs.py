@@ -54,6 +54,7 @@ EFFECTS = {
     "plateau": lambda folder, done: "num_bad_epochs" in _checkpoint(folder)["lr_schedulers"][0],
     "memory_snapshot": lambda folder, done: "What 3 training steps" in (folder / "memory.txt").read_text(),
     "profile": lambda folder, done: "A step took" in done.out and (folder / "fit-profile.trace.json").is_file(),
+    "tf32": lambda folder, done: "trainer.tf32: this CPU has no units for TF32" in done.err,
     "smoke": lambda folder, done: _checkpoint(folder)["global_step"] == 2,
     "swa": lambda folder, done: _checkpoint(folder)["averaging_state"]["n_averaged"] == 1,
     "warm_restarts": lambda folder, done: len(_checkpoint(folder)["lr_schedulers"][0]["_schedulers"]) == 3,
@@ -201,6 +202,7 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
 
     yield fit_small
     torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision("highest")
 
 
 @pytest.mark.filterwarnings("ignore:.*AMP with fp16 is not supported on CPU")  # it says what it does instead

@@ -1,4 +1,4 @@
-"""`ExperimentTrainer`: Lightning's Trainer, whose precision can follow from the hardware."""
+"""`ExperimentTrainer`: Lightning's Trainer, whose precision can follow from the hardware, and which knows TF32."""
 
 from typing import Any, Literal
 
@@ -10,11 +10,11 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.cli.lightning_internals import PrecisionInput, accelerator_name
 from litlab.runs.folder import RunFolder, read_or_set_aside
-from litlab.util.device import has_fast_bfloat16, has_tensor_cores
+from litlab.util.device import has_fast_bfloat16, has_tensor_cores, has_tf32
 
 
 class ExperimentTrainer(Trainer):
-    """Lightning's Trainer with one more precision: ``auto``.
+    """Lightning's Trainer with one more precision, ``auto``, and with TF32 as a setting.
 
     Lightning computes in float32 unless it is told otherwise, and takes any precision on any device: bfloat16 on a CPU
     that has to emulate it is ten times slower.
@@ -23,10 +23,19 @@ class ExperimentTrainer(Trainer):
         precision: As Lightning's, or ``auto``: bf16-mixed where the device has units for bfloat16 (GPUs from Ampere on,
             Apple's from macOS 14 on, CPUs with AVX512-BF16, AMX or ARM's BF16), 16-mixed with gradient scaling on GPUs
             from Volta on, 32-true elsewhere. Null is 32-true.
+        tf32: Whether GPUs from Ampere on compute float32 matrix products and convolutions in TF32, with 10 bits of the
+            mantissa instead of 23. Null is as torch has it: convolutions only. It matters where float32 is computed
+            (https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices).
         settings: Lightning's other settings.
     """
 
-    def __init__(self, *, precision: PrecisionInput | Literal["auto"] | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        precision: PrecisionInput | Literal["auto"] | None = None,
+        tf32: bool | None = None,
+        **settings: Any,
+    ) -> None:
         why = ""
         if precision == "auto":
             precision, why = None, "as trainer.plugins says"
@@ -42,6 +51,8 @@ class ExperimentTrainer(Trainer):
                 f"warning: trainer.precision: {self.precision} is about ten times slower than 32-true on this CPU, "
                 "which has no units for it; set auto to have it only where it is fast"
             )
+        if tf32 is not None:
+            _set_tf32(tf32, device)
 
 
 def auto_precision(devices: list[torch.device]) -> tuple[Literal["bf16-mixed", "16-mixed", "32-true"], str]:
@@ -72,6 +83,18 @@ def compare_precision(trainer: Trainer, run: RunFolder) -> None:
     then = (newest.get("hardware") or {}).get("precision")
     if then is not None and then != str(trainer.precision):
         rank_zero_info(f"Precision: {run.name} was trained with {then} so far; name it to go on with it")
+
+
+def _set_tf32(wanted: bool, device: torch.device) -> None:
+    """Switch TF32 on or off in this process, for products of matrices and convolutions.
+
+    By the older of torch's two ways (2.10 to 2.15): after the newer one, ``fp32_precision``, Lightning (2.6.6) fails
+    where it asks for the precision of products.
+    """
+    if wanted and not has_tf32(device):
+        rank_zero_info(f"trainer.tf32: {_name(device)} has no units for TF32, so it changes nothing here")
+    torch.set_float32_matmul_precision("high" if wanted else "highest")
+    torch.backends.cudnn.allow_tf32 = wanted
 
 
 def _has_precision(plugins: Any) -> bool:

@@ -57,5 +57,18 @@ def has_tensor_cores(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_available() and _capability(device) >= 7
 
 
+def has_tf32(device: torch.device) -> bool:
+    """Whether a device has units for TF32: NVIDIA's GPUs from Ampere on, and AMD's from MI300 on.
+
+    Args:
+        device: Where the tensors lie.
+    """
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return False
+    if torch.version.hip:
+        return torch.cuda.get_device_properties(device).gcnArchName.startswith("gfx94")
+    return _capability(device) >= 8
+
+
 def _capability(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).major

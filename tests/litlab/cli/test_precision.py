@@ -12,7 +12,7 @@ from lightning.pytorch.plugins import MixedPrecision
 from litlab.cli import precision
 from litlab.cli.precision import ExperimentTrainer, auto_precision, compare_precision
 from litlab.runs.folder import RunFolder, write_json
-from litlab.util.device import has_fast_bfloat16
+from litlab.util.device import has_fast_bfloat16, has_tf32
 from tests.litlab.conftest import CONFIGS
 
 QUIET = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
@@ -150,3 +150,26 @@ def test_the_newest_session_counts(tmp_path, capfd, sessions, said):
     write_json(run.provenance, {**made[0], "continued": made[1:]})
     compare_precision(trainer, run)
     assert ("mine/version_0 was trained with " in capfd.readouterr().err) == said
+
+
+@pytest.fixture
+def _products_as_before():
+    yield
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = True
+
+
+@pytest.mark.usefixtures("_products_as_before")
+@pytest.mark.parametrize(("wanted", "matmul", "convolutions"), [(True, "high", True), (False, "highest", False)])
+def test_tf32(capfd, wanted, matmul, convolutions):
+    ExperimentTrainer(accelerator="cpu", **QUIET)  # null leaves torch's own settings
+    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("highest", True)
+    ExperimentTrainer(tf32=wanted, accelerator="cpu", **QUIET)
+    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == (matmul, convolutions)
+    said = "trainer.tf32: this CPU has no units for TF32, so it changes nothing here\n" in capfd.readouterr().err
+    assert said == wanted
+
+
+@pytest.mark.parametrize(("major", "there"), [(9, True), (8, True), (7, False)])
+def test_gpus_with_tf32(gpus, major, there):
+    assert has_tf32(gpus(major)[0]) is there
