@@ -1,8 +1,9 @@
 # make fit     train and test the CIFAR experiment
 # make test    run all tests
+# make test-gpu    run the tests that need a CUDA GPU
 # make lint    check formatting, style and types
 # make clean   remove the environment and build files; data/ and lightning_logs/ stay
-# The first three create the environment first, if need be.
+# All but the last create the environment first, if need be.
 
 VENV ?= .venv
 TEST_PROCESSES ?= 3
@@ -11,13 +12,16 @@ INSTALLED := $(VENV)/installed
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: fit test lint clean
+.PHONY: fit test test-gpu lint clean
 
 fit: $(INSTALLED)
 	$(BIN)/python -m project fit --config configs/cifar.yaml
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist worksteal
+
+test-gpu: $(INSTALLED)
+	$(BIN)/python -m pytest -m gpu
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -21,7 +21,7 @@ COMMANDS = [
 
 def test_the_first_two_commands_are_the_ones_that_do_everything():
     assert [command.split("#")[0].split()[1] for command in COMMANDS[:2]] == ["fit", "test"]
-    for target in ("fit", "test", "lint", "clean"):
+    for target in ("fit", "test", "test-gpu", "lint", "clean"):
         done = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     fit = subprocess.run(["make", "--dry-run", "fit"], cwd=ROOT, capture_output=True, text=True).stdout

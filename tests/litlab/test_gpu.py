@@ -1,0 +1,122 @@
+"""What only a GPU can show: `make test-gpu`.
+
+tests/fake_cuda.py has what can be known without one.
+"""
+
+import math
+
+import pytest
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from litlab.util.device import has_fast_bfloat16, has_tensor_cores, has_tf32
+from tests.litlab.conftest import CONFIGS
+
+GPU = torch.device("cuda", 0)
+IMAGES = CONFIGS / "images.yaml"
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU: tests/fake_cuda.py goes without one"),
+]
+
+
+class NoWaiting(Callback):
+    """Raises where a training step waits for the GPU, but for the first one."""
+
+    steps = 0
+
+    def on_train_batch_start(self, *anything):
+        if self.steps:
+            torch.cuda.set_sync_debug_mode("error")
+
+    def on_train_batch_end(self, *anything):
+        self.off()
+        self.steps += 1
+
+    def off(self, *anything):
+        torch.cuda.set_sync_debug_mode("default")
+
+    on_exception = off
+
+
+@pytest.fixture
+def fit(run, short, tmp_path, monkeypatch):
+    """Fits an experiment of acme on one GPU; returns its newest checkpoint, what was printed, and the peak in bytes."""
+
+    def fit_on_gpu(name, *flags, callback=None):
+        whole = Trainer.fit
+        if callback is not None:
+            monkeypatch.setattr(
+                Trainer, "fit", lambda self, *a, **k: (self.callbacks.append(callback), whole(self, *a, **k))
+            )
+        config = CONFIGS / f"{name}.yaml"
+        torch.cuda.reset_peak_memory_stats()
+        done = run(
+            "fit", "--config", config, *short(config), "--trainer.accelerator=gpu", "--trainer.devices=1", *flags
+        )
+        assert done.code == 0, done.err
+        newest = max((tmp_path / f"lightning_logs/{name}").iterdir(), key=lambda path: path.stat().st_mtime)
+        return torch.load(newest / "checkpoints/last.ckpt", weights_only=True), done, torch.cuda.max_memory_allocated()
+
+    return fit_on_gpu
+
+
+def finite(checkpoint):
+    return all(value.isfinite().all() for value in checkpoint["state_dict"].values())
+
+
+@pytest.mark.parametrize("name", ["images", "text", "series"])
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_steps_wait_for_nothing(fit, name, precision):
+    watch = NoWaiting()
+    quiet = ["--trainer.log_every_n_steps=1000", "--trainer.enable_progress_bar=false", "--ema.decay=0.9"]
+    checkpoint, _, _ = fit(name, f"--trainer.precision={precision}", *quiet, "--data.batch_size=8", callback=watch)
+    assert watch.steps > 2
+    assert finite(checkpoint)
+
+
+def test_auto_is_what_the_gpu_has_units_for(fit):
+    wanted = "bf16-mixed" if has_fast_bfloat16(GPU) else "16-mixed" if has_tensor_cores(GPU) else "32-true"
+    _, done, _ = fit("images", "--trainer.precision=auto")
+    assert f"Precision: {wanted}, as {torch.cuda.get_device_name(GPU)} has " in done.err
+
+
+@pytest.mark.parametrize("name", ["images", "text", "series"])
+def test_float16_is_scaled_and_the_scale_resumes(fit, run, tmp_path, name):
+    checkpoint, _, _ = fit(name, "--trainer.precision=16-mixed")
+    scale = checkpoint["MixedPrecision"]["scale"]
+    assert finite(checkpoint)
+    assert scale > 1
+    assert math.log2(scale).is_integer()
+    done = run("fit", "--resume", "last", "--trainer.max_epochs=2", "--trainer.log_every_n_steps=1")
+    assert done.code == 0, done.err
+    newest = torch.load(tmp_path / f"lightning_logs/{name}/version_0/checkpoints/last.ckpt", weights_only=True)
+    assert newest["MixedPrecision"]["_growth_tracker"] != checkpoint["MixedPrecision"]["_growth_tracker"]
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune"])
+def test_compiled_networks_train_like_others(fit, mode):
+    plain, _, _ = fit("images", "--trainer.precision=32-true", "--trainer.deterministic=true")
+    compiled, _, _ = fit(
+        "images", "--trainer.precision=32-true", "--trainer.deterministic=true", f"--compile.mode={mode}"
+    )
+    assert plain["state_dict"].keys() == compiled["state_dict"].keys()
+    for name, value in plain["state_dict"].items():
+        torch.testing.assert_close(compiled["state_dict"][name], value, rtol=1e-2, atol=1e-3)
+
+
+def test_mixed_precision_takes_less_memory(fit):
+    wide = ["--model.width=256", "--data.batch_size=80", "--vram=null"]
+    _, _, full = fit("images", "--trainer.precision=32-true", *wide)
+    _, _, half = fit("images", "--trainer.precision=bf16-mixed", *wide)
+    assert half < full
+
+
+@pytest.mark.skipif(not has_tf32(GPU), reason="needs a GPU with units for TF32")
+def test_tf32_rounds_products(fit):
+    a, b = torch.randn(2, 512, 512, device=GPU)
+    errors = {}
+    for wanted in ("true", "false"):
+        fit("images", f"--trainer.tf32={wanted}")
+        errors[wanted] = (a @ b - (a.double() @ b.double())).abs().max().item()
+    assert errors["true"] > 10 * errors["false"]
