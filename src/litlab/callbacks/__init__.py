@@ -1,6 +1,7 @@
 """Lightning callbacks and a profiler, one a file."""
 
 from litlab.callbacks.agc import AGC
+from litlab.callbacks.activation_checkpointing import ActivationCheckpointing
 from litlab.callbacks.baselines import Baselines
 from litlab.callbacks.batch_finder import BatchFinder
 from litlab.callbacks.compile import Compile
@@ -12,6 +13,7 @@ from litlab.callbacks.lr_finder import LRFinder
 from litlab.callbacks.memory_snapshot import MemorySnapshot
 from litlab.callbacks.model_summary import ModelSummary
 from litlab.callbacks.nan_guard import NaNGuard
+from litlab.callbacks.optimizer_in_backward import OptimizerInBackward
 from litlab.callbacks.profile import StepProfiler
 from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.summary import RunSummary
@@ -23,6 +25,7 @@ __all__ = [
     "EMA",
     "SWA",
     "VRAM",
+    "ActivationCheckpointing",
     "Baselines",
     "BatchFinder",
     "Compile",
@@ -34,6 +37,7 @@ __all__ = [
     "MemorySnapshot",
     "ModelSummary",
     "NaNGuard",
+    "OptimizerInBackward",
     "ProgressBar",
     "RunSummary",
     "StepProfiler",

@@ -5,6 +5,7 @@ from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.callbacks import AGC, EMA, SWA, VRAM, Compile, Freeze, GradNorms, NaNGuard
+from litlab.callbacks import EMA, VRAM, ActivationCheckpointing, Compile, Freeze, NaNGuard
 from litlab.checkpointing import RunCheckpoint
 from litlab.types import PositiveInt
 
@@ -23,6 +24,11 @@ SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
     "grad_norms": (GradNorms, False, "Logs the norm of each layer's gradient. {}: on, null: off."),
     "nan_guard": (NaNGuard, True, "What to do when a loss or gradient is not a number. null: nothing."),
     "agc": (AGC, False, "Adaptive clipping, by the norms of the weights. null: none."),
+    "activation_checkpointing": (
+        ActivationCheckpointing,
+        False,
+        "Which activations are not kept, but computed again in the backward pass. null: none.",
+    ),
     "compile": (Compile, True, "torch.compile, in place. null, or a mode of null: off."),
     "vram": (VRAM, True, "Memory and speed per epoch. null: off."),
 }
