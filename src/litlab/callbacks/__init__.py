@@ -7,6 +7,7 @@ from litlab.callbacks.batch_finder import BatchFinder
 from litlab.callbacks.compile import Compile
 from litlab.callbacks.confusion_matrix import ConfusionMatrix
 from litlab.callbacks.ema import EMA
+from litlab.callbacks.free_gradients import FreeGradients
 from litlab.callbacks.freeze import Freeze, FreezeRule
 from litlab.callbacks.grad_norms import GradNorms
 from litlab.callbacks.lr_finder import LRFinder
@@ -30,6 +31,7 @@ __all__ = [
     "BatchFinder",
     "Compile",
     "ConfusionMatrix",
+    "FreeGradients",
     "Freeze",
     "FreezeRule",
     "GradNorms",

@@ -12,6 +12,7 @@ from litlab.checkpointing.internals import is_accumulating, is_last_batch, valid
 from litlab.errors import UserError, first_line
 from litlab.optim import Chain, Schedule, Sequence, WarmupDecay
 from litlab.tasks.base import ExperimentModule
+from litlab.util.optimizer_steps import accumulation, steps_of_epochs, steps_of_run
 
 OF_THE_RATE = ("optimizer", "schedule", "param_groups")  # settings of the model
 PROGRESS = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch", "_last_lr")  # of ReduceLROnPlateau
@@ -19,7 +20,11 @@ PROGRESS = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch", "_last_l
 
 def run_length(trainer: Trainer) -> dict[str, Any]:
     """Return what determines the number of optimizer steps of a run; checkpoints keep it."""
-    return {"steps_per_epoch": _steps_per_epoch(trainer), "epochs": trainer.max_epochs, "steps": trainer.max_steps}
+    schedule, batches = accumulation(trainer), trainer.num_training_batches
+    length: dict[str, Any] = {"steps_per_epoch": steps_of_epochs(trainer, batches, 0, 1)}
+    if len(schedule.epochs) > 1:
+        length["accumulation"] = dict(schedule.scheduling)
+    return {**length, "epochs": trainer.max_epochs, "steps": trainer.max_steps}
 
 
 # ReduceLROnPlateau
@@ -95,7 +100,7 @@ def stretch_schedule(trainer: Trainer, module: LightningModule, saved: dict[str,
     differ = any(then[name] != now[name] for name in OF_THE_RATE if name in then and name in now)
     if saved["run_length"] == run_length(trainer) and not differ:
         return
-    steps, left = trainer.estimated_stepping_batches, _left(trainer, schedule.interval, schedule.frequency)
+    steps, left = steps_of_run(trainer), _left(trainer, schedule.interval, schedule.frequency)
     name = schedule.missing_length()
     if name is not None and schedule.interval == "step":
         steps = max(steps, left * schedule.frequency)  # it can be one more where the frequency does not divide them
@@ -178,11 +183,6 @@ def _check_monitor(trainer: Trainer, monitor: str, interval: str, frequency: int
         )
 
 
-def _steps_per_epoch(trainer: Trainer) -> float:
-    batches = trainer.num_training_batches
-    return batches if batches == float("inf") else math.ceil(batches / trainer.accumulate_grad_batches)
-
-
 def _left(trainer: Trainer, interval: str, frequency: int) -> float:
     """Return how often a schedule is still stepped, from the beginning or the checkpoint to the end of the run."""
     progress: Any = trainer.fit_loop.epoch_progress.current
@@ -193,9 +193,9 @@ def _left(trainer: Trainer, interval: str, frequency: int) -> float:
     done = progress.processed + over
     if interval == "epoch":
         return epochs // frequency - done // frequency
-    left = (epochs - done) * _steps_per_epoch(trainer)
+    left = steps_of_epochs(trainer, trainer.num_training_batches, done, epochs)
     if within and not over:
-        left -= batches.ready // trainer.accumulate_grad_batches
+        left -= batches.ready // accumulation(trainer).get_accumulate_grad_batches(done)
     if trainer.max_steps >= 0:
         left = min(left, trainer.max_steps - trainer.global_step)
     return (trainer.global_step + left) // frequency - trainer.global_step // frequency

@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import (
     BasePredictionWriter,
     BatchSizeFinder,
     Checkpoint,
+    GradientAccumulationScheduler,
     LearningRateFinder,
     LearningRateMonitor,
     ModelPruning,
@@ -29,6 +30,7 @@ from litlab.callbacks import (
     ActivationCheckpointing,
     BatchFinder,
     Compile,
+    FreeGradients,
     Freeze,
     LRFinder,
     ModelSummary,
@@ -37,6 +39,7 @@ from litlab.callbacks import (
 )
 from litlab.callbacks.channels_last import ChannelsLast
 from litlab.callbacks.threads import Threads
+from litlab.checkpointing.accumulation import AccumulationSchedule
 from litlab.checkpointing.exact_resume import ExactResume
 from litlab.errors import UserError
 from litlab.optim import Schedule
@@ -86,12 +89,20 @@ def callback_list(
     """
     if _has(sections, EMA) and _has(sections, SWA):
         raise UserError("swa: ema averages the weights too, and one average can be kept; set ema or swa to null")
-    named = _named(config)
+    named = [
+        AccumulationSchedule(callback.scheduling) if type(callback) is GradientAccumulationScheduler else callback
+        for callback in _named(config)
+    ]
     # Before all that looks at optimizer and data; and the learning rate depends on the batch size.
     first = [callback for kind in (BatchFinder, LRFinder) for callback in named if isinstance(callback, kind)]
     own = [callback for callback in named if callback not in first]
     for callback in own:
         _check(callback, model, resumes)
+        if isinstance(callback, GradientAccumulationScheduler) and config["accumulate_grad_batches"] != 1:
+            raise UserError(
+                f"trainer.accumulate_grad_batches: {config['accumulate_grad_batches']} has no effect beside "
+                "GradientAccumulationScheduler in trainer.callbacks; set it to 1, or leave the callback out"
+            )
     helpers: list[Callback] = []
     finders: list[Callback] = [callback for callback in own if isinstance(callback, FINDERS)]
     if finders:
@@ -118,7 +129,8 @@ def callback_list(
     if config["enable_progress_bar"] is not False and not _has(own, LightningProgressBar):
         callbacks.append(ProgressBar())
     return [
-        *callbacks, ExactResume(), DurableLogs(), RunRecord(test_follows), StopSignals(), RunSummary(), *helpers, *own
+        *callbacks, FreeGradients(), ExactResume(), DurableLogs(), RunRecord(test_follows), StopSignals(), RunSummary(),
+        *helpers, *own,
     ]  # fmt: skip
 
 

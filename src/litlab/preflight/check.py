@@ -5,10 +5,11 @@ from collections.abc import Iterator
 
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from rich.markup import escape
 from rich.table import Table
 
-from litlab.callbacks import Compile, Freeze
+from litlab.callbacks import ActivationCheckpointing, Compile, Freeze, OptimizerInBackward
 from litlab.errors import UserError
 from litlab.preflight.cost import checkpoint_bytes, length
 from litlab.preflight.groups import groups_table
@@ -18,13 +19,14 @@ from litlab.util.commands import some, terminal
 from litlab.util.host_memory import GIB
 from litlab.util.second_trainer import second_trainer
 
+KEPT = (Freeze, ActivationCheckpointing, GradientAccumulationScheduler)
 FAR_OFF = 2.0  # times the loss of a guess: a start this high gets a warning
 
 
 def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDataModule) -> None:
     """Make a few steps of a fit and print what they say about all of it. Only caches of the data are written.
 
-    The steps go through a Trainer with the settings of the run, on one device. Of its callbacks only `Freeze` is there.
+    The steps go through a Trainer with the settings of the run, on one device. Of its callbacks only `KEPT` are there.
 
     Args:
         trainer: The run's Trainer. Only its settings are used.
@@ -36,7 +38,11 @@ def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDat
     """
     freeze = next((callback for callback in trainer.callbacks if isinstance(callback, Freeze)), None)  # pyright: ignore[reportAttributeAccessIssue]
     probe = Probe(freeze)
-    check = second_trainer(trainer, [probe] if freeze is None else [freeze, probe])
+    for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(callback, OptimizerInBackward):
+            callback.setup(trainer, model, "fit")  # it refuses what it can't work with
+    kept = [callback for callback in trainer.callbacks if isinstance(callback, KEPT)]  # pyright: ignore[reportAttributeAccessIssue]
+    check = second_trainer(trainer, [*kept, probe])
     try:
         check.fit(model, datamodule=datamodule)
         if not probe.training_batch:
@@ -129,6 +135,8 @@ def _costs(
 def _not_included(run: Trainer, processes: int) -> Iterator[str]:
     if any(isinstance(callback, Compile) for callback in run.callbacks):  # pyright: ignore[reportAttributeAccessIssue]
         yield "torch.compile: its time, and what it gains"
+    if any(isinstance(callback, OptimizerInBackward) for callback in run.callbacks):  # pyright: ignore[reportAttributeAccessIssue]
+        yield "the memory that OptimizerInBackward saves"
     if processes > 1:
         yield f"communication between {processes} processes: one was tried, with its share of the batches"
     if not hasattr(run, "val_check_interval"):

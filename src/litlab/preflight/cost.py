@@ -9,12 +9,14 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
+from litlab.util.optimizer_steps import accumulation, steps_of_epochs, whole_epochs
+
 
 @dataclass(frozen=True)
 class Length:
     """The steps and validations of a run that does not stop early; inf if there is no limit, or it is not known."""
 
-    steps_per_epoch: float  # optimizer steps
+    steps_per_epoch: float  # optimizer steps; the mean where it differs between epochs
     steps: float
     validations: float
 
@@ -38,30 +40,27 @@ def length(run: Trainer, batches: float, validated: bool) -> Length:
     processes = run.num_devices * run.num_nodes
     if isinstance(run.limit_train_batches, float) and math.isfinite(batches):  # a number is for each process
         batches = max(1, batches // processes)
-    steps_per_epoch = optimizer_steps(batches, run.accumulate_grad_batches)
     epochs, steps = run.max_epochs, run.max_steps if run.max_steps >= 0 else math.inf
     if epochs is None and math.isinf(steps):
         epochs = 1000  # Lightning's default
     if epochs is not None and epochs >= 0:
-        steps = min(epochs * steps_per_epoch, steps)
+        steps = min(steps_of_epochs(run, batches, 0, epochs), steps)
+    steps_per_epoch = steps_of_epochs(run, batches, 0, 1)
+    if len(accumulation(run).epochs) > 1 and math.isfinite(steps) and math.isfinite(batches):
+        epochs, rest = whole_epochs(run, int(batches), int(steps))
+        steps_per_epoch = steps / max(epochs + rest / batches, 1e-9)
     every = getattr(run, "val_check_interval", None)  # missing where it is a time
     if every is None or not validated:
         return Length(steps_per_epoch, steps, 0)
     if math.isinf(steps) or math.isinf(batches):
         return Length(steps_per_epoch, steps, math.inf)
-    epochs, rest = divmod(steps, steps_per_epoch)  # the rest where max_steps ends an epoch
-    rest *= run.accumulate_grad_batches  # batches
+    epochs, rest = whole_epochs(run, int(batches), int(steps))  # the rest where max_steps ends an epoch
     if run.check_val_every_n_epoch is None:  # every that many batches, across epochs
         return Length(steps_per_epoch, steps, (epochs * batches + rest) // every)
     interval = every if isinstance(every, int) else max(1, int(batches * every))
     due = (epochs + 1) % run.check_val_every_n_epoch == 0  # whether the last, shortened epoch is validated
     validations = epochs // run.check_val_every_n_epoch * (batches // interval) + due * (rest // interval)
     return Length(steps_per_epoch, steps, validations)
-
-
-def optimizer_steps(batches: float, accumulated: int) -> float:
-    """Return the number of steps of a number of batches; the last step may have fewer than are accumulated."""
-    return math.ceil(batches / accumulated) if math.isfinite(batches) else math.inf
 
 
 def checkpoint_bytes(run: Trainer, check: Trainer, model: LightningModule, data: LightningDataModule) -> int:

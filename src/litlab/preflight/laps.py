@@ -10,8 +10,8 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.callbacks import Freeze
-from litlab.preflight.cost import optimizer_steps
 from litlab.util.device import synchronize
+from litlab.util.optimizer_steps import steps_of_epochs, steps_of_run
 
 # Fractions of the training after which steps are timed: a late step may cost more than an early one, as with images
 # that grow. The late ones come first: where there is time for one only, it should not be too cheap.
@@ -95,13 +95,13 @@ class LapTimer(Callback):
 
 def total_steps(trainer: Trainer) -> float:
     """Return the optimizer steps of the whole training; inf where there is no limit, or it is not known."""
-    steps = trainer.estimated_stepping_batches
+    steps = steps_of_run(trainer)
     return steps if steps > 0 else math.inf  # batches without a number
 
 
 def epoch_steps(trainer: Trainer) -> float:
     """Return the optimizer steps of the first epoch."""
-    return min(optimizer_steps(trainer.num_training_batches, trainer.accumulate_grad_batches), total_steps(trainer))
+    return min(steps_of_epochs(trainer, trainer.num_training_batches, 0, 1), total_steps(trainer))
 
 
 def step_at(trainer: Trainer, point: float, steps: int) -> int | None:

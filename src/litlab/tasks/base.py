@@ -18,6 +18,7 @@ from litlab.optim import Muon, ParamGroups, Schedule
 from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
 from litlab.optim.recipe import plain_recipe
 from litlab.util.name_patterns import parameter_names
+from litlab.util.optimizer_steps import steps_of_run
 from litlab.util.refusals import refusals
 
 
@@ -129,7 +130,7 @@ class ExperimentModule(LightningModule):
         optimizer = self.new_optimizer()
         if self.schedule is None:
             return optimizer
-        steps = self.trainer.estimated_stepping_batches
+        steps = self.steps_of_run()
         if self.trainer.ckpt_path is not None:
             # Counting the steps has loaded the training data, before it is known where a resumed run continues.
             self.trainer.fit_loop._combined_loader = None
@@ -137,6 +138,13 @@ class ExperimentModule(LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs),
         }
+
+    def steps_of_run(self) -> float:
+        """Return the optimizer steps of the fit; inf if it has no end.
+
+        ``trainer.estimated_stepping_batches`` does not know of accumulation that differs between epochs.
+        """
+        return steps_of_run(self.trainer)
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         """Step the schedule, every ``frequency`` optimizer steps of the run."""

@@ -67,7 +67,7 @@ class CifarCNN(Classifier):
 
     def on_train_start(self) -> None:
         """Set for how many steps the images stay small."""
-        steps = self.trainer.estimated_stepping_batches if self.small_image_fraction else 0
+        steps = self.steps_of_run() if self.small_image_fraction else 0
         self._small_steps = 0 if math.isinf(steps) else int(self.small_image_fraction * steps)
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
