@@ -1,10 +1,12 @@
 """torch.compile for chosen parts of the model."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
 import torch
+import torch._functorch.config
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
@@ -21,6 +23,7 @@ from litlab.callbacks.compile_parts import (
 from litlab.callbacks.graph_breaks import GraphBreakLog, log_graph_breaks
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.errors import UserError
+from litlab.types import ClosedUnitInterval, check_bounds
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
@@ -51,6 +54,9 @@ class Compile(Callback):
         backend: The compiler's backend; ``inductor`` unless you are looking for a bug (``eager``, ``aot_eager``).
         graph_breaks: Whether to log where and why the compiler breaks the graph or compiles again, to stderr and to
             ``graph_breaks.txt`` in the run folder, as ``TORCH_LOGS=graph_breaks,recompiles`` does.
+        memory_budget: Share, from 0 to 1, of the memory for activations that the compiler would use if it kept all that
+            the backward pass can use; it computes the others again (torch's ``activation_memory_budget``). ``null``
+            leaves it to the compiler, which computes again only what costs next to nothing.
 
     Raises:
         UserError: For an unknown mode, backend or child, for what can't be had on this device or of this model, and
@@ -65,18 +71,25 @@ class Compile(Callback):
         fullgraph: bool = False,
         backend: str = "inductor",
         graph_breaks: bool = False,
+        memory_budget: ClosedUnitInterval | None = None,
     ) -> None:
+        check_bounds(Compile, locals(), "compile")
         if mode is not None and mode not in MODES:
             raise UserError(f"compile.mode: {mode!r} is unknown; choose null, {', '.join(MODES)}")
         if mode not in (None, "default") and backend != "inductor":
             raise UserError(f"compile.mode: {mode} needs compile.backend: inductor, not {backend}; set mode: default")
+        if memory_budget is not None and (mode is None or backend in ("eager", "aot_eager")):
+            wanted = "compile.mode: default" if mode is None else "compile.backend: inductor"
+            raise UserError(f"compile.memory_budget: {memory_budget} is what the compiler may use; set {wanted} too")
         self.mode = mode
         self.children = children
         self.dynamic = dynamic
         self.fullgraph = fullgraph
         self.backend = backend
         self.graph_breaks = graph_breaks
+        self.memory_budget = memory_budget
         self.cache: Path | None = None
+        self._budget = ExitStack()  # closed when it ends to hold
         self._compiled: WeakSet[nn.Module] = WeakSet()  # setup runs again for the test after fit
         self._compilations = Compilations(dynamic)
         self._open_cache: CompileCache | None = None
@@ -107,6 +120,9 @@ class Compile(Callback):
         self._compilations.start(most_unlike(chosen.values()))
         if self.cache is not None and self.backend == "inductor" and not is_chosen_by_user():
             self._open_cache = CompileCache(self.cache)
+        if self.memory_budget is not None:
+            patch = torch._functorch.config.patch(activation_memory_budget=self.memory_budget)
+            self._budget.enter_context(patch)
         modules = {name: module for name, module in chosen.items() if module not in self._compiled}
         if modules:
             check_recurrent(modules, self.fullgraph)
@@ -143,6 +159,7 @@ class Compile(Callback):
 
     def _end(self) -> None:
         self._compilations.stop()
+        self._budget.close()
         if self._open_cache is not None:
             self._open_cache.close()
             self._open_cache = None

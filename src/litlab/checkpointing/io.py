@@ -18,6 +18,7 @@ from torch import Tensor
 from litlab.checkpointing.load import find_corruption
 from litlab.errors import UserError, first_line
 from litlab.util.atomic import TEMPORARY, write_whole
+from litlab.util.torch_files import read_torch_file
 
 # Python ignores SIGXFSZ, so that a file over the size limit (`ulimit -f`) fails as a full disk does, with EFBIG.
 NO_ROOM = {
@@ -67,7 +68,7 @@ class AtomicCheckpointIO(CheckpointIO):
             raise UserError(f"checkpoint {path}: no such file.")
         if found := find_corruption(path):
             raise UserError(f"checkpoint {path}: it is damaged ({found}); use another one.")
-        return torch.load(path, map_location=map_location, weights_only=True)
+        return read_torch_file(path, map_location)
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Remove a checkpoint: a file, or the folder that a sharded strategy writes."""
@@ -91,7 +92,7 @@ def newest_intact(folder: str | Path) -> tuple[Path | None, list[str]]:
     notes: list[str] = []
     for path in sorted(path for path in Path(folder).glob("*.ckpt") if path.is_file()):
         try:
-            steps = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["global_step"]
+            steps = read_torch_file(path, mmap=True)["global_step"]
             found.append((int(steps), path.stat().st_mtime_ns, path))
         except FileNotFoundError:  # another process of this run has just removed it
             continue

@@ -6,10 +6,10 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from litlab.errors import UserError, first_line
+from litlab.util.torch_files import read_torch_file
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
     if found := find_corruption(path):
         raise UserError(f"checkpoint {path}: it is damaged or not a checkpoint ({found}); use another one.")
     try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        checkpoint = read_torch_file(path, mmap=True)
     except pickle.UnpicklingError as error:
         raise UserError(
             f"checkpoint {path}: it holds more than weights and plain settings; use another one."

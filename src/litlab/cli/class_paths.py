@@ -11,6 +11,8 @@ from litlab.errors import UserError, first_line
 from litlab.util.nearest import nearest
 from litlab.util.team import is_own
 
+EXTRAS = {"torchao": "torchao"}  # packages of the optional dependencies in pyproject.toml, and the name there
+
 
 def find_class(path: str, base: type) -> Any:
     """Return the class or function that a class path in a config leads to.
@@ -38,7 +40,9 @@ def find_class(path: str, base: type) -> Any:
         refused = re.findall(r"'([^']*)'", str(error))  # the path that it really has, and the rule
         raise UserError(denied(refused[0], everything=refused[1] == "*")) from error
     except ModuleNotFoundError as error:
-        raise UserError(f"'{path}' can't be imported; there is no module '{error.name}'") from error
+        extra = EXTRAS.get(path.partition(".")[0])
+        remedy = f"; pip install '.[{extra}]'" if extra == error.name else ""
+        raise UserError(f"'{path}' can't be imported; there is no module '{error.name}'{remedy}") from error
     except AttributeError as error:
         raise UserError(f"{module} has no '{name}'{nearest(name, dir(sys.modules.get(module)))}") from error
     except Exception as error:  # whatever the module raises

@@ -55,7 +55,7 @@ def add_sections(parser: LightningArgumentParser) -> None:
         type=str | None,
         default=None,
         help="Modules, separated by commas, whose classes the config of a run or checkpoint may name in addition to "
-        "those of this project, litlab, torch, torchvision, lightning and torchmetrics. Only as a flag.",
+        "those of this project, litlab, torch, torchvision, lightning, torchmetrics and torchao.optim. Only as a flag.",
     )
     add("--test_after_fit", type=bool, default=True, help="Whether fit ends with a test of the best checkpoint.")
     add(

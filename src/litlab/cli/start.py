@@ -30,6 +30,11 @@ def quiet() -> None:
     tips = logging.getLogger("lightning.pytorch.utilities.rank_zero")
     noise = ("litlogger", "configured with model summary callbacks")
     tips.addFilter(lambda record: not any(text in record.getMessage() for text in noise))
+    enums = logging.getLogger("torch.utils._pytree")  # torchao (0.18), at its import
+    enums.addFilter(lambda record: "KernelPreference" not in record.getMessage())
+    warnings.filterwarnings("ignore", message="OptimState8bit does not implement")  # torchao, when it compiles its step
+    rates = "lightning.pytorch.callbacks.lr_monitor"  # torchao keeps learning rates in tensors
+    warnings.filterwarnings("ignore", message="To copy construct from a tensor", module=rates)
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
     warnings.filterwarnings("ignore", message=".*not supported by the model summary")  # it counts, it need not weigh
     warnings.filterwarnings("ignore", message="The dirpath has changed")  # every run has a folder of its own

@@ -30,7 +30,7 @@ from litlab.errors import UserError
 from litlab.util.class_blocks import imported
 from litlab.util.team import is_own, package
 
-LIBRARIES = ("litlab", "torch", "torchvision", "lightning", "torchmetrics")
+LIBRARIES = ("litlab", "torch", "torchvision", "lightning", "torchmetrics", "torchao.optim")
 # Parts of these that load or run code by their arguments, and that no experiment needs.
 RISKY = (
     "torch.hub", "torch.load", "torch.serialization", "torch.package", "torch.jit", "torch.fx", "torch.classes",

@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.checkpointing.io import newest_intact, path_in
@@ -19,6 +18,7 @@ from litlab.runs.find import find_run, noted_owner
 from litlab.runs.folder import NO_CHECKPOINT, DamagedFile, RunFolder, set_aside, write_text
 from litlab.runs.lock import is_first_process
 from litlab.util.atomic import write_whole
+from litlab.util.torch_files import read_torch_file
 
 SECTIONS = ("trainer", "model", "data", "ckpt_path")  # of every config of a fit, from its beginning to its end
 
@@ -176,7 +176,7 @@ def _best_named_in(checkpoint: Path) -> list[Path]:
 
     Their paths are in the folder of this checkpoint: the run may have been moved.
     """
-    states = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True).get("callbacks") or {}
+    states = read_torch_file(checkpoint, mmap=True).get("callbacks") or {}
     found = []
     for name in sorted(states, key=lambda name: not name.startswith("RunCheckpoint")):
         state = states[name]

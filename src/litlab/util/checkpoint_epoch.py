@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import torch
+from litlab.util.torch_files import read_torch_file
 
 
 def epoch_of(path: str | Path) -> int | None:
@@ -10,4 +10,4 @@ def epoch_of(path: str | Path) -> int | None:
     if not Path(path).is_file():
         return None
     # Mapped, not read: the file may hold gigabytes, and the number is in its first kilobytes.
-    return torch.load(path, map_location="cpu", weights_only=True, mmap=True)["epoch"]
+    return read_torch_file(path, mmap=True)["epoch"]

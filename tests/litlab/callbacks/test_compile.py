@@ -311,3 +311,34 @@ def test_graph_break_report_counts_recompilations(tmp_path):
     text = next(tmp_path.rglob("graph_breaks.txt")).read_text()
     assert "torch.compile: 0 graph break(s), 1 recompilation(s)" in text
     assert "size mismatch" in text
+
+
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")
+def test_memory_budget_bounds_what_is_kept_for_the_backward_pass(tmp_path):
+    def kept(budget) -> int:
+        torch._dynamo.reset()
+        layers = [part for _ in range(3) for part in (nn.Linear(192, 192), nn.LayerNorm(192), nn.GELU())]
+        model = Tiny(network=nn.Sequential(nn.Flatten(), *layers))
+        callback = Compile("default", backend="aot_eager_decomp_partition", memory_budget=budget)
+        trainer = make_trainer(tmp_path, callbacks=[callback])
+        callback.setup(trainer, model, "fit")
+        output = model.network(torch.randn(256, 3, 8, 8))
+        callback.teardown(trainer, model, "fit")
+        assert torch._functorch.config.activation_memory_budget == 1.0  # the process is as it was
+        weights = {parameter.data_ptr() for parameter in model.parameters()}
+        return sum(saved.nbytes for saved in output.grad_fn.saved_tensors if saved.data_ptr() not in weights)
+
+    assert kept(0.3) < 0.6 * kept(None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"memory_budget": 0.5}, r"^compile\.memory_budget: 0\.5 .* set compile\.mode: default too"),
+        ({"memory_budget": 0.5, "mode": "default", "backend": "eager"}, r"^compile\.memory_budget: .*compile\.backend"),
+        ({"memory_budget": 1.5, "mode": "default"}, r"^compile\.memory_budget: "),
+    ],
+)
+def test_memory_budget_needs_the_compiler(settings, line):
+    with pytest.raises(UserError, match=line):
+        Compile(**settings)

@@ -1,0 +1,42 @@
+"""Files of torch, read without executing anything in them."""
+
+import importlib
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from litlab.errors import UserError
+
+# Whose state is made of classes that torch.load accepts once the module is imported.
+QUANTISED = "torchao.optim"
+
+
+def read_torch_file(path: str | Path, map_location: Any = "cpu", mmap: bool | None = None) -> Any:
+    """Read a file that torch.save wrote, with ``weights_only=True``.
+
+    The quantised state of torchao's optimizers is read too: where a file holds some, ``torchao.optim`` is imported.
+
+    Args:
+        path: The file.
+        map_location: As of torch.load.
+        mmap: Whether to map tensors, instead of reading them at once.
+
+    Raises:
+        UserError: If it holds such state, and torchao is not installed.
+    """
+    try:
+        return torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)
+    except pickle.UnpicklingError:
+        unknown = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+        if not unknown or not all(name.startswith(f"{QUANTISED}.") for name in unknown):
+            raise
+    try:
+        importlib.import_module(QUANTISED)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"checkpoint {path}: it holds the state of an optimizer of torchao, which is not installed; "
+            "pip install '.[torchao]'"
+        ) from error
+    return torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)

@@ -1,0 +1,77 @@
+"""torchao's AdamW8bit, an optional package, through fits, runs and checkpoints."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from litlab.checkpointing import AtomicCheckpointIO
+from litlab.cli.class_paths import EXTRAS, find_class
+from litlab.errors import UserError
+from tests.litlab.checkpointing.in_process import Draws, fit
+from tests.litlab.checkpointing.resuming import leaves, same
+from tests.processes import Python
+
+AdamW8bit = pytest.importorskip("torchao.optim").AdamW8bit
+
+pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory")
+NAME = "torchao.optim.AdamW8bit"
+
+
+@pytest.fixture(autouse=True)
+def _uncompiled():
+    """The numbers are the same to the last bits or so; the compiler takes seconds for each shape."""
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+class Large(Draws):
+    """With weights that are large enough for 8 bits."""
+
+    def __init__(self, stop=None) -> None:
+        super().__init__(stop)
+        self.network = nn.Sequential(nn.Linear(6, 1024), nn.BatchNorm1d(1024), nn.Dropout(0.4), nn.Linear(1024, 3))
+        self.optimizer = partial(AdamW8bit, lr=0.01)
+
+
+def quantised(state):
+    """The numbers in a state of the optimizer, the 8-bit ones as they are stored."""
+    return {
+        f"{name}/{part}": getattr(value, part) if part else value
+        for name, value in leaves(state)
+        for part in (("codes", "scale") if hasattr(value, "codes") else ("",))
+    }
+
+
+def test_resumes_exactly_in_the_middle_of_an_epoch(tmp_path):
+    model, trainer = fit(tmp_path / "whole", module=Large, plugins=[AtomicCheckpointIO()])
+    fit(tmp_path, module=Large, plugins=[AtomicCheckpointIO()], stop=("batch", 1, 3))
+    resumed, resuming = fit(tmp_path, module=Large, plugins=[AtomicCheckpointIO()], resume=True)
+    before, after = (quantised(one.optimizers[0].state_dict()) for one in (trainer, resuming))
+    assert sum(name.endswith("/codes") for name in before) == 2  # both moments of the first layer's weights
+    assert before.keys() == after.keys()
+    assert all(same(value, after[name]) for name, value in before.items())
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), resumed.parameters(), strict=True))
+
+
+def test_a_run_is_tested_and_resumed_by_its_folder_alone(fit_images, run, tmp_path):
+    done = fit_images("fit", "--model.optimizer", NAME, "--model.width=128", "--trainer.max_epochs=1", "--experiment=e")
+    assert done.code == 0, done.err
+    assert "KernelPreference" not in done.err
+    for arguments in (["test", "--run=e"], ["fit", "--resume=e", "--trainer.max_epochs=2"]):
+        done = run(*arguments)
+        assert done.code == 0, done.err
+    # A process that has not imported torchao reads it too.
+    path = tmp_path / "lightning_logs/e/version_0/checkpoints/last.ckpt"
+    script = tmp_path / "read.py"
+    script.write_text(f"from litlab.checkpointing import load_checkpoint; print(load_checkpoint({str(path)!r}))")
+    reading = Python(script, cwd=tmp_path)
+    printed, error = reading.communicate(120)
+    assert "OptimState8bit" in printed, error
+
+
+def test_without_the_package(monkeypatch):
+    monkeypatch.setitem(EXTRAS, "absent", "absent")
+    with pytest.raises(UserError, match=r"'absent.optim.Adam' can't be imported; .* pip install '\.\[absent\]'"):
+        find_class("absent.optim.Adam", torch.optim.Optimizer)
