@@ -35,6 +35,9 @@ EFFECTS = {
     "lr_finder": lambda folder, done: (folder / "lr_finder.png").is_file(),
     "mixup": lambda folder, done: _model(folder)["mixup"] == 0.2,
     "tta": lambda folder, done: (_model(folder)["flip_tta"], _model(folder)["shift_tta"]) == (True, 1),
+    "accumulate_schedule": lambda folder, done: _checkpoint(folder)["global_step"] == 8,  # all in the first epoch
+    "activation_checkpointing": lambda folder, done: "are computed again in the backward pass" in done.err,
+    "adamw8bit": lambda folder, done: "block_size" in _config(folder)["model"]["init_args"]["optimizer"]["init_args"],
     "accumulate": lambda folder, done: _checkpoint(folder)["global_step"] == 8 / 4,
     "amp16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,  # the CPU's form of it
     "bf16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,
@@ -55,6 +58,7 @@ EFFECTS = {
     "memory_snapshot": lambda folder, done: "What 3 training steps" in (folder / "memory.txt").read_text(),
     "profile": lambda folder, done: "A step took" in done.out and (folder / "fit-profile.trace.json").is_file(),
     "tf32": lambda folder, done: "trainer.tf32: this CPU has no units for TF32" in done.err,
+    "optimizer_in_backward": lambda folder, done: _config(folder)["nan_guard"] is None,
     "smoke": lambda folder, done: _checkpoint(folder)["global_step"] == 2,
     "swa": lambda folder, done: _checkpoint(folder)["averaging_state"]["n_averaged"] == 1,
     "warm_restarts": lambda folder, done: len(_checkpoint(folder)["lr_schedulers"][0]["_schedulers"]) == 3,
@@ -67,6 +71,13 @@ GIVEN_UP = {
 }
 # Experiments without the settings that an overlay sets; one line says so.
 UNSET = {"linear": {"fused", "muon", "one_cycle", "plateau", "warm_restarts"}, "cifar": {"fused"}}
+    "optimizer_in_backward": {
+        "forecast": "--trainer.gradient_clip_val=null",
+        "text": "--trainer.gradient_clip_val=null",
+    },
+}
+# Experiments without the settings that an overlay sets; one line says so.
+UNSET = {"linear": {"adamw8bit"}}
 # For each experiment a small model, and batches small enough for 8 steps of one epoch.
 SMALL = {
     "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=16"],
@@ -82,6 +93,9 @@ COMPILED = {"compile", "compile_blocks", "compile_dynamic", "graph_breaks"}
 BY_THEMSELVES = {"compile_max_autotune", "compile_reduce_overhead", "ddp", "fsdp", "profile"}
 OF_CLASSIFIERS = {"cutmix", "label_smoothing", "mixup", "tta"}  # other models refuse them
 IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp", "profile"}  # each has its own test below
+COMPILED = {"compile", "graph_breaks"}
+IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp", "offload", "profile"}  # each has its own test below
+OF_THE_COMPILER = {"memory_budget"}  # what it keeps is in tests/litlab/callbacks/test_compile.py
 
 
 def _config(folder: Path) -> dict:
@@ -113,6 +127,7 @@ def _has_channels_last(folder: Path) -> bool:
 
 def test_every_overlay_has_an_effect_that_is_checked():
     assert {path.stem for path in OVERLAYS} == EFFECTS.keys() | BY_THEMSELVES
+    assert {path.stem for path in OVERLAYS} == EFFECTS.keys() | IN_PROCESSES_OF_THEIR_OWN | OF_THE_COMPILER
 
 
 @pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
@@ -153,6 +168,7 @@ def parser() -> ArgumentParser:
         for over in OVERLAYS
         if over.stem not in UNSET.get(one.stem, ())
     ],
+    [(one, over) for one in EXPERIMENTS for over in OVERLAYS if over.stem not in UNSET.get(one.stem, ())],
     ids=lambda path: path.stem,
 )
 def test_overlay_fits_experiment(parser, config, overlay):
@@ -210,6 +226,10 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
 def test_overlay(fit, number, overlay):
     experiment = "cifar" if overlay in OF_CLASSIFIERS else THERE[number % len(THERE)]
     folder, done = fit(experiment, [overlay], *filter(None, [GIVEN_UP.get(overlay, {}).get(experiment)]))
+    experiment = THERE[number % len(THERE)]
+    # torchao compiles its step, seconds for each shape; tests/litlab/optim has what it does.
+    with torch.compiler.set_stance("force_eager" if overlay == "adamw8bit" else "default"):
+        folder, done = fit(experiment, [overlay], *filter(None, [GIVEN_UP.get(overlay, {}).get(experiment)]))
     assert EFFECTS[overlay](folder, done), _config(folder)
 
 
@@ -224,6 +244,9 @@ def test_overlay(fit, number, overlay):
         ("text", "mixup", ["model.mixup", "model.image_shape"]),
         ("forecast", "label_smoothing", ["model.label_smoothing", "LSTMForecaster"]),
         ("forecast", "tta", ["model.flip_tta", "LSTMForecaster"]),
+        ("cifar_vgg", "activation_checkpointing", ["activation_checkpointing.blocks", "model.network"]),
+        ("linear", "adamw8bit", ["model.optimizer"]),
+        ("text", "optimizer_in_backward", ["trainer.callbacks", "trainer.gradient_clip_val"]),
     ],
 )
 def test_an_overlay_that_does_not_fit_says_so_in_one_line(run, short, experiment, overlay, keys):
@@ -328,19 +351,20 @@ def test_profile_overlay_profiles_each_process(short, tmp_path):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
-def test_fsdp_overlay_says_in_one_line_that_it_needs_a_gpu(run, short):
+@pytest.mark.parametrize("overlay", ["fsdp", "offload"])
+def test_fsdp_overlay_says_in_one_line_that_it_needs_a_gpu(run, short, overlay):
     done = run(
         "fit",
         "--config",
         CONFIGS / "cifar.yaml",
         *short(CONFIGS / "cifar.yaml"),
         "--config",
-        CONFIGS / "with/fsdp.yaml",
+        CONFIGS / f"with/{overlay}.yaml",
     )
     assert done.code == 2
     errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
-    assert "fsdp" in errors[0]
+    assert "fsdp" in errors[0].lower()
     assert "GPU" in errors[0]
 
 

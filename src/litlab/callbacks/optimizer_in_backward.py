@@ -11,11 +11,13 @@ from torch import Tensor
 from torch.optim import LBFGS, Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from litlab.callbacks.nan_guard import NaNGuard
 from litlab.errors import UserError
 
 # Hooks that are called when all gradients are there.
 WITH_GRADIENTS = ("on_after_backward", "on_before_optimizer_step")
+
+# Callbacks that have these hooks, and their sections of the config.
+SECTIONS = {"NaNGuard": "nan_guard", "AGC": "agc", "GradNorms": "grad_norms"}
 
 
 class OptimizerInBackward(Callback):
@@ -110,7 +112,7 @@ class _Step:
 
 def _problems(trainer: Trainer, module: LightningModule) -> Iterator[str]:
     """Yield each setting that needs all gradients at once, and what to do about it."""
-    remedy = "or leave the callback out"
+    remedy = "or leave OptimizerInBackward out"
     if not isinstance(trainer.strategy, SingleDeviceStrategy):
         name = type(trainer.strategy).__name__
         yield f"trainer.strategy: {name} shares gradients between processes; set trainer.devices to 1, {remedy}"
@@ -130,10 +132,11 @@ def _problems(trainer: Trainer, module: LightningModule) -> Iterator[str]:
     if not module.automatic_optimization:
         yield f"model: {type(module).__name__} steps its optimizers itself; leave the callback out"
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
-        if isinstance(callback, NaNGuard):
-            yield f"nan_guard: {callback.action} looks at all gradients before a step; set nan_guard to null, {remedy}"
-        elif any(getattr(type(callback), name) is not getattr(Callback, name) for name in WITH_GRADIENTS):
-            yield f"trainer.callbacks: {type(callback).__name__} looks at all gradients; leave one of the two out"
+        if any(getattr(type(callback), name) is not getattr(Callback, name) for name in WITH_GRADIENTS):
+            name = type(callback).__name__
+            key = SECTIONS.get(name, "trainer.callbacks")
+            one = f"set {key} to null" if name in SECTIONS else f"leave {name} out"
+            yield f"{key}: {name} looks at all gradients before a step; {one}, {remedy}"
     for name in (*WITH_GRADIENTS, "configure_gradient_clipping"):
         if is_overridden(name, module):
             yield f"model: {type(module).__name__}.{name} needs all gradients at once; leave the callback out"

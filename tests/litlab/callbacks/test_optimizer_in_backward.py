@@ -129,7 +129,7 @@ class Counted(Tiny):
         (Tiny, [GradientAccumulationScheduler({1: 3})], {}, "trainer.accumulate_grad_batches: 3"),
         (Tiny, [], {"gradient_clip_val": 0.5}, "trainer.gradient_clip_val: 0.5"),
         (Tiny, [], {"strategy": "ddp"}, "trainer.strategy: DDPStrategy"),
-        (Tiny, [NaNGuard()], {}, "nan_guard: stop"),
+        (Tiny, [NaNGuard()], {}, "nan_guard: NaNGuard"),
         (Tiny, [LooksAtGradients()], {}, "trainer.callbacks: LooksAtGradients"),
         (ClipsItself, [], {}, "model: ClipsItself.configure_gradient_clipping"),
         (Manual, [], {}, "model: Manual"),
