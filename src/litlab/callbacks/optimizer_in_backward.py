@@ -116,12 +116,8 @@ def _problems(trainer: Trainer, module: LightningModule) -> Iterator[str]:
     if not isinstance(trainer.strategy, SingleDeviceStrategy):
         name = type(trainer.strategy).__name__
         yield f"trainer.strategy: {name} shares gradients between processes; set trainer.devices to 1, {remedy}"
-    accumulated = [trainer.accumulate_grad_batches]
-    for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
-        if isinstance(callback, GradientAccumulationScheduler):
-            accumulated += callback.scheduling.values()
-    if max(accumulated) > 1:
-        yield f"trainer.accumulate_grad_batches: {max(accumulated)} adds gradients up; set it to 1, {remedy}"
+    if (batches := trainer.accumulate_grad_batches) > 1:
+        yield f"trainer.accumulate_grad_batches: {batches} adds gradients up; set it to 1, {remedy}"
     if trainer.gradient_clip_val:
         yield (
             f"trainer.gradient_clip_val: {trainer.gradient_clip_val} needs all gradients at once; set it to null, "
@@ -132,6 +128,8 @@ def _problems(trainer: Trainer, module: LightningModule) -> Iterator[str]:
     if not module.automatic_optimization:
         yield f"model: {type(module).__name__} steps its optimizers itself; leave the callback out"
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(callback, GradientAccumulationScheduler):
+            yield "trainer.callbacks: GradientAccumulationScheduler adds gradients up; leave one of the two out"
         if any(getattr(type(callback), name) is not getattr(Callback, name) for name in WITH_GRADIENTS):
             name = type(callback).__name__
             key = SECTIONS.get(name, "trainer.callbacks")

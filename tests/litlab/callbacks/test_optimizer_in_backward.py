@@ -126,7 +126,7 @@ class Counted(Tiny):
     ("model", "callbacks", "settings", "key"),
     [
         (Tiny, [], {"accumulate_grad_batches": 2}, "trainer.accumulate_grad_batches: 2"),
-        (Tiny, [GradientAccumulationScheduler({1: 3})], {}, "trainer.accumulate_grad_batches: 3"),
+        (Tiny, [GradientAccumulationScheduler({1: 3})], {}, "trainer.callbacks: GradientAccumulationScheduler"),
         (Tiny, [], {"gradient_clip_val": 0.5}, "trainer.gradient_clip_val: 0.5"),
         (Tiny, [], {"strategy": "ddp"}, "trainer.strategy: DDPStrategy"),
         (Tiny, [NaNGuard()], {}, "nan_guard: NaNGuard"),
