@@ -67,17 +67,14 @@ EFFECTS = {
 GIVEN_UP = {
     "agc": {"forecast": "--trainer.gradient_clip_val=null", "text": "--trainer.gradient_clip_val=null"},
     "fused": {"cifar": "--model.optimizer=torch.optim.AdamW"},
-    "swa": {"forecast": "--ema=null", "text": "--ema=null"},
-}
-# Experiments without the settings that an overlay sets; one line says so.
-UNSET = {"linear": {"fused", "muon", "one_cycle", "plateau", "warm_restarts"}, "cifar": {"fused"}}
     "optimizer_in_backward": {
         "forecast": "--trainer.gradient_clip_val=null",
         "text": "--trainer.gradient_clip_val=null",
     },
+    "swa": {"forecast": "--ema=null", "text": "--ema=null"},
 }
 # Experiments without the settings that an overlay sets; one line says so.
-UNSET = {"linear": {"adamw8bit"}}
+UNSET = {"linear": {"adamw8bit", "fused", "muon", "one_cycle", "plateau", "warm_restarts"}, "cifar": {"fused"}}
 # For each experiment a small model, and batches small enough for 8 steps of one epoch.
 SMALL = {
     "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=16"],
@@ -87,15 +84,10 @@ SMALL = {
 THERE = [name for name in SMALL if (CONFIGS / f"{name}.yaml").is_file()]
 GUESSES = {"cifar": 10, "text": 4}  # classes
 STACK = ("bf16", "accumulate", "clip", "ema", "deterministic", "smoke")
-IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp"}  # each has its own test below
 COMPILED = {"compile", "compile_blocks", "compile_dynamic", "graph_breaks"}
-# each has its own test below
-BY_THEMSELVES = {"compile_max_autotune", "compile_reduce_overhead", "ddp", "fsdp", "profile"}
+# Each has its own test below; that of memory_budget is in tests/litlab/callbacks/test_compile.py.
+BY_THEMSELVES = {"compile_max_autotune", "compile_reduce_overhead", "ddp", "fsdp", "memory_budget", "offload"}
 OF_CLASSIFIERS = {"cutmix", "label_smoothing", "mixup", "tta"}  # other models refuse them
-IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp", "profile"}  # each has its own test below
-COMPILED = {"compile", "graph_breaks"}
-IN_PROCESSES_OF_THEIR_OWN = {"ddp", "fsdp", "offload", "profile"}  # each has its own test below
-OF_THE_COMPILER = {"memory_budget"}  # what it keeps is in tests/litlab/callbacks/test_compile.py
 
 
 def _config(folder: Path) -> dict:
@@ -127,7 +119,6 @@ def _has_channels_last(folder: Path) -> bool:
 
 def test_every_overlay_has_an_effect_that_is_checked():
     assert {path.stem for path in OVERLAYS} == EFFECTS.keys() | BY_THEMSELVES
-    assert {path.stem for path in OVERLAYS} == EFFECTS.keys() | IN_PROCESSES_OF_THEIR_OWN | OF_THE_COMPILER
 
 
 @pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
@@ -168,7 +159,6 @@ def parser() -> ArgumentParser:
         for over in OVERLAYS
         if over.stem not in UNSET.get(one.stem, ())
     ],
-    [(one, over) for one in EXPERIMENTS for over in OVERLAYS if over.stem not in UNSET.get(one.stem, ())],
     ids=lambda path: path.stem,
 )
 def test_overlay_fits_experiment(parser, config, overlay):
@@ -225,8 +215,6 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
 @pytest.mark.parametrize(("number", "overlay"), list(enumerate(sorted(EFFECTS.keys() - COMPILED))), ids=str)
 def test_overlay(fit, number, overlay):
     experiment = "cifar" if overlay in OF_CLASSIFIERS else THERE[number % len(THERE)]
-    folder, done = fit(experiment, [overlay], *filter(None, [GIVEN_UP.get(overlay, {}).get(experiment)]))
-    experiment = THERE[number % len(THERE)]
     # torchao compiles its step, seconds for each shape; tests/litlab/optim has what it does.
     with torch.compiler.set_stance("force_eager" if overlay == "adamw8bit" else "default"):
         folder, done = fit(experiment, [overlay], *filter(None, [GIVEN_UP.get(overlay, {}).get(experiment)]))

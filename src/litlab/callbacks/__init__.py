@@ -1,7 +1,7 @@
 """Lightning callbacks and a profiler, one a file."""
 
-from litlab.callbacks.agc import AGC
 from litlab.callbacks.activation_checkpointing import ActivationCheckpointing
+from litlab.callbacks.agc import AGC
 from litlab.callbacks.baselines import Baselines
 from litlab.callbacks.batch_finder import BatchFinder
 from litlab.callbacks.compile import Compile

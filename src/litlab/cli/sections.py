@@ -4,8 +4,7 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningArgumentParser
 
-from litlab.callbacks import AGC, EMA, SWA, VRAM, Compile, Freeze, GradNorms, NaNGuard
-from litlab.callbacks import EMA, VRAM, ActivationCheckpointing, Compile, Freeze, NaNGuard
+from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compile, Freeze, GradNorms, NaNGuard
 from litlab.checkpointing import RunCheckpoint
 from litlab.types import PositiveInt
 
