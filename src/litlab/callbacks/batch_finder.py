@@ -24,7 +24,6 @@ from litlab.util.device import is_out_of_memory
 from litlab.util.host_memory import GIB
 
 KEY = "batch_finder"  # in the checkpoint
-NAMES = ("tokens_per_batch", "batch_size")  # of the data: the first that is set
 LEAST = 2  # samples: norms over the batch can't train with one
 SMALLER = 8  # the search starts at this fraction of the size that is set
 AS_FAST = 0.98  # of the highest speed: the smallest of these sizes counts as the fastest
@@ -227,13 +226,14 @@ def _attempt(trainer: Trainer, pl_module: LightningModule, name: str, size: int)
 def _setting(trainer: Trainer) -> str:
     """Return the name of the data's batch size."""
     data = getattr(trainer, "datamodule", None)
-    name = next((name for name in NAMES if getattr(data, name, None)), None)
-    if name is None:
+    if getattr(data, "tokens_per_batch", None):
+        return "tokens_per_batch"
+    if not getattr(data, "batch_size", None):
         raise UserError(
             f"trainer.callbacks: BatchFinder sets data.batch_size, which {type(data).__name__} does not have; add it "
             "to the data, or leave BatchFinder out"
         )
-    return name
+    return "batch_size"
 
 
 def _set(trainer: Trainer, name: str, size: int) -> None:
