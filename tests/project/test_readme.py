@@ -43,7 +43,7 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, mon
     projects = [command for command in COMMANDS if command.startswith("python -m project")]
     assert len(projects) >= 13
     verbs = {shlex.split(command)[3] for command in projects}
-    assert verbs == {"fit", "validate", "test", "predict", "runs", "compare", "sweep"}
+    assert verbs == {"fit", "validate", "test", "predict", "runs", "compare", "sweep", "bench"}
     small = {"cifar": ["--model.width=16"], "text": ["--model.embed_dim=16"], "forecast": ["--model.hidden_size=8"]}
     for command in projects:
         arguments = shlex.split(command)[3:]
@@ -51,6 +51,12 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, mon
             done = run(*arguments)
             assert done.code == 0, f"{command}\n{done.err}"
             assert "cifar/version_0" in done.out
+            continue
+        if arguments[0] == "bench":  # a search takes minutes; a pair of trials is what it is made of
+            few = ["--compare=baseline,threads=1", "--minutes=0.2", *short(Path("configs/cifar.yaml")), *small["cifar"]]
+            done = run(*arguments, *few)
+            assert done.code == 0, f"{command}\n{done.err}"
+            assert (clone / "lightning_logs/bench/cifar/compare.json").is_file()
             continue
         if arguments[0] == "sweep":
             few = ["--trials", 1, "--workers", 1, "--", *short(Path("configs/forecast.yaml"))]

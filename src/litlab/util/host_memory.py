@@ -19,7 +19,7 @@ def keep_freed_memory() -> bool:
     """Let this process keep the memory that it frees, for the next tensor.
 
     By default glibc maps every large tensor anew and gives it back to the system when it is freed, so that each step
-    of a training on the CPU clears and maps the memory of all its activations again: 60,000 to 100,000 page faults a
+    of a training on the CPU clears and maps the memory of all its activations again: 25,000 to 98,000 page faults a
     step, a tenth of the time, with the shipped CNN. See mallopt(3). The process keeps what it needed at its highest.
 
     Returns:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from litlab.bench.changes import Change
+from litlab.bench.clock import LEAST_ROUNDS, ROUNDS
 from tests.litlab.conftest import CONFIGS
 from tests.processes import Python
 
@@ -55,8 +56,9 @@ def test_sides_are_measured_and_failures_are_results(bench, tmp_path, monkeypatc
     assert failed == [None, None]
     assert (base["samples_per_step"], last["samples_per_step"]) == (40, 40)
     assert (base["epoch_steps"], base["epochs"]) == (4, 2)
-    assert all(0 < seconds < 1 for seconds in base["step_seconds"])
-    assert len(base["step_seconds"]) == len(last["step_seconds"]) == 5
+    for measured in (base, last):
+        assert LEAST_ROUNDS <= len(measured["step_seconds"]) <= ROUNDS  # fewer on a busy machine
+        assert min(measured["step_seconds"]) > 0
     assert kept["flops_per_sample"] == FLOPS
     assert kept["not_counted"] == []
     assert kept["peak_flops"]["32-true"] > 1e9

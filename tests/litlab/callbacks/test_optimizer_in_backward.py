@@ -150,7 +150,9 @@ def test_refuses_gradient_scaling(tmp_path):
         OptimizerInBackward().setup(trainer, Tiny(), "fit")
 
 
-@pytest.mark.parametrize(("model", "key"), [(lambda: Grouped("LBFGS"), "LBFGS"), (Counted, "Counting")], ids=str)
+@pytest.mark.parametrize(
+    ("model", "key"), [(lambda: Grouped("LBFGS"), "LBFGS"), (Counted, "Counting")], ids=("LBFGS", "Counting")
+)
 def test_refuses_an_optimizer_that_needs_all_gradients(tmp_path, model, key):
     trainer = make_trainer(tmp_path, callbacks=[OptimizerInBackward()])
     with pytest.raises(UserError, match=rf"^trainer\.callbacks: OptimizerInBackward .* but model.optimizer: {key}.*"):
