@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from common import project, save, summary
-from litlab.util.peak_memory import peak_tensor_bytes
 from rich.console import Console
 from rich.table import Table
 
 from litlab.cli.command import run_command
+from litlab.util.peak_memory import peak_tensor_bytes
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 # What does not change a training step on one device, or ends the training after some steps.
