@@ -42,6 +42,7 @@ EFFECTS = {
     "amp16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,  # the CPU's form of it
     "bf16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,
     "channels_last": lambda folder, done: "so it changes nothing" in done.err or _has_channels_last(folder),
+    "bf16_true": lambda folder, done: torch.bfloat16 in _types(folder),
     "clip": lambda folder, done: _config(folder)["trainer"]["gradient_clip_val"] == 1.0,  # clipping is Lightning's
     "clip_value": lambda folder, done: _config(folder)["trainer"]["gradient_clip_algorithm"] == "value",
     "compile": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
@@ -115,6 +116,9 @@ def _curves(folder: Path) -> list[str]:
 def _has_channels_last(folder: Path) -> bool:
     filters = [weight for weight in _checkpoint(folder)["state_dict"].values() if weight.ndim == 4]
     return any(weight.is_contiguous(memory_format=torch.channels_last) for weight in filters if min(weight.shape) > 1)
+def _types(folder: Path) -> set[torch.dtype]:
+    checkpoint = _checkpoint(folder)
+    return {value.dtype for value in checkpoint.get("current_model_state", checkpoint["state_dict"]).values()}
 
 
 def test_every_overlay_has_an_effect_that_is_checked():

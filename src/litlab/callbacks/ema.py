@@ -45,6 +45,7 @@ class EMA(AveragedWeights):
         self.decay = decay
         self.every_n_steps = every_n_steps
         self.start_step = start_step
+        self._aside: list[Tensor] | None = None  # the weights in training, while the model has the average
         super().__init__()
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -69,15 +70,32 @@ class EMA(AveragedWeights):
         decay = min(self.decay, (1 + t) / (10 + t)) if (t := int(updates) - 1) >= 0 else 0.0
         groups: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
         for average, weight in zip(_tensors(self._average_model.module), _tensors(model), strict=True):
-            averages, weights = groups.setdefault((average.device, average.dtype, weight.dtype), ([], []))
+            averages, weights = groups.setdefault((average.device, average.dtype), ([], []))
             averages.append(average)
-            weights.append(weight.to(average.device))
-        for (_, kind, _), (averages, weights) in groups.items():
+            weights.append(weight.to(average))  # the average is of float32 with bf16-true as well
+        for (_, kind), (averages, weights) in groups.items():
             if decay and (kind.is_floating_point or kind.is_complex):
                 lerp_all(averages, weights, 1.0 - decay)
             else:  # the first copy; and counters have a newest value, not a mean
                 copy_all(averages, weights)
         updates += 1
+
+    def _swap_models(self, pl_module: LightningModule) -> None:
+        """Exchange average and weights, and back.
+
+        Lightning's would leave an average of float32 rounded to weights of bfloat16: those are kept aside instead.
+        """
+        if self._average_model is None or not self.updates:
+            return
+        pairs = list(zip(_tensors(self._average_model.module), _tensors(pl_module), strict=True))
+        if all(average.dtype == weight.dtype for average, weight in pairs):
+            super()._swap_models(pl_module)
+            return
+        aside = [weight.detach().clone() for _, weight in pairs] if self._aside is None else None
+        source = [average for average, _ in pairs] if self._aside is None else self._aside
+        for (_, weight), value in zip(pairs, source, strict=True):
+            weight.data.copy_(value)
+        self._aside = aside
 
 
 def _tensors(model: nn.Module) -> Iterator[Tensor]:

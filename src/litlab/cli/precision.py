@@ -5,9 +5,10 @@ from typing import Any, Literal
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.accelerators import CUDAAccelerator
-from lightning.pytorch.plugins import Precision
+from lightning.pytorch.plugins import HalfPrecision, Precision
 from lightning.pytorch.utilities import rank_zero_info
 
+from litlab.cli.half_precision import HalfWithFloat32Norms
 from litlab.cli.lightning_internals import PrecisionInput, accelerator_name
 from litlab.runs.folder import RunFolder, read_or_set_aside
 from litlab.util.device import has_fast_bfloat16, has_tensor_cores, has_tf32
@@ -22,7 +23,8 @@ class ExperimentTrainer(Trainer):
     Args:
         precision: As Lightning's, or ``auto``: bf16-mixed where the device has units for bfloat16 (GPUs from Ampere on,
             Apple's from macOS 14 on, CPUs with AVX512-BF16, AMX or ARM's BF16), 16-mixed with gradient scaling on GPUs
-            from Volta on, 32-true elsewhere. Null is 32-true.
+            from Volta on, 32-true elsewhere. Null is 32-true. With bf16-true and
+            16-true, normalisation layers stay in float32.
         tf32: Whether GPUs from Ampere on compute float32 matrix products and convolutions in TF32, with 10 bits of the
             mantissa instead of 23. Null is as torch has it: convolutions only. It matters where float32 is computed
             (https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices).
@@ -43,6 +45,8 @@ class ExperimentTrainer(Trainer):
                 found = _devices(settings.get("accelerator", "auto"), settings.get("devices", "auto"))
                 precision, why = auto_precision(found)
         super().__init__(precision=precision, **settings)
+        if type(self.precision_plugin) is HalfPrecision:
+            self.strategy.precision_plugin = HalfWithFloat32Norms(self.precision)  # pyright: ignore[reportArgumentType]
         device = self.strategy.root_device
         if why:
             rank_zero_info(f"Precision: {self.precision}, {why}")

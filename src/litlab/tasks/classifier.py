@@ -111,7 +111,8 @@ class Classifier(SupervisedModule):
         logits = self(inputs)
         # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
         smoothing = self.label_smoothing if stage == "train" else 0.0
-        return F.cross_entropy(logits, target, label_smoothing=smoothing), logits, target
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))  # with bf16-true they are bfloat16
+        return F.cross_entropy(wide, target, label_smoothing=smoothing), logits, target
 
     def _mixed_outcome(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # Drawn from torch's own generators, which `ExactResume` seeds for each batch.
