@@ -116,6 +116,8 @@ def _curves(folder: Path) -> list[str]:
 def _has_channels_last(folder: Path) -> bool:
     filters = [weight for weight in _checkpoint(folder)["state_dict"].values() if weight.ndim == 4]
     return any(weight.is_contiguous(memory_format=torch.channels_last) for weight in filters if min(weight.shape) > 1)
+
+
 def _types(folder: Path) -> set[torch.dtype]:
     checkpoint = _checkpoint(folder)
     return {value.dtype for value in checkpoint.get("current_model_state", checkpoint["state_dict"]).values()}

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Trainer
 
-from litlab.util.device import is_out_of_memory
+from litlab.util.device import has_fast_bfloat16, has_tensor_cores, is_out_of_memory
 from litlab.util.host_memory import GIB, peak_host_gib
 
 SIZES = (
@@ -50,11 +50,10 @@ def _batch(trainer: Trainer) -> str | None:
 def _precision(trainer: Trainer) -> str | None:
     if not str(trainer.precision).startswith(("32", "64")):
         return None
-    device = trainer.strategy.root_device.type
-    half = (
-        "16-mixed" if device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False) else "bf16-mixed"
-    )
-    return f"--trainer.precision {half}"
+    device = trainer.strategy.root_device
+    if has_fast_bfloat16(device):
+        return "--trainer.precision bf16-mixed"
+    return "--trainer.precision 16-mixed" if has_tensor_cores(device) else None  # ten times slower where it is emulated
 
 
 def _size(trainer: Trainer) -> str | None:

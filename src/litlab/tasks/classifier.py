@@ -111,15 +111,14 @@ class Classifier(SupervisedModule):
         logits = self(inputs)
         # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
         smoothing = self.label_smoothing if stage == "train" else 0.0
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))  # with bf16-true they are bfloat16
-        return F.cross_entropy(wide, target, label_smoothing=smoothing), logits, target
+        return F.cross_entropy(_wide(logits), target, label_smoothing=smoothing), logits, target
 
     def _mixed_outcome(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # Drawn from torch's own generators, which `ExactResume` seeds for each batch.
         chosen = int(torch.randint(len(self._mixes), ())) if len(self._mixes) > 1 else 0
         images, shares = self._mixes[chosen](images, labels)
         logits = self(images)
-        loss = F.cross_entropy(logits, shares, label_smoothing=self.label_smoothing)
+        loss = F.cross_entropy(_wide(logits), shares, label_smoothing=self.label_smoothing)
         return loss, logits, shares.argmax(dim=1)
 
     def test_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> dict[str, Tensor]:
@@ -176,3 +175,8 @@ def _without(module: nn.Module, head: nn.Module) -> Iterator[nn.Module]:
             yield child
         elif child is not head:
             yield from _without(child, head)
+
+
+def _wide(logits: Tensor) -> Tensor:
+    """Return logits in float32, if they are of 16 bits, as with bf16-true."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))

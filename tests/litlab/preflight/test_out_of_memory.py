@@ -35,6 +35,12 @@ def advice(*arguments, **settings) -> str:
     return found
 
 
+@pytest.fixture
+def units(monkeypatch):
+    monkeypatch.setattr("litlab.preflight.out_of_memory.has_fast_bfloat16", lambda device: True)
+
+
+@pytest.mark.usefixtures("units")
 def test_the_three_flags_that_help_most():
     text = advice(Data(image_size=(32, 48)), accumulate_grad_batches=3)
     assert "out of memory (peak " in text
@@ -43,10 +49,16 @@ def test_the_three_flags_that_help_most():
     assert text.endswith(" The first works with --resume too, from the end of an epoch.")
 
 
+@pytest.mark.usefixtures("units")
 def test_only_what_the_run_has_and_has_not_done_yet():
     text = advice(Data(batch_size=None, max_tokens=512), precision="bf16-mixed")
     assert text.endswith("try --data.max_tokens 256.")
     assert advice(Data(batch_size=None)).endswith("try --trainer.precision bf16-mixed, --model.width 64.")
+
+
+def test_no_precision_that_the_cpu_has_to_emulate(monkeypatch):
+    monkeypatch.setattr("litlab.preflight.out_of_memory.has_fast_bfloat16", lambda device: False)
+    assert "precision" not in advice(Data())
 
 
 @pytest.mark.parametrize(
