@@ -80,6 +80,7 @@ class EMA(AveragedWeights):
                 copy_all(averages, weights)
         updates += 1
 
+    @torch.no_grad()
     def _swap_models(self, pl_module: LightningModule) -> None:
         """Exchange average and weights, and back.
 
@@ -94,7 +95,7 @@ class EMA(AveragedWeights):
         aside = [weight.detach().clone() for _, weight in pairs] if self._aside is None else None
         source = [average for average, _ in pairs] if self._aside is None else self._aside
         for (_, weight), value in zip(pairs, source, strict=True):
-            weight.data.copy_(value)
+            weight.copy_(value)
         self._aside = aside
 
 
