@@ -14,6 +14,8 @@ class AveragedWeights(WeightAveraging):
     ``trainer.test(ckpt_path=...)`` follows ``fit`` in the same process.
     """
 
+    _aside: dict[str, Any] | None = None  # the weights in training, while the model has an average of another type
+
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Bring the average to where the weights will be: it was copied before they were moved there."""
         if self._average_model is not None:
@@ -41,8 +43,17 @@ class AveragedWeights(WeightAveraging):
         self._average_model = None
 
     def _swap_models(self, pl_module: LightningModule) -> None:
-        if self.updates:
+        if not self.updates:
+            return
+        assert self._average_model is not None
+        averages, weights = self._average_model.module.state_dict(), pl_module.state_dict()
+        if all(average.dtype == weights[name].dtype for name, average in averages.items()):
             super()._swap_models(pl_module)
+            return
+        # With bf16-true the average is of float32: exchanged with the weights, it would come back rounded.
+        aside = None if self._aside is not None else {name: value.clone() for name, value in weights.items()}
+        pl_module.load_state_dict(self._aside or averages)
+        self._aside = aside
 
     def _copy_average_to_current(self, pl_module: LightningModule) -> None:
         if self.updates:

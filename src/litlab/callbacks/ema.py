@@ -45,7 +45,6 @@ class EMA(AveragedWeights):
         self.decay = decay
         self.every_n_steps = every_n_steps
         self.start_step = start_step
-        self._aside: list[Tensor] | None = None  # the weights in training, while the model has the average
         super().__init__()
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -79,24 +78,6 @@ class EMA(AveragedWeights):
             else:  # the first copy; and counters have a newest value, not a mean
                 copy_all(averages, weights)
         updates += 1
-
-    @torch.no_grad()
-    def _swap_models(self, pl_module: LightningModule) -> None:
-        """Exchange average and weights, and back.
-
-        Lightning's would leave an average of float32 rounded to weights of bfloat16: those are kept aside instead.
-        """
-        if self._average_model is None or not self.updates:
-            return
-        pairs = list(zip(_tensors(self._average_model.module), _tensors(pl_module), strict=True))
-        if all(average.dtype == weight.dtype for average, weight in pairs):
-            super()._swap_models(pl_module)
-            return
-        aside = [weight.detach().clone() for _, weight in pairs] if self._aside is None else None
-        source = [average for average, _ in pairs] if self._aside is None else self._aside
-        for (_, weight), value in zip(pairs, source, strict=True):
-            weight.copy_(value)
-        self._aside = aside
 
 
 def _tensors(model: nn.Module) -> Iterator[Tensor]:

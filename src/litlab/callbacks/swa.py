@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.plugins import HalfPrecision
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities import CombinedLoader, rank_zero_info
 from lightning.pytorch.utilities.model_helpers import is_overridden
@@ -35,8 +36,8 @@ class SWA(AveragedWeights):
         start: Share of the run's epochs that are over when the averaging starts.
 
     Raises:
-        UserError: If start is out of bounds; in a fit, if the run has no number of epochs, its weights are sharded, or
-            the network has batch norms and the model no ``forward``.
+        UserError: If start is out of bounds; in a fit, if the run has no number of epochs, its weights are sharded or
+            of 16 bits, or the network has batch norms and the model no ``forward``.
     """
 
     def __init__(self, start: HalfOpenUnitInterval = 0.75) -> None:
@@ -55,6 +56,11 @@ class SWA(AveragedWeights):
                 raise UserError(
                     f"swa: trainer.strategy {type(trainer.strategy).__name__} shards the weights, which then can't be "
                     "averaged; use ddp or one device, or set swa to null"
+                )
+            if isinstance(trainer.precision_plugin, HalfPrecision):
+                raise UserError(
+                    f"swa: trainer.precision {trainer.precision} has weights too coarse to be averaged; set "
+                    "trainer.precision to bf16-mixed, or swa to null"
                 )
             if _batch_norms(pl_module) and not is_overridden("forward", pl_module, LightningModule):
                 raise UserError(

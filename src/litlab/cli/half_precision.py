@@ -40,6 +40,10 @@ class HalfWithFloat32Norms(HalfPrecision):
             hook.remove()
         self._hooks = ()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the hooks to the original: a copy is for another module."""
+        return {**vars(self), "_hooks": ()}
+
     def _narrow(self, norm: nn.Module, inputs: Any, output: Any) -> Any:
         return self.convert_input(output)
 

@@ -137,5 +137,7 @@ def test_what_it_refuses(tmp_path):
     trainer = make_trainer(tmp_path, max_epochs=-1, max_steps=2, callbacks=[SWA()])
     with pytest.raises(UserError, match=r"^swa\.start: .*trainer\.max_epochs"):
         trainer.fit(Model(), TinyData())
+    with pytest.raises(UserError, match=r"^swa: trainer\.precision bf16-true .*; set trainer\.precision to "):
+        make_trainer(tmp_path, callbacks=[SWA()], max_epochs=2, precision="bf16-true").fit(Tiny(), TinyData())
     with pytest.raises(UserError, match=r"^swa: Tiny has batch norms, and no forward"):
         make_trainer(tmp_path, callbacks=[SWA()]).fit(Tiny(), TinyData())
