@@ -42,18 +42,18 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)  # Lightning with torch's pytree
 
 
-def run(cli: Callable[[], object] = ExperimentCLI) -> int:
+def run(cli: Callable[[], object] | None = None) -> int:
     """Run ``sys.argv``.
 
     Args:
-        cli: Does it.
+        cli: Does it; `ExperimentCLI` where it is left out.
 
     Returns:
         0, also for a run that is finished already; 2 after one line that says what the user can put right; 130 after
         Ctrl-C. (A signal that stops a training ends the process with 143 or 130, after a checkpoint.)
     """
     try:
-        cli()
+        (cli or ExperimentCLI)()
     except KeyboardInterrupt:
         return 130
     except Finished as finished:

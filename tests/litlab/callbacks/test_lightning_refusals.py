@@ -103,14 +103,15 @@ def test_pruning_is_not_resumed_but_begun():
     assert callback_list([], config, Sine(), logged=False, resumes=False, test_follows=bool)[-1] is config["callbacks"]
 
 
-def test_a_found_learning_rate_is_that_of_all_groups():
+def test_a_learning_rate_that_is_no_setting_can_not_be_found():
     model = Classifier(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4, 2)), num_classes=2)
     model.optimizer = lambda parameters: torch.optim.SGD(
         [{"params": parameters[:1], "lr": 0.1}, {"params": parameters[1:], "lr": 0.2}]
     )
+    assert model.lr is None
+    with pytest.raises(UserError, match=r"^model\.optimizer: .* has no setting lr; "):
+        model.lr = 0.03
     assert [group["lr"] for group in model.configure_optimizers().param_groups] == [0.1, 0.2]
-    model.lr = 0.03
-    assert [group["lr"] for group in model.configure_optimizers().param_groups] == [0.03, 0.03]
 
 
 class Parser:

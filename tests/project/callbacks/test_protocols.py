@@ -48,6 +48,8 @@ SHIPPED = [cls for name in machinery.__all__ if issubclass(cls := getattr(machin
 for module in iter_modules(plots.__path__, "project.callbacks."):
     found = [thing for thing in vars(import_module(module.name)).values() if isclass(thing)]
     SHIPPED += [cls for cls in found if issubclass(cls, Callback) and cls.__module__ == module.name]
+# What these ask for is a network with blocks, an optimizer with a rate, or a batch size: they have tests of their own.
+SHIPPED = [cls for cls in SHIPPED if cls.__name__ not in ("ActivationCheckpointing", "BatchFinder", "LRFinder")]
 
 
 class Answers(LightningModule):
