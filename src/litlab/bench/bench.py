@@ -3,7 +3,7 @@
 import signal
 import sys
 import tempfile
-from argparse import ArgumentTypeError
+from functools import partial
 from pathlib import Path
 
 from litlab.bench.changes import AS_IS, Changes, Machine, candidates, hopeless, read_allowed, read_side, title
@@ -16,7 +16,7 @@ from litlab.cli.environment import check_folder
 from litlab.cli.processes import Stop, Unfinished, use_fork_server
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT
-from litlab.util.commands import Options, answer
+from litlab.util.commands import Options, amount_of, answer
 from litlab.util.team import typed
 
 FOLDER = ROOT / "bench"
@@ -65,7 +65,9 @@ def main(arguments: list[str]) -> int:
 
 def _bench(arguments: list[str]) -> int:
     options = Options("bench", DESCRIPTION)
-    options.add_argument("--minutes", metavar="M", type=_minutes, default=10.0, help="time budget (default: 10)")
+    options.add_argument(
+        "--minutes", metavar="M", type=partial(amount_of, "minutes"), default=10.0, help="time budget (default: 10)"
+    )
     options.add_argument("--compare", metavar="A,B", type=_sides, help=COMPARE)
     options.add_argument("--allow", metavar="NAMES", type=read_allowed, default=set(), help=ALLOW)
     chosen, fit = options.parse_known_args(arguments)
@@ -177,13 +179,3 @@ def _sides(text: str) -> list[Changes]:
         if sides.count(side) > 1:
             raise UserError(f"--compare: {title(side)} is named twice; remove one of them")
     return sides
-
-
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = 0.0
-    if not 0 < minutes < float("inf"):
-        raise ArgumentTypeError(f"'{text}' is not a number of minutes above 0")
-    return minutes

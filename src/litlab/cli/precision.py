@@ -23,8 +23,8 @@ class ExperimentTrainer(Trainer):
     Args:
         precision: As Lightning's, or ``auto``: bf16-mixed where the device has units for bfloat16 (GPUs from Ampere on,
             Apple's from macOS 14 on, CPUs with AVX512-BF16, AMX or ARM's BF16), 16-mixed with gradient scaling on GPUs
-            from Volta on, 32-true elsewhere. Null is 32-true. With bf16-true and
-            16-true, normalisation layers stay in float32.
+            from Volta on, 32-true elsewhere. Null is 32-true. With bf16-true and 16-true, normalisation layers stay in
+            float32.
         tf32: Whether GPUs from Ampere on compute float32 matrix products and convolutions in TF32, with 10 bits of the
             mantissa instead of 23. Null is as torch has it: convolutions only. It matters where float32 is computed
             (https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices).

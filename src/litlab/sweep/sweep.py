@@ -5,8 +5,8 @@ import dataclasses
 import signal
 import sys
 import time
-from argparse import ArgumentTypeError
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -22,7 +22,7 @@ from litlab.sweep.storage import storage_errors
 from litlab.sweep.study import ENDED, SweepStudy, check_fingerprint, find_study, start_study
 from litlab.sweep.table import display, progress_table
 from litlab.sweep.workers import devices, run_workers, threads_of_each
-from litlab.util.commands import Options, answer, count, terminal
+from litlab.util.commands import Options, amount_of, answer, count, terminal
 from litlab.util.nearest import nearest
 from litlab.util.team import typed
 from litlab.util.yaml_files import read_mapping
@@ -66,7 +66,9 @@ def _sweep(arguments: list[str]) -> int:
     options.add_argument("--config", metavar="FILE", type=Path, required=True, help="the sweep file")
     options.add_argument("--workers", metavar="N", type=count, help="trials at a time (default: one per GPU, or 1)")
     options.add_argument("--trials", metavar="N", type=count, help="number of trials, in place of the file's")
-    options.add_argument("--hours", metavar="H", type=_hours, help="stop starting trials after H hours")
+    options.add_argument(
+        "--hours", metavar="H", type=partial(amount_of, "hours"), help="stop starting trials after H hours"
+    )
     chosen = options.parse_args(arguments[:end])
     spec = read_spec(chosen.config, chosen.trials, chosen.hours, arguments[end + 1 :])
     study = find_study(spec)
@@ -146,13 +148,3 @@ def _copy(spec: SweepSpec) -> str:
     content = read_mapping(spec.file)
     own = {"name": spec.name, "base": [str(path.resolve()) for path in spec.base], "trials": spec.trials}
     return yaml.safe_dump({**content, **own}, sort_keys=False)
-
-
-def _hours(text: str) -> float:
-    try:
-        hours = float(text)
-    except ValueError:
-        hours = 0.0
-    if not 0 < hours < float("inf"):
-        raise ArgumentTypeError(f"'{text}' is not a number of hours above 0")
-    return hours

@@ -55,6 +55,25 @@ def answer(verb: Callable[[list[str]], int], arguments: list[str]) -> int:
         return 2
 
 
+def amount_of(unit: str, text: str) -> float:
+    """Read a finite amount of time above 0, as an option's type: ``partial(amount_of, "hours")``.
+
+    Args:
+        unit: What is counted, for the message.
+        text: What was typed.
+
+    Raises:
+        ArgumentTypeError: If it is no such number.
+    """
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = 0.0
+    if not 0 < amount < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of {unit} above 0")
+    return amount
+
+
 def count(text: str) -> int:
     """Read a whole number of at least 1, as an option's type."""
     if not text.isdecimal() or int(text) < 1:
