@@ -9,9 +9,12 @@ it is the same each time. An overlay that an experiment refuses has the line tha
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +26,10 @@ from litlab.cli.command import run_command
 from litlab.util.peak_memory import peak_tensor_bytes
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
-# What does not change a training step on one device, or ends the training after some steps.
+# What needs several processes, what makes no step of another kind, and what is measured elsewhere (profile).
 LEFT_OUT = {
-    "batch_size_finder", "ddp", "fsdp", "graph_breaks", "lr_finder", "memory_snapshot", "offload", "profile", "smoke",
+    "batch_size_finder", "ddp", "deterministic", "fsdp", "graph_breaks", "lr_finder", "memory_snapshot", "offload",
+    "one_cycle", "plateau", "profile", "smoke", "swa", "tta", "warm_restarts",
 }  # fmt: skip
 OVERLAYS = sorted({path.stem for path in (CONFIGS / "with").glob("*.yaml")} - LEFT_OUT)
 THREE_STEPS = [
@@ -39,14 +43,15 @@ def times(experiment: str, overlays: list[str], minutes: float, folder: Path) ->
     """By overlay: milliseconds of a step, and how many times as fast it is; or why it was refused."""
     files = {f"{CONFIGS}/with/{name}.yaml": name for name in overlays}
     sides = ",".join(["baseline", *files])
-    project(folder, "bench", f"--config={CONFIGS}/{experiment}.yaml", f"--minutes={minutes}", f"--compare={sides}")
+    arguments = [f"--config={CONFIGS}/{experiment}.yaml", f"--minutes={minutes}", f"--compare={sides}"]
+    project(folder, "bench", *arguments, threads=os.cpu_count() or 1)
     record = json.loads((folder / f"lightning_logs/bench/{experiment}/compare.json").read_text())
     found: dict[str, dict[str, Any]] = {}
     for trial in record["trials"]:
         name = files.get(trial["change"], trial["change"])
         row = found.setdefault(name, {"ms": []})
         if trial["measured"] is None:
-            row["refused"] = trial["reason"]
+            row["refused"] = trial["reason"].removeprefix(f"{CONFIGS}/")
         else:
             row["ms"] += [1000 * seconds for seconds in trial["measured"]["step_seconds"]]
     for name, row in found.items():
@@ -57,9 +62,10 @@ def times(experiment: str, overlays: list[str], minutes: float, folder: Path) ->
     return found
 
 
-def memory(experiment: str, overlay: str | None, folder: Path) -> int | None:
+def memory(folder: Path, experiment: str, overlay: str) -> int | None:
     """MiB that tensors take at most; None where the overlay is refused."""
-    files = [f"--config={CONFIGS}/{experiment}.yaml"] + ([f"--config={CONFIGS}/with/{overlay}.yaml"] if overlay else [])
+    names = [experiment] if overlay == "baseline" else [experiment, f"with/{overlay}"]
+    files = [f"--config={CONFIGS}/{name}.yaml" for name in names]
     command = [sys.executable, __file__, "--peak", "fit", *files, *THREE_STEPS]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode == 2:
@@ -88,8 +94,10 @@ def main() -> None:
     for experiment in options.experiments:
         with tempfile.TemporaryDirectory() as folder:
             rows = times(experiment, options.overlays, options.minutes, Path(folder))
-            for name, row in rows.items():
-                row["MiB"] = memory(experiment, None if name == "baseline" else name, Path(folder))
+            with ThreadPoolExecutor(max_workers=2) as pool:  # what else runs does not change it
+                peaks = pool.map(partial(memory, Path(folder), experiment), rows)
+            for row, peak in zip(rows.values(), peaks, strict=True):
+                row["MiB"] = peak
         results[experiment] = rows
         table = Table("overlay", "ms a step", "times as fast", "MiB of tensors", title=experiment)
         for name, row in rows.items():
