@@ -15,18 +15,13 @@ import pytest
 import yaml
 
 from tests.conftest import CONFIGS, ROOT, settings_of, shell, small_data
+from tests.project.overlays import OVERLAYS, SMALL
 
 PAGE = ROOT / "docs/techniques.md"
 ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \| ([\w, ]+) \| (.*) \|$", re.MULTILINE)
-# For each experiment a small model, and batches small enough for a few steps.
-SMALL = {
-    "cifar": ["--model.width=16", "--data.batch_size=16"],
-    "text": ["--model.embed_dim=16", "--data.batch_size=12"],
-    "forecast": ["--model.hidden_size=16", "--data.batch_size=32"],
-}
 SHORT = ["--trainer.max_epochs=2", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
 SHORT += [f"--trainer.limit_{split}_batches={count}" for split, count in (("train", 8), ("val", 2), ("test", 2))]
-OVERLAYS = sorted(path.stem for path in (CONFIGS / "with").glob("*.yaml"))
+NAMES = [path.stem for path in OVERLAYS]
 NOT_KEYS = {"init_args", "class_path", "trainer", "model", "data"}
 
 
@@ -57,11 +52,11 @@ def refused() -> dict[tuple[str, str, str], str]:
 
 
 REFUSED = refused()
-ALONE = [(experiment, name) for experiment in SMALL for name in OVERLAYS]
+ALONE = [(experiment, name) for experiment in SMALL for name in NAMES]
 PAIRS = [
     (experiment, *pair)
     for experiment in SMALL
-    for pair in itertools.combinations(OVERLAYS, 2)
+    for pair in itertools.combinations(NAMES, 2)
     if not any((experiment, name, experiment) in REFUSED for name in pair)
 ]
 
@@ -77,7 +72,7 @@ def fit(request: pytest.FixtureRequest, folder: Path, experiment: str, overlays:
     lines = [line for line in done.err.splitlines() if line.startswith("error: ")]
     assert (done.code, len(lines)) in ((0, 0), (2, 1)), done.err[-3000:]
     assert "Traceback" not in done.err, done.err[-3000:]
-    return lines[0].removeprefix("error: ") if lines else ""
+    return lines[0].removeprefix("error: ").replace(f"{ROOT}/", "") if lines else ""
 
 
 def check(experiment: str, overlay: str, other: str, line: str) -> None:

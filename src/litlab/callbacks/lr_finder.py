@@ -15,6 +15,7 @@ from litlab.callbacks.reporting.figures import publish_figure
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.side_run import check_copies, side_run
 from litlab.errors import UserError
+from litlab.optim.rates import set_rate
 from litlab.types import PositiveFloat, bounded, check_bounds
 from litlab.util.progress import SlowProgress
 
@@ -151,7 +152,7 @@ class _Rising(Callback):
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Set the rates of the step."""
         for group, rate in zip(trainer.optimizers[0].param_groups, self._rates, strict=True):
-            group["lr"] = rate * self.factors[len(self.losses)]
+            set_rate(group, rate * self.factors[len(self.losses)])
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from litlab.callbacks.averaging import AveragedWeights
 from litlab.errors import UserError
+from litlab.optim.rates import set_rate
 from litlab.types import HalfOpenUnitInterval, check_bounds
 
 
@@ -85,12 +86,12 @@ class SWA(AveragedWeights):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Note the learning rates of the first epoch that is averaged."""
         if trainer.current_epoch >= self._first and not self._factors:
-            self._factors = [group["lr"] / group["initial_lr"] for group in _scheduled(trainer)]
+            self._factors = [float(group["lr"] / group["initial_lr"]) for group in _scheduled(trainer)]
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Hold the learning rates, whatever the schedule does."""
         for group, factor in zip(_scheduled(trainer), self._factors, strict=bool(self._factors)):
-            group["lr"] = group["initial_lr"] * factor
+            set_rate(group, float(group["initial_lr"]) * factor)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

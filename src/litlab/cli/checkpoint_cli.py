@@ -14,6 +14,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.checkpointing.callback import check_name
 from litlab.checkpointing.load import load_checkpoint
 from litlab.cli.bounds import check_values
+from litlab.cli.data_facts import provides
 from litlab.cli.parser import ExperimentParser
 from litlab.cli.resources import check_processes
 from litlab.cli.trainer import check_folders
@@ -190,8 +191,3 @@ class CheckpointCLI(LightningCLI):
         # A null that the data would fill says nothing against the checkpoint.
         names = explicit.get("init_args", Namespace()).as_dict()
         return [name for name in names if here[name] is not None or not provides(self.config[verb].data, name)]
-
-
-def provides(data: Namespace, name: str) -> bool:
-    """Return whether the class of a DataModule's config has a property of a name: a fact that a model may need."""
-    return isinstance(getattr(imported(data.class_path), name, None), property)

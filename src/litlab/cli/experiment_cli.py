@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +11,26 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.callbacks import Compile, RunSummary
-from litlab.callbacks.channels_last import ChannelsLast
-from litlab.callbacks.threads import Threads
+from litlab.callbacks import RunSummary
 from litlab.checkpointing.optimizer_changes import OptimizerChanges
 from litlab.checkpointing.warm_start import initialise
 from litlab.cli.callback_list import callback_list
-from litlab.cli.checkpoint_cli import CheckpointCLI, provides
+from litlab.cli.checkpoint_cli import CheckpointCLI
+from litlab.cli.data_facts import fill_from_data
 from litlab.cli.lightning_internals import log_at_step, release_averages
 from litlab.cli.output import check_prediction
 from litlab.cli.parser import ExperimentParser
 from litlab.cli.precision import ExperimentTrainer, compare_precision
 from litlab.cli.resources import WithinMemory
-from litlab.cli.sections import SECTIONS, add_sections
+from litlab.cli.sections import add_sections, section_callbacks
 from litlab.cli.trainer import (
     SomethingTrained,
     check_profiler,
     check_writer,
-    compile_cache,
-    drop_empty_hooks,
     implied,
+    keep_compiled,
     loggers,
+    make_lighter,
     plugins,
     untestable,
 )
@@ -45,7 +43,6 @@ from litlab.runs.config_diff import check_weights, other_results
 from litlab.runs.saved import checkpoint_of
 from litlab.runs.trial_report import TrialReport
 from litlab.util.class_blocks import imported
-from litlab.util.host_memory import keep_freed_memory
 from litlab.util.refusals import named_classes, refusals
 from litlab.util.team import typed
 from litlab.util.variables import TRIAL
@@ -129,10 +126,7 @@ class ExperimentCLI(CheckpointCLI):
         with named_classes({"data": config_of_data.as_dict()}):
             self.datamodule = self.parser.instantiate_classes(data)[verb].data
         for target in (config, self.config):  # self.config is what the run folder and the checkpoint keep
-            for settings in _sized_by_data(target[verb].model):
-                for name, value in vars(settings).items():
-                    if value is None and provides(config_of_data, name):
-                        settings[name] = getattr(self.datamodule, name)
+            fill_from_data(target[verb].model, config_of_data, self.datamodule)
         del self.config_dump  # made for the data, before the model's settings were complete
         with named_classes(config[verb].as_dict()), WithinMemory():
             self.config_init = self.parser.instantiate_classes(config)
@@ -153,19 +147,14 @@ class ExperimentCLI(CheckpointCLI):
         config = built.trainer
         if self.subcommand == "predict":
             config["strategy"], config["devices"], config["num_nodes"] = "auto", 1, 1  # one process writes the file
-        sections = [callback for name in SECTIONS if (callback := built[name]) is not None]
-        if built.channels_last:
-            sections.insert(0, ChannelsLast())  # before an average copies the weights
-        if built.threads is not None:
-            sections.append(Threads(built.threads))
         logger = self._loggers(config)
         resumes = self.subcommand == "fit" and self.checkpoint is not None
-        callbacks = callback_list(sections, config, self.model, bool(logger), resumes, self._test_follows)
+        callbacks = callback_list(
+            section_callbacks(built), config, self.model, bool(logger), resumes, self._test_follows
+        )
         if TRIAL in os.environ:  # a trial of a sweep
             callbacks.append(TrialReport())
-        for callback in callbacks:
-            if isinstance(callback, Compile) and not (config["fast_dev_run"] or config["barebones"]):
-                callback.cache = compile_cache(self._setting("experiment"))
+        keep_compiled(callbacks, config, self._setting("experiment"))
         if self.subcommand == "fit":
             callbacks.append(SomethingTrained())
         if self.new_optimizer:
@@ -173,9 +162,7 @@ class ExperimentCLI(CheckpointCLI):
         kwargs |= implied(config, self.datamodule, callbacks)
         with refusals("trainer"):
             trainer = super().instantiate_trainer(**kwargs, logger=logger, callbacks=callbacks, plugins=plugins(config))
-        drop_empty_hooks(trainer)
-        if trainer.strategy.root_device.type == "cpu":
-            keep_freed_memory()
+        make_lighter(trainer)
         if self.plan.run is not None and self.plan.resumes and self._setting("trainer").precision == "auto":
             compare_precision(trainer, self.plan.run)
         if self.checkpoint is not None and self.subcommand != "fit":  # where results belong in the curves of the run
@@ -259,11 +246,3 @@ class ExperimentCLI(CheckpointCLI):
                 callback.print_summary(self.trainer)
 
     after_validate = after_test = print_summary
-
-
-def _sized_by_data(model: Namespace) -> Iterator[Namespace]:
-    """Yield the settings of a model, its network and its metrics."""
-    own = model.get("init_args") or Namespace()
-    for part in (model, own.get("network"), *(own.get("metrics") or {}).values()):
-        if isinstance(part, Namespace) and isinstance(part.get("init_args"), Namespace):
-            yield part.init_args

@@ -1,10 +1,13 @@
 """What every config has besides model, data and trainer: sections that configure a callback, and a few flags."""
 
+from jsonargparse import Namespace
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compile, Freeze, GradNorms, NaNGuard
+from litlab.callbacks.channels_last import ChannelsLast
+from litlab.callbacks.threads import Threads
 from litlab.checkpointing import RunCheckpoint
 from litlab.types import PositiveInt
 
@@ -65,3 +68,17 @@ def add_sections(parser: LightningArgumentParser) -> None:
     )
     add("--threads", type=PositiveInt | None, default=None, help="Threads of each process. null: torch's choice.")
     add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit starts with.")
+
+
+def section_callbacks(built: Namespace) -> list[Callback]:
+    """Return the callbacks of a config's sections and flags.
+
+    Args:
+        built: The config of a verb, its classes built.
+    """
+    callbacks = [callback for name in SECTIONS if (callback := built[name]) is not None]
+    if built.channels_last:
+        callbacks.insert(0, ChannelsLast())  # before an average copies the weights
+    if built.threads is not None:
+        callbacks.append(Threads(built.threads))
+    return callbacks

@@ -11,7 +11,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from litlab.callbacks import BatchFinder, LRFinder
+from litlab.callbacks import BatchFinder, Compile, LRFinder
 from litlab.checkpointing.exact_resume import first_step_logged_again
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.cli.environment import LONGEST_NAME, check_folder
@@ -23,6 +23,7 @@ from litlab.runs.folder import COMPILED, ROOT
 from litlab.runs.lock import is_first_process
 from litlab.runs.resume_auto import root_of
 from litlab.runs.resume_plan import ResumePlan
+from litlab.util.host_memory import keep_freed_memory
 
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
 STEP_HOOKS = (
@@ -92,6 +93,13 @@ def compile_cache(experiment: str) -> Path:
     and configs of others must not bring code.
     """
     return ROOT / COMPILED / (re.sub(r"\W+", "-", experiment).strip("-") or "default")
+
+
+def keep_compiled(callbacks: list[Callback], config: Any, experiment: str) -> None:
+    """Let the next run of an experiment find what this one compiles, unless nothing is to be written."""
+    for callback in callbacks:
+        if isinstance(callback, Compile) and not (config["fast_dev_run"] or config["barebones"]):
+            callback.cache = compile_cache(experiment)
 
 
 def searched_only(trainer: Trainer) -> bool:
@@ -193,9 +201,11 @@ def check_writer(trainer: Trainer, data: LightningDataModule) -> None:
         )
 
 
-def drop_empty_hooks(trainer: Trainer) -> None:
-    """Take out the step hooks of callbacks that do nothing there: Lightning skips what can't be called."""
+def make_lighter(trainer: Trainer) -> None:
+    """Make steps cheaper: callbacks without step hooks that do nothing, and memory that is kept on a CPU."""
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
         for hook in STEP_HOOKS:
             if getattr(type(callback), hook) is getattr(Callback, hook):
-                setattr(callback, hook, None)
+                setattr(callback, hook, None)  # Lightning skips what can't be called
+    if trainer.strategy.root_device.type == "cpu":
+        keep_freed_memory()

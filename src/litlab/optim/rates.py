@@ -1,9 +1,11 @@
-"""The learning rates among an optimizer's settings: read, and scaled together."""
+"""The learning rates of an optimizer: read from its settings, scaled together, set in its groups."""
 
 import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+
+import torch
 
 from litlab.errors import UserError
 
@@ -41,6 +43,19 @@ def rate_settings(recipe: Callable[..., Any]) -> dict[str, Any]:
     parts = {name: rate_settings(part) for name, part in getattr(recipe, "keywords", {}).items() if _rates(part)}
     cls = _class(recipe)
     return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": {**_rates(recipe), **parts}}
+
+
+def set_rate(group: dict[str, Any], rate: float) -> None:
+    """Set the learning rate of a group of an optimizer's parameters, in place where it is a tensor.
+
+    Args:
+        group: One of ``optimizer.param_groups``.
+        rate: The learning rate.
+    """
+    if isinstance(group["lr"], torch.Tensor):  # optimizers with a compiled step insist on theirs
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
 
 
 def _class(recipe: Callable[..., Any]) -> Any:

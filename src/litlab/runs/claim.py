@@ -150,12 +150,19 @@ def release() -> None:
     """Release the locks; remove the folders of runs that never began."""
     while _new:
         folder, highest = _new.pop()
-        if not folder.is_dir() or [path.name for path in folder.iterdir()] != [lock.NAME]:
+        files = list(folder.iterdir()) if folder.is_dir() else []
+        if not files or not all(path.name == lock.NAME or _is_own_event_file(path) for path in files):
             continue
-        (folder / lock.NAME).unlink()
+        for path in files:
+            path.unlink()
         with suppress(OSError):  # one that is not empty stays
             for path in (folder, *folder.parents):
                 path.rmdir()
                 if path == highest:
                     break
     lock.release()
+
+
+def _is_own_event_file(path: Path) -> bool:
+    """Return whether this process has written a file of TensorBoard's, which says nothing where there is no config."""
+    return path.name.startswith("events.out.tfevents.") and f".{os.getpid()}." in path.name

@@ -190,6 +190,23 @@ def test_several_rates_by_hand(tmp_path):
     assert_same(found, by_hand)
 
 
+class TensorRate(torch.optim.Adam):
+    """Insists on rates in tensors, as torchao's optimizers do."""
+
+    def __init__(self, params, lr=0.05) -> None:
+        super().__init__(params, lr=torch.tensor(lr))
+
+    def step(self, closure=None):
+        assert all(isinstance(group["lr"], torch.Tensor) for group in self.param_groups)
+        return super().step(closure)
+
+
+def test_a_rate_in_a_tensor_stays_there(tmp_path):
+    finder = LRFinder(1e-4, 10, num_training_steps=60)
+    found = train(tmp_path, TensorRate, finder)
+    assert_same(found, train(tmp_path, partial(TensorRate, lr=finder.found)))
+
+
 # In a run
 
 

@@ -25,7 +25,8 @@ def falling(epoch):
 class Model(Tiny):
     """With a schedule, a forward pass that takes images, and a batch norm that is frozen."""
 
-    def __init__(self) -> None:
+    def __init__(self, rate=0.1) -> None:
+        self.rate = rate
         torch.manual_seed(0)
         super().__init__(network=nn.Sequential(
             nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.Flatten(),
@@ -39,7 +40,7 @@ class Model(Tiny):
         self.network[4].eval()
 
     def configure_optimizers(self):
-        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        optimizer = torch.optim.SGD(self.parameters(), lr=self.rate)
         return {"optimizer": optimizer, "lr_scheduler": LambdaLR(optimizer, falling)}
 
 
@@ -75,7 +76,8 @@ class Watch(Callback):
             self.validated.append(deepcopy(pl_module.state_dict()))
 
     def on_train_batch_start(self, trainer, pl_module, *_):
-        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+        self.rates.append(float(trainer.optimizers[0].param_groups[0]["lr"]))
+        assert type(trainer.optimizers[0].param_groups[0]["lr"]) is type(pl_module.rate)
 
 
 def equal(state, expected):
@@ -83,12 +85,13 @@ def equal(state, expected):
         torch.testing.assert_close(state[name], value, msg=lambda text, name=name: f"{name}: {text}")
 
 
-def test_the_mean_of_the_last_epochs_is_validated_saved_and_tested(tmp_path):
+@pytest.mark.parametrize("rate", [0.1, torch.tensor(0.1)], ids=["", "in a tensor"])
+def test_the_mean_of_the_last_epochs_is_validated_saved_and_tested(tmp_path, rate):
     watch, checkpoint = Watch(), ModelCheckpoint(dirpath=tmp_path, save_last=True)
     trainer = make_trainer(
         tmp_path, max_epochs=EPOCHS, enable_checkpointing=True, callbacks=[SWA(FIRST / EPOCHS), watch, checkpoint]
     )
-    model, data = Model(), TinyData(16, 4)
+    model, data = Model(rate), TinyData(16, 4)
     trainer.fit(model, data)
     trained, average = by_hand(list(data.train_dataloader()))
     for epoch in range(FIRST):

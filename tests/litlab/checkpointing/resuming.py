@@ -10,6 +10,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from litlab.runs.folder import RunFolder, read_json
+from litlab.util.torch_files import read_torch_file
 from tests.litlab.checkpointing.interrupting import fit
 
 # The config of a run may not name its callback without it.
@@ -74,11 +75,13 @@ class Resuming:
         package: Name of the package.
         folder: Where the runs are made.
         own: The flags of a cell's experiment: its config and data, in batches so large that an epoch has BATCHES.
+        over: Flags of a cell that go over those of all.
     """
 
     package: str
     folder: Path
     own: Own
+    over: Own = lambda cell: []
     made: dict[tuple[str, int], Ran] = field(default_factory=dict)
 
     def flags(self, cell: Cell) -> list[str]:
@@ -87,6 +90,7 @@ class Resuming:
             "--ema.decay=0.99", *self.own(cell), *COMMON, f"--data.num_workers={cell.workers}",
             *(["--trainer.strategy=ddp", "--trainer.devices=2"] if cell.ranks > 1 else []),
             "--checkpoint.every_minutes=1e-9" if cell.ranks > 1 else "--checkpoint.every_n_train_steps=1",  # after each
+            *self.over(cell),
         ]  # fmt: skip
 
     def whole(self, cell: Cell) -> Ran:
@@ -110,7 +114,7 @@ class Resuming:
         plan = f"{cell.how} {PLACES[cell.place]}"
         code = fit(folder, *self.flags(cell), package=self.package, count=cell.ranks, interrupt=plan)
         assert code == HOWS[cell.how], printed(folder)
-        saved = torch.load(folder / "lightning_logs/run/version_0/checkpoints/last.ckpt", weights_only=True)
+        saved = read_torch_file(folder / "lightning_logs/run/version_0/checkpoints/last.ckpt")
         code = fit(folder, "--resume", "last", *TRUSTED, package=self.package, count=cell.ranks)
         assert code == 0, printed(folder)
         return saved["global_step"], differences(expected, outcome(folder))
@@ -131,16 +135,18 @@ def outcome(folder: Path) -> Ran:
     run = RunFolder(folder / "lightning_logs/run/version_0")
     kept: dict[str, Any] = {**dict(leaves(read_json(run.metrics))), "status": run.state()["status"]}
     for path in run.checkpoints.iterdir():
-        kept[path.name] = torch.load(path, weights_only=True)["global_step"]
+        kept[path.name] = read_torch_file(path)["global_step"]
     for name in ("/seconds", "/peak_memory_gib"):
         del kept[name]
-    return Ran(dict(leaves(torch.load(folder / "final.pt", weights_only=True))), curves, kept)
+    return Ran(dict(leaves(read_torch_file(folder / "final.pt"))), curves, kept)
 
 
 def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(state, dict | list):
         for key, part in state.items() if isinstance(state, dict) else enumerate(state):
             yield from leaves(part, f"{name}/{key}")
+    elif hasattr(state, "codes"):  # numbers of 8 bits, as torchao stores them
+        yield from leaves({"codes": state.codes, "scale": state.scale}, name)
     else:
         yield name, state
 

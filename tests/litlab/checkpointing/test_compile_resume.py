@@ -5,8 +5,7 @@ import torch
 
 from litlab.callbacks import Compile
 from tests.litlab.checkpointing.in_process import fit
-from tests.litlab.checkpointing.resuming import Cell, Resuming, leaves, same
-from tests.litlab.conftest import CONFIGS
+from tests.litlab.checkpointing.resuming import leaves, same
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:Checkpoint directory"
@@ -27,15 +26,3 @@ def test_resumed_within_an_epoch(tmp_path, monkeypatch, place):
         whole, resumed = (dict(leaves(state[key])) for state in states)
         assert whole.keys() == resumed.keys()
         assert [name for name in whole if not same(whole[name], resumed[name])] == []
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_killed(images, tmp_path, backend):
-    def own(cell: Cell) -> list[str]:
-        return [
-            "--config", str(CONFIGS / "images.yaml"), "--data.dataset=folder", f"--data.path={images}",
-            "--data.batch_size=22", "--compile.mode=default", f"--compile.backend={backend}",
-        ]  # fmt: skip
-
-    assert Resuming("acme", tmp_path, own).interrupted(Cell("compiled", "kill", "inside"))[1] == []

@@ -4,6 +4,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from torch.utils.tensorboard import SummaryWriter
 
 from litlab.errors import UserError
 from litlab.runs import claim, lock
@@ -64,8 +65,17 @@ def test_each_new_run_has_a_folder_of_its_own(tmp_path, name):
 
 def test_a_run_that_never_began_leaves_nothing(tmp_path):
     claim.new_run(tmp_path / "logs", "a/b")
+    SummaryWriter(str(claim.new_run(tmp_path / "logs", "a/b").path)).close()
     claim.release()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["events.out.tfevents.1.host.1.0", "notes.txt"])
+def test_what_others_put_into_a_folder_stays(tmp_path, name):
+    claim.own_folder(tmp_path / "mine")
+    (tmp_path / "mine" / name).write_text("")
+    claim.release()
+    assert (tmp_path / "mine" / name).exists()
 
 
 def test_a_lock_is_held_by_a_living_process_only(tmp_path, monkeypatch):

@@ -37,9 +37,9 @@ def check_copies(listing: Listing) -> None:
         for split, names in listing.files.items()
         for name, label in zip(names, listing.labels[split].tolist(), strict=True)
     ]
-    groups = [[image for image in images if os.stat(image.path).st_size]]  # decoding names those that are empty
-    with SlowProgress(0, "comparing images") as progress:
-        for key in (lambda path: os.stat(path).st_size, _end, _content):
+    groups = [[image for image in images if _size(image.path)]]  # decoding names those that are empty
+    for key in (_size, _end, _content):
+        with SlowProgress(sum(map(len, groups)), "comparing images") as progress:
             groups = [part for group in groups for part in _parts(group, key, progress)]
     _refuse_two_classes(groups, listing.class_names)
     for one, other in combinations(SPLITS, 2):
@@ -66,6 +66,10 @@ def _parts(group: list[_Image], key: Callable[[Path], Hashable], progress: SlowP
         parts[key(image.path)].append(image)
         progress.advance(1)
     return [part for part in parts.values() if len(part) > 1]
+
+
+def _size(path: Path) -> Hashable:
+    return os.stat(path).st_size
 
 
 def _end(path: Path) -> Hashable:

@@ -1,0 +1,95 @@
+"""What the tests of configs and overlays share: small experiments, and what each overlay must be seen to have done."""
+
+from pathlib import Path
+
+import torch
+import torch._dynamo.utils
+import yaml
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.conftest import CONFIGS
+
+EXPERIMENTS = sorted(CONFIGS.glob("*.yaml"))
+OVERLAYS = sorted((CONFIGS / "with").glob("*.yaml"))
+# For each experiment a small model, and batches small enough for 8 steps of one epoch.
+SMALL = {
+    "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=16"],
+    "text": ["--model.embed_dim=16", "--data.batch_size=12"],
+    "forecast": ["--model.hidden_size=16", "--data.batch_size=32"],
+}
+THERE = [name for name in SMALL if (CONFIGS / f"{name}.yaml").is_file()]
+OF_CLASSIFIERS = {"cutmix", "label_smoothing", "mixup", "tta"}  # other models refuse them
+# What an overlay must be seen to have done, by the run folder and what was printed, after 8 steps.
+EFFECTS = {
+    "agc": lambda folder, done: config_of(folder)["agc"]["init_args"]["factor"] == 0.1,
+    "batch_size_finder": lambda folder, done: (folder / "batch_size_fastest.yaml").is_file(),
+    "cutmix": lambda folder, done: _model(folder)["cutmix"] == 1.0,
+    "label_smoothing": lambda folder, done: _model(folder)["label_smoothing"] == 0.1,
+    "lr_finder": lambda folder, done: (folder / "lr_finder.png").is_file(),
+    "mixup": lambda folder, done: _model(folder)["mixup"] == 0.2,
+    "tta": lambda folder, done: (_model(folder)["flip_tta"], _model(folder)["shift_tta"]) == (True, 1),
+    "accumulate_schedule": lambda folder, done: checkpoint_of(folder)["global_step"] == 8,  # all in the first epoch
+    "activation_checkpointing": lambda folder, done: "are computed again in the backward pass" in done.err,
+    "adamw8bit": lambda folder, done: "block_size" in config_of(folder)["model"]["init_args"]["optimizer"]["init_args"],
+    "accumulate": lambda folder, done: checkpoint_of(folder)["global_step"] == 8 / 4,
+    "amp16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,  # the CPU's form of it
+    "bf16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,
+    "channels_last": lambda folder, done: "so it changes nothing" in done.err or _has_channels_last(folder),
+    "bf16_true": lambda folder, done: torch.bfloat16 in _types(folder),
+    "clip": lambda folder, done: config_of(folder)["trainer"]["gradient_clip_val"] == 1.0,  # clipping is Lightning's
+    "clip_value": lambda folder, done: config_of(folder)["trainer"]["gradient_clip_algorithm"] == "value",
+    "compile": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
+    "compile_blocks": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
+    "compile_dynamic": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
+    "deterministic": lambda folder, done: torch.are_deterministic_algorithms_enabled(),
+    "ema": lambda folder, done: "current_model_state" in checkpoint_of(folder),
+    "fused": lambda folder, done: all(group["fused"] for group in _groups(folder)),
+    "grad_norms": lambda folder, done: "grad_norm/total" in _curves(folder),
+    "graph_breaks": lambda folder, done: "graph break(s), " in (folder / "graph_breaks.txt").read_text(),
+    "muon": lambda folder, done: {g["method"] for g in _groups(folder)} == {"muon", "adamw"},
+    "one_cycle": lambda folder, done: checkpoint_of(folder)["lr_schedulers"][0]["total_steps"] == 8,
+    "plateau": lambda folder, done: "num_bad_epochs" in checkpoint_of(folder)["lr_schedulers"][0],
+    "memory_snapshot": lambda folder, done: "What 3 training steps" in (folder / "memory.txt").read_text(),
+    "profile": lambda folder, done: "A step took" in done.out and (folder / "fit-profile.trace.json").is_file(),
+    "tf32": lambda folder, done: "trainer.tf32: this CPU has no units for TF32" in done.err,
+    "optimizer_in_backward": lambda folder, done: config_of(folder)["nan_guard"] is None,
+    "smoke": lambda folder, done: checkpoint_of(folder)["global_step"] == 2,
+    "swa": lambda folder, done: checkpoint_of(folder)["averaging_state"]["n_averaged"] == 1,
+    "warm_restarts": lambda folder, done: len(checkpoint_of(folder)["lr_schedulers"][0]["_schedulers"]) == 3,
+}
+
+
+def config_of(folder: Path) -> dict:
+    return yaml.safe_load((folder / "config.yaml").read_text())
+
+
+def _model(folder: Path) -> dict:
+    return config_of(folder)["model"]["init_args"]
+
+
+def checkpoint_of(folder: Path) -> dict:
+    return torch.load(folder / "checkpoints/last.ckpt", weights_only=True)
+
+
+def _groups(folder: Path) -> list[dict]:
+    return checkpoint_of(folder)["optimizer_states"][0]["param_groups"]
+
+
+def _curves(folder: Path) -> list[str]:
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return events.Tags()["scalars"]
+
+
+def _has_channels_last(folder: Path) -> bool:
+    filters = [weight for weight in checkpoint_of(folder)["state_dict"].values() if weight.ndim == 4]
+    return any(weight.is_contiguous(memory_format=torch.channels_last) for weight in filters if min(weight.shape) > 1)
+
+
+def _types(folder: Path) -> set[torch.dtype]:
+    checkpoint = checkpoint_of(folder)
+    return {value.dtype for value in checkpoint.get("current_model_state", checkpoint["state_dict"]).values()}
+
+
+def callbacks_of(config: dict) -> set[str]:
+    return {callback["class_path"].rsplit(".")[-1] for callback in config["trainer"]["callbacks"]}

@@ -1,0 +1,209 @@
+"""Every overlay runs by itself with one experiment, some in a stack, and does what it says."""
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+import torch
+import torch._dynamo.utils
+
+from tests.conftest import CONFIGS, Outcome, settings_of, shell
+from tests.project.overlays import (
+    EFFECTS,
+    OF_CLASSIFIERS,
+    OVERLAYS,
+    SMALL,
+    THERE,
+    callbacks_of,
+    checkpoint_of,
+    config_of,
+)
+
+# What an experiment has to give up for an overlay, which says so in one line without it.
+GIVEN_UP = {
+    "agc": {"forecast": "--trainer.gradient_clip_val=null", "text": "--trainer.gradient_clip_val=null"},
+    "fused": {"cifar": "--model.optimizer=torch.optim.AdamW"},
+    "optimizer_in_backward": {
+        "forecast": "--trainer.gradient_clip_val=null",
+        "text": "--trainer.gradient_clip_val=null",
+    },
+    "swa": {"forecast": "--ema=null", "text": "--ema=null"},
+}
+STACK = ("bf16", "accumulate", "clip", "ema", "deterministic", "smoke")
+COMPILED = {"compile", "compile_blocks", "compile_dynamic", "graph_breaks"}
+# Each has its own test below; that of memory_budget is in tests/litlab/callbacks/test_compile.py.
+BY_THEMSELVES = {"compile_max_autotune", "compile_reduce_overhead", "ddp", "fsdp", "memory_budget", "offload"}
+
+
+def test_every_overlay_has_an_effect_that_is_checked():
+    assert {path.stem for path in OVERLAYS} == EFFECTS.keys() | BY_THEMSELVES
+
+
+@pytest.fixture
+def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
+    """Fits an experiment with overlays for a few steps; returns its folder and what it printed."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch.use_deterministic_algorithms(False)
+
+    def fit_small(experiment: str, overlays: Iterable[str], *flags: str) -> tuple[Path, Outcome]:
+        base, over = CONFIGS / f"{experiment}.yaml", [CONFIGS / f"with/{name}.yaml" for name in overlays]
+        small = [*short(base), *SMALL[experiment], "--trainer.limit_train_batches=8", "--test_after_fit=false", *flags]
+        done = run("fit", "--config", base, *small, *(part for path in over for part in ("--config", path)))
+        assert done.code == 0, done.err
+        name = "smoke" if "smoke" in overlays else experiment
+        folder = tmp_path / f"lightning_logs/{name}/version_0"
+        assert callbacks_of(settings_of(base)) <= callbacks_of(config_of(folder))
+        return folder, done
+
+    yield fit_small
+    torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.filterwarnings("ignore:.*AMP with fp16 is not supported on CPU")  # it says what it does instead
+@pytest.mark.parametrize(("number", "overlay"), list(enumerate(sorted(EFFECTS.keys() - COMPILED))), ids=str)
+def test_overlay(fit, number, overlay):
+    experiment = "cifar" if overlay in OF_CLASSIFIERS else THERE[number % len(THERE)]
+    # torchao compiles its step, seconds for each shape; tests/litlab/optim has what it does.
+    with torch.compiler.set_stance("force_eager" if overlay == "adamw8bit" else "default"):
+        folder, done = fit(experiment, [overlay], *filter(None, [GIVEN_UP.get(overlay, {}).get(experiment)]))
+    assert EFFECTS[overlay](folder, done), config_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "overlay", "keys"),
+    [
+        ("linear", "muon", ["model.optimizer"]),
+        ("cifar", "fused", ["model.optimizer", "fused"]),
+        ("linear", "warm_restarts", ["model.schedule"]),
+        ("text", "agc", ["agc", "trainer.gradient_clip_val"]),
+        ("text", "swa", ["swa", "ema"]),
+        ("text", "mixup", ["model.mixup", "model.image_shape"]),
+        ("forecast", "label_smoothing", ["model.label_smoothing", "LSTMForecaster"]),
+        ("forecast", "tta", ["model.flip_tta", "LSTMForecaster"]),
+        ("cifar_vgg", "activation_checkpointing", ["activation_checkpointing.blocks", "model.network"]),
+        ("linear", "adamw8bit", ["model.optimizer"]),
+        ("text", "optimizer_in_backward", ["trainer.callbacks", "trainer.gradient_clip_val"]),
+    ],
+)
+def test_an_overlay_that_does_not_fit_says_so_in_one_line(run, short, tmp_path, experiment, overlay, keys):
+    config = CONFIGS / f"{experiment}.yaml"
+    done = run("fit", "--config", config, *short(config), "--config", CONFIGS / f"with/{overlay}.yaml")
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert (done.code, len(errors)) == (2, 1), done.err
+    assert all(key in errors[0] for key in keys), errors
+    assert not list(tmp_path.glob("lightning_logs/*/*"))
+
+
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
+@pytest.mark.parametrize("experiment", THERE)
+def test_compile_overlay(fit, experiment):
+    """What a backend does with the graphs is torch's; tests/litlab/callbacks trains with inductor."""
+    folder, done = fit(experiment, ["compile", "graph_breaks"], "--compile.backend=eager")
+    assert EFFECTS["compile"](folder, done), config_of(folder)
+    assert EFFECTS["graph_breaks"](folder, done), config_of(folder)
+
+
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")
+@pytest.mark.parametrize(("experiment", "overlay"), [("cifar", "compile_blocks"), ("text", "compile_dynamic")])
+def test_overlay_for_some_networks(fit, experiment, overlay):
+    """The texts' lengths differ, and no length is compiled by itself."""
+    folder, done = fit(experiment, [overlay], "--compile.backend=eager", "--data.batch_size=20")
+    assert EFFECTS[overlay](folder, done), config_of(folder)
+    assert "compiled again" not in done.err or experiment == "cifar"  # whose last batch is smaller
+
+
+def test_blocks_that_a_network_does_not_have_are_one_line(run, short):
+    config, overlay = CONFIGS / "forecast.yaml", CONFIGS / "with/compile_blocks.yaml"
+    done = run("fit", "--config", config, *short(config), "--config", overlay)
+    assert done.code == 2
+    assert "error: compile.children: no module fits '*.blocks.*' in model LSTMForecaster" in done.err
+
+
+def test_max_autotune_starts_warm_the_second_time(run, tmp_path, monkeypatch):
+    """With inductor, as the overlay is; the compiled code is kept for the experiment."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    config, overlay = CONFIGS / "linear.yaml", CONFIGS / "with/compile_max_autotune.yaml"
+    outcomes = []
+    for _ in range(2):
+        torch._dynamo.reset()
+        done = run(
+            "fit", "--config", config, "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--config", overlay
+        )
+        if "no working compiler" in done.err:
+            pytest.skip(done.err)
+        assert done.code == 0, done.err
+        outcomes.append(next(line for line in done.out.splitlines() if "│ compile" in line))
+    assert "s cold" in outcomes[0]
+    assert "s warm" in outcomes[1]
+    assert any((tmp_path / "lightning_logs/compile_cache/linear").iterdir())
+    cold, warm = (tmp_path / f"lightning_logs/linear/version_{n}/checkpoints/last.ckpt" for n in (0, 1))
+    states = [torch.load(path, weights_only=True)["state_dict"] for path in (cold, warm)]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
+def test_reduce_overhead_says_in_one_line_that_it_needs_a_gpu(run, short):
+    config, overlay = CONFIGS / "cifar.yaml", CONFIGS / "with/compile_reduce_overhead.yaml"
+    done = run("fit", "--config", config, *short(config), "--config", overlay)
+    assert done.code == 2
+    assert "error: compile.mode: reduce-overhead needs a CUDA GPU, and trainer.accelerator runs on cpu" in done.err
+
+
+@pytest.mark.parametrize("experiment", THERE)
+def test_overlays_stack(fit, experiment):
+    folder, done = fit(experiment, STACK)
+    assert "Using bfloat16 Automatic Mixed Precision" in done.err
+    assert torch.are_deterministic_algorithms_enabled()
+    trainer = config_of(folder)["trainer"]
+    assert (trainer["accumulate_grad_batches"], trainer["gradient_clip_val"]) == (4, 1.0)
+    assert checkpoint_of(folder)["global_step"] == 1
+    assert "current_model_state" in checkpoint_of(folder)  # EMA
+
+
+def test_ddp_overlay_trains_the_same_network_on_both_processes(short, tmp_path):
+    done = shell(
+        "fit", "--config", CONFIGS / "cifar.yaml", *short(CONFIGS / "cifar.yaml"), "--model.width=16",
+        "--config", CONFIGS / "with/ddp.yaml", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert [path.name for path in (tmp_path / "lightning_logs/cifar").iterdir()] == ["version_0"]
+    assert done.out.count("epoch 1/1") == 1
+    folder = tmp_path / "lightning_logs/cifar/version_0"
+    assert checkpoint_of(folder)["global_step"] == 160 // (2 * 40)
+    assert checkpoint_of(folder)["state_dict"]["network.whitened"]
+
+
+def test_profile_overlay_profiles_each_process(short, tmp_path):
+    config, overlays = CONFIGS / "cifar.yaml", [CONFIGS / f"with/{name}.yaml" for name in ("ddp", "profile")]
+    small = [*short(config), *SMALL["cifar"], *(part for path in overlays for part in ("--config", path))]
+    done = shell("fit", "--config", config, *small, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert done.out.count("Where the time of a training step goes") == 1
+    for rank in (0, 1):
+        found = json.loads((tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.json").read_text())
+        assert found["steps"] == [5, 5, 5]
+        assert math.isclose(sum(found["shares"].values()), 1)
+        assert "c10d::allreduce_" in {operation["name"] for operation in found["operations"]}
+        assert (tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.trace.json").is_file()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
+@pytest.mark.parametrize("overlay", ["fsdp", "offload"])
+def test_fsdp_overlay_says_in_one_line_that_it_needs_a_gpu(run, short, overlay):
+    done = run(
+        "fit",
+        "--config",
+        CONFIGS / "cifar.yaml",
+        *short(CONFIGS / "cifar.yaml"),
+        "--config",
+        CONFIGS / f"with/{overlay}.yaml",
+    )
+    assert done.code == 2
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert "fsdp" in errors[0].lower()
+    assert "GPU" in errors[0]
