@@ -14,7 +14,7 @@ class SlowProgress:
     """A progress bar on stderr that shows up only where the work takes longer than two seconds.
 
     Args:
-        total: Number of things to be done; 0 where it is unknown.
+        total: Number of things to be done.
         what: What is being done, such as ``decoding images``.
     """
 
@@ -37,7 +37,7 @@ class SlowProgress:
 
             columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
             self.bar = Progress(*columns, console=Console(stderr=True))
-            self.bar.add_task(self.what, total=self.total or None)
+            self.bar.add_task(self.what, total=self.total)
             self.bar.start()
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=self.done)
