@@ -30,6 +30,7 @@ from tests.processes import Python, ranks, start_fork_server, variables_at_start
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
 SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # of processes that use `tests`
+LONGEST = {"test_readme.py", "test_removal.py", "test_sweep.py", "test_wheel.py"}
 OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
 
 
@@ -37,6 +38,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Import Lightning before pytest has log handlers, or it will not make its own, unless others run the tests."""
     if not config.getoption("numprocesses", None):
         import lightning.pytorch  # noqa: F401
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that no process is left alone with it at the end."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def pytest_collection_finish() -> None:

@@ -9,11 +9,15 @@ from tests.conftest import CONFIGS
 from tests.fake_cuda import FEW, expect_warnings
 from tests.fake_cuda import on_fake_cuda as on_fake_cuda
 
-EXPERIMENTS = sorted(CONFIGS.glob("*.yaml"))
+LIKE_OTHERS = ("forecast_small", "mlp", "transfer")  # their models and data, and torchvision's layers
+EXPERIMENTS = [
+    pytest.param(path, marks=pytest.mark.matrix if path.stem in LIKE_OTHERS else [], id=path.stem)
+    for path in sorted(CONFIGS.glob("*.yaml"))
+]
 
 
 @expect_warnings
-@pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("config", EXPERIMENTS)
 def test_steps_wait_for_nothing_and_mix_no_devices(on_fake_cuda, run, short, config):
     done = run("fit", "--config", config, *short(config), *FEW)
     assert done.code == 0, done.err

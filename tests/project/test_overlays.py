@@ -31,6 +31,10 @@ GIVEN_UP = {
     },
     "swa": {"forecast": "--ema=null", "text": "--ema=null"},
 }
+FEWER = {  # steps of a search
+    "batch_size_finder": ["--trainer.callbacks.max_size=32"],
+    "lr_finder": ["--trainer.callbacks.num_training_steps=30"],
+}
 STACK = ("bf16", "accumulate", "clip", "ema", "deterministic", "smoke")
 COMPILED = {"compile", "compile_blocks", "compile_dynamic", "graph_breaks"}
 # Each has its own test below; that of memory_budget is in tests/litlab/callbacks/test_compile.py.
@@ -51,7 +55,8 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
     def fit_small(experiment: str, overlays: Iterable[str], *flags: str) -> tuple[Path, Outcome]:
         base, over = CONFIGS / f"{experiment}.yaml", [CONFIGS / f"with/{name}.yaml" for name in overlays]
         small = [*short(base), *SMALL[experiment], "--trainer.limit_train_batches=8", "--test_after_fit=false", *flags]
-        done = run("fit", "--config", base, *small, *(part for path in over for part in ("--config", path)))
+        fewer = [flag for name in overlays for flag in FEWER.get(name, ())]
+        done = run("fit", "--config", base, *small, *(part for path in over for part in ("--config", path)), *fewer)
         assert done.code == 0, done.err
         name = "smoke" if "smoke" in overlays else experiment
         folder = tmp_path / f"lightning_logs/{name}/version_0"
@@ -100,7 +105,9 @@ def test_an_overlay_that_does_not_fit_says_so_in_one_line(run, short, tmp_path, 
 
 
 @pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
-@pytest.mark.parametrize("experiment", THERE)
+@pytest.mark.parametrize(
+    "experiment", [pytest.param(name, marks=pytest.mark.matrix if name == "text" else []) for name in THERE]
+)
 def test_compile_overlay(fit, experiment):
     """What a backend does with the graphs is torch's; tests/litlab/callbacks trains with inductor."""
     folder, done = fit(experiment, ["compile", "graph_breaks"], "--compile.backend=eager")
@@ -124,6 +131,7 @@ def test_blocks_that_a_network_does_not_have_are_one_line(run, short):
     assert "error: compile.children: no module fits '*.blocks.*' in model LSTMForecaster" in done.err
 
 
+@pytest.mark.matrix
 def test_max_autotune_starts_warm_the_second_time(run, tmp_path, monkeypatch):
     """With inductor, as the overlay is; the compiled code is kept for the experiment."""
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
@@ -165,24 +173,16 @@ def test_overlays_stack(fit, experiment):
     assert "current_model_state" in checkpoint_of(folder)  # EMA
 
 
-def test_ddp_overlay_trains_the_same_network_on_both_processes(short, tmp_path):
-    done = shell(
-        "fit", "--config", CONFIGS / "cifar.yaml", *short(CONFIGS / "cifar.yaml"), "--model.width=16",
-        "--config", CONFIGS / "with/ddp.yaml", cwd=tmp_path,
-    )  # fmt: skip
-    assert done.code == 0, done.err
-    assert [path.name for path in (tmp_path / "lightning_logs/cifar").iterdir()] == ["version_0"]
-    assert done.out.count("epoch 1/1") == 1
-    folder = tmp_path / "lightning_logs/cifar/version_0"
-    assert checkpoint_of(folder)["global_step"] == 160 // (2 * 40)
-    assert checkpoint_of(folder)["state_dict"]["network.whitened"]
-
-
-def test_profile_overlay_profiles_each_process(short, tmp_path):
+def test_ddp_overlay_trains_the_same_network_on_both_processes_and_profile_each(short, tmp_path):
     config, overlays = CONFIGS / "cifar.yaml", [CONFIGS / f"with/{name}.yaml" for name in ("ddp", "profile")]
     small = [*short(config), *SMALL["cifar"], *(part for path in overlays for part in ("--config", path))]
     done = shell("fit", "--config", config, *small, cwd=tmp_path)
     assert done.code == 0, done.err
+    assert [path.name for path in (tmp_path / "lightning_logs/cifar").iterdir()] == ["version_0"]
+    assert done.out.count("epoch 1/1") == 1
+    checkpoint = checkpoint_of(tmp_path / "lightning_logs/cifar/version_0")
+    assert checkpoint["global_step"] == 160 // (2 * 16)
+    assert checkpoint["state_dict"]["network.whitened"]
     assert done.out.count("Where the time of a training step goes") == 1
     for rank in (0, 1):
         found = json.loads((tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.json").read_text())

@@ -30,7 +30,9 @@ def resuming(request, tmp_path_factory) -> Resuming:
     return Resuming("project", tmp_path_factory.mktemp("resuming"), own)
 
 
-@pytest.mark.parametrize("experiment", THERE)
+@pytest.mark.parametrize(  # tests/litlab resumes the same kind of data and model
+    "experiment", [pytest.param(name, marks=pytest.mark.matrix if name == "forecast" else []) for name in THERE]
+)
 def test_a_resumed_run_is_exact(resuming, experiment):
     assert resuming.interrupted(Cell(experiment, "kill", "inside", workers=2))[1] == []
 

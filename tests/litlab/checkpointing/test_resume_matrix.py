@@ -29,7 +29,6 @@ from tests.litlab.conftest import CONFIGS
 
 REPRESENTATIVE = [
     Cell("images", "kill", "inside", workers=2),
-    Cell("images", "SIGTERM", "last batch"),
     Cell("images", "SIGTERM", "last batch", ranks=2),
     Cell("images", "exception", "end"),
     Cell("images", "kill", "validation", ranks=2),
@@ -37,7 +36,6 @@ REPRESENTATIVE = [
     Cell("series", "SIGTERM", "inside"),
     Cell("series", "kill", "best"),
     Cell("series", "full", "removed, end"),
-    Cell("series", "kill", "last, end"),
     Cell("series", "kill", "test"),
 ]
 MATRIX = [

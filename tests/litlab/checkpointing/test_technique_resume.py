@@ -5,15 +5,27 @@ pytest -k technique_resume -m matrix      each technique by itself
 
 import pytest
 
-from tests.litlab.checkpointing.resuming import Cell, Resuming
+from litlab.util.torch_files import read_torch_file
+from tests.litlab.checkpointing.resuming import EPOCHS, Cell, Resuming
 from tests.litlab.conftest import CONFIGS
 
 INTERRUPT = "{class_path: tests.litlab.checkpointing.interrupting.Interrupt}"
 BY_EPOCH = "{class_path: GradientAccumulationScheduler, init_args: {scheduling: {0: 1, 1: 2, 2: 4}}}"
 EVERY_BATCH = "--trainer.accumulate_grad_batches=1"
+SEQUENCE = """
+  interval: step
+  scheduler:
+    class_path: Sequence
+    init_args:
+      schedulers:
+        - {class_path: LinearLR, init_args: {start_factor: 0.1, total_iters: null}}
+        - {class_path: CosineAnnealingLR}
+      milestones: [0.25]
+"""
 TECHNIQUES = {
     "8-bit AdamW": ["--model.optimizer=torchao.optim.AdamW8bit", "--model.optimizer.lr=0.01", "--model.width=128"],
-    "Muon": ["--model.optimizer=litlab.optim.Muon", "--model.optimizer.lr=0.01"],
+    "Muon": ["--model.optimizer={class_path: litlab.optim.Muon, init_args: {lr: 0.01, rest: sgd, rest_lr: 0.05}}"],
+    "schedules in sequence": [f"--model.schedule={SEQUENCE}"],
     "in the backward pass": [EVERY_BATCH, "--nan_guard=null", "--trainer.callbacks+=OptimizerInBackward"],
     "accumulation by epoch": [EVERY_BATCH, f"--trainer.callbacks=[{INTERRUPT}, {BY_EPOCH}]"],
     "mixup and cutmix": ["--model.mixup=0.2", "--model.cutmix=1.0"],
@@ -21,15 +33,12 @@ TECHNIQUES = {
     "channels last": ["--channels_last=true"],
     "activation checkpointing": ["--activation_checkpointing.blocks=[network.1, network.5]"],
     "adaptive clipping": ["--agc.factor=0.1", "--grad_norms={}"],
-    "averaged": ["--ema=null", "--swa.start=0.3"],
+    "averaged": ["--ema=null", "--swa.start=0"],
     "learning rate found": ["--trainer.callbacks+=LRFinder"],
     "compiled": ["--compile.mode=default"],
     "compiled, of one shape": ["--compile.mode=default", "--compile.backend=aot_eager", "--compile.dynamic=false"],
 }
-TOGETHER = [
-    name for name in TECHNIQUES
-    if name not in ("8-bit AdamW", "Muon", "in the backward pass", "averaged", "compiled", "compiled, of one shape")
-]  # fmt: skip
+APART = {"8-bit AdamW", "in the backward pass", "bfloat16", "compiled", "compiled, of one shape"}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +54,12 @@ def resuming(images, tmp_path_factory) -> Resuming:
 
 
 def test_techniques_that_go_together(resuming):
-    assert resuming.interrupted(Cell(" + ".join(TOGETHER), "kill", "inside"))[1] == []
+    cell = Cell(" + ".join(name for name in TECHNIQUES if name not in APART), "kill", "inside")
+    assert resuming.interrupted(cell)[1] == []
+    saved = read_torch_file(resuming.folder / str(cell) / "lightning_logs/run/version_0/checkpoints/last.ckpt")
+    assert saved["averaging_state"]["n_averaged"] == EPOCHS
+    assert {group["method"] for group in saved["optimizer_states"][0]["param_groups"]} == {"muon", "sgd"}
+    assert saved["lr_finder"]["found"] != 0.01
 
 
 @pytest.mark.matrix
