@@ -19,7 +19,7 @@ from litlab.runs.folder import RunFolder
 
 
 def curve(run: RunFolder) -> dict[str, Any]:
-    """What a run has reached, and when."""
+    """Return what a run has reached, and when."""
     events = EventAccumulator(str(run.path))
     events.Reload()
     seconds = accumulate(event.value for event in events.Scalars("time/epoch_seconds"))

@@ -1,6 +1,6 @@
 """Whether the overlay that ``bench`` writes makes ``fit`` faster than the shipped config, from end to end.
 
-    python benchmarks/bench_gain.py [cifar text forecast] [--minutes 10] [--repeats 3] [--epochs N] [--batches N]
+    python benchmarks/bench_gain.py [cifar text forecast] [--minutes 10] [--allow batch_size] [--repeats 3] [--epochs N]
 
 For each experiment ``python -m project bench`` runs once. Then whole commands ``fit``, without the test, alternate with
 and without its overlay, and their seconds are compared turn by turn: start-up, validation and checkpoints are in them.
@@ -37,10 +37,12 @@ def command(folder: Path, *arguments: object) -> float:
 def measured(folder: Path, experiment: str, chosen: argparse.Namespace, more: list[str]) -> dict[str, Any]:
     """Bench an experiment, then fit it with and without the overlay in turns."""
     base = [f"--config={CONFIGS / experiment}.yaml", *more]
-    seconds = command(folder, "bench", f"--minutes={chosen.minutes}", *base)
+    allowed = [f"--allow={chosen.allow}"] if chosen.allow else []
+    seconds = command(folder, "bench", f"--minutes={chosen.minutes}", *allowed, *base)
     found = folder / "lightning_logs/bench" / experiment
     record = json.loads((found / "bench.json").read_text())
-    result = {"bench_seconds": seconds, "best": record["best"], "ratios": record["ratios"]}
+    trials = [_trial(trial) for trial in record["trials"]]
+    result = {"bench_seconds": seconds, "trials": trials, "best": record["best"], "ratios": record["ratios"]}
     if record["best"] is None:
         return result
     limits = ["--test_after_fit=false"]
@@ -58,6 +60,14 @@ def measured(folder: Path, experiment: str, chosen: argparse.Namespace, more: li
     return {**result, "overlay": overlay_text, "fit_seconds": seconds_of_fit, "times_as_fast": summary(ratios)}
 
 
+def _trial(trial: dict[str, Any]) -> dict[str, Any]:
+    measured = trial["measured"]
+    if measured is None:
+        return {"change": trial["change"], "reason": trial["reason"]}
+    per_second = {"samples_per_second": measured["rate"]}
+    return {"change": trial["change"], "step_seconds": summary(measured["step_seconds"]), **per_second}
+
+
 def main() -> None:
     arguments, more = sys.argv[1:], []
     if "--" in arguments:
@@ -66,14 +76,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiments", nargs="*", default=["cifar", "text", "forecast"])
     parser.add_argument("--minutes", type=float, default=10, help="of bench, for each experiment")
+    parser.add_argument("--allow", help="as of bench: settings that may be kept although they change what is learned")
     parser.add_argument("--repeats", type=int, default=3, help="of the fits")
     parser.add_argument("--epochs", type=int, help="of the fits, in place of the config's")
     parser.add_argument("--batches", type=int, help="of an epoch of the fits, in place of all")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         results = {name: measured(Path(folder), name, chosen, more) for name in chosen.experiments}
-    limits = {"epochs": chosen.epochs, "batches": chosen.batches, "repeats": chosen.repeats, "minutes": chosen.minutes}
-    save("bench_gain", {**limits, "arguments": more, "experiments": results})
+    settings = {name: value for name, value in vars(chosen).items() if name != "experiments"}
+    save("bench_gain", {**settings, "arguments": more, "experiments": results})
 
 
 if __name__ == "__main__":
