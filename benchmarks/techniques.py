@@ -1,10 +1,11 @@
-"""What each overlay costs and saves: step time and memory of the three experiments, with and without it.
+"""What each overlay costs and saves: step time or memory of the three experiments, with and without it.
 
-    python benchmarks/techniques.py [--experiments cifar text forecast] [--overlays ema swa ...] [--minutes 30]
+    python benchmarks/techniques.py times [--experiments cifar text forecast] [--overlays ema muon ...] [--minutes 2]
+    python benchmarks/techniques.py memory [--experiments ...] [--overlays ...]
 
-Step time: `bench --compare`, all overlays in turns with the config as it is, so that what else the machine does hits
-all of them. Memory: the most that tensors take at once, data included, in a fit of three steps, by torch's allocator;
-it is the same each time. An overlay that an experiment refuses has the line that says so.
+times: `bench --compare`, a few overlays at a time in turns with the config as it is, so that what else the machine does
+hits all of them. memory: the most that tensors take at once, data included, in a fit of three steps, by torch's
+allocator; it is the same each time. An overlay that an experiment refuses has the line that says so.
 """
 
 import argparse
@@ -26,53 +27,75 @@ from litlab.cli.command import run_command
 from litlab.util.peak_memory import peak_tensor_bytes
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
-# What needs several processes, what makes no step of another kind, and what is measured elsewhere (profile).
+# What needs several processes, a logger or a whole training, and what makes no step of another kind.
 LEFT_OUT = {
-    "batch_size_finder", "ddp", "deterministic", "fsdp", "graph_breaks", "lr_finder", "memory_snapshot", "offload",
-    "one_cycle", "plateau", "profile", "smoke", "swa", "tta", "warm_restarts",
+    "batch_size_finder", "ddp", "deterministic", "fsdp", "grad_norms", "graph_breaks", "lr_finder", "memory_snapshot",
+    "offload", "one_cycle", "plateau", "profile", "smoke", "swa", "tta", "warm_restarts",
 }  # fmt: skip
+COMPILED = ("compile", "compile_blocks", "compile_dynamic", "compile_max_autotune", "memory_budget", "adamw8bit")
 OVERLAYS = sorted({path.stem for path in (CONFIGS / "with").glob("*.yaml")} - LEFT_OUT)
+GROUP = 6  # overlays that are compared at a time
+TO_COMPILE = 4  # times as many minutes for them
 THREE_STEPS = [
     "--trainer.max_epochs=1", "--trainer.limit_train_batches=3", "--trainer.limit_val_batches=0",
     "--trainer.num_sanity_val_steps=0", "--trainer.accelerator=cpu", "--test_after_fit=false", "--checkpoint=null",
     "--early_stopping=null", "--trainer.logger=false",
 ]  # fmt: skip
 
+Rows = dict[str, dict[str, Any]]
 
-def times(experiment: str, overlays: list[str], minutes: float, folder: Path) -> dict[str, dict[str, Any]]:
-    """By overlay: milliseconds of a step, and how many times as fast it is; or why it was refused."""
+
+def times(folder: Path, experiment: str, overlays: list[str], minutes: float) -> Rows:
+    """Return by overlay: milliseconds of a step, and how many times as fast it is; or why it was refused."""
+    compiled = [name for name in overlays if name in COMPILED]
+    others = [name for name in overlays if name not in compiled]
+    groups = [(minutes, others[start : start + GROUP]) for start in range(0, len(others), GROUP)]
+    groups += [(TO_COMPILE * minutes, compiled)] if compiled else []
+    rows: Rows = {}
+    for budget, group in groups:
+        for name, row in compared(folder, experiment, group, budget).items():
+            rows.setdefault(name, {"ms": []})
+            rows[name] |= {**row, "ms": rows[name]["ms"] + row["ms"]}
+    return {name: {**row, "ms": summary(row["ms"]) if row["ms"] else None} for name, row in rows.items()}
+
+
+def compared(folder: Path, experiment: str, overlays: list[str], minutes: float) -> Rows:
+    """Compare some overlays with ``baseline``; return the milliseconds of all rounds."""
     files = {f"{CONFIGS}/with/{name}.yaml": name for name in overlays}
     sides = ",".join(["baseline", *files])
     arguments = [f"--config={CONFIGS}/{experiment}.yaml", f"--minutes={minutes}", f"--compare={sides}"]
     project(folder, "bench", *arguments, threads=os.cpu_count() or 1)
     record = json.loads((folder / f"lightning_logs/bench/{experiment}/compare.json").read_text())
-    found: dict[str, dict[str, Any]] = {}
+    found: Rows = {}
     for trial in record["trials"]:
-        name = files.get(trial["change"], trial["change"])
-        row = found.setdefault(name, {"ms": []})
+        row = found.setdefault(files.get(trial["change"], trial["change"]), {"ms": []})
         if trial["measured"] is None:
             row["refused"] = trial["reason"].removeprefix(f"{CONFIGS}/")
         else:
             row["ms"] += [1000 * seconds for seconds in trial["measured"]["step_seconds"]]
-    for name, row in found.items():
-        row["ms"] = summary(row["ms"]) if row["ms"] else None
-        path = next((path for path, overlay in files.items() if overlay == name), name)
-        if path in record["ratios"]:
-            row["times as fast"] = summary(record["ratios"][path]["turns"])
+            row.setdefault("seconds of start-up", round(trial["measured"]["first_steps_seconds"], 1))
+    for path, ratio in record["ratios"].items():
+        found[files[path]]["times as fast"] = summary(ratio["turns"])
     return found
 
 
-def memory(folder: Path, experiment: str, overlay: str) -> int | None:
-    """MiB that tensors take at most; None where the overlay is refused."""
+def memory(folder: Path, experiment: str, overlays: list[str]) -> Rows:
+    """Return by overlay: MiB that tensors take at most, or why it was refused; two at a time, as nothing is timed."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        names = ["baseline", *overlays]
+        return dict(zip(names, pool.map(partial(_memory, folder, experiment), names), strict=True))
+
+
+def _memory(folder: Path, experiment: str, overlay: str) -> dict[str, Any]:
     names = [experiment] if overlay == "baseline" else [experiment, f"with/{overlay}"]
-    files = [f"--config={CONFIGS}/{name}.yaml" for name in names]
-    command = [sys.executable, __file__, "--peak", "fit", *files, *THREE_STEPS]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    command = [sys.executable, __file__, "--peak", "fit", *(f"--config={CONFIGS}/{name}.yaml" for name in names)]
+    done = subprocess.run([*command, *THREE_STEPS], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode == 2:
-        return None
+        line = next(line for line in done.stderr.splitlines() if line.startswith("error: "))
+        return {"refused": line.removeprefix("error: ").removeprefix(f"{CONFIGS}/")}
     if done.returncode:
         raise SystemExit(done.stderr)
-    return round(int(done.stdout.split()[-1]) / 2**20)
+    return {"MiB": round(int(done.stdout.split()[-1]) / 2**20)}
 
 
 def print_peak(arguments: list[str]) -> int:
@@ -84,32 +107,35 @@ def print_peak(arguments: list[str]) -> int:
     return codes[0]
 
 
+def show(title: str, rows: Rows) -> None:
+    """Print what was measured."""
+    table = Table("overlay", "ms a step", "times as fast", "MiB of tensors", title=title)
+    for name, row in rows.items():
+        milliseconds, ratio = row.get("ms"), row.get("times as fast")
+        table.add_row(
+            name,
+            "{median:.1f} ({min:.1f} to {max:.1f})".format(**milliseconds) if milliseconds else row.get("refused", ""),
+            "{median:.2f} ({min:.2f} to {max:.2f})".format(**ratio) if ratio else "",
+            str(row.get("MiB", "")),
+        )
+    Console(stderr=True).print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["times", "memory"])
     parser.add_argument("--experiments", nargs="+", default=["cifar", "text", "forecast"])
     parser.add_argument("--overlays", nargs="+", default=OVERLAYS)
-    parser.add_argument("--minutes", type=float, default=30.0, help="for the step times of each experiment")
+    parser.add_argument("--minutes", type=float, default=2.0, help="for six overlays; those that compile take longer")
     options = parser.parse_args()
-    results: dict[str, Any] = {}
     for experiment in options.experiments:
         with tempfile.TemporaryDirectory() as folder:
-            rows = times(experiment, options.overlays, options.minutes, Path(folder))
-            with ThreadPoolExecutor(max_workers=2) as pool:  # what else runs does not change it
-                peaks = pool.map(partial(memory, Path(folder), experiment), rows)
-            for row, peak in zip(rows.values(), peaks, strict=True):
-                row["MiB"] = peak
-        results[experiment] = rows
-        table = Table("overlay", "ms a step", "times as fast", "MiB of tensors", title=experiment)
-        for name, row in rows.items():
-            milliseconds, ratio = row["ms"], row.get("times as fast")
-            table.add_row(
-                name,
-                "{median:.1f} ({min:.1f} to {max:.1f})".format(**milliseconds) if milliseconds else row["refused"],
-                "{median:.2f} ({min:.2f} to {max:.2f})".format(**ratio) if ratio else "",
-                "" if row["MiB"] is None else str(row["MiB"]),
-            )
-        Console(stderr=True).print(table)
-    save("techniques", results)
+            if options.what == "times":
+                rows = times(Path(folder), experiment, options.overlays, options.minutes)
+            else:
+                rows = memory(Path(folder), experiment, options.overlays)
+        show(experiment, rows)
+        save(f"techniques_{options.what}_{experiment}", rows)
 
 
 if __name__ == "__main__":

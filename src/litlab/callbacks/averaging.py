@@ -4,6 +4,9 @@ from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+
+from litlab.errors import UserError
 
 
 class AveragedWeights(WeightAveraging):
@@ -14,7 +17,17 @@ class AveragedWeights(WeightAveraging):
     ``trainer.test(ckpt_path=...)`` follows ``fit`` in the same process.
     """
 
+    section: str  # of the callback in a config
     _aside: dict[str, Any] | None = None  # the weights in training, while the model has an average of another type
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Copy the model, unless it is to be sharded: the copy would have other shapes."""
+        if stage == "fit" and not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+            raise UserError(
+                f"{self.section}: trainer.strategy {type(trainer.strategy).__name__} shards the weights, which then "
+                f"can't be averaged; use ddp or one device, or set {self.section} to null"
+            )
+        super().setup(trainer, pl_module, stage)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Bring the average to where the weights will be: it was copied before they were moved there."""

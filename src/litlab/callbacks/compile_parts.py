@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 from torchmetrics import Metric, MetricCollection
@@ -123,6 +123,25 @@ def check_backend(backend: str, device: torch.device) -> None:
             f"compile.mode: no working compiler for {device.type} on this machine ({reason}); "
             f"install {remedy} and Python's headers (python3-dev), or run with --compile.mode null"
         ) from error
+
+
+def optimizer_advice(error: BaseException, trainer: Trainer | None) -> str | None:
+    """Return one line on an exception of an optimizer that compiles its step, where there is no compiler.
+
+    Args:
+        error: What ended the run.
+        trainer: Its Trainer, if there is one.
+
+    Returns:
+        What to install; None for any other exception.
+    """
+    if trainer is None or not trainer.optimizers or "InvalidCxxCompiler" not in str(error):
+        return None
+    name = type(trainer.optimizers[0]).__name__
+    return (
+        f"model.optimizer: {name} compiles its step, and this machine has no working compiler; install a C++ compiler "
+        "(g++ or clang++) and Python's headers (python3-dev), or choose another optimizer"
+    )
 
 
 def trial(x: torch.Tensor) -> torch.Tensor:

@@ -35,8 +35,10 @@ class EMA(AveragedWeights):
         start_step: Optimizer step before which nothing is averaged; the average starts as a copy of the weights then.
 
     Raises:
-        UserError: If a value is out of bounds.
+        UserError: If a value is out of bounds; in a fit, if its weights are sharded.
     """
+
+    section = "ema"
 
     def __init__(
         self, decay: HalfOpenUnitInterval = 0.999, every_n_steps: PositiveInt = 1, start_step: NonNegativeInt = 0

@@ -191,8 +191,8 @@ def _attribute(pl_module: LightningModule) -> tuple[str, str]:
 
 
 def _group_rates(optimizer: Optimizer) -> list[float]:
-    """Return the rate of each group, without its schedule's factor."""
-    return [float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups]
+    """Return the rate of each group, without its schedule's factor; OneCycleLR starts far below it."""
+    return [float(group.get("max_lr", group.get("initial_lr", group["lr"]))) for group in optimizer.param_groups]
 
 
 def _value(pl_module: LightningModule, name: str) -> float:

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.plugins import HalfPrecision
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities import CombinedLoader, rank_zero_info
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
@@ -41,6 +40,8 @@ class SWA(AveragedWeights):
             of 16 bits, or the network has batch norms and the model no ``forward``.
     """
 
+    section = "swa"
+
     def __init__(self, start: HalfOpenUnitInterval = 0.75) -> None:
         check_bounds(SWA, locals(), "swa")
         self.start = start
@@ -53,11 +54,6 @@ class SWA(AveragedWeights):
         if stage == "fit":
             if trainer.max_epochs is None or trainer.max_epochs < 0:
                 raise UserError("swa.start: it is a share of trainer.max_epochs, which is not set; set it")
-            if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
-                raise UserError(
-                    f"swa: trainer.strategy {type(trainer.strategy).__name__} shards the weights, which then can't be "
-                    "averaged; use ddp or one device, or set swa to null"
-                )
             if isinstance(trainer.precision_plugin, HalfPrecision):
                 raise UserError(
                     f"swa: trainer.precision {trainer.precision} has weights too coarse to be averaged; set "

@@ -12,6 +12,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.callbacks import RunSummary
+from litlab.callbacks.compile_parts import optimizer_advice
 from litlab.checkpointing.optimizer_changes import OptimizerChanges
 from litlab.checkpointing.warm_start import initialise
 from litlab.cli.callback_list import callback_list
@@ -202,7 +203,7 @@ class ExperimentCLI(CheckpointCLI):
         try:
             super()._run_subcommand(subcommand)
         except (MemoryError, RuntimeError) as error:
-            advice = out_of_memory_advice(error, self.trainer)
+            advice = out_of_memory_advice(error, self.trainer) or optimizer_advice(error, self.trainer)
             if advice is None:
                 raise
             raise UserError(advice) from error

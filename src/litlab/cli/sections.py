@@ -64,7 +64,7 @@ def add_sections(parser: LightningArgumentParser) -> None:
         "--channels_last",
         type=bool,
         default=False,
-        help="Whether convolutions keep their channels last in memory: often faster, never another result.",
+        help="Whether convolutions keep their channels last in memory: often faster, same results up to rounding.",
     )
     add("--threads", type=PositiveInt | None, default=None, help="Threads of each process. null: torch's choice.")
     add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit starts with.")

@@ -190,6 +190,15 @@ def test_several_rates_by_hand(tmp_path):
     assert_same(found, by_hand)
 
 
+def test_the_search_is_the_same_with_one_cycle(tmp_path):
+    """Which begins with a fraction of the rate."""
+    schedule = Schedule(partial(OneCycleLR, cycle_momentum=False), "step")
+    finders = [LRFinder(1e-4, 10, num_training_steps=60) for _ in range(2)]
+    train(tmp_path, partial(torch.optim.Adam, lr=0.05), finders[0])
+    train(tmp_path, partial(torch.optim.Adam, lr=0.05), finders[1], schedule=schedule)
+    assert finders[0].found == finders[1].found
+
+
 class TensorRate(torch.optim.Adam):
     """Insists on rates in tensors, as torchao's optimizers do."""
 

@@ -11,6 +11,7 @@ from litlab.cli.class_paths import EXTRAS, find_class
 from litlab.errors import UserError
 from tests.litlab.checkpointing.in_process import Draws, fit
 from tests.litlab.checkpointing.resuming import leaves, same
+from tests.litlab.conftest import BRIEF, CONFIGS
 from tests.processes import Python
 
 AdamW8bit = pytest.importorskip("torchao.optim").AdamW8bit
@@ -66,3 +67,24 @@ def test_without_the_package(monkeypatch):
     monkeypatch.setitem(EXTRAS, "absent", "absent")
     with pytest.raises(UserError, match=r"'absent.optim.Adam' can't be imported; .* pip install '\.\[absent\]'"):
         find_class("absent.optim.Adam", torch.optim.Optimizer)
+
+
+def test_no_compiler_is_one_line(images, tmp_path):
+    """In a process of its own, whose compiler has no folder of earlier results."""
+    script = tmp_path / "fit.py"
+    script.write_text(
+        "import sys, torch._inductor.config\n"
+        "torch._inductor.config.cpp.cxx = (None, '/no/such/compiler')\n"
+        "from litlab.cli import main\n"
+        "sys.exit(main('acme'))\n"
+    )
+    flags = ["--config", CONFIGS / "images.yaml", "--data.dataset=folder", f"--data.path={images}", *BRIEF]
+    process = Python(
+        script, "fit", *flags, "--model.optimizer", NAME, "--model.width=128", cwd=tmp_path,
+        environment={"TORCHINDUCTOR_CACHE_DIR": tmp_path / "cache"},
+    )  # fmt: skip
+    _, errors = process.communicate(120)
+    assert process.wait() == 2, errors
+    lines = [line for line in errors.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1, errors
+    assert lines[0].startswith("error: model.optimizer: AdamW8bit compiles its step, and this machine has no working")
