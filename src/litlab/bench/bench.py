@@ -96,7 +96,7 @@ def _bench(arguments: list[str]) -> int:
             return 1
     display.table(runner, first)
     if runner.facts:
-        _write(runner, fit, best, ratios, compared=bool(chosen.compare))
+        _write(runner, fit, best, ratios, compared=bool(chosen.compare), stopped=bool(stop.signum))
     if stop.signum:
         print(f"{signal.Signals(stop.signum).name}: stopped.", file=sys.stderr)
         return 128 + stop.signum
@@ -150,7 +150,9 @@ def _fail(trial: Trial, runner: Runner) -> None:
     raise UserError(trial.reason)
 
 
-def _write(runner: Runner, fit: list[str], best: Changes, ratios: dict[str, Ratio], compared: bool) -> None:
+def _write(
+    runner: Runner, fit: list[str], best: Changes, ratios: dict[str, Ratio], compared: bool, stopped: bool
+) -> None:
     """Write the files and say what is in them."""
     folder = FOLDER / runner.facts["experiment"]
     record, overlay = folder / ("compare.json" if compared else "bench.json"), folder / "bench.yaml"
@@ -164,11 +166,13 @@ def _write(runner: Runner, fit: list[str], best: Changes, ratios: dict[str, Rati
         write_overlay(overlay, runner, best, ratios[title(best)], fit)
         print(f"Best: {' '.join([typed('fit'), *fit, '--config', str(overlay)])}")
         return
-    overlay.unlink(missing_ok=True)  # of an earlier time
+    if stopped:
+        return
     if all(trial.measured is None for trial in runner.trials[1:]):
         print("No overlay: there was no time to try anything; give more --minutes.")
-    else:
-        print(f"No overlay: {'it was not faster in every turn' if ratios else 'nothing pays'}.")
+        return
+    overlay.unlink(missing_ok=True)  # of an earlier time
+    print(f"No overlay: {'it was not faster in every turn' if ratios else 'nothing pays'}.")
 
 
 def _sides(text: str) -> list[Changes]:

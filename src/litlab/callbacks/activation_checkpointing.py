@@ -48,6 +48,11 @@ class ActivationCheckpointing(Callback):
             return
         found = _blocks(pl_module) if self.blocks is None else _named(pl_module, self.blocks)
         chosen = dict(list(found.items())[:: self.every])
+        if own := [name for name, block in chosen.items() if "forward" in vars(block)]:
+            raise UserError(
+                f"activation_checkpointing.blocks: the forward of {own[0]} has been replaced, which would be lost; "
+                "leave that block out"
+            )
         for block in chosen.values():
             checkpoint_activations(block)
         self._changed = list(chosen.values())
@@ -58,6 +63,13 @@ class ActivationCheckpointing(Callback):
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Leave the module as it was found."""
+        self._restore()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Do so after a fit that failed, too."""
+        self._restore()
+
+    def _restore(self) -> None:
         for block in self._changed:
             keep_activations(block)
         self._changed = []

@@ -1,10 +1,13 @@
 """What averages of the weights have in common."""
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from torch import Tensor, nn
 
 from litlab.errors import UserError
 
@@ -50,6 +53,8 @@ class AveragedWeights(WeightAveraging):
         """Restore average and weights to continue a fit; for all else the model has the average already."""
         if trainer.state.fn == "fit":
             super().on_load_checkpoint(trainer, pl_module, checkpoint)
+            if self._average_model is not None and self.state_key not in checkpoint["callbacks"]:
+                self._average_model.n_averaged.zero_()  # it is an average of another kind: this one begins anew
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Free the average: at the end of ``fit`` the model itself has become it."""
@@ -59,10 +64,11 @@ class AveragedWeights(WeightAveraging):
         if not self.updates:
             return
         assert self._average_model is not None
-        averages, weights = self._average_model.module.state_dict(), pl_module.state_dict()
-        if all(average.dtype == weights[name].dtype for name, average in averages.items()):
+        average = self._average_model.module
+        if all(one.dtype == other.dtype for one, other in zip(tensors_of(average), tensors_of(pl_module), strict=True)):
             super()._swap_models(pl_module)
             return
+        averages, weights = average.state_dict(), pl_module.state_dict()
         # With bf16-true the average is of float32: exchanged with the weights, it would come back rounded.
         aside = None if self._aside is not None else {name: value.clone() for name, value in weights.items()}
         pl_module.load_state_dict(self._aside or averages)
@@ -71,3 +77,8 @@ class AveragedWeights(WeightAveraging):
     def _copy_average_to_current(self, pl_module: LightningModule) -> None:
         if self.updates:
             super()._copy_average_to_current(pl_module)
+
+
+def tensors_of(model: nn.Module) -> Iterator[Tensor]:
+    """Yield parameters and buffers."""
+    return chain(model.parameters(), model.buffers())

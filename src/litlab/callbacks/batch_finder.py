@@ -120,8 +120,8 @@ class BatchFinder(Callback):
             tried = search(attempt, first, largest, None if on_gpu else limit)
         if not tried:
             raise UserError(
-                f"data.{name}: not even {min(first, LEAST)} fits into the memory of {trainer.strategy.root_device}, "
-                "says BatchFinder; choose a smaller model"
+                f"data.{name}: not even a batch of {min(first, LEAST)} fits into the memory of "
+                f"{trainer.strategy.root_device}, BatchFinder has found; choose a smaller model"
             )
         sizes = {"fastest": fastest(tried), "largest": max(tried, key=lambda one: one.size)}
         self.found = sizes[self.take].size
@@ -185,7 +185,9 @@ def search(attempt: Callable[[int], Tried | None], first: int, last: int, limit:
             if one.is_all:
                 break
         fits = tried[-1].size if tried else min(first, LEAST) - 1
-        size = 2 * fits if too_large > last else (fits + too_large) // 2
+        size = min(2 * fits, last) if too_large > last else (fits + too_large) // 2
+        if fits == last:
+            break
         if too_large <= last and too_large - fits <= max(1, fits // 16):
             break
     return tried

@@ -18,4 +18,6 @@ class ChannelsLast(Callback):
         if not any(parameter.ndim == 4 for parameter in pl_module.parameters()):
             name = type(pl_module).__name__
             rank_zero_info(f"channels_last: {name} has no two-dimensional convolution, so it changes nothing.")
-        pl_module.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] - as nn.Module takes it
+        for tensor in (*pl_module.parameters(), *pl_module.buffers()):
+            if tensor.ndim == 4:  # Module.to takes volumes, too, and fails with them
+                tensor.data = tensor.data.to(memory_format=torch.channels_last)

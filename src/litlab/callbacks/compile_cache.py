@@ -71,20 +71,25 @@ class CompileCache:
         """Lock the folder with all others that use it; empty it first if there are none and it is too large."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._empty_if_large()
         except BlockingIOError:
             pass  # another process compiles, or uses what is there
         except OSError:  # a network file system without locks: nothing is ever removed there
             return
+        else:
+            self._empty_if_large()
         fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     def _empty_if_large(self) -> None:
         size = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
         if size <= LIMIT:
             return
-        for path in self.folder.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name != LOCK:
-                path.unlink()
+        try:
+            for path in self.folder.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path)
+                elif path.name != LOCK:
+                    path.unlink()
+        except OSError as error:
+            rank_zero_info(f"compile: {self.folder} has grown to {size / 2**30:.1f} GiB and can't be emptied ({error})")
+            return
         rank_zero_info(f"compile: {self.folder} had grown to {size / 2**30:.1f} GiB and was emptied")

@@ -97,7 +97,7 @@ def check_recurrent(modules: dict[str, nn.Module], fullgraph: bool) -> None:
             f"compile.fullgraph: true can't be had with {what} of the model, which torch.compile never takes into a "
             "graph; set compile.fullgraph: false, or name other parts in compile.children"
         )
-    rank_zero_info(f"compile: {what} stays as it is, with kernels of its own; it is compiled around")
+    rank_zero_info(f"compile: {what} is not compiled, as it has kernels of its own; the code around it is")
 
 
 def check_backend(backend: str, device: torch.device) -> None:
@@ -135,12 +135,14 @@ def optimizer_advice(error: BaseException, trainer: Trainer | None) -> str | Non
     Returns:
         What to install; None for any other exception.
     """
-    if trainer is None or not trainer.optimizers or "InvalidCxxCompiler" not in str(error):
+    if trainer is None or "InvalidCxxCompiler" not in str(error):
         return None
-    name = type(trainer.optimizers[0]).__name__
+    compiled = [type(optimizer) for optimizer in trainer.optimizers if "torchao" in type(optimizer).__module__]
+    if not compiled:
+        return None
     return (
-        f"model.optimizer: {name} compiles its step, and this machine has no working compiler; install a C++ compiler "
-        "(g++ or clang++) and Python's headers (python3-dev), or choose another optimizer"
+        f"model.optimizer: {compiled[0].__name__} compiles its step, and this machine has no working compiler; install "
+        "a C++ compiler (g++ or clang++) and Python's headers (python3-dev), or choose another optimizer"
     )
 
 

@@ -1,14 +1,12 @@
 """Exponential moving average of the weights."""
 
-from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor, nn
 
-from litlab.callbacks.averaging import AveragedWeights
+from litlab.callbacks.averaging import AveragedWeights, tensors_of
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, check_bounds
 from litlab.util.foreach import copy_all, lerp_all
 
@@ -35,7 +33,7 @@ class EMA(AveragedWeights):
         start_step: Optimizer step before which nothing is averaged; the average starts as a copy of the weights then.
 
     Raises:
-        UserError: If a value is out of bounds; in a fit, if its weights are sharded.
+        UserError: If a value is out of bounds; in a fit, if the strategy shards the weights.
     """
 
     section = "ema"
@@ -70,7 +68,7 @@ class EMA(AveragedWeights):
         updates = self._average_model.n_averaged
         decay = min(self.decay, (1 + t) / (10 + t)) if (t := int(updates) - 1) >= 0 else 0.0
         groups: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
-        for average, weight in zip(_tensors(self._average_model.module), _tensors(model), strict=True):
+        for average, weight in zip(tensors_of(self._average_model.module), tensors_of(model), strict=True):
             averages, weights = groups.setdefault((average.device, average.dtype), ([], []))
             averages.append(average)
             weights.append(weight.to(average))  # the average is of float32 with bf16-true as well
@@ -80,8 +78,3 @@ class EMA(AveragedWeights):
             else:  # the first copy; and counters have a newest value, not a mean
                 copy_all(averages, weights)
         updates += 1
-
-
-def _tensors(model: nn.Module) -> Iterator[Tensor]:
-    """Yield parameters and buffers."""
-    return chain(model.parameters(), model.buffers())

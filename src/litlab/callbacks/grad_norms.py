@@ -39,7 +39,8 @@ class GradNorms(Callback):
         squares: dict[str, float] = {}
         norms = norms_of([local_part(p.grad) for p in parameters]).tolist()
         for parameter, norm in zip(parameters, norms, strict=True):
-            layer = self._names[id(parameter)].rpartition(".")[0]
+            name = self._names[id(parameter)]
+            layer = name.rpartition(".")[0] or name  # a parameter of the model itself
             squares[layer] = squares.get(layer, 0.0) + norm**2
         values = {f"grad_norm/{layer}": math.sqrt(square) for layer, square in squares.items()}
         values["grad_norm/total"] = math.sqrt(sum(squares.values()))

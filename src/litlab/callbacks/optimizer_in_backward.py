@@ -71,6 +71,10 @@ class OptimizerInBackward(Callback):
         """Leave the parameters as they were found."""
         self._remove()
 
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Do so after a fit that failed, too: the hooks would step its optimizer in the next one."""
+        self._remove()
+
     def _remove(self) -> None:
         for hook in self._hooks:
             hook.remove()

@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from torch import nn
 from torchmetrics import Metric
@@ -60,6 +61,9 @@ def side_run(run: Trainer, pl_module: LightningModule, observer: Callback, **dat
         pl_module: Its model.
         observer: Gets the hooks of the second Trainer, with the copy.
         **data_settings: Attributes that the data has meanwhile, such as another batch_size.
+
+    Raises:
+        UserError: If there is no training batch.
     """
     module = copy.deepcopy(pl_module)
     for part in module.modules():
@@ -72,12 +76,24 @@ def side_run(run: Trainer, pl_module: LightningModule, observer: Callback, **dat
         run,
         [*learning, _OnAndOn(), observer],
         limit_val_batches=0,
-        accumulate_grad_batches=run.accumulate_grad_batches * run.world_size,
+        accumulate_grad_batches=_accumulated(run) * run.world_size,
     )
     # Signals are left to the run, which they end after the search; and no process asks the others for them.
     second._signal_connector.register_signal_handlers = _nothing
     second.fit_loop.epoch_loop._broadcast_sigterm_tensor = _nothing
     second.fit(module, datamodule=data)
+    if second.global_step == 0 and second.num_training_batches == 0:
+        raise UserError(
+            "trainer.callbacks: there is no training batch to search with; check the training data, data.batch_size "
+            "and trainer.limit_train_batches"
+        )
+
+
+def _accumulated(run: Trainer) -> int:
+    """Return the batches of a step in the run's first epoch; a schedule of them begins with the training."""
+    callbacks: Any = run.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+    schedules = [callback for callback in callbacks if isinstance(callback, GradientAccumulationScheduler)]
+    return schedules[0].get_accumulate_grad_batches(0) if schedules else run.accumulate_grad_batches
 
 
 class _OnAndOn(Callback):

@@ -23,10 +23,11 @@ class SWA(AveragedWeights):
 
     From the epoch ``start`` on, every epoch adds its weights to the mean, in which all have the same share, and each
     learning rate stays at what the schedule has made of it by then, so that the epochs differ (Izmailov et al. 2018,
-    arXiv:1803.05407); only ReduceLROnPlateau goes on. The statistics of batch norms belong to other weights: they are
-    measured anew with those of the average, in a pass over the training data as `torch.optim.swa_utils.update_bn` makes
-    it. That takes about a third of an epoch; networks without batch norms do without it. In checkpoints ``state_dict``
-    is the average, the weights in training are under ``current_model_state``.
+    arXiv:1803.05407); only ReduceLROnPlateau goes on. If that is the run's first epoch, the rates are the optimizer's.
+    The statistics of batch norms belong to other weights: they are measured anew with those of the average, in a pass
+    over the training data as `torch.optim.swa_utils.update_bn` makes it. That takes about a third of an epoch; networks
+    without batch norms do without it. In checkpoints ``state_dict`` is the average, the weights in training are under
+    ``current_model_state``.
 
     Lightning's own ``StochasticWeightAveraging`` (2.6.6) validates and saves the weights in training: the best
     checkpoint, which is tested, is never the average. It leaves out the weights of the last epoch, measures batch norms
@@ -80,9 +81,10 @@ class SWA(AveragedWeights):
             rank_zero_info(f"swa: the run is longer now, and the average begins anew after epoch {self._first}.")
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note the learning rates of the first epoch that is averaged."""
+        """Note the learning rates of the first epoch that is averaged; in the run's first, a warm-up may just begin."""
         if trainer.current_epoch >= self._first and not self._factors:
-            self._factors = [float(group["lr"] / group["initial_lr"]) for group in _scheduled(trainer)]
+            groups = _scheduled(trainer)
+            self._factors = [float(group["lr"] / group["initial_lr"]) if self._first else 1.0 for group in groups]
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Hold the learning rates, whatever the schedule does."""
@@ -98,6 +100,12 @@ class SWA(AveragedWeights):
             self._average_model.update_parameters(pl_module)
             if _batch_norms(pl_module):
                 self._measure_batch_norms(trainer, pl_module)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Say so where the run was over before the averaging."""
+        if not self.updates:
+            rank_zero_info(f"swa: the run ended before the end of epoch {self._first + 1}; nothing was averaged.")
+        super().on_train_end(trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the rates that are held; the average itself is in the checkpoint."""

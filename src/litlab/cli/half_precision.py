@@ -13,7 +13,7 @@ class HalfWithFloat32Norms(HalfPrecision):
 
     Lightning's own converts all weights and buffers. The mean of a batch normalisation then stops moving, as what a
     batch adds is less than the last of bfloat16's 8 bits, and statistics within a layer are sums over many values.
-    Here a norm has weights, statistics and arithmetic of float32, and returns what its input was.
+    Here a norm has weights, statistics and arithmetic of float32, and returns the model's 16 bits.
 
     A norm is a layer with weights or statistics whose class has "Norm" in its name.
     """

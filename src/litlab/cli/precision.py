@@ -67,6 +67,8 @@ def auto_precision(devices: list[torch.device]) -> tuple[Literal["bf16-mixed", "
     Args:
         devices: Those of a run, of one kind.
     """
+    if not devices:
+        return "32-true", "as there is no device"
     if all(map(has_fast_bfloat16, devices)):
         return "bf16-mixed", f"as {_name(devices[0])} has units for bfloat16"
     slow = next(device for device in devices if not has_fast_bfloat16(device))

@@ -1,4 +1,4 @@
-"""Optimizers, parameter groups, learning-rate schedules, and what optimizers ask of a device."""
+"""Optimizers, parameter groups and learning-rate schedules."""
 
 from litlab.optim.combined import Chain, Sequence
 from litlab.optim.muon import Muon
@@ -6,7 +6,6 @@ from litlab.optim.newton_schulz import orthogonalise
 from litlab.optim.param_groups import GroupRule, ParamGroups
 from litlab.optim.schedule import Schedule
 from litlab.optim.warmup_decay import WarmupDecay
-from litlab.util.device import has_fast_bfloat16
 
 __all__ = [
     "Chain",
@@ -16,6 +15,5 @@ __all__ = [
     "Schedule",
     "Sequence",
     "WarmupDecay",
-    "has_fast_bfloat16",
     "orthogonalise",
 ]

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, SequentialLR
+from torch.optim.lr_scheduler import ChainedScheduler, CyclicLR, LRScheduler, OneCycleLR, SequentialLR
 
 from litlab.optim.recipe import Recipe, build_scheduler
 from litlab.types import PositiveFloat
@@ -16,7 +16,7 @@ class Sequence(SequentialLR):
 
     Args:
         optimizer: Its learning rates are driven.
-        schedulers: The parts, any class of torch.optim.lr_scheduler but ReduceLROnPlateau.
+        schedulers: The parts, any class of torch.optim.lr_scheduler but ReduceLROnPlateau, OneCycleLR and CyclicLR.
         milestones: Where each part but the first begins: shares of the length if below 1, numbers of steps if not.
         total_steps: Length. Taken from the run when left out of the YAML.
 
@@ -75,11 +75,16 @@ class Chain(ChainedScheduler):
 
 
 def _parts(recipes: list[Recipe], optimizer: Optimizer, lengths: list[int]) -> list[LRScheduler]:
-    """Build the parts; torch's classes fail, steps later, with one in another."""
+    """Build the parts; torch's classes fail, steps later, with one in another.
+
+    OneCycleLR and CyclicLR make other rates of the optimizer's own, which the parts around them would start from.
+    """
     parts = []
     for number, (recipe, length) in enumerate(zip(recipes, lengths, strict=True)):
         key = f"schedulers[{number}]"
         parts.append(build_scheduler(recipe, optimizer, length, f"model.schedule.scheduler.{key}"))
         if isinstance(parts[-1], SequentialLR | ChainedScheduler):
             raise ValueError(f"{key}: {type(parts[-1]).__name__} is made of schedulers itself, and can't be a part")
+        if isinstance(parts[-1], OneCycleLR | CyclicLR):
+            raise ValueError(f"{key}: {type(parts[-1]).__name__} sets rates of its own, and can't be a part")
     return parts

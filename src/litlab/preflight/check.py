@@ -9,7 +9,8 @@ from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from rich.markup import escape
 from rich.table import Table
 
-from litlab.callbacks import ActivationCheckpointing, Compile, Freeze, OptimizerInBackward
+from litlab.callbacks import AGC, ActivationCheckpointing, Compile, Freeze, OptimizerInBackward
+from litlab.callbacks.averaging import AveragedWeights
 from litlab.errors import UserError
 from litlab.preflight.cost import checkpoint_bytes, length
 from litlab.preflight.groups import groups_table
@@ -39,8 +40,9 @@ def preflight(trainer: Trainer, model: LightningModule, datamodule: LightningDat
     freeze = next((callback for callback in trainer.callbacks if isinstance(callback, Freeze)), None)  # pyright: ignore[reportAttributeAccessIssue]
     probe = Probe(freeze)
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
-        if isinstance(callback, OptimizerInBackward):
-            callback.setup(trainer, model, "fit")  # it refuses what it can't work with
+        if isinstance(callback, OptimizerInBackward | AGC | AveragedWeights):  # they refuse what they can't work with
+            callback.setup(trainer, model, "fit")
+            callback.teardown(trainer, model, "fit")
     kept = [callback for callback in trainer.callbacks if isinstance(callback, KEPT)]  # pyright: ignore[reportAttributeAccessIssue]
     check = second_trainer(trainer, [*kept, probe])
     try:

@@ -6,6 +6,7 @@ from typing import Any
 
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
 
 def second_trainer(run: Trainer, callbacks: list[Callback], **settings: Any) -> Trainer:
@@ -20,13 +21,17 @@ def second_trainer(run: Trainer, callbacks: list[Callback], **settings: Any) -> 
     log = logging.getLogger("lightning.pytorch.utilities.rank_zero")
     level = log.level
     log.setLevel(logging.WARNING)  # what it says about the machine, the run's Trainer has said
+    # The precision as it is, plugins of the user's included, but for those of a strategy that shards.
+    whole = isinstance(run.strategy, SingleDeviceStrategy | DDPStrategy)
+    precision: dict[str, Any] = {} if whole else {"precision": run.precision}
+    plugins = [copy.deepcopy(run.precision_plugin)] if whole else []
     try:
         return Trainer(
             **{
                 "accelerator": device.type,
                 "devices": [device.index or 0] if device.type == "cuda" else 1,
-                # The precision as it is, plugins of the user's included; and no look at SLURM's or torchrun's ranks.
-                "plugins": [copy.deepcopy(run.precision_plugin), LightningEnvironment()],
+                "plugins": [*plugins, LightningEnvironment()],  # no look at SLURM's or torchrun's ranks
+                **precision,
                 "max_epochs": run.max_epochs,
                 "max_steps": run.max_steps,
                 "limit_train_batches": run.limit_train_batches,

@@ -119,6 +119,9 @@ def test_without_time_for_the_first_trial(bench):
 
 
 def test_ctrl_c_ends_all_processes_and_shows_what_there_is(arguments, tmp_path):
+    earlier = tmp_path / "lightning_logs/bench/images/bench.yaml"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("channels_last: true")
     command = Python("-m", "tests.litlab.sweep.command", "bench", *arguments, "--minutes=1", cwd=tmp_path)
     deadline = time.monotonic() + 200
     while "baseline: " not in command.printed()[0] and time.monotonic() < deadline:
@@ -133,4 +136,4 @@ def test_ctrl_c_ends_all_processes_and_shows_what_there_is(arguments, tmp_path):
     assert not alive
     kept = json.loads((tmp_path / "lightning_logs/bench/images/bench.json").read_text())
     assert kept["trials"][0]["measured"]
-    assert not (tmp_path / "lightning_logs/bench/images/bench.yaml").exists()
+    assert earlier.read_text() == "channels_last: true"

@@ -86,3 +86,21 @@ def test_which_blocks():
 def test_bad_values(settings, line):
     with pytest.raises(UserError, match=line):
         chosen(Tiny(), **settings)
+
+
+def test_a_fit_that_failed_leaves_the_blocks_as_they_were(tmp_path):
+    class Failing(Tiny):
+        def on_train_batch_end(self, *_):
+            raise ZeroDivisionError
+
+    model = Failing()
+    with pytest.raises(ZeroDivisionError):
+        make_trainer(tmp_path, callbacks=[ActivationCheckpointing(["network.0"])]).fit(model, TinyData())
+    assert "forward" not in vars(model.network[0])
+
+
+def test_a_forward_that_was_replaced_is_not_lost(tmp_path):
+    model = Tiny()
+    model.network[0].forward = lambda x: x[:, :, 1:-1, 1:-1]
+    with pytest.raises(UserError, match=r"\.blocks: the forward of network\.0 has been replaced"):
+        make_trainer(tmp_path, callbacks=[ActivationCheckpointing(["network.0"])]).fit(model, TinyData())

@@ -7,7 +7,7 @@ import pytest
 import torch
 import yaml
 
-from litlab.callbacks import BatchFinder
+from litlab.callbacks import BatchFinder, LRFinder
 from litlab.callbacks.batch_finder import Tried, fastest, search
 from litlab.errors import UserError
 from tests.litlab.callbacks.test_lr_finder import Watched, assert_same, train
@@ -37,7 +37,7 @@ def test_the_largest_size_that_fits_is_found_to_a_sixteenth(fits):
     assert len(asked) == len(set(asked)) < 20
 
 
-@pytest.mark.parametrize(("samples", "last", "expected"), [(100, 8192, 128), (10**9, 100, 64), (10**9, 8, 8)])
+@pytest.mark.parametrize(("samples", "last", "expected"), [(100, 8192, 128), (10**9, 100, 100), (10**9, 8, 8)])
 def test_it_ends_with_the_data_or_the_largest_size(samples, last, expected):
     assert search(device(10**9, samples), 8, last, None)[-1].size == expected
 
@@ -76,10 +76,11 @@ def test_the_run_is_that_of_the_size_given_by_hand(tmp_path, monkeypatch):
     finder = BatchFinder("largest", max_size=5)
     recipe = partial(torch.optim.Adam, lr=0.05)
     found = train(tmp_path, recipe, finder)
-    assert finder.found == 4
-    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Loaded, 4))
+    assert finder.found == 5
+    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Loaded, 5))
     assert_same(found, train(tmp_path, recipe))
     finder = BatchFinder("largest")
+    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", Loaded)
     found = train(tmp_path, recipe, finder)
     assert finder.found == 16  # then an epoch of 20 samples is a single batch
     monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Loaded, 16))
@@ -99,7 +100,9 @@ def test_running_out_of_memory_is_an_outcome_and_other_errors_are_not(tmp_path, 
     train(tmp_path, recipe, finder)
     assert finder.found == 6
     room = 0
-    with pytest.raises(UserError, match=r"data.batch_size: not even 2 fits into the memory of cpu, says BatchFinder"):
+    with pytest.raises(
+        UserError, match=r"data.batch_size: not even a batch of 2 fits into the memory of cpu, BatchFinder"
+    ):
         train(tmp_path, recipe, finder)
     monkeypatch.setattr(Watched, "training_step", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -108,7 +111,7 @@ def test_running_out_of_memory_is_an_outcome_and_other_errors_are_not(tmp_path, 
 
 def test_overlays_and_a_resumed_run(fit_images, run):
     flags = ("--data.batch_size=16", "--test_after_fit=false", "--trainer.max_epochs=1")
-    largest = "{class_path: BatchFinder, init_args: {take: largest, max_size: 50}}"
+    largest = "{class_path: BatchFinder, init_args: {take: largest, max_size: 32}}"
     finder = f"--trainer.callbacks=[{{class_path: LRFinder}}, {largest}]"
     done = fit_images("fit", *flags, finder)
     assert done.code == 0, done.err
@@ -134,3 +137,9 @@ def test_data_without_a_batch_size_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Data, 0))
     with pytest.raises(UserError, match=r"BatchFinder sets data.batch_size, which Data does not have"):
         train(tmp_path, partial(torch.optim.Adam, lr=0.05), BatchFinder())
+
+
+@pytest.mark.parametrize("finder", [BatchFinder(), LRFinder()], ids=["batch", "lr"])
+def test_without_a_training_batch(tmp_path, finder):
+    with pytest.raises(UserError, match="there is no training batch to search with"):
+        train(tmp_path, partial(torch.optim.Adam, lr=0.05), finder, limit_train_batches=0)

@@ -69,3 +69,10 @@ def test_threads_that_make_no_sense(fit_images):
     done = fit_images("fit", "--threads=0")
     assert done.code == 2
     assert done.err == "error: --threads: 0 is not valid; it must be at least 1\n"
+
+
+def test_volumes_stay_as_they_are():
+    model = LightningModule()
+    model.layers = nn.ModuleList([nn.Conv2d(2, 2, 3), nn.Conv3d(2, 2, 3)])
+    ChannelsLast().setup(Trainer(logger=False, accelerator="cpu"), model, "fit")
+    assert [layer.weight.is_contiguous() for layer in model.layers] == [False, True]

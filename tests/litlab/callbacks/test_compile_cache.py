@@ -117,3 +117,21 @@ def test_a_folder_grown_too_large_is_emptied_by_who_has_it_alone(tmp_path, monke
     (first.folder / "code.so").write_bytes(b"0" * 999)
     CompileCache(first.folder).close()
     assert (first.folder / "code.so").exists()
+
+
+def test_a_folder_that_can_not_be_emptied_is_shared_all_the_same(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("litlab.callbacks.compile_cache.LIMIT", 10)
+    cache = CompileCache(tmp_path / "cache")
+    (cache.folder / "code").mkdir()
+    (cache.folder / "code/code.so").write_bytes(b"0" * 11)
+    cache.close()
+
+    def busy(path):
+        raise OSError("Directory not empty")
+
+    monkeypatch.setattr("litlab.callbacks.compile_cache.shutil.rmtree", busy)
+    first = CompileCache(tmp_path / "cache")
+    second = CompileCache(tmp_path / "cache")  # waits for ever if the first one has the folder to itself
+    second.close()
+    first.close()
+    assert "can't be emptied (Directory not empty)" in caplog.text

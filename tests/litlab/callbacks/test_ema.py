@@ -2,6 +2,7 @@ import pytest
 import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import nn
 
 from litlab.callbacks import EMA
 from litlab.errors import UserError
@@ -88,3 +89,16 @@ def test_resumes_exactly(tmp_path):
 def test_bad_values(options):
     with pytest.raises(UserError, match=rf"^ema\.{next(iter(options))}: "):
         EMA(**options)
+
+
+class Counting(nn.Flatten):
+    def get_extra_state(self):
+        return {"a": "setting"}
+
+    def set_extra_state(self, state):
+        assert state == {"a": "setting"}
+
+
+def test_modules_with_extra_state(tmp_path):
+    model = Tiny(network=nn.Sequential(Counting(), nn.Linear(192, 4)))
+    make_trainer(tmp_path, callbacks=[EMA(0.9)]).fit(model, TinyData(16, 4))

@@ -106,3 +106,15 @@ def test_a_fused_optimizer_that_unscales_is_refused(tmp_path, fused):
             check_gradients(trainer, "agc")
     else:
         check_gradients(trainer, "agc")
+
+
+def test_a_parameter_of_the_model_itself_has_its_name():
+    model = nn.Module()
+    model.temperature = nn.Parameter(torch.ones(1))
+    model.temperature.grad = torch.full((1,), 2.0)
+    callback, logged = GradNorms(), []
+    logger = SimpleNamespace(log_metrics=lambda metrics, step: logged.append(metrics))
+    trainer: Any = SimpleNamespace(log_every_n_steps=1, global_step=0, loggers=[logger])
+    callback._names = {id(model.temperature): "temperature"}
+    callback.on_before_optimizer_step(trainer, model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert logged == [{"grad_norm/temperature": 2.0, "grad_norm/total": 2.0}]

@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import OneCycleLR
 
 from litlab.callbacks import LRFinder
 from litlab.callbacks.lr_curve import suggestion
+from litlab.checkpointing.accumulation import AccumulationSchedule
 from litlab.errors import UserError
 from litlab.optim import GroupRule, ParamGroups, Schedule
 from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
@@ -196,6 +197,13 @@ def test_the_search_is_the_same_with_one_cycle(tmp_path):
     finders = [LRFinder(1e-4, 10, num_training_steps=60) for _ in range(2)]
     train(tmp_path, partial(torch.optim.Adam, lr=0.05), finders[0])
     train(tmp_path, partial(torch.optim.Adam, lr=0.05), finders[1], schedule=schedule)
+    assert finders[0].found == finders[1].found
+
+
+def test_the_search_accumulates_as_the_first_epoch_does(tmp_path):
+    recipe, finders = partial(torch.optim.Adam, lr=0.05), [LRFinder(1e-4, 10, num_training_steps=60) for _ in range(2)]
+    train(tmp_path, recipe, finders[0], accumulate_grad_batches=2)
+    train(tmp_path, recipe, finders[1], AccumulationSchedule({0: 2, 1: 1}))
     assert finders[0].found == finders[1].found
 
 

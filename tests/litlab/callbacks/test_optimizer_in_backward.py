@@ -157,3 +157,14 @@ def test_refuses_an_optimizer_that_needs_all_gradients(tmp_path, model, key):
     trainer = make_trainer(tmp_path, callbacks=[OptimizerInBackward()])
     with pytest.raises(UserError, match=rf"^trainer\.callbacks: OptimizerInBackward .* but model.optimizer: {key}.*"):
         trainer.fit(model(), TinyData())
+
+
+def test_a_fit_that_failed_leaves_nothing_in_the_model(tmp_path):
+    class Failing(Tiny):
+        def on_train_batch_end(self, *_):
+            raise ZeroDivisionError
+
+    model = Failing()
+    with pytest.raises(ZeroDivisionError):
+        make_trainer(tmp_path, callbacks=[OptimizerInBackward()]).fit(model, TinyData())
+    assert not any(parameter._post_accumulate_grad_hooks for parameter in model.parameters())

@@ -144,3 +144,34 @@ def test_what_it_refuses(tmp_path):
         make_trainer(tmp_path, callbacks=[SWA()], max_epochs=2, precision="bf16-true").fit(Tiny(), TinyData())
     with pytest.raises(UserError, match=r"^swa: Tiny has batch norms, and no forward"):
         make_trainer(tmp_path, callbacks=[SWA()]).fit(Tiny(), TinyData())
+
+
+def test_a_run_of_one_epoch_is_averaged_at_the_optimizers_own_rate(tmp_path):
+    """Not at the beginning of its warm-up."""
+
+    class Warming(Model):
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), lr=self.rate)
+            return {"optimizer": optimizer, "lr_scheduler": LambdaLR(optimizer, lambda epoch: 0.01)}
+
+    watch, swa = Watch(), SWA()
+    make_trainer(tmp_path, max_epochs=1, callbacks=[swa, watch]).fit(Warming(), TinyData(16, 4))
+    assert watch.rates == pytest.approx([0.1] * 4)
+
+
+def test_a_run_that_ends_before_the_averaging_says_so(tmp_path, caplog):
+    make_trainer(tmp_path, max_epochs=8, max_steps=4, callbacks=[SWA()]).fit(Model(), TinyData(16, 4))
+    assert "swa: the run ended before the end of epoch 7; nothing was averaged." in caplog.text
+
+
+def test_an_average_of_another_kind_is_not_taken_over(tmp_path):
+    checkpoint = ModelCheckpoint(dirpath=tmp_path, save_last=True)
+    model = Model()
+    make_trainer(tmp_path, max_epochs=2, enable_checkpointing=True, callbacks=[EMA(0.5), checkpoint]).fit(
+        model, TinyData(16, 4)
+    )
+    swa, watch = SWA(0.5), Watch()
+    trainer = make_trainer(tmp_path, max_epochs=4, enable_checkpointing=True, callbacks=[swa, watch, checkpoint])
+    trainer.fit(Model(), TinyData(16, 4), ckpt_path=tmp_path / "last.ckpt", weights_only=True)
+    saved = torch.load(checkpoint.last_model_path, weights_only=True)
+    assert saved["averaging_state"]["n_averaged"] == 2  # its own epochs

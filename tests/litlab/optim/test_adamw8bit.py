@@ -1,11 +1,13 @@
 """torchao's AdamW8bit, an optional package, through fits, runs and checkpoints."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
+from litlab.callbacks.compile_parts import optimizer_advice
 from litlab.checkpointing import AtomicCheckpointIO
 from litlab.cli.class_paths import EXTRAS, find_class
 from litlab.errors import UserError
@@ -88,3 +90,8 @@ def test_no_compiler_is_one_line(images, tmp_path):
     lines = [line for line in errors.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1, errors
     assert lines[0].startswith("error: model.optimizer: AdamW8bit compiles its step, and this machine has no working")
+
+
+def test_a_model_of_ones_own_that_compiles_is_not_the_optimizers_fault():
+    trainer = SimpleNamespace(optimizers=[torch.optim.AdamW([torch.zeros(1)])])
+    assert optimizer_advice(RuntimeError("InvalidCxxCompiler: No working C++ compiler found"), trainer) is None

@@ -141,6 +141,10 @@ def test_rates_are_those_of_the_plain_loop(tmp_path, monkeypatch, name, interval
             "model.schedule.scheduler: schedulers[1]: Chain is made of schedulers itself",
         ),
         (
+            partial(Sequence, schedulers=[torchs.LinearLR, torchs.OneCycleLR], milestones=[0.5]),
+            "model.schedule.scheduler: schedulers[1]: OneCycleLR sets rates of its own",
+        ),
+        (
             partial(Chain, schedulers=[torchs.ReduceLROnPlateau]),
             "model.schedule.scheduler: Chain does not support `ReduceLROnPlateau` scheduler",
         ),

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from litlab.callbacks import AGC
 from litlab.errors import UserError
 from litlab.tasks import Forecaster
 from tests.litlab.preflight.conftest import Data, model
@@ -123,3 +124,8 @@ def test_it_fits_the_terminal(check, monkeypatch, columns):
     module = model()
     monkeypatch.setenv("COLUMNS", str(columns))
     assert max(map(len, check(module).splitlines())) == columns
+
+
+def test_what_a_callback_of_the_run_refuses(check):
+    with pytest.raises(UserError, match=r"^agc: trainer\.gradient_clip_val is 1\.0"):
+        check(model(), callbacks=[AGC()], gradient_clip_val=1.0)
