@@ -25,7 +25,8 @@ from lightning.pytorch.callbacks import (
 
 from litlab.bench.clock import Plan, TrialClock
 from litlab.bench.flops import peak_flops
-from litlab.callbacks import BatchFinder, Freeze, LRFinder, MemorySnapshot
+from litlab.callbacks import Freeze, MemorySnapshot
+from litlab.callbacks.finder import Finder
 from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.cli.processes import print_to
 from litlab.cli.start import register_classes, run
@@ -44,8 +45,8 @@ NOTHING_ELSE = (
 )  # fmt: skip
 # Callbacks that look for settings, write, or need a logger or a validation.
 LEFT_OUT = (
-    BatchFinder, BatchSizeFinder, Checkpoint, DeviceStatsMonitor, EarlyStopping, LearningRateFinder,
-    LearningRateMonitor, LRFinder, MemorySnapshot, ProgressBar, Tuned,
+    BatchSizeFinder, Checkpoint, DeviceStatsMonitor, EarlyStopping, Finder, LearningRateFinder, LearningRateMonitor,
+    MemorySnapshot, ProgressBar, Tuned,
 )  # fmt: skip
 
 OF_THE_DATA = ("batch_size", "tokens_per_batch", "num_workers", "prefetch_factor", "pin_memory")

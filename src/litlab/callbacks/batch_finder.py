@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import psutil
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.seed import isolate_rng
 from rich.table import Table
 
 from litlab.callbacks.few_steps import FewSteps
-from litlab.callbacks.found import searches, write_overlay
+from litlab.callbacks.finder import Finder, searches, write_overlay
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.side_run import check_copies, side_run
 from litlab.errors import UserError
@@ -23,7 +23,6 @@ from litlab.util.commands import terminal
 from litlab.util.device import is_out_of_memory
 from litlab.util.host_memory import GIB
 
-KEY = "batch_finder"  # in the checkpoint
 LEAST = 2  # samples: norms over the batch can't train with one
 SMALLER = 8  # the search starts at this fraction of the size that is set
 AS_FAST = 0.98  # of the highest speed: the smallest of these sizes counts as the fastest
@@ -51,7 +50,7 @@ class Tried:
     is_all: bool
 
 
-class BatchFinder(Callback):
+class BatchFinder(Finder):
     """Try batch sizes, and train with the fastest one, or the largest that fits into the memory.
 
     A copy of the model takes a few steps with each size: from an eighth of the configured one, doubled until the memory
@@ -79,6 +78,8 @@ class BatchFinder(Callback):
             train, or not even the smallest size fits.
     """
 
+    key, what = "batch_finder", "size"
+
     def __init__(
         self,
         take: Literal["fastest", "largest"] = "fastest",
@@ -92,9 +93,7 @@ class BatchFinder(Callback):
         self.take = take
         self.max_size = max_size
         self.memory_gib = memory_gib
-        self.train = train
-        self.found: int | None = None
-        self._before: int | None = None
+        super().__init__(train)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Search, unless the run is resumed; set the size, write the overlays."""
@@ -124,9 +123,9 @@ class BatchFinder(Callback):
                 f"{trainer.strategy.root_device}, BatchFinder has found; choose a smaller model"
             )
         sizes = {"fastest": fastest(tried), "largest": max(tried, key=lambda one: one.size)}
-        self.found = sizes[self.take].size
+        self.found = found = sizes[self.take].size
         self._report(run_folder(trainer), name, tried, sizes)
-        _set(trainer, name, self.found)
+        _set(trainer, name, found)
         trainer.strategy.setup_optimizers(trainer)  # schedules count the steps anew
         trainer.should_stop = trainer.should_stop or not self.train
 
@@ -146,20 +145,13 @@ class BatchFinder(Callback):
             file = write_overlay(folder, f"batch_size_{mark}", says + RULE, {"data": {"init_args": {name: one.size}}})
             rank_zero_info(f"BatchFinder: the {mark} data.{name} is {one.size} instead of {self._before} ({file})")
 
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Keep the size, and the setting in whose place it is."""
-        if self.found is not None:
-            checkpoint[KEY] = {"found": self.found, "before": self._before}
+    def value(self, trainer: Trainer, pl_module: LightningModule) -> float:
+        """Return the data's batch size."""
+        return getattr(trainer.datamodule, _setting(trainer))  # pyright: ignore[reportAttributeAccessIssue]
 
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Set the size in a resumed run, before the data is loaded; a setting that was changed since counts."""
-        if trainer.state.fn != "fit" or KEY not in checkpoint:
-            return
-        name = _setting(trainer)
-        self.found, self._before = checkpoint[KEY]["found"], checkpoint[KEY]["before"]
-        if getattr(trainer.datamodule, name) == self._before:  # pyright: ignore[reportAttributeAccessIssue]
-            _set(trainer, name, checkpoint[KEY]["found"])
-            rank_zero_info(f"BatchFinder: the run keeps the size that was found when it started, {self.found}")
+    def set_value(self, trainer: Trainer, pl_module: LightningModule, value: float) -> None:
+        """Set it."""
+        _set(trainer, _setting(trainer), int(value))
 
 
 def search(attempt: Callable[[int], Tried | None], first: int, last: int, limit: float | None) -> list[Tried]:

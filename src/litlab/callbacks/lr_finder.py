@@ -9,7 +9,7 @@ from lightning.pytorch.utilities.parsing import lightning_getattr, lightning_has
 from lightning.pytorch.utilities.seed import isolate_rng
 from torch.optim import Optimizer
 
-from litlab.callbacks.found import searches, write_overlay
+from litlab.callbacks.finder import Finder, searches, write_overlay
 from litlab.callbacks.lr_curve import FEWEST, draw_lr_curve, suggestion
 from litlab.callbacks.reporting.figures import publish_figure
 from litlab.callbacks.reporting.folders import run_folder
@@ -19,7 +19,6 @@ from litlab.optim.rates import set_rate
 from litlab.types import PositiveFloat, bounded, check_bounds
 from litlab.util.progress import SlowProgress
 
-KEY = "lr_finder"  # in the checkpoint
 NAMES = ("lr", "learning_rate")  # of the model's attribute, as Lightning looks for it
 DIVERGED = 4.0  # times the best loss so far
 
@@ -29,7 +28,7 @@ else:
     Steps = bounded(int, f">= {FEWEST}")
 
 
-class LRFinder(Callback):
+class LRFinder(Finder):
     """Raise the learning rate from step to step, and train with the rate at which the loss fell fastest.
 
     The range test of Smith 2017 (arXiv:1506.01186). It trains a copy of the model before the first step of the run,
@@ -56,6 +55,8 @@ class LRFinder(Callback):
             loss fall.
     """
 
+    key, what = "lr_finder", "learning rate"
+
     def __init__(
         self,
         min_lr: PositiveFloat = 1e-6,
@@ -69,9 +70,7 @@ class LRFinder(Callback):
         self.min_lr = min_lr
         self.max_lr = max_lr
         self.num_training_steps = num_training_steps
-        self.train = train
-        self.found: float | None = None
-        self._before: float | None = None
+        super().__init__(train)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Search, unless the run is resumed; set the rate, publish the curve."""
@@ -111,20 +110,13 @@ class LRFinder(Callback):
             side_run(trainer, pl_module, rising)
         return wanted[: len(rising.losses)], rising.losses
 
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Keep the rate, and the setting in whose place it is."""
-        if self.found is not None:
-            checkpoint[KEY] = {"found": self.found, "before": self._before}
+    def value(self, trainer: Trainer, pl_module: LightningModule) -> float:
+        """Return the model's learning rate."""
+        return _value(pl_module, _attribute(pl_module)[0])
 
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Set the rate in a resumed run, before its optimizer is built; a setting that was changed since counts."""
-        if trainer.state.fn != "fit" or KEY not in checkpoint:
-            return
-        name, _ = _attribute(pl_module)
-        self.found, self._before = checkpoint[KEY]["found"], checkpoint[KEY]["before"]
-        if lightning_getattr(pl_module, name) == self._before:
-            lightning_setattr(pl_module, name, self.found)
-            rank_zero_info(f"LRFinder: the run keeps the learning rate that was found when it started, {self.found:g}")
+    def set_value(self, trainer: Trainer, pl_module: LightningModule, value: float) -> None:
+        """Set it."""
+        lightning_setattr(pl_module, _attribute(pl_module)[0], value)
 
 
 class _Rising(Callback):

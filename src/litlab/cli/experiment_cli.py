@@ -52,10 +52,10 @@ from litlab.util.variables import TRIAL
 class ExperimentCLI(CheckpointCLI):
     """``fit``, ``validate``, ``test`` and ``predict`` of any model and data, described by YAML.
 
-    Beside ``model``, ``data`` and ``trainer``, every config has the sections ``checkpoint``, ``early_stopping``,
-    ``freeze``, ``ema``, ``nan_guard``, ``activation_checkpointing``, ``compile`` and ``vram``, each off when null. What
-    a model must know of the data (number of classes, image shape) comes from the data: a setting of the model, its
-    network or one of its metrics that is null and has the name of a property of the DataModule gets its value.
+    Beside ``model``, ``data`` and ``trainer``, every config has the sections of `litlab.cli.sections`, each of which is
+    a callback and off when null. What a model must know of the data (number of classes, image shape) comes from the
+    data: a setting of the model, its network or one of its metrics that is null and has the name of a property of the
+    DataModule gets its value.
     """
 
     def __init__(self) -> None:

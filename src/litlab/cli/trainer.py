@@ -11,7 +11,8 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from litlab.callbacks import BatchFinder, Compile, LRFinder
+from litlab.callbacks import Compile
+from litlab.callbacks.finder import Finder
 from litlab.checkpointing.exact_resume import first_step_logged_again
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.cli.environment import LONGEST_NAME, check_folder
@@ -105,7 +106,7 @@ def keep_compiled(callbacks: list[Callback], config: Any, experiment: str) -> No
 def searched_only(trainer: Trainer) -> bool:
     """Return whether a fit was to end with the search of its finders, and has."""
     callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-    ends = any(isinstance(callback, BatchFinder | LRFinder) and not callback.train for callback in callbacks)
+    ends = any(isinstance(callback, Finder) and not callback.train for callback in callbacks)
     return ends and trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0
 
 
