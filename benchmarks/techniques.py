@@ -3,14 +3,14 @@
     python benchmarks/techniques.py times [--experiments cifar text forecast] [--overlays ema muon ...] [--minutes 2]
     python benchmarks/techniques.py memory [--experiments ...] [--overlays ...]
 
-times: `bench --compare`, a few overlays at a time in turns with the config as it is, so that what else the machine does
-hits all of them. memory: the most that tensors take at once, data included, in a fit of three steps, by torch's
-allocator; it is the same each time. An overlay that an experiment refuses has the line that says so.
+times: `bench --compare` on one thread, three overlays at a time in turns with the config as it is, so that what else
+the machine does hits all of them. memory: the most that tensors take at once, data included, in a fit of three steps,
+by torch's allocator; it is the same each time. An overlay that an experiment refuses has the line that says so; where
+an experiment has to give something up for it (clipping), both are compared without that.
 """
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -32,10 +32,15 @@ LEFT_OUT = {
     "batch_size_finder", "ddp", "deterministic", "fsdp", "grad_norms", "graph_breaks", "lr_finder", "memory_snapshot",
     "offload", "one_cycle", "plateau", "profile", "smoke", "swa", "tta", "warm_restarts",
 }  # fmt: skip
-COMPILED = ("compile", "compile_blocks", "compile_dynamic", "compile_max_autotune", "memory_budget", "adamw8bit")
+SLOW = {"bf16", "bf16_true", "amp16"}  # on a CPU without units for it
+COMPILED = {
+    "compile", "compile_blocks", "compile_dynamic", "compile_max_autotune", "compile_reduce_overhead", "memory_budget",
+    "adamw8bit",
+}  # fmt: skip
+UNCLIPPED = {"agc", "optimizer_in_backward"}
 OVERLAYS = sorted({path.stem for path in (CONFIGS / "with").glob("*.yaml")} - LEFT_OUT)
-GROUP = 6  # overlays that are compared at a time
-TO_COMPILE = 4  # times as many minutes for them
+GROUP = 3  # overlays that are compared at a time
+LONGER = 3  # times as many minutes for those that are slow or compile
 THREE_STEPS = [
     "--trainer.max_epochs=1", "--trainer.limit_train_batches=3", "--trainer.limit_val_batches=0",
     "--trainer.num_sanity_val_steps=0", "--trainer.accelerator=cpu", "--test_after_fit=false", "--checkpoint=null",
@@ -47,24 +52,25 @@ Rows = dict[str, dict[str, Any]]
 
 def times(folder: Path, experiment: str, overlays: list[str], minutes: float) -> Rows:
     """Return by overlay: milliseconds of a step, and how many times as fast it is; or why it was refused."""
-    compiled = [name for name in overlays if name in COMPILED]
-    others = [name for name in overlays if name not in compiled]
-    groups = [(minutes, others[start : start + GROUP]) for start in range(0, len(others), GROUP)]
-    groups += [(TO_COMPILE * minutes, compiled)] if compiled else []
     rows: Rows = {}
-    for budget, group in groups:
-        for name, row in compared(folder, experiment, group, budget).items():
-            rows.setdefault(name, {"ms": []})
-            rows[name] |= {**row, "ms": rows[name]["ms"] + row["ms"]}
+    for kind in (set(OVERLAYS) - SLOW - COMPILED - UNCLIPPED, UNCLIPPED, SLOW, COMPILED):
+        names = [name for name in overlays if name in kind]
+        more = ["--trainer.gradient_clip_val=null"] if kind is UNCLIPPED else []
+        budget = LONGER * minutes if kind in (SLOW, COMPILED) else minutes
+        for start in range(0, len(names), GROUP):
+            for name, row in compared(folder, experiment, names[start : start + GROUP], budget, more).items():
+                rows.setdefault(name, {"ms": []})
+                rows[name] |= {**row, "ms": rows[name]["ms"] + row["ms"]}
     return {name: {**row, "ms": summary(row["ms"]) if row["ms"] else None} for name, row in rows.items()}
 
 
-def compared(folder: Path, experiment: str, overlays: list[str], minutes: float) -> Rows:
+def compared(folder: Path, experiment: str, overlays: list[str], minutes: float, more: list[str]) -> Rows:
     """Compare some overlays with ``baseline``; return the milliseconds of all rounds."""
     files = {f"{CONFIGS}/with/{name}.yaml": name for name in overlays}
     sides = ",".join(["baseline", *files])
-    arguments = [f"--config={CONFIGS}/{experiment}.yaml", f"--minutes={minutes}", f"--compare={sides}"]
-    project(folder, "bench", *arguments, threads=os.cpu_count() or 1)
+    project(
+        folder, "bench", f"--config={CONFIGS}/{experiment}.yaml", *more, f"--minutes={minutes}", f"--compare={sides}"
+    )
     record = json.loads((folder / f"lightning_logs/bench/{experiment}/compare.json").read_text())
     found: Rows = {}
     for trial in record["trials"]:
@@ -89,6 +95,7 @@ def memory(folder: Path, experiment: str, overlays: list[str]) -> Rows:
 def _memory(folder: Path, experiment: str, overlay: str) -> dict[str, Any]:
     names = [experiment] if overlay == "baseline" else [experiment, f"with/{overlay}"]
     command = [sys.executable, __file__, "--peak", "fit", *(f"--config={CONFIGS}/{name}.yaml" for name in names)]
+    command += ["--trainer.gradient_clip_val=null"] if overlay in UNCLIPPED else []
     done = subprocess.run([*command, *THREE_STEPS], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode == 2:
         line = next(line for line in done.stderr.splitlines() if line.startswith("error: "))
@@ -126,7 +133,7 @@ def main() -> None:
     parser.add_argument("what", choices=["times", "memory"])
     parser.add_argument("--experiments", nargs="+", default=["cifar", "text", "forecast"])
     parser.add_argument("--overlays", nargs="+", default=OVERLAYS)
-    parser.add_argument("--minutes", type=float, default=2.0, help="for six overlays; those that compile take longer")
+    parser.add_argument("--minutes", type=float, default=2.0, help="for three overlays; those that compile take longer")
     options = parser.parse_args()
     for experiment in options.experiments:
         with tempfile.TemporaryDirectory() as folder:
