@@ -20,4 +20,4 @@ class ChannelsLast(Callback):
             rank_zero_info(f"channels_last: {name} has no two-dimensional convolution, so it changes nothing.")
         for tensor in (*pl_module.parameters(), *pl_module.buffers()):
             if tensor.ndim == 4:  # Module.to takes volumes, too, and fails with them
-                tensor.data = tensor.data.to(memory_format=torch.channels_last)
+                tensor.data = tensor.detach().to(memory_format=torch.channels_last)

@@ -82,7 +82,7 @@ def side_run(run: Trainer, pl_module: LightningModule, observer: Callback, **dat
     second._signal_connector.register_signal_handlers = _nothing
     second.fit_loop.epoch_loop._broadcast_sigterm_tensor = _nothing
     second.fit(module, datamodule=data)
-    if second.global_step == 0 and second.num_training_batches == 0:
+    if second.fit_loop.epoch_loop.batch_progress.total.completed == 0:
         raise UserError(
             "trainer.callbacks: there is no training batch to search with; check the training data, data.batch_size "
             "and trainer.limit_train_batches"

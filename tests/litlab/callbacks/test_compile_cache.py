@@ -5,7 +5,6 @@ import os
 import pytest
 import torch
 from torch import nn
-from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from litlab.callbacks import Compile
 from litlab.callbacks.compile_cache import VARIABLE, CompileCache, is_chosen_by_user
@@ -73,7 +72,7 @@ def test_a_folder_that_can_not_be_made_is_one_line(tmp_path):
 
 
 def test_the_users_own_folder_is_left_to_them(tmp_path, monkeypatch):
-    monkeypatch.setenv(VARIABLE, default_cache_dir())  # where the compiler is tried once for all
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "own"))
     compile = Compile("default")
     compile.cache = tmp_path / "cache"
     torch._dynamo.reset()
@@ -83,7 +82,7 @@ def test_the_users_own_folder_is_left_to_them(tmp_path, monkeypatch):
         pytest.skip(str(error))
     finally:
         compile.teardown(make_trainer(tmp_path), Tiny(), "fit")
-    assert os.environ[VARIABLE] == default_cache_dir()
+    assert os.environ[VARIABLE] == str(tmp_path / "own")
     assert not (tmp_path / "cache").exists()
 
 

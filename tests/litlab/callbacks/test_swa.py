@@ -164,6 +164,7 @@ def test_a_run_that_ends_before_the_averaging_says_so(tmp_path, caplog):
     assert "swa: the run ended before the end of epoch 7; nothing was averaged." in caplog.text
 
 
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`, callbacks")
 def test_an_average_of_another_kind_is_not_taken_over(tmp_path):
     checkpoint = ModelCheckpoint(dirpath=tmp_path, save_last=True)
     model = Model()
