@@ -3,7 +3,7 @@
     python -m project fit --config configs/cifar.yaml --seed_everything 1 --data.dataset folder --data.path DIR
     python benchmarks/accuracy_over_time.py lightning_logs/cifar/version_0 lightning_logs/cifar/version_1 ...
 
-Seconds of training are without validation; minutes are those of the whole fit, validation and test included.
+Seconds of training are without validation; minutes are those of the whole fit, with validation.
 """
 
 import argparse
