@@ -6,10 +6,10 @@ from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from torch import Tensor, nn
 
 from litlab.errors import UserError
+from litlab.util.strategies import shards
 
 
 class AveragedWeights(WeightAveraging):
@@ -25,7 +25,7 @@ class AveragedWeights(WeightAveraging):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Copy the model, unless it is to be sharded: the copy would have other shapes."""
-        if stage == "fit" and not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+        if stage == "fit" and shards(trainer.strategy):
             raise UserError(
                 f"{self.section}: trainer.strategy {type(trainer.strategy).__name__} shards the weights, which then "
                 f"can't be averaged; use ddp or one device, or set {self.section} to null"

@@ -1,6 +1,6 @@
 """What the finders of settings share."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from litlab.util.atomic import write_whole
 from litlab.util.team import typed
 
 
-class Finder(Callback):
+class Finder(Callback, ABC):
     """Find a setting before the training starts; a resumed run keeps it.
 
     Args:

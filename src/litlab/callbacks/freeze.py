@@ -5,13 +5,14 @@ import warnings
 from dataclasses import dataclass
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
 from litlab.errors import UserError
 from litlab.types import NonNegativeInt
 from litlab.util.name_patterns import first_matches, matches, parameter_names, summary
+from litlab.util.strategies import shards
 
 
 @dataclass
@@ -62,7 +63,7 @@ class Freeze(Callback):
         if trained == {name for name, end in self.until.items() if end > 0}:
             raise UserError("freeze.rules: the first epoch trains nothing; set epochs: 0 for a part of the network")
         later = frozenset(name for name, end in self.until.items() if 0 < end < math.inf)
-        if later and not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+        if later and shards(trainer.strategy):
             raise UserError(
                 f"freeze.rules: {type(trainer.strategy).__name__} can't unfreeze parameters; use ddp or one device, or "
                 "set epochs to null"

@@ -1,9 +1,9 @@
 """What callbacks that look at gradients before the optimizer's step need of a run."""
 
 from lightning.pytorch import Trainer
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
 from litlab.errors import UserError
+from litlab.util.strategies import shards
 
 
 def check_gradients(trainer: Trainer, section: str) -> None:
@@ -16,7 +16,7 @@ def check_gradients(trainer: Trainer, section: str) -> None:
     Raises:
         UserError: If it is such a run.
     """
-    if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+    if shards(trainer.strategy):
         raise UserError(
             f"{section}: trainer.strategy {type(trainer.strategy).__name__} shards the gradients, and all of a layer's "
             f"are needed; use ddp or one device, or set {section} to null"

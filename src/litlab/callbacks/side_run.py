@@ -5,7 +5,6 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from torch import nn
 from torchmetrics import Metric
 
@@ -13,6 +12,7 @@ from litlab.callbacks.agc import AGC
 from litlab.callbacks.freeze import Freeze
 from litlab.errors import UserError
 from litlab.util.second_trainer import second_trainer
+from litlab.util.strategies import shards
 
 OF_THE_STEP = (AGC, Freeze)
 
@@ -29,7 +29,7 @@ def check_copies(callback: Callback, run: Trainer, pl_module: LightningModule) -
         UserError: If the strategy shards the model, or a norm waits for the other processes.
     """
     name = type(callback).__name__
-    if not isinstance(run.strategy, SingleDeviceStrategy | DDPStrategy):
+    if shards(run.strategy):
         raise UserError(
             f"trainer.strategy: {type(run.strategy).__name__} shards the model, and {name} in trainer.callbacks trains "
             "a copy of it; use one device or ddp, or leave the callback out"
@@ -63,7 +63,7 @@ def side_run(run: Trainer, pl_module: LightningModule, observer: Callback, **dat
         **data_settings: Attributes that the data has meanwhile, such as another batch_size.
 
     Raises:
-        UserError: If there is no training batch.
+        UserError: If there are no training batches.
     """
     module = copy.deepcopy(pl_module)
     for part in module.modules():
@@ -84,7 +84,7 @@ def side_run(run: Trainer, pl_module: LightningModule, observer: Callback, **dat
     second.fit(module, datamodule=data)
     if second.fit_loop.epoch_loop.batch_progress.total.completed == 0:
         raise UserError(
-            "trainer.callbacks: there is no training batch to search with; check the training data, data.batch_size "
+            "trainer.callbacks: there are no training batches to search with; check the training data, data.batch_size "
             "and trainer.limit_train_batches"
         )
 

@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities import CombinedLoader, rank_zero_info
 from torch import Generator
 from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
@@ -24,6 +23,7 @@ from litlab.checkpointing.resumed_schedule import (
     stretch_schedule,
 )
 from litlab.errors import UserError
+from litlab.util.strategies import shards
 
 # In the checkpoint:
 KEY = "exact_resume"  # a list with what each process has
@@ -116,7 +116,7 @@ class ExactResume(Callback):
         self._random = self._random or RandomState(trainer)  # Lightning's finders save before `on_fit_start`
         sums = pl_module.epoch_sums() if hasattr(pl_module, "epoch_sums") else []  # pyright: ignore[reportCallIssue]
         gradients = {}
-        if isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy) and is_accumulating(trainer):
+        if not shards(trainer.strategy) and is_accumulating(trainer):
             gradients = {name: p.grad.cpu() for name, p in pl_module.named_parameters() if p.grad is not None}
         part = {
             "sums": [value.cpu() for value in sums],

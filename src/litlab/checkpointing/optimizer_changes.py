@@ -4,10 +4,10 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import BaseFinetuning
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
 from litlab.errors import UserError
 from litlab.tasks.base import ExperimentModule
+from litlab.util.strategies import shards
 
 Names = list[list[str]]  # of the parameters in each group of an optimizer
 ADVICE = "leave it as it was, or start a new run from its weights with --init_from"
@@ -35,7 +35,7 @@ def match_names(trainer: Trainer, module: LightningModule, checkpoint: dict[str,
     Raises:
         UserError: If a parameter is trained that was not, or the other way round, or is in another group.
     """
-    if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+    if shards(trainer.strategy):
         return  # others save states by name
     if any(isinstance(callback, BaseFinetuning) for callback in trainer.callbacks):  # pyright: ignore[reportAttributeAccessIssue]
         return  # it has added groups, and restores them by name itself

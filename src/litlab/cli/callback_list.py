@@ -60,7 +60,7 @@ PARTS_OF_A_STEP = (
     Freeze,
     Threads,
 )  # barebones keeps these
-LIGHTNINGS_FINDERS = (BatchSizeFinder, LearningRateFinder)
+LIGHTNING_FINDERS = (BatchSizeFinder, LearningRateFinder)
 
 
 def callback_list(
@@ -104,15 +104,15 @@ def callback_list(
                 "GradientAccumulationScheduler in trainer.callbacks; set it to 1, or leave the callback out"
             )
     helpers: list[Callback] = []
-    finders: list[Callback] = [callback for callback in own if isinstance(callback, LIGHTNINGS_FINDERS)]
+    finders: list[Callback] = [callback for callback in own if isinstance(callback, LIGHTNING_FINDERS)]
     if finders:
         helpers.append(Tuned(finders, resumes))
     if resumes and _has(own, BaseFinetuning):
         helpers.append(Unfrozen())
     if resumes:
-        for finder in (callback for callback in own if type(callback) in LIGHTNINGS_FINDERS):
+        for finder in (callback for callback in own if type(callback) in LIGHTNING_FINDERS):
             rank_zero_info(f"{type(finder).__name__}: the run keeps what was found when it started")
-        own = [callback for callback in own if type(callback) not in LIGHTNINGS_FINDERS]
+        own = [callback for callback in own if type(callback) not in LIGHTNING_FINDERS]
     sections = [callback for callback in sections if not (isinstance(callback, Compile) and callback.mode is None)]
     if config["barebones"]:
         return [

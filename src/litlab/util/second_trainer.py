@@ -6,7 +6,8 @@ from typing import Any
 
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+
+from litlab.util.strategies import shards
 
 
 def second_trainer(run: Trainer, callbacks: list[Callback], **settings: Any) -> Trainer:
@@ -22,7 +23,7 @@ def second_trainer(run: Trainer, callbacks: list[Callback], **settings: Any) -> 
     level = log.level
     log.setLevel(logging.WARNING)  # what it says about the machine, the run's Trainer has said
     # The precision as it is, plugins of the user's included, but for those of a strategy that shards.
-    whole = isinstance(run.strategy, SingleDeviceStrategy | DDPStrategy)
+    whole = not shards(run.strategy)
     precision: dict[str, Any] = {} if whole else {"precision": run.precision}
     plugins = [copy.deepcopy(run.precision_plugin)] if whole else []
     try:

@@ -6,7 +6,7 @@ from torchvision.models import resnet18
 from litlab.callbacks import EMA, ActivationCheckpointing
 from litlab.errors import UserError
 from litlab.tasks import Classifier
-from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.callbacks.tiny import Failing, Tiny, TinyData, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
@@ -89,10 +89,6 @@ def test_bad_values(settings, line):
 
 
 def test_a_fit_that_failed_leaves_the_blocks_as_they_were(tmp_path):
-    class Failing(Tiny):
-        def on_train_batch_end(self, *_):
-            raise ZeroDivisionError
-
     model = Failing()
     with pytest.raises(ZeroDivisionError):
         make_trainer(tmp_path, callbacks=[ActivationCheckpointing(["network.0"])]).fit(model, TinyData())

@@ -141,5 +141,5 @@ def test_data_without_a_batch_size_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("finder", [BatchFinder(), LRFinder()], ids=["batch", "lr"])
 def test_without_a_training_batch(tmp_path, finder):
-    with pytest.raises(UserError, match="there is no training batch to search with"):
+    with pytest.raises(UserError, match="there are no training batches to search with"):
         train(tmp_path, partial(torch.optim.Adam, lr=0.05), finder, limit_train_batches=0)

@@ -6,7 +6,7 @@ from torch import nn
 
 from litlab.callbacks import EMA, NaNGuard, OptimizerInBackward
 from litlab.errors import UserError
-from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.callbacks.tiny import Failing, Tiny, TinyData, make_trainer
 from tests.litlab.checkpointing.in_process import fit
 from tests.litlab.checkpointing.resuming import leaves, same
 
@@ -160,10 +160,6 @@ def test_refuses_an_optimizer_that_needs_all_gradients(tmp_path, model, key):
 
 
 def test_a_fit_that_failed_leaves_nothing_in_the_model(tmp_path):
-    class Failing(Tiny):
-        def on_train_batch_end(self, *_):
-            raise ZeroDivisionError
-
     model = Failing()
     with pytest.raises(ZeroDivisionError):
         make_trainer(tmp_path, callbacks=[OptimizerInBackward()]).fit(model, TinyData())

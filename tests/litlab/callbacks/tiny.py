@@ -34,6 +34,13 @@ class Tiny(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.05)
 
 
+class Failing(Tiny):
+    """Fails after its first training batch."""
+
+    def on_train_batch_end(self, *_):
+        raise ZeroDivisionError
+
+
 class TinyData(LightningDataModule):
     """`samples` random images for each stage, in batches of `batch_size`; the last batch is smaller."""
 
