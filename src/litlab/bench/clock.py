@@ -62,6 +62,8 @@ class TrialClock(LapTimer):
         freeze: As of `LapTimer`.
     """
 
+    reads_gradients = False  # for OptimizerInBackward: `on_after_backward` only ends the counting
+
     def __init__(
         self,
         seconds: float,

@@ -32,8 +32,9 @@ class OptimizerInBackward(Callback):
     gradient.
 
     Whatever needs all gradients at once is refused: accumulation, clipping, gradient scaling, several processes,
-    `NaNGuard`, and callbacks or models that look at the gradients after the backward pass. In a compiled network all
-    gradients of a compiled module exist at once: compile its blocks (``compile.children``).
+    `NaNGuard`, and callbacks or models that look at the gradients after the backward pass. (A callback that has such a
+    hook for another purpose says so by an attribute, ``reads_gradients = False``.) In a compiled network all gradients
+    of a compiled module exist at once: compile its blocks (``compile.children``).
 
     Raises:
         UserError: At the start of a fit, for a setting that it can't work with.
@@ -134,7 +135,8 @@ def _problems(trainer: Trainer, module: LightningModule) -> Iterator[str]:
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
         if isinstance(callback, GradientAccumulationScheduler):
             yield "trainer.callbacks: GradientAccumulationScheduler adds gradients up; leave one of the two out"
-        if any(getattr(type(callback), name) is not getattr(Callback, name) for name in WITH_GRADIENTS):
+        hooked = any(getattr(type(callback), name) is not getattr(Callback, name) for name in WITH_GRADIENTS)
+        if hooked and getattr(callback, "reads_gradients", True):
             name = type(callback).__name__
             key = SECTIONS.get(name, "trainer.callbacks")
             one = f"set {key} to null" if name in SECTIONS else f"leave {name} out"

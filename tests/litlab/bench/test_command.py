@@ -44,25 +44,27 @@ def overlay(folder: Path, name: str) -> Path:
 def test_sides_are_measured_and_failures_are_results(bench, tmp_path, monkeypatch):
     monkeypatch.setattr("litlab.bench.bench.TURNS_OF_COMPARE", 1)
     too_large = overlay(tmp_path, "TooLarge")
-    done = bench(f"--compare=baseline,channels_last,num_workers=-1,{too_large}")
+    in_backward = tmp_path / "in_backward.yaml"
+    in_backward.write_text("nan_guard: null\ntrainer: {callbacks+: {class_path: OptimizerInBackward}}\n")
+    done = bench(f"--compare=baseline,channels_last,{in_backward},num_workers=-1,{too_large}")
     assert done.code == 0, done.err
     assert "data.num_workers: -1 is not valid" in done.out
     assert "out of memory (peak" in " ".join(done.out.split())
     assert {path.name for path in (tmp_path / "lightning_logs").iterdir()} == {"bench"}
     kept = json.loads((tmp_path / "lightning_logs/bench/images/compare.json").read_text())
-    sides = ["baseline", "channels_last", "num_workers=-1", str(too_large)]
+    sides = ["baseline", "channels_last", str(in_backward), "num_workers=-1", str(too_large)]
     assert [trial["change"] for trial in kept["trials"]] == sides
-    base, last, *failed = (trial["measured"] for trial in kept["trials"])
+    base, last, inside, *failed = (trial["measured"] for trial in kept["trials"])
     assert failed == [None, None]
     assert (base["samples_per_step"], last["samples_per_step"]) == (40, 40)
     assert (base["epoch_steps"], base["epochs"]) == (4, 2)
-    for measured in (base, last):
+    for measured in (base, last, inside):
         assert LEAST_ROUNDS <= len(measured["step_seconds"]) <= ROUNDS  # fewer on a busy machine
         assert min(measured["step_seconds"]) > 0
     assert kept["flops_per_sample"] == FLOPS
     assert kept["not_counted"] == []
     assert kept["peak_flops"]["32-true"] > 1e9
-    assert list(kept["ratios"]) == ["channels_last"]
+    assert list(kept["ratios"]) == ["channels_last", str(in_backward)]
     assert kept["hardware"]["device"] == "cpu"
     assert {"torch", "lightning"} <= kept["versions"].keys()
 

@@ -72,13 +72,24 @@ class Sweep:
         reading = RDBStorage(url, {"poolclass": NullPool}, skip_compatibility_check=True, skip_table_creation=True)
         return optuna.load_study(study_name="tiny", storage=reading).trials
 
-    def until_running(self, validations: int = 1) -> FrozenTrial:
-        """Wait until a trial runs that has made some validations."""
+    def hold(self) -> None:
+        """From now on trials wait in their third epoch for `go_on`, or for a signal."""
+        self.gate.unlink()
+
+    def go_on(self) -> None:
+        self.gate.touch()
+
+    @property
+    def gate(self) -> Path:
+        return self.folder / "gate"
+
+    def until_held(self) -> FrozenTrial:
+        """Wait until a trial has made two validations and is held."""
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
-            if _validations_of_running(self.kept / "study.db") >= validations:
+            if _validations_of_running(self.kept / "study.db") >= 2:
                 for trial in self.trials():
-                    if trial.state == TrialState.RUNNING and len(trial.intermediate_values) >= validations:
+                    if trial.state == TrialState.RUNNING and len(trial.intermediate_values) >= 2:
                         return trial
             time.sleep(0.05)
         raise TimeoutError("no trial runs")
@@ -98,7 +109,7 @@ def _validations_of_running(file: Path) -> int:
 
 @pytest.fixture
 def sweep(tmp_path, series) -> Iterator[Sweep]:
-    """A sweep of fits of a second, with something to kill in each epoch."""
+    """A sweep of fits of a second, which can be held."""
     settings = {
         "data.dataset": "csv",
         "data.path": str(series),
@@ -107,7 +118,9 @@ def sweep(tmp_path, series) -> Iterator[Sweep]:
         "trainer.max_epochs": 4,
         "trainer.limit_train_batches": 2,
         "trainer.accelerator": "cpu",
-        "trainer.callbacks": [{"class_path": "tests.litlab.sweep.trouble.Slow"}],
+        "trainer.callbacks": [
+            {"class_path": "tests.litlab.sweep.trouble.Held", "init_args": {"file": str(tmp_path / "gate")}}
+        ],
         "vram": None,
     }
     content = {
@@ -122,6 +135,7 @@ def sweep(tmp_path, series) -> Iterator[Sweep]:
     }
     made = Sweep(tmp_path, content)
     made.write()
+    made.go_on()
     yield made
     for process in made.started:
         kill_tree(process.pid)

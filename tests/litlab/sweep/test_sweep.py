@@ -43,14 +43,16 @@ def test_two_commands_one_of_which_is_killed(sweep):
     The fits of the killed one notice, save their state and end; the other one continues them.
     """
     sweep.write(trials=3)
+    sweep.hold()
     commands = [sweep.start(), sweep.start()]
-    running = sweep.until_running(validations=2)
+    running = sweep.until_held()
     [killed] = [command for command in commands if command.pid == running.user_attrs["process"]["pid"]]
     [other] = [command for command in commands if command is not killed]
     fits = tree(killed.pid)[1:]
     killed.kill()
     _, alive = psutil.wait_procs(fits, timeout=60)
     assert not alive
+    sweep.go_on()
     outcome = sweep.end(other)
     assert outcome.code == 0, outcome
     trials = check_complete(sweep, 3)
@@ -65,11 +67,13 @@ def test_two_commands_one_of_which_is_killed(sweep):
 def test_killed_fork_server(sweep):
     """Its fit is killed, and the trial continued with a new fork server, which does the imports."""
     sweep.write(trials=1)
+    sweep.hold()
     command = sweep.start()
-    sweep.until_running(validations=2)
+    sweep.until_held()
     started = psutil.Process(command.pid).children()
     [server] = [process for process in started if "forkserver import main" in " ".join(process.cmdline())]
     server.kill()
+    sweep.go_on()
     outcome = sweep.end(command)
     assert (outcome.code, outcome.err) == (0, "")
     [trial] = check_complete(sweep, 1)
@@ -79,10 +83,12 @@ def test_killed_fork_server(sweep):
 def test_killed_sweep_continues(sweep, run_here):
     """kill -9 of all its processes in mid-trial; the same command, with two workers; then nothing is left to do."""
     sweep.write(trials=2, metric=["val/mse", "val/mae"], direction=["minimize", "minimize"])
+    sweep.hold()
     command = sweep.start()
-    sweep.until_running(validations=2)
+    sweep.until_held()
     left = tree(command.pid)
     kill_tree(command.pid)
+    sweep.go_on()
     psutil.wait_procs(left, timeout=30)
     assert TrialState.RUNNING in [trial.state for trial in sweep.trials()]
 
@@ -106,16 +112,16 @@ def test_stopped_sweep_continues(sweep, run_here):
     One block of the space is of another class than the base's, which the check completes.
     """
     optimizers = {"sgd": {"class_path": "torch.optim.SGD"}, "adam": {"class_path": "torch.optim.Adam"}}
-    slow = {"class_path": "tests.litlab.sweep.trouble.Slow", "init_args": {"seconds": 0.6}}
     sweep.write(
         trials=1,
-        settings={**sweep.content["settings"], "trainer.callbacks": [slow]},
         space={"model.hidden_size": {"low": 8, "high": 64}, "model.optimizer": {"choices": optimizers}},
     )
+    sweep.hold()
     command = sweep.start()
-    running = sweep.until_running(validations=2)
+    running = sweep.until_held()
     command.send_signal(signal.SIGTERM)
     outcome = sweep.end(command)
+    sweep.go_on()
     assert (outcome.code, outcome.err) == (143, "SIGTERM: stopped; the same command continues.\n")
     stopped, queued = sweep.trials()
     assert (stopped.state, queued.state) == (TrialState.FAIL, TrialState.WAITING)
@@ -186,10 +192,10 @@ def test_metric_that_is_never_logged(sweep, run_here):
 
 def test_second_signal_ends_the_command_at_once(sweep):
     """Its fit saves its state all the same."""
-    sweep.content["settings"]["trainer.callbacks"][0]["init_args"] = {"seconds": 2.0}
     sweep.write(trials=1)
+    sweep.hold()
     command = sweep.start()
-    running = sweep.until_running()
+    running = sweep.until_held()
     others = tree(command.pid)[1:]
     command.send_signal(signal.SIGINT)
     time.sleep(0.2)

@@ -3,23 +3,28 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from litlab.runs.signals import StopSignals
 
-class Slow(Callback):
-    """Wait at the start of each epoch, so that there is time to kill something.
+
+class Held(Callback):
+    """Wait at the start of the third epoch until a file is there or a signal has come: there is time to kill something.
 
     Args:
-        seconds: How long.
+        file: Its path.
     """
 
-    def __init__(self, seconds: float = 0.3) -> None:
-        self.seconds = seconds
+    def __init__(self, file: str) -> None:
+        self.file = Path(file)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        time.sleep(self.seconds)
+        [signals] = [callback for callback in trainer.callbacks if isinstance(callback, StopSignals)]
+        while trainer.current_epoch == 2 and not self.file.is_file() and signals._watch.signum is None:
+            time.sleep(0.02)
 
 
 class Trouble(Callback):
