@@ -37,7 +37,7 @@ FEWER = {  # steps of a search
 }
 STACK = ("bf16", "accumulate", "clip", "ema", "deterministic", "smoke")
 COMPILED = {"compile", "compile_blocks", "compile_dynamic", "graph_breaks"}
-# Each has its own test below; that of memory_budget is in tests/litlab/callbacks/test_compile.py.
+# Each has its own test below; that of memory_budget is in tests/litlab/callbacks/test_graph_breaks.py.
 BY_THEMSELVES = {"compile_max_autotune", "compile_reduce_overhead", "ddp", "fsdp", "memory_budget", "offload"}
 
 

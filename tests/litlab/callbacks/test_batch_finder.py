@@ -10,7 +10,7 @@ import yaml
 from litlab.callbacks import BatchFinder, LRFinder
 from litlab.callbacks.batch_finder import Tried, fastest, search
 from litlab.errors import UserError
-from tests.litlab.callbacks.test_lr_finder import Watched, assert_same, train
+from tests.litlab.callbacks.finding import Watched, assert_same, train
 from tests.litlab.checkpointing.in_process import Data
 
 FOLDER = Path("lightning_logs/images/version_0")
@@ -71,20 +71,16 @@ class Loaded(Data):
         self.set_up += 1
 
 
-def test_the_run_is_that_of_the_size_given_by_hand(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", Loaded)
+def test_the_run_is_that_of_the_size_given_by_hand(tmp_path):
     finder = BatchFinder("largest", max_size=5)
     recipe = partial(torch.optim.Adam, lr=0.05)
-    found = train(tmp_path, recipe, finder)
+    found = train(tmp_path, recipe, finder, data=Loaded)
     assert finder.found == 5
-    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Loaded, 5))
-    assert_same(found, train(tmp_path, recipe))
+    assert_same(found, train(tmp_path, recipe, data=partial(Loaded, 5)))
     finder = BatchFinder("largest")
-    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", Loaded)
-    found = train(tmp_path, recipe, finder)
+    found = train(tmp_path, recipe, finder, data=Loaded)
     assert finder.found == 16  # then an epoch of 20 samples is a single batch
-    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Loaded, 16))
-    assert_same(found, train(tmp_path, recipe))
+    assert_same(found, train(tmp_path, recipe, data=partial(Loaded, 16)))
 
 
 def test_running_out_of_memory_is_an_outcome_and_other_errors_are_not(tmp_path, monkeypatch):
@@ -133,10 +129,9 @@ def test_overlays_and_a_resumed_run(fit_images, run):
     assert torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 10
 
 
-def test_data_without_a_batch_size_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.litlab.callbacks.test_lr_finder.Data", partial(Data, 0))
+def test_data_without_a_batch_size_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"BatchFinder sets data.batch_size, which Data does not have"):
-        train(tmp_path, partial(torch.optim.Adam, lr=0.05), BatchFinder())
+        train(tmp_path, partial(torch.optim.Adam, lr=0.05), BatchFinder(), data=partial(Data, 0))
 
 
 @pytest.mark.parametrize("finder", [BatchFinder(), LRFinder()], ids=["batch", "lr"])

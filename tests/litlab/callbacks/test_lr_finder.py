@@ -1,83 +1,27 @@
 """The learning-rate finder: what it finds, and that the run it precedes is that of the rate given by hand."""
 
 import math
-import random
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import yaml
-from lightning.pytorch import Trainer, seed_everything
 from torch import nn
 from torch.optim.lr_scheduler import OneCycleLR
 
 from litlab.callbacks import LRFinder
-from litlab.callbacks.lr_curve import suggestion
 from litlab.checkpointing.accumulation import AccumulationSchedule
 from litlab.errors import UserError
 from litlab.optim import GroupRule, ParamGroups, Schedule
 from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
 from litlab.optim.warmup_decay import WarmupDecay
-from litlab.tasks import Classifier
-from tests.litlab.checkpointing.in_process import Data, Draws
+from tests.litlab.callbacks.finding import assert_same, train
 from tests.litlab.checkpointing.interrupting import fit as fit_in_processes
 from tests.litlab.conftest import CONFIGS
 
 FOLDER = Path("lightning_logs/images/version_0")
 FINDER = "--trainer.callbacks=[{class_path: LRFinder, init_args: {num_training_steps: 30, min_lr: 1e-4}}]"
-
-
-# The suggestion
-
-
-def curve(fall_at: float, rise_at: float, noise: float = 0.0, steps: int = 100) -> tuple[list[float], list[float]]:
-    rates = [1e-6 * 10 ** (7 * step / (steps - 1)) for step in range(steps)]
-    rng = np.random.default_rng(0)
-    falls = [2.0 - 1.5 / (1 + (fall_at / rate) ** 2) + (rate / rise_at) ** 2 for rate in rates]
-    return rates, [loss + noise * rng.normal() for loss in falls]
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.05])
-def test_the_steepest_fall_is_suggested(noise):
-    found = suggestion(*curve(fall_at=1e-3, rise_at=1.0, noise=noise))
-    assert found is not None
-    assert math.log10(found.rate) == pytest.approx(-3, abs=0.35)
-
-
-def test_it_is_the_fall_per_factor_not_per_unit():
-    """Noise at the lowest rates, over which the same difference is a huge slope, does not win."""
-    rates, losses = curve(fall_at=1e-2, rise_at=5.0)
-    losses[12] -= 0.01
-    found = suggestion(rates, losses)
-    assert found is not None
-    assert found.rate == pytest.approx(1e-2, rel=0.6)
-
-
-@pytest.mark.parametrize("after", [[], [1e30], [math.nan, 0.0], [math.inf] * 5])
-def test_a_divergence_hides_nothing(after):
-    rates, losses = curve(fall_at=1e-3, rise_at=1.0)
-    end = len(losses) - len(after)
-    found = suggestion(rates, losses[:end] + after)
-    assert found is not None
-    assert found.rate == pytest.approx(1e-3, rel=1.0)
-
-
-@pytest.mark.parametrize("losses", [[2.0] * 50, [2.0 + 0.1 * step for step in range(50)], [1.0] * 5, [math.nan] * 50])
-def test_no_fall_no_suggestion(losses):
-    assert suggestion([1e-6 * 1.3**step for step in range(len(losses))], losses) is None
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_where_the_fall_is_lost_in_the_noise_the_rise_counts(seed):
-    rates, _ = curve(1.0, 1.0)
-    noise = 0.1 * np.random.default_rng(seed).normal(size=100)
-    assert suggestion(rates, list(2 + noise)) is None
-    found = suggestion(rates, [2 + extra + (rate / 0.1) ** 2 for rate, extra in zip(rates, noise, strict=True)])
-    assert found is not None
-    assert found.why.startswith("a tenth of")
-    assert 2e-3 < found.rate < 0.1
 
 
 # The optimizer's settings
@@ -115,62 +59,12 @@ def test_an_optimizer_in_an_optimizer_is_scaled_with_it():
 # As if it had not run
 
 
-class Watched(Draws):
-    """Keeps what its run begins with, and has state outside of its weights."""
-
-    def __init__(self, optimizer, schedule=None, param_groups=None) -> None:
-        Classifier.__init__(
-            self, nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.4), nn.Linear(8, 3)), num_classes=3,
-            optimizer=optimizer, schedule=schedule, param_groups=param_groups,
-        )  # fmt: skip
-        self.stop = None
-        self.drawn, self.rates, self.ended, self.batches = {}, {}, [], 0
-        self.register_buffer("seen", torch.zeros(()), persistent=False)
-
-    def training_step(self, batch, batch_idx):
-        self.batches += 1
-        self.seen += batch[0].sum()
-        self.network[2].p = min(0.8, self.network[2].p + 0.01)  # a setting that changes from step to step
-        return super().training_step(batch, batch_idx)
-
-
 SETTINGS = {
     "plain": {},
     "schedule": {"schedule": Schedule(partial(WarmupDecay, warmup=0.2), "step")},
     "groups": {"param_groups": ParamGroups([GroupRule("network.3", 4)], decay_norms_and_biases=False)},
     "accumulation": {"accumulate_grad_batches": 2},
 }
-
-
-def train(folder: Path, recipe, *callbacks, **settings):
-    """A fit whose random numbers are those of one stream: nothing is seeded on the way."""
-    seed_everything(3, verbose=False)
-    model = Watched(recipe, settings.pop("schedule", None), settings.pop("param_groups", None))
-    data = Data()
-    trainer = Trainer(
-        default_root_dir=folder, accelerator="cpu", max_epochs=2, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
-        callbacks=list(callbacks), **settings,
-    )  # fmt: skip
-    trainer.fit(model, data)
-    assert data.trainer is trainer
-    return {
-        **model.state_dict(), **trainer.callback_metrics, "seen": model.seen, "batches": model.batches,
-        "dropout": model.network[2].p, "drawn": model.drawn, "rates": model.rates, "ended": model.ended,
-        "optimizer": trainer.optimizers[0].state_dict(), "steps": trainer.global_step,
-        "random": (torch.rand(3), np.random.rand(), random.random()), "files": list(folder.iterdir()),
-    }  # fmt: skip
-
-
-def assert_same(one, other, name=""):
-    if isinstance(one, torch.Tensor):
-        assert torch.equal(one, other), name
-    elif isinstance(one, dict | list | tuple):
-        assert len(one) == len(other), name
-        for key in one if isinstance(one, dict) else range(len(one)):
-            assert_same(one[key], other[key], f"{name}/{key}")
-    else:
-        assert one == other, name
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
