@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import project, save, summary
+from common import RESULTS, project, save, summary
 from rich.console import Console
 from rich.table import Table
 
@@ -114,6 +114,13 @@ def print_peak(arguments: list[str]) -> int:
     return codes[0]
 
 
+def earlier(name: str) -> Rows:
+    """Return the rows of a result file, if it is there."""
+    path = RESULTS / f"{name}.json"
+    rows = json.loads(path.read_text()) if path.is_file() else {}
+    return {name: row for name, row in rows.items() if name in {"baseline", *OVERLAYS}}
+
+
 def show(title: str, rows: Rows) -> None:
     """Print what was measured."""
     table = Table("overlay", "ms a step", "times as fast", "MiB of tensors", title=title)
@@ -142,7 +149,10 @@ def main() -> None:
             else:
                 rows = memory(Path(folder), experiment, options.overlays)
         show(experiment, rows)
-        save(f"techniques_{options.what}_{experiment}", rows)
+        name = f"techniques_{options.what}_{experiment}"
+        if options.overlays != OVERLAYS:
+            rows = rows | earlier(name) | {overlay: rows[overlay] for overlay in options.overlays}
+        save(name, rows)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,12 @@ ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \| ([\w, ]+) \| (.*) \|$", re.MULTILIN
 SHORT = ["--trainer.max_epochs=2", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
 SHORT += [f"--trainer.limit_{split}_batches={count}" for split, count in (("train", 8), ("val", 2), ("test", 2))]
 SEARCHES = {"batch_size_finder": {"max_size": 32}, "lr_finder": {"num_training_steps": 30}}  # few steps
+# What inductor does is torch's to test, and takes minutes; the backward pass is compiled where it may matter.
+BACKENDS = {
+    "memory_budget": "aot_eager_decomp_partition",
+    "compile": "aot_eager",
+    "compile_blocks": "aot_eager",
+}
 NAMES = [path.stem for path in OVERLAYS]
 NOT_KEYS = {"init_args", "class_path", "trainer", "model", "data"}
 
@@ -83,8 +89,7 @@ def fit(request: pytest.FixtureRequest, folder: Path, experiment: str, overlays:
     data = small_data(settings_of(config)["data"]["class_path"].rpartition(".")[-1], request)
     compiled = [settings(name)["compile"] for name in overlays if "compile" in settings(name)]
     flags = [] if "tta" in overlays else ["--test_after_fit=false"]  # the pictures of a test take longer than the fit
-    backend = "aot_eager_decomp_partition" if any("memory_budget" in one for one in compiled) else "aot_eager"
-    # What inductor does is torch's to test, and takes minutes.
+    backend = next((BACKENDS[name] for name in BACKENDS if name in overlays), "eager")
     flags += ["--compile.mode=default", f"--compile.backend={backend}"] if compiled and on_cpu(compiled) else []
     files = [part for name in overlays for part in ("--config", overlay_file(folder, name))]
     done = shell(
