@@ -37,8 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folder")
     runs = [curve(RunFolder(path)) for path in parser.parse_args().runs]
-    figures = {name: summary([run[name] for run in runs]) for name in ("minutes", "test/acc")}
-    save("accuracy_over_time", {**figures, "runs": runs})
+    save("accuracy_over_time", {"test/acc": summary([run["test/acc"] for run in runs]), "runs": runs})
 
 
 if __name__ == "__main__":

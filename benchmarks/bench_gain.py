@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import save, summary
+from common import save, split_flags, summary
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
@@ -69,10 +69,7 @@ def _trial(trial: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    arguments, more = sys.argv[1:], []
-    if "--" in arguments:
-        end = arguments.index("--")
-        arguments, more = arguments[:end], arguments[end + 1 :]
+    arguments, more = split_flags()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiments", nargs="*", default=["cifar", "text", "forecast"])
     parser.add_argument("--minutes", type=float, default=10, help="of bench, for each experiment")

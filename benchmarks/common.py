@@ -59,6 +59,13 @@ def project(folder: Path | str, *arguments: object, threads: int = 1) -> None:
         raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
 
 
+def split_flags() -> tuple[list[str], list[str]]:
+    """Return the benchmark's own arguments, and those after ``--``, which are for its fits."""
+    own = sys.argv[1:]
+    end = own.index("--") if "--" in own else len(own)
+    return own[:end], own[end + 1 :]
+
+
 def summary(values: list[float]) -> dict[str, float]:
     """Median, least and greatest of the repeats."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}

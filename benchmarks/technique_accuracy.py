@@ -13,7 +13,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from common import project, save, summary
+from common import project, save, split_flags, summary
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -73,8 +73,8 @@ def main() -> None:
     parser.add_argument("experiment", choices=TECHNIQUES)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="+", help="techniques besides the config as shipped")
-    parser.add_argument("flags", nargs="*", metavar="FLAG", help="for every fit; after --")
-    options = parser.parse_args()
+    own, flags = split_flags()
+    options = parser.parse_args(own)
     techniques = TECHNIQUES[options.experiment]
     names = [name for name in techniques if not options.only or name in {SHIPPED, *options.only}]
     cases = [(name, seed) for seed in range(options.seeds) for name in names]
@@ -85,7 +85,7 @@ def main() -> None:
             own = Path(folder, f"{name} {seed}")
             own.mkdir()
             cache = f"--data.cache_dir={folder}/cache"
-            return accuracy(own, options.experiment, seed, techniques[name], [cache, *options.flags])
+            return accuracy(own, options.experiment, seed, techniques[name], [cache, *flags])
 
         first = fit(cases[0])  # by itself: it fills the cache
         rest = track(pool.map(fit, cases[1:]), total=len(cases) - 1, console=Console(stderr=True))
@@ -101,7 +101,7 @@ def main() -> None:
         table.add_row(name, " ".join(map(str, values)), f"{row['median']:+} ({row['min']:+} to {row['max']:+})")
     Console(stderr=True).print(table)
     results = {name: {"test/acc": values, "against as shipped": differences[name]} for name, values in rows.items()}
-    save(f"technique_accuracy_{options.experiment}", {"flags": options.flags, **results})
+    save(f"technique_accuracy_{options.experiment}", {"flags": flags, **results})
 
 
 if __name__ == "__main__":

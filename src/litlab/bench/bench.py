@@ -26,8 +26,8 @@ TURNS_OF_COMPARE = 5
 REFUSED = ("--resume", "--ckpt_path", "--check", "--print_config")  # flags of fit
 DESCRIPTION = """\
 Run an experiment for a few steps under several settings, each in a process of its own: precision, compile mode,
-channels_last, activation checkpointing, threads, batch size and loader settings. All other arguments are those of
-`fit`. The best are written as an overlay, lightning_logs/bench/EXPERIMENT/bench.yaml (docs/bench.md).
+channels_last, a fused optimizer, activation checkpointing, threads, batch size and loader settings. All other arguments
+are those of `fit`. The best are written as an overlay, lightning_logs/bench/EXPERIMENT/bench.yaml (docs/bench.md).
 
   %(prog)s --config configs/mine.yaml
   %(prog)s --config configs/mine.yaml --model.width 256 --minutes 20 --allow precision

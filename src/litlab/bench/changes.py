@@ -28,6 +28,7 @@ SETTINGS = {
     "compile": Setting("compile.mode"),
     "channels_last": Setting("channels_last"),
     "activation_checkpointing": Setting("activation_checkpointing"),
+    "fused": Setting("model.optimizer.fused"),
     "threads": Setting("threads"),
     "batch_size": Setting("data.batch_size", learns=True),
     "tokens_per_batch": Setting("data.tokens_per_batch", learns=True),
@@ -40,6 +41,7 @@ SHORT = {  # names that say the value, too
     "eager": "compile=null",
     "compile": "compile=default",
     "channels_last": "channels_last=true",
+    "fused": "fused=true",
     "activation_checkpointing": "activation_checkpointing={}",
     "bf16": "precision=bf16-mixed",
     "fp16": "precision=16-mixed",
@@ -162,6 +164,8 @@ def hopeless(machine: Machine, change: Change) -> str:
         return f"this {machine.device.upper()} has no units for bfloat16: it would be many times slower"
     if change.name == "channels_last" and not machine.convolutions:
         return "the model has no two-dimensional convolution"
+    if change.name == "fused" and "fused" not in machine.current:
+        return "the optimizer does all of its updates in one way"
     return ""
 
 
@@ -171,6 +175,7 @@ def _on_accelerator(machine: Machine) -> Iterator[tuple[str, str]]:
         yield "precision", "16-mixed"
     yield "compile", "default"
     yield "channels_last", "true"
+    yield "fused", "true"
     yield from _loader(machine)
     if machine.device == "cuda":
         yield "compile", "reduce-overhead"
@@ -186,6 +191,7 @@ def _on_cpu(machine: Machine) -> Iterator[tuple[str, str]]:
     threads = int(machine.current["threads"])
     for number in (machine.cores, max(1, threads // 2), 1):
         yield "threads", str(number)
+    yield "fused", "true"
     yield "channels_last", "true"
     yield "compile", "default"
     yield from _batches(machine)

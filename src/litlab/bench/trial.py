@@ -93,6 +93,8 @@ class TrialCLI(ExperimentCLI):
             "threads": torch.get_num_threads(),
             **{name: data[name] for name in OF_THE_DATA if name in data},
         }
+        if trainer.optimizers and "fused" in trainer.optimizers[0].defaults:
+            settings["fused"] = trainer.optimizers[0].defaults["fused"]
         plain = {name: json.dumps(value, default=str) for name, value in settings.items()}
         return {
             "experiment": config.experiment,

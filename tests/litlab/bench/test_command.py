@@ -66,6 +66,7 @@ def test_sides_are_measured_and_failures_are_results(bench, tmp_path, monkeypatc
     assert kept["peak_flops"]["32-true"] > 1e9
     assert list(kept["ratios"]) == ["channels_last", str(in_backward)]
     assert kept["hardware"]["device"] == "cpu"
+    assert kept["current"]["fused"] == "null"  # SGD has it
     assert {"torch", "lightning"} <= kept["versions"].keys()
 
 

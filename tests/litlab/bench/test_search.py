@@ -1,6 +1,7 @@
 """Which trials a bench makes, and what it takes for a gain: decided by numbers, without running anything."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -154,18 +155,21 @@ def test_candidates_of_a_small_cpu():
     machine = Machine("cpu", bfloat16=False, cores=2, convolutions=False, current=CPU)
     names = [str(change) for change in candidates(machine)]
     assert names == [
-        "bf16", "threads=1", "channels_last", "compile", "batch_size=128", "batch_size=32", "num_workers=1",
+        "bf16", "threads=1", "fused", "channels_last", "compile", "batch_size=128", "batch_size=32", "num_workers=1",
         "activation_checkpointing",
     ]  # fmt: skip
     given_up = [str(change) for change in candidates(machine) if hopeless(machine, change)]
-    assert given_up == ["bf16", "channels_last"]
+    assert given_up == ["bf16", "fused", "channels_last"]
+    machine = replace(machine, current={**CPU, "fused": "null"}, convolutions=True, bfloat16=True)
+    assert not any(hopeless(machine, change) for change in candidates(machine))
+    assert "fused" not in map(str, candidates(replace(machine, current={**CPU, "fused": "true"})))
 
 
 def test_candidates_of_a_gpu():
     current = {**CPU, "precision": "bf16-mixed", "tokens_per_batch": "4096"}
     machine = Machine("cuda", bfloat16=True, cores=16, convolutions=True, current=current)
     names = [str(change) for change in candidates(machine)]
-    assert names[:4] == ["compile", "channels_last", "num_workers=2", "num_workers=4"]  # bf16 is in place
+    assert names[:4] == ["compile", "channels_last", "fused", "num_workers=2"]  # bf16 is in place
     assert {"compile=reduce-overhead", "pin_memory=false", "tokens_per_batch=8192"} <= set(names)
     assert not any(name.startswith(("threads", "batch_size", "fp16")) for name in names)
     old = Machine("cuda", bfloat16=False, cores=16, convolutions=True, current=CPU)
