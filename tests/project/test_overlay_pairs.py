@@ -26,7 +26,6 @@ SEARCHES = {"batch_size_finder": {"max_size": 32}, "lr_finder": {"num_training_s
 BACKENDS = {
     "memory_budget": "aot_eager_decomp_partition",
     "compile": "aot_eager",
-    "compile_blocks": "aot_eager",
 }
 NAMES = [path.stem for path in OVERLAYS]
 NOT_KEYS = {"init_args", "class_path", "trainer", "model", "data"}
