@@ -224,13 +224,10 @@ def cifar(run, images) -> Callable[..., Outcome]:
     return run_cifar
 
 
-def shell(
-    *arguments: object, cwd: Path, count: int = 1, seconds: int = 240, environment: dict[str, object] | None = None
-) -> Outcome:
+def shell(*arguments: object, cwd: Path, count: int = 1, seconds: int = 240) -> Outcome:
     """Runs ``python -m project ARGUMENTS`` as one or more processes of their own; what the first one printed."""
-    variables = {**OFFLINE, **(environment or {})}
     processes = [
-        Python("-m", "project", *arguments, cwd=cwd, environment={**variables, **of_rank}) for of_rank in ranks(count)
+        Python("-m", "project", *arguments, cwd=cwd, environment={**OFFLINE, **of_rank}) for of_rank in ranks(count)
     ]
     printed = [process.communicate(seconds) for process in processes]
     return Outcome(processes[0].wait(), *printed[0])
