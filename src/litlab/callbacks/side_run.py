@@ -97,7 +97,11 @@ def _accumulated(run: Trainer) -> int:
 
 
 class _OnAndOn(Callback):
-    """Let a second Trainer go on beyond the end of the run, which is short for a search."""
+    """Let a second Trainer go on beyond the end of the run, which is short for a search, and without a validation."""
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        configs = trainer.strategy.lr_scheduler_configs
+        trainer.strategy.lr_scheduler_configs = [config for config in configs if not config.reduce_on_plateau]
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         # Not earlier: models ask for the length of the run as training starts.

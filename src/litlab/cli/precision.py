@@ -5,11 +5,12 @@ from typing import Any, Literal
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.accelerators import CUDAAccelerator
-from lightning.pytorch.plugins import HalfPrecision, Precision
+from lightning.pytorch.plugins import HalfPrecision, MixedPrecision, Precision
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.cli.half_precision import HalfWithFloat32Norms
 from litlab.cli.lightning_internals import PrecisionInput, accelerator_name
+from litlab.cli.mixed_precision import ClippingMixedPrecision
 from litlab.runs.folder import RunFolder, read_or_set_aside
 from litlab.util.device import has_fast_bfloat16, has_tensor_cores, has_tf32
 
@@ -47,6 +48,9 @@ class ExperimentTrainer(Trainer):
         super().__init__(precision=precision, **settings)
         if type(self.precision_plugin) is HalfPrecision:
             self.strategy.precision_plugin = HalfWithFloat32Norms(self.precision)  # pyright: ignore[reportArgumentType]
+        if type(amp := self.precision_plugin) is MixedPrecision:
+            clipping = ClippingMixedPrecision(amp.precision, amp.device, amp.scaler)  # pyright: ignore[reportArgumentType]
+            self.strategy.precision_plugin = clipping
         device = self.strategy.root_device
         if why:
             rank_zero_info(f"Precision: {self.precision}, {why}")

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.callbacks import BatchFinder, LRFinder
 from litlab.callbacks.batch_finder import Tried, fastest, search
 from litlab.errors import UserError
+from litlab.optim import Schedule
 from tests.litlab.callbacks.finding import Watched, assert_same, train
 from tests.litlab.checkpointing.in_process import Data
 
@@ -138,3 +140,12 @@ def test_data_without_a_batch_size_is_refused(tmp_path):
 def test_without_a_training_batch(tmp_path, finder):
     with pytest.raises(UserError, match="there are no training batches to search with"):
         train(tmp_path, partial(torch.optim.Adam, lr=0.05), finder, limit_train_batches=0)
+
+
+def test_a_rate_that_follows_the_validation(tmp_path):
+    """There is none in a search, which goes on for several epochs; in the run that follows there is."""
+    schedule = Schedule(ReduceLROnPlateau, "epoch", monitor="val/loss")
+    finder = BatchFinder("largest", max_size=5)
+    recipe = partial(torch.optim.Adam, lr=0.05)
+    found = train(tmp_path, recipe, finder, data=Loaded, schedule=schedule)
+    assert_same(found, train(tmp_path, recipe, data=partial(Loaded, 5), schedule=schedule))
