@@ -41,7 +41,7 @@ def keys(block: dict) -> set[str]:
     """Return the keys that an overlay sets, and the classes that it names."""
     found: set[str] = set()
     for key, value in block.items():
-        found.add(key.rstrip("+"))
+        found.add(str(key).rstrip("+"))
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, dict):
                 found |= keys(part)
@@ -94,7 +94,7 @@ def fit(request: pytest.FixtureRequest, folder: Path, experiment: str, overlays:
     flags += ["--compile.mode=default", f"--compile.backend={backend}"] if compiled and on_cpu(compiled) else []
     files = [part for name in overlays for part in ("--config", overlay_file(folder, name))]
     done = shell("fit", "--config", config, *files, *data, *SMALL[experiment], *SHORT, *flags, cwd=folder)
-    lines = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    lines = list({line for line in done.err.splitlines() if line.startswith("error: ")})  # of two processes: twice
     assert (done.code, len(lines)) in ((0, 0), (2, 1)), done.err[-3000:]
     assert "Traceback" not in done.err, done.err[-3000:]
     return lines[0].removeprefix("error: ").replace(f"{ROOT}/", "") if lines else ""

@@ -48,7 +48,7 @@ class ExperimentTrainer(Trainer):
         super().__init__(precision=precision, **settings)
         if type(self.precision_plugin) is HalfPrecision:
             self.strategy.precision_plugin = HalfWithFloat32Norms(self.precision)  # pyright: ignore[reportArgumentType]
-        if type(amp := self.precision_plugin) is MixedPrecision:
+        if type(amp := self.precision_plugin) is MixedPrecision and not _has_precision(settings.get("plugins")):
             clipping = ClippingMixedPrecision(amp.precision, amp.device, amp.scaler)  # pyright: ignore[reportArgumentType]
             self.strategy.precision_plugin = clipping
         device = self.strategy.root_device
