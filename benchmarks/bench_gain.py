@@ -19,9 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import save, split_flags, summary
-
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+from common import CONFIGS, save, split_flags, summary
 
 
 def command(folder: Path, *arguments: object) -> float:

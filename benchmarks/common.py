@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import torch
 import torchvision
 
 RESULTS = Path(__file__).parent / "results"
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+PATH = re.compile(r"(?<![\w.])/(?:[\w.+-]+/)+")  # up to the last name of an absolute path
 
 
 def environment() -> dict[str, Any]:
@@ -72,8 +75,8 @@ def summary(values: list[float]) -> dict[str, float]:
 
 
 def save(name: str, results: dict[str, Any]) -> None:
-    """Print the results and write them, with the environment, to ``results/NAME.json``."""
-    text = json.dumps({**environment(), **results}, indent=2)
+    """Print the results and write them, with the environment, to ``results/NAME.json``; without folders of here."""
+    text = PATH.sub("", json.dumps({**environment(), **results}, indent=2))
     print(text)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(text + "\n")

@@ -13,12 +13,11 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from common import project, save, split_flags, summary
+from common import CONFIGS, project, save, split_flags, summary
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 SHIPPED = "as shipped"
 # Names of overlays, and flags.
 TECHNIQUES: dict[str, dict[str, list[str]]] = {

@@ -19,14 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, project, save, summary
+from common import CONFIGS, RESULTS, project, save, summary
 from rich.console import Console
 from rich.table import Table
 
 from litlab.cli.command import run_command
 from litlab.util.peak_memory import peak_tensor_bytes
 
-CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 # What needs several processes, a logger or a whole training, and what makes no step of another kind.
 LEFT_OUT = {
     "batch_size_finder", "ddp", "deterministic", "fsdp", "grad_norms", "graph_breaks", "lr_finder", "memory_snapshot",

@@ -165,7 +165,7 @@ def hopeless(machine: Machine, change: Change) -> str:
     if change.name == "channels_last" and not machine.convolutions:
         return "the model has no two-dimensional convolution"
     if change.name == "fused" and "fused" not in machine.current:
-        return "the optimizer does all of its updates in one way"
+        return "the optimizer has no fused form"
     return ""
 
 
