@@ -11,8 +11,7 @@ from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
 from litlab.types import PositiveInt, check_bounds
 from litlab.util.commands import some
-from litlab.util.name_patterns import matches
-from litlab.util.nearest import nearest
+from litlab.util.module_names import modules_named, outermost
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
@@ -46,7 +45,10 @@ class ActivationCheckpointing(Callback):
         """Change the blocks, and say which."""
         if stage != "fit":
             return
-        found = _blocks(pl_module) if self.blocks is None else _named(pl_module, self.blocks)
+        if self.blocks is None:
+            found = _blocks(pl_module)
+        else:
+            found = outermost(modules_named(pl_module, self.blocks, "activation_checkpointing.blocks"))
         chosen = dict(list(found.items())[:: self.every])
         if own := [name for name, block in chosen.items() if "forward" in vars(block)]:
             raise UserError(
@@ -73,22 +75,6 @@ class ActivationCheckpointing(Callback):
         for block in self._changed:
             keep_activations(block)
         self._changed = []
-
-
-def _named(module: nn.Module, patterns: list[str]) -> dict[str, nn.Module]:
-    """Return the outermost modules whose names match, by their names."""
-    known = {name: part for name, part in module.named_modules() if name}
-    for pattern in patterns:
-        if not any(matches(name, pattern) for name in known):
-            hint = nearest(pattern, known, f"; choose from {', '.join(dict(module.named_children()))}")
-            raise UserError(f"activation_checkpointing.blocks: {type(module).__name__} has no module {pattern!r}{hint}")
-    found: dict[str, nn.Module] = {}
-    for name, part in known.items():
-        if isinstance(part, nn.ModuleList | nn.ModuleDict):
-            continue  # it is never called
-        if matches(name, patterns) and not any(name.startswith(f"{outer}.") for outer in found):
-            found[name] = part
-    return found
 
 
 def _blocks(module: LightningModule) -> dict[str, nn.Module]:

@@ -1,7 +1,6 @@
 """Which modules ``Compile`` compiles, and how a module is compiled in place."""
 
-from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import nn
 from torchmetrics import Metric, MetricCollection
 
 from litlab.errors import UserError
-from litlab.util.nearest import nearest
+from litlab.util.module_names import modules_named, outermost
 
 
 def chosen_modules(model: LightningModule, children: list[str] | None) -> dict[str, nn.Module]:
@@ -27,9 +26,7 @@ def chosen_modules(model: LightningModule, children: list[str] | None) -> dict[s
     Raises:
         UserError: If a name or pattern fits no module, or there is nothing to compile.
     """
-    roots = _default(model) if children is None else _named(model, children)
-    outermost = {name: root for name, root in roots.items() if not any(name.startswith(f"{other}.") for other in roots)}
-    modules = dict(part for name, root in outermost.items() for part in _callable_parts(name, root))
+    modules = outermost(_default(model) if children is None else modules_named(model, children, "compile.children"))
     if not modules:
         raise UserError(
             f"compile.children: {type(model).__name__} has no child module with parameters to compile; "
@@ -159,26 +156,3 @@ def _default(model: LightningModule) -> dict[str, nn.Module]:
         for name, child in model.named_children()
         if not isinstance(child, (Metric, MetricCollection)) and next(child.parameters(), None) is not None
     }
-
-
-def _named(model: LightningModule, children: list[str]) -> dict[str, nn.Module]:
-    named = dict(model.named_modules())
-    named.pop("")  # the LightningModule itself
-    found: dict[str, nn.Module] = {}
-    for pattern in children:
-        fitting = {name: module for name, module in named.items() if fnmatchcase(name, pattern)}
-        if not fitting:
-            what = "no module fits" if "*" in pattern else "there is no module"
-            hint = nearest(pattern, named, f"; choose from {', '.join(dict(model.named_children()))}")
-            raise UserError(f"compile.children: {what} {pattern!r} in model {type(model).__name__}{hint}")
-        found |= fitting
-    return found
-
-
-def _callable_parts(name: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    # A container is never called, so that compiling it would silently do nothing.
-    if isinstance(module, (nn.ModuleList, nn.ModuleDict)):
-        for child_name, child in module.named_children():
-            yield from _callable_parts(f"{name}.{child_name}", child)
-    else:
-        yield name, module
