@@ -33,7 +33,12 @@ def resuming(images, tmp_path_factory) -> Resuming:
 
 
 @pytest.mark.parametrize(
-    "cell", [Cell("images", "SIGTERM", "inside"), Cell("images", "kill", "inside", ranks=2)], ids=str
+    "cell",
+    [  # the second differs from a cell of test_resume_matrix.py by the metrics alone
+        Cell("images", "SIGTERM", "inside"),
+        pytest.param(Cell("images", "kill", "inside", ranks=2), marks=pytest.mark.matrix),
+    ],
+    ids=str,
 )
 def test_metrics_of_a_resumed_run_are_exact(cell, resuming):
     """The signal makes a checkpoint where the other run has none; that must not change how floats are summed."""
