@@ -7,6 +7,7 @@ import re
 import statistics
 import subprocess
 import sys
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,15 @@ def split_flags() -> tuple[list[str], list[str]]:
 def summary(values: list[float]) -> dict[str, float]:
     """Median, least and greatest of the repeats."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def earlier(name: str, rows: Collection[str]) -> dict[str, Any]:
+    """Return these rows of ``results/NAME.json`` if it is there, each with its date and commit."""
+    path = RESULTS / f"{name}.json"
+    result = json.loads(path.read_text()) if path.is_file() else {}
+    return {
+        key: {"date": result["date"], "commit": result["commit"]} | row for key, row in result.items() if key in rows
+    }
 
 
 def save(name: str, results: dict[str, Any]) -> None:

@@ -4,7 +4,8 @@
     python benchmarks/technique_accuracy.py text --seeds 3 -- --data.dataset csv --data.path FILE [FLAG ...]
 
 Each fit is a process of its own on one thread, and two run at a time. Differences are taken between runs of the same
-seed. Flags after ``--`` are for every fit, so that it can be made small.
+seed. Flags after ``--`` are for every fit, so that it can be made small. With --only, the other rows of an earlier
+result stay, so give it the same flags.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from common import CONFIGS, project, save, split_flags, summary
+from common import CONFIGS, earlier, project, save, split_flags, summary
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -100,7 +101,8 @@ def main() -> None:
         table.add_row(name, " ".join(map(str, values)), f"{row['median']:+} ({row['min']:+} to {row['max']:+})")
     Console(stderr=True).print(table)
     results = {name: {"test/acc": values, "against as shipped": differences[name]} for name, values in rows.items()}
-    save(f"technique_accuracy_{options.experiment}", {"flags": flags, **results})
+    name = f"technique_accuracy_{options.experiment}"
+    save(name, {"flags": flags, **(earlier(name, techniques) if options.only else {}), **results})
 
 
 if __name__ == "__main__":

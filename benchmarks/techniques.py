@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import CONFIGS, RESULTS, project, save, summary
+from common import CONFIGS, earlier, project, save, summary
 from rich.console import Console
 from rich.table import Table
 
@@ -113,13 +113,6 @@ def print_peak(arguments: list[str]) -> int:
     return codes[0]
 
 
-def earlier(name: str) -> Rows:
-    """Return the rows of a result file, if it is there."""
-    path = RESULTS / f"{name}.json"
-    rows = json.loads(path.read_text()) if path.is_file() else {}
-    return {name: row for name, row in rows.items() if name in {"baseline", *OVERLAYS}}
-
-
 def show(title: str, rows: Rows) -> None:
     """Print what was measured."""
     table = Table("overlay", "ms a step", "times as fast", "MiB of tensors", title=title)
@@ -150,7 +143,8 @@ def main() -> None:
         show(experiment, rows)
         name = f"techniques_{options.what}_{experiment}"
         if options.overlays != OVERLAYS:
-            rows = rows | earlier(name) | {overlay: rows[overlay] for overlay in options.overlays}
+            before = earlier(name, ["baseline", *OVERLAYS])
+            rows = rows | before | {overlay: rows[overlay] for overlay in options.overlays}
         save(name, rows)
 
 
