@@ -11,6 +11,7 @@ from tests.litlab.conftest import CONFIGS
 
 INTERRUPT = "{class_path: tests.litlab.checkpointing.interrupting.Interrupt}"
 BY_EPOCH = "{class_path: GradientAccumulationScheduler, init_args: {scheduling: {0: 1, 1: 2, 2: 4}}}"
+LARGEST = "{class_path: BatchFinder, init_args: {take: largest, max_size: 22}}"  # the fastest is another each time
 EVERY_BATCH = "--trainer.accumulate_grad_batches=1"
 SEQUENCE = """
   interval: step
@@ -35,10 +36,11 @@ TECHNIQUES = {
     "adaptive clipping": ["--agc.factor=0.1", "--grad_norms={}"],
     "averaged": ["--ema=null", "--swa.start=0"],
     "learning rate found": ["--trainer.callbacks+=LRFinder"],
+    "batch size found": ["--data.batch_size=8", f"--trainer.callbacks+={LARGEST}"],
     "compiled": ["--compile.mode=default"],
     "compiled, of one shape": ["--compile.mode=default", "--compile.backend=aot_eager", "--compile.dynamic=false"],
 }
-APART = {"8-bit AdamW", "in the backward pass", "bfloat16", "compiled", "compiled, of one shape"}
+APART = {"8-bit AdamW", "batch size found", "in the backward pass", "bfloat16", "compiled", "compiled, of one shape"}
 
 
 @pytest.fixture(scope="module")
