@@ -18,7 +18,7 @@ from torch import Tensor
 from litlab.checkpointing.load import find_corruption
 from litlab.errors import UserError, first_line
 from litlab.util.atomic import TEMPORARY, write_whole
-from litlab.util.torch_files import read_torch_file
+from litlab.util.torch_files import read_torch_file, stored_parts
 
 # Python ignores SIGXFSZ, so that a file over the size limit (`ulimit -f`) fails as a full disk does, with EFBIG.
 NO_ROOM = {
@@ -146,10 +146,10 @@ def _no_room(error: BaseException | None) -> str | None:
 
 
 def _full(path: Path, checkpoint: dict[str, Any], reason: str) -> str:
-    sizes: dict[int, int] = {}  # by storage, which tensors may share
-    apply_to_collection(
-        checkpoint, Tensor, lambda t: sizes.update({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()})
-    )
+    tensors: list[Tensor] = []
+    apply_to_collection(checkpoint, Tensor, lambda tensor: tensors.extend(stored_parts(tensor)))
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}  # tensors may share one
     needed, free = sum(sizes.values()) / 2**20, shutil.disk_usage(path.parent).free / 2**20
     old = "the old file of this name is intact" if path.is_file() else "earlier checkpoints are intact"
     return (

@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
 from litlab.util.optimizer_steps import accumulation, steps_of_epochs, whole_epochs
+from litlab.util.torch_files import stored_parts
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def checkpoint_bytes(run: Trainer, check: Trainer, model: LightningModule, data:
 def _bytes(value: Any) -> int:
     """Return the bytes of tensors as they are stored, and of anything else approximately."""
     if isinstance(value, Tensor):
-        return value.nbytes
+        return sum(part.nbytes for part in stored_parts(value))
     if isinstance(value, Mapping):
         return sum(_bytes(key) + _bytes(entry) for key, entry in value.items())
     if isinstance(value, (list, tuple)):

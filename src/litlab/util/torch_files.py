@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from litlab.errors import UserError
 
@@ -40,3 +42,10 @@ def read_torch_file(path: str | Path, map_location: Any = "cpu", mmap: bool | No
             "pip install '.[torchao]'"
         ) from error
     return torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)
+
+
+def stored_parts(tensor: Tensor) -> list[Tensor]:
+    """Return what is written of a tensor: itself, or the tensors that one of a class such as torchao's is made of."""
+    if not is_traceable_wrapper_subclass(tensor):
+        return [tensor]
+    return [part for name in tensor.__tensor_flatten__()[0] for part in stored_parts(getattr(tensor, name))]
