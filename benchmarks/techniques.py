@@ -5,8 +5,8 @@
 
 times: `bench --compare` on one thread, three overlays at a time in turns with the config as it is, so that what else
 the machine does hits all of them. memory: the most that tensors take at once, data included, in a fit of three steps,
-by torch's allocator; it is the same each time. An overlay that an experiment refuses has the line that says so; where
-an experiment has to give something up for it (clipping), both are compared without that.
+by torch's allocator; it is the same each time. An overlay that an experiment refuses has the line that says so. Where
+an experiment has the technique already, or has to give something up for it, the two are compared without that.
 """
 
 import argparse
@@ -36,7 +36,15 @@ COMPILED = {
     "compile", "compile_blocks", "compile_dynamic", "compile_max_autotune", "compile_reduce_overhead", "memory_budget",
     "adamw8bit",
 }  # fmt: skip
-UNCLIPPED = {"agc", "optimizer_in_backward"}
+UNCLIPPED = ["--trainer.gradient_clip_val=null"]
+WITHOUT = {
+    "agc": UNCLIPPED,
+    "clip": UNCLIPPED,
+    "clip_value": UNCLIPPED,
+    "ema": ["--ema=null"],
+    "label_smoothing": ["--model.label_smoothing=0"],
+    "optimizer_in_backward": UNCLIPPED,
+}
 OVERLAYS = sorted({path.stem for path in (CONFIGS / "with").glob("*.yaml")} - LEFT_OUT)
 GROUP = 3  # overlays that are compared at a time
 LONGER = 3  # times as many minutes for those that are slow or compile
@@ -49,15 +57,24 @@ THREE_STEPS = [
 Rows = dict[str, dict[str, Any]]
 
 
+def without(experiment: str, overlay: str) -> list[str]:
+    """Return flags that take from an experiment what it has of an overlay's technique, or what can't go with it."""
+    refused = experiment == "forecast" and overlay == "label_smoothing"  # with a line, which the flag would be in
+    return [] if refused else WITHOUT.get(overlay, [])
+
+
 def times(folder: Path, experiment: str, overlays: list[str], minutes: float) -> Rows:
     """Return by overlay: milliseconds of a step, and how many times as fast it is; or why it was refused."""
     rows: Rows = {}
-    for kind in (set(OVERLAYS) - SLOW - COMPILED - UNCLIPPED, UNCLIPPED, SLOW, COMPILED):
-        names = [name for name in overlays if name in kind]
-        more = ["--trainer.gradient_clip_val=null"] if kind is UNCLIPPED else []
-        budget = LONGER * minutes if kind in (SLOW, COMPILED) else minutes
+    groups: dict[tuple[bool, bool, tuple[str, ...]], list[str]] = {}
+    for name in overlays:
+        groups.setdefault((name in SLOW, name in COMPILED, tuple(without(experiment, name))), []).append(name)
+    for (slow, compiled, flags), names in groups.items():
+        budget = LONGER * minutes if slow or compiled else minutes
         for start in range(0, len(names), GROUP):
-            for name, row in compared(folder, experiment, names[start : start + GROUP], budget, more).items():
+            for name, row in compared(folder, experiment, names[start : start + GROUP], budget, list(flags)).items():
+                if name == "baseline" and flags:
+                    continue  # of another experiment
                 rows.setdefault(name, {"ms": []})
                 rows[name] |= {**row, "ms": rows[name]["ms"] + row["ms"]}
     return {name: {**row, "ms": summary(row["ms"]) if row["ms"] else None} for name, row in rows.items()}
@@ -92,9 +109,13 @@ def memory(folder: Path, experiment: str, overlays: list[str]) -> Rows:
 
 
 def _memory(folder: Path, experiment: str, overlay: str) -> dict[str, Any]:
-    names = [experiment] if overlay == "baseline" else [experiment, f"with/{overlay}"]
-    command = [sys.executable, __file__, "--peak", "fit", *(f"--config={CONFIGS}/{name}.yaml" for name in names)]
-    command += ["--trainer.gradient_clip_val=null"] if overlay in UNCLIPPED else []
+    flags = without(experiment, overlay)
+    row = _peak(folder, experiment, flags, [] if overlay == "baseline" else [f"--config={CONFIGS}/with/{overlay}.yaml"])
+    return {**row, "MiB without": _peak(folder, experiment, flags, [])["MiB"]} if flags else row
+
+
+def _peak(folder: Path, experiment: str, flags: list[str], overlay: list[str]) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--peak", "fit", f"--config={CONFIGS}/{experiment}.yaml", *flags, *overlay]
     done = subprocess.run([*command, *THREE_STEPS], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode == 2:
         line = next(line for line in done.stderr.splitlines() if line.startswith("error: "))

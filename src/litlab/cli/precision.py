@@ -19,7 +19,7 @@ class ExperimentTrainer(Trainer):
     """Lightning's Trainer with one more precision, ``auto``, and with TF32 as a setting.
 
     Lightning computes in float32 unless it is told otherwise, and takes any precision on any device: bfloat16 on a CPU
-    that has to emulate it is ten times slower.
+    that has to emulate it is many times slower.
 
     Args:
         precision: As Lightning's, or ``auto``: bf16-mixed where the device has units for bfloat16 (GPUs from Ampere on,
@@ -56,7 +56,7 @@ class ExperimentTrainer(Trainer):
             rank_zero_info(f"Precision: {self.precision}, {why}")
         elif "16" in str(self.precision) and device.type == "cpu" and not has_fast_bfloat16(device):
             rank_zero_info(
-                f"warning: trainer.precision: {self.precision} is about ten times slower than 32-true on this CPU, "
+                f"warning: trainer.precision: {self.precision} is many times slower than 32-true on this CPU, "
                 "which has no units for it; set auto to have it only where it is fast"
             )
         if tf32 is not None:

@@ -20,7 +20,7 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     """Whether a device computes in bfloat16 at least as fast as in float32.
 
     CUDA GPUs do from Ampere on, Apple's from macOS 14 on, and CPUs with AVX512-BF16 or AMX (x86) or BF16 (ARM). Others
-    emulate it: ten times slower on a CPU.
+    emulate it: many times slower on a CPU.
 
     Args:
         device: Where the tensors lie.

@@ -19,9 +19,9 @@ def keep_freed_memory() -> bool:
     """Let this process keep the memory that it frees, for the next tensor.
 
     By default glibc maps every large tensor anew and gives it back to the system when it is freed, so that each step
-    of a training on the CPU clears and maps the memory of all its activations again: 25,000 to 98,000 page faults a
-    step, a tenth of the time, with the shipped CNN. See mallopt(3). The process keeps what it needed at its highest,
-    and up to seven blocks more of each size, as glibc's thread cache holds the remainders that lie between them.
+    of a training on the CPU clears and maps the memory of all its activations again: with the shipped CNN 30,000 to
+    90,000 page faults a step, 7 to 10 % of its CPU time. See mallopt(3). The process keeps what it needed at its
+    highest, and up to seven blocks more of each size, as glibc's thread cache holds the remainders between them.
 
     Returns:
         Whether it does from now on; not on macOS or with musl, where nothing is changed.
