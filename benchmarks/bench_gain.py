@@ -79,7 +79,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         results = {name: measured(Path(folder), name, chosen, more) for name in chosen.experiments}
     settings = {name: value for name, value in vars(chosen).items() if name != "experiments"}
-    save("bench_gain", {**settings, "arguments": more, "experiments": results})
+    name = "bench_gain_allow" if chosen.allow else "bench_gain"
+    save(name, {**settings, "arguments": more, "experiments": results})
 
 
 if __name__ == "__main__":
