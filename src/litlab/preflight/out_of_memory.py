@@ -53,9 +53,7 @@ def _precision(trainer: Trainer) -> str | None:
     device = trainer.strategy.root_device
     if has_fast_bfloat16(device):
         return "--trainer.precision bf16-mixed"
-    return (
-        "--trainer.precision 16-mixed" if has_tensor_cores(device) else None
-    )  # slow where it is emulated
+    return "--trainer.precision 16-mixed" if has_tensor_cores(device) else None  # slow where it is emulated
 
 
 def _size(trainer: Trainer) -> str | None:
