@@ -37,6 +37,7 @@ FEWER = {  # steps of a search
 }
 STACK = ("bf16", "accumulate", "clip", "ema", "deterministic", "smoke")
 COMPILED = {"compile", "compile_blocks", "compile_dynamic", "graph_breaks"}
+FIRST = [pytest.param(name, marks=[] if name in THERE[:1] else pytest.mark.matrix) for name in THERE]
 # Each has its own test below; that of memory_budget is in tests/litlab/callbacks/test_graph_breaks.py.
 BY_THEMSELVES = {"compile_max_autotune", "compile_reduce_overhead", "ddp", "fsdp", "memory_budget", "offload"}
 
@@ -105,9 +106,7 @@ def test_an_overlay_that_does_not_fit_says_so_in_one_line(run, short, tmp_path, 
 
 
 @pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
-@pytest.mark.parametrize(
-    "experiment", [pytest.param(name, marks=pytest.mark.matrix if name != "cifar" else []) for name in THERE]
-)
+@pytest.mark.parametrize("experiment", FIRST)
 def test_compile_overlay(fit, experiment):
     """What a backend does with the graphs is torch's; tests/litlab/callbacks trains with inductor."""
     folder, done = fit(experiment, ["compile", "graph_breaks"], "--compile.backend=eager")
@@ -162,7 +161,7 @@ def test_reduce_overhead_says_in_one_line_that_it_needs_a_gpu(run, short):
     assert "error: compile.mode: reduce-overhead needs a CUDA GPU, and trainer.accelerator runs on cpu" in done.err
 
 
-@pytest.mark.parametrize("experiment", THERE)
+@pytest.mark.parametrize("experiment", FIRST)
 def test_overlays_stack(fit, experiment):
     folder, done = fit(experiment, STACK)
     assert "Using bfloat16 Automatic Mixed Precision" in done.err

@@ -53,7 +53,9 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, mon
             assert "cifar/version_0" in done.out
             continue
         if arguments[0] == "bench":  # a search takes minutes; a pair of trials is what it is made of
-            few = ["--compare=baseline,threads=1", "--minutes=0.2", *short(Path("configs/cifar.yaml")), *small["cifar"]]
+            monkeypatch.setattr("litlab.bench.bench.TURNS_OF_COMPARE", 1)
+            monkeypatch.setattr("litlab.bench.runner.MOST_SECONDS", 0.2)
+            few = ["--compare=baseline,threads=1", *short(Path("configs/cifar.yaml")), *small["cifar"]]
             done = run(*arguments, *few)
             assert done.code == 0, f"{command}\n{done.err}"
             assert (clone / "lightning_logs/bench/cifar/compare.json").is_file()

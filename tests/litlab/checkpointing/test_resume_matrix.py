@@ -29,7 +29,6 @@ from tests.litlab.conftest import CONFIGS
 
 REPRESENTATIVE = [
     Cell("images", "kill", "inside", workers=2),
-    Cell("images", "SIGTERM", "last batch", ranks=2),
     Cell("images", "exception", "end"),
     Cell("images", "kill", "validation", ranks=2),
     Cell("text", "kill", "inside", workers=2),
