@@ -36,6 +36,7 @@ TECHNIQUES: dict[str, dict[str, list[str]]] = {
         "muon": ["muon"],
         "one_cycle": ["one_cycle"],
         "warm_restarts": ["warm_restarts"],
+        "plateau": ["plateau"],
         "accumulate_schedule": ["accumulate_schedule"],
         "without flip_tta": ["--model.flip_tta=false"],
         "tta": ["tta"],
