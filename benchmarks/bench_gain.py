@@ -4,7 +4,8 @@
 
 For each experiment ``python -m project bench`` runs once. Then whole commands ``fit``, without the test, alternate with
 and without its overlay, and their seconds are compared turn by turn: start-up, validation and checkpoints are in them.
-Where bench finds nothing that pays there is no overlay, and that is the result. Further arguments go to all commands:
+Where bench finds nothing that pays there is no overlay, and that is the result: bench_gain.json, or with --allow
+bench_gain_allow.json. Further arguments go to all commands:
 
     python benchmarks/bench_gain.py cifar -- --data.dataset folder --data.path DIR
 """

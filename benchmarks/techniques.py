@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,14 @@ COMPILED = {
     "compile", "compile_blocks", "compile_dynamic", "compile_max_autotune", "compile_reduce_overhead", "memory_budget",
     "adamw8bit",
 }  # fmt: skip
-UNCLIPPED = ["--trainer.gradient_clip_val=null"]
+UNCLIPPED = "--trainer.gradient_clip_val=null"
+# What takes from an experiment its own form of a technique, or what can't go with it.
 WITHOUT = {
     "agc": UNCLIPPED,
     "clip": UNCLIPPED,
     "clip_value": UNCLIPPED,
-    "ema": ["--ema=null"],
-    "label_smoothing": ["--model.label_smoothing=0"],
+    "ema": "--ema=null",
+    "label_smoothing": "--model.label_smoothing=0",
     "optimizer_in_backward": UNCLIPPED,
 }
 OVERLAYS = sorted({path.stem for path in (CONFIGS / "with").glob("*.yaml")} - LEFT_OUT)
@@ -57,10 +58,11 @@ THREE_STEPS = [
 Rows = dict[str, dict[str, Any]]
 
 
-def without(experiment: str, overlay: str) -> list[str]:
-    """Return flags that take from an experiment what it has of an overlay's technique, or what can't go with it."""
-    refused = experiment == "forecast" and overlay == "label_smoothing"  # with a line, which the flag would be in
-    return [] if refused else WITHOUT.get(overlay, [])
+def without(experiment: str, overlay: str) -> tuple[str, ...]:
+    """Return the flags of both sides that an overlay is measured between."""
+    if experiment == "forecast" and overlay == "label_smoothing":
+        return ()  # it has none, and would refuse the flag before it refuses the overlay
+    return (WITHOUT[overlay],) if overlay in WITHOUT else ()
 
 
 def times(folder: Path, experiment: str, overlays: list[str], minutes: float) -> Rows:
@@ -68,11 +70,11 @@ def times(folder: Path, experiment: str, overlays: list[str], minutes: float) ->
     rows: Rows = {}
     groups: dict[tuple[bool, bool, tuple[str, ...]], list[str]] = {}
     for name in overlays:
-        groups.setdefault((name in SLOW, name in COMPILED, tuple(without(experiment, name))), []).append(name)
+        groups.setdefault((name in SLOW, name in COMPILED, without(experiment, name)), []).append(name)
     for (slow, compiled, flags), names in groups.items():
         budget = LONGER * minutes if slow or compiled else minutes
         for start in range(0, len(names), GROUP):
-            for name, row in compared(folder, experiment, names[start : start + GROUP], budget, list(flags)).items():
+            for name, row in compared(folder, experiment, names[start : start + GROUP], budget, flags).items():
                 if name == "baseline" and flags:
                     continue  # of another experiment
                 rows.setdefault(name, {"ms": []})
@@ -80,7 +82,7 @@ def times(folder: Path, experiment: str, overlays: list[str], minutes: float) ->
     return {name: {**row, "ms": summary(row["ms"]) if row["ms"] else None} for name, row in rows.items()}
 
 
-def compared(folder: Path, experiment: str, overlays: list[str], minutes: float, more: list[str]) -> Rows:
+def compared(folder: Path, experiment: str, overlays: list[str], minutes: float, more: tuple[str, ...]) -> Rows:
     """Compare some overlays with ``baseline``; return the milliseconds of all rounds."""
     files = {f"{CONFIGS}/with/{name}.yaml": name for name in overlays}
     sides = ",".join(["baseline", *files])
@@ -110,12 +112,15 @@ def memory(folder: Path, experiment: str, overlays: list[str]) -> Rows:
 
 def _memory(folder: Path, experiment: str, overlay: str) -> dict[str, Any]:
     flags = without(experiment, overlay)
-    row = _peak(folder, experiment, flags, [] if overlay == "baseline" else [f"--config={CONFIGS}/with/{overlay}.yaml"])
-    return {**row, "MiB without": _peak(folder, experiment, flags, [])["MiB"]} if flags else row
+    if overlay == "baseline":
+        return _peak(folder, experiment, flags)
+    row = _peak(folder, experiment, (*flags, f"--config={CONFIGS}/with/{overlay}.yaml"))
+    return {**row, "MiB without": _peak(folder, experiment, flags)["MiB"]} if flags else row
 
 
-def _peak(folder: Path, experiment: str, flags: list[str], overlay: list[str]) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--peak", "fit", f"--config={CONFIGS}/{experiment}.yaml", *flags, *overlay]
+@cache  # several overlays are compared with the same other side
+def _peak(folder: Path, experiment: str, arguments: tuple[str, ...]) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--peak", "fit", f"--config={CONFIGS}/{experiment}.yaml", *arguments]
     done = subprocess.run([*command, *THREE_STEPS], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode == 2:
         line = next(line for line in done.stderr.splitlines() if line.startswith("error: "))

@@ -11,7 +11,7 @@ from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
 from litlab.types import PositiveInt, check_bounds
 from litlab.util.commands import some
-from litlab.util.module_names import modules_named, outermost
+from litlab.util.name_patterns import called_modules, matching_modules
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
@@ -48,7 +48,7 @@ class ActivationCheckpointing(Callback):
         if self.blocks is None:
             found = _blocks(pl_module)
         else:
-            found = outermost(modules_named(pl_module, self.blocks, "activation_checkpointing.blocks"))
+            found = called_modules(matching_modules(pl_module, self.blocks, "activation_checkpointing.blocks"))
         chosen = dict(list(found.items())[:: self.every])
         if own := [name for name, block in chosen.items() if "forward" in vars(block)]:
             raise UserError(

@@ -10,7 +10,7 @@ from torch import nn
 from torchmetrics import Metric, MetricCollection
 
 from litlab.errors import UserError
-from litlab.util.module_names import modules_named, outermost
+from litlab.util.name_patterns import called_modules, matching_modules
 
 
 def chosen_modules(model: LightningModule, children: list[str] | None) -> dict[str, nn.Module]:
@@ -26,7 +26,9 @@ def chosen_modules(model: LightningModule, children: list[str] | None) -> dict[s
     Raises:
         UserError: If a name or pattern fits no module, or there is nothing to compile.
     """
-    modules = outermost(_default(model) if children is None else modules_named(model, children, "compile.children"))
+    modules = called_modules(
+        _default(model) if children is None else matching_modules(model, children, "compile.children")
+    )
     if not modules:
         raise UserError(
             f"compile.children: {type(model).__name__} has no child module with parameters to compile; "

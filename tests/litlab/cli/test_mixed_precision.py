@@ -10,8 +10,7 @@ from litlab.cli.mixed_precision import ClippingMixedPrecision
 from litlab.cli.precision import ExperimentTrainer
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData
-
-QUIET = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+from tests.litlab.cli.test_precision import QUIET
 
 
 class Fused(Tiny):
