@@ -24,6 +24,7 @@ COMMANDS = {
     "compare": "show settings and metrics of runs side by side",
     "reproduce": "repeat a run with its settings, on the same code",
     "sweep": "search the settings of an experiment",
+    "export": "write a run's model as a folder that needs neither this project nor its checkpoint",
     "bench": "find the settings that make an experiment faster on this machine",
 }
 # Those whose main() needs no torch. They are imported by name: `bench` and `sweep` are above
@@ -34,6 +35,7 @@ LIGHT = {
     "reproduce": "litlab.runs.reproduce",
     "sweep": "litlab.sweep.sweep",
     "bench": "litlab.bench.bench",
+    "export": "litlab.export.export",
 }
 
 USAGE = """\
@@ -106,7 +108,7 @@ def run_command(package: str) -> int:
             hint = nearest(verb, COMMANDS, f"; choose from {', '.join(COMMANDS)}")
             raise UserError(f"{verb}: there is no such command{hint}")
         check_working_directory()
-        if verb not in LIGHT or verb in ("bench", "sweep"):
+        if verb not in LIGHT or verb in ("bench", "export", "sweep"):
             check_variables()  # Lightning reads them when it is imported
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

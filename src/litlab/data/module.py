@@ -17,6 +17,7 @@ from litlab.data.loading import LoaderSettings
 from litlab.data.metadata import Metadata
 from litlab.data.paths import user_path
 from litlab.data.sampler import EpochBatches, EpochSampler
+from litlab.data.serving import Serving
 from litlab.errors import UserError
 from litlab.types import NonNegativeInt, PositiveInt, Seed, check_bounds
 
@@ -113,6 +114,10 @@ class ExperimentData(LightningDataModule, Generic[M]):
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         """Make the sampler of a split or "predict", for what `samples` or `open_input` returned."""
         return EpochBatches(len(samples), self.batch_size, **self.sampler_options(split))
+
+    def serving(self) -> Serving:
+        """Return what stands between raw inputs and the model when it is exported, by the metadata of a checkpoint."""
+        raise UserError(f"export: {type(self).__name__} does not say what raw inputs are; give it a serving()")
 
     def caches(self) -> dict[Path, Callable[[Path], None]]:
         """Folders below `cache_dir` that have to be whole, and what fills each, in the order in which that happens."""

@@ -130,6 +130,18 @@ class Classifier(SupervisedModule):
         """Return class probabilities, shape (batch, classes), for a batch of inputs without labels."""
         return self(batch).float().softmax(dim=1)
 
+    def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
+
+        Args:
+            predicted: What `predict_step` returns: probabilities, shape (batch, classes).
+            target: Labels, shape (batch,).
+        """
+        logits = predicted.float().log().clamp(min=-1e4)  # of the same probabilities; never -inf, as its loss is NaN
+        loss = F.cross_entropy(logits, target)
+        self.test_metrics.add(loss, logits, target)
+        return {"loss": loss, "logits": logits}
+
     def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
         """Return the loss of equal probabilities for all classes: ln(classes), with or without label smoothing.
 

@@ -118,6 +118,22 @@ class Forecaster(ExperimentModule):
         self.test_metrics.add(forecast, future, None if self.conformal.radius is None else (lower, upper))
         return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}
 
+    def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
+
+        A forecast of several quantiles has its median alone for the loss, which is half of its absolute error then.
+
+        Args:
+            predicted: What `predict_step` returns, (batch, horizon, channel, 3).
+            target: The scaled future, (batch, horizon, channel).
+        """
+        future = target.float()
+        forecast, lower, upper = predicted.unbind(dim=-1)
+        loss = self.loss(forecast, future) if self.quantiles is None else F.l1_loss(forecast, future) / 2
+        self.losses["test"].add(loss, len(future))
+        self.test_metrics.add(forecast, future, None if self.conformal.radius is None else (lower, upper))
+        return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}
+
     def predict_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon, channel, 3)."""
         forecast, lower, upper = self._forecast(self._outputs(batch))
@@ -200,7 +216,7 @@ class Forecaster(ExperimentModule):
     def _outputs(self, batch: dict[str, Tensor]) -> Tensor:
         past, calendar = batch["past"].to(self.dtype), batch.get("calendar")  # 16-true precision
         outputs = self(past, None if calendar is None else calendar.to(self.dtype))
-        expected = (len(past), self.horizon, self.num_targets, len(self.quantiles or [1]))
+        expected = (past.shape[0], self.horizon, self.num_targets, len(self.quantiles or [1]))
         if outputs.shape[-4:] != expected:
             raise UserError(
                 f"model.network: it returns {(*outputs.shape,)}, not (batch, horizon, channel, outputs) = {expected}; "

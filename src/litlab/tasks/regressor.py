@@ -90,6 +90,18 @@ class Regressor(SupervisedModule):
         """Return predictions in the units of the file, (batch, target), for a batch of inputs without a target."""
         return self._scaled_back(self._outputs(batch))
 
+    def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
+
+        Args:
+            predicted: What `predict_step` returns, shape (batch, target).
+            target: Shape (batch, target) or (batch,).
+        """
+        target = target.reshape(len(target), -1).float()
+        loss = self.loss((predicted - self.mean) / self.std, (target - self.mean) / self.std)
+        self.test_metrics.add(loss, predicted, target)
+        return {"loss": loss, "predicted": predicted}
+
     def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
         """Return the loss of predicting the mean of the training rows everywhere, which is 0 when standardised."""
         target = batch[1].reshape(len(batch[1]), -1).float()

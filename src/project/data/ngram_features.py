@@ -74,6 +74,13 @@ class NgramCounts:
         )
         return cls(hashes, counts, open_array(folder / "documents.npy"))
 
+    def tables(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return for each order the hashes, int64 (n-grams,), and the log-ratios, float16 (n-grams, classes)."""
+        return [
+            (torch.from_numpy(np.array(hashes)), torch.from_numpy(_log_ratios(counts, self.documents)))
+            for hashes, counts in zip(self.hashes, self.counts, strict=True)
+        ]
+
     def features(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """Compute the features of texts that were not counted.
 

@@ -10,10 +10,11 @@ from lightning.pytorch.utilities import rank_zero_info
 from typing_extensions import override
 
 from litlab.data import find_corruption, new_cache, open_array
-from litlab.data.text import TextData, TextMetadata, classification_scores
+from litlab.data.text import TextData, TextMetadata, TextServing, classification_scores
 from litlab.errors import UserError
 from project.data.ngram_features import NgramCounts, count_ngrams
 from project.data.ngram_model import ngram_model
+from project.data.ngram_serving import NgramServing
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,14 @@ class NgramTextData(TextData):
                 "continue with these; use the data and data settings of its run"
             )
         return {"ngram_features": open_array(self._ngram_folder / "train.npy")}
+
+    @override
+    def serving(self) -> TextServing:
+        metadata = self.known_metadata
+        assert isinstance(metadata, NgramMetadata)
+        if metadata.counts is None:
+            return super().serving()
+        return NgramServing(metadata, NgramCounts.from_state_dict(metadata.counts))
 
     @override
     def baselines(self) -> dict[str, dict[str, float]]:

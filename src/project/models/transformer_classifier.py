@@ -129,6 +129,6 @@ class TransformerClassifier(Classifier):
         # where the text is no longer than that.
         start = ((ids != PADDING).sum(dim=1, keepdim=True) - self.max_tokens).clamp(min=0)
         rows = start + torch.arange(self.max_tokens, device=ids.device)
-        texts = torch.arange(len(ids), device=ids.device)[:, None]
+        texts = torch.arange(ids.shape[0], device=ids.device)[:, None]
         last = {name: values[texts, rows] for name, values in inputs.items()}
         return (self.network(**first) + self.network(**last)) / 2

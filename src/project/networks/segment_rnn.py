@@ -104,7 +104,7 @@ class SegmentRNN(nn.Module):
             future = calendar[:, length:]
             rows = calendar[:, length - self.rows : length]
             past = torch.cat([past, rows.repeat_interleave(self.groups, dim=0)], dim=-1)
-        segments = past.reshape(len(past), -1, self.segment_length * past.shape[-1])
+        segments = past.reshape(past.shape[0], -1, self.segment_length * past.shape[-1])
         half_on_cpu = past.device.type == "cpu" and torch.is_autocast_enabled("cpu")
         # CPUs without units for bfloat16 have no LSTM in it (oneDNN).
         with torch.autocast("cpu", enabled=False) if half_on_cpu else nullcontext():
@@ -152,7 +152,7 @@ class ParallelDecoder(nn.Module):
         if self.calendar is not None and calendar is not None:
             missing = self.steps * self.segment_length - self.horizon  # rows of the last segment beyond the horizon
             padded = F.pad(calendar, (0, 0, 0, missing))
-            queries = queries + self.calendar(padded.reshape(len(padded), 1, self.steps, -1))
+            queries = queries + self.calendar(padded.reshape(padded.shape[0], 1, self.steps, -1))
         hidden = state[0] if isinstance(state, tuple) else state  # (layer, batch * group, hidden_size)
         batch, groups = hidden.shape[1] // queries.shape[1], queries.shape[1]
         queries = queries.expand(batch, -1, -1, -1).reshape(batch * groups * self.steps, 1, -1)

@@ -20,6 +20,7 @@ from litlab.data.images.memory import StoredImages, mean_std
 from litlab.data.images.metadata import ImageMetadata
 from litlab.data.images.predictions import ImageFiles, find_images, readable
 from litlab.data.images.public import PublicImages
+from litlab.data.images.serving import ImageServing
 from litlab.data.images.sources import Source
 from litlab.data.images.stored import Stored, load, store
 from litlab.data.selectable import SelectableData
@@ -236,6 +237,10 @@ class ImageData(SelectableData[ImageMetadata]):
         else:  # padded are the training images only; somebody may evaluate on them
             images = normalise(centre(images, *size), mean, std)
         return (images, batch["label"]) if "label" in batch else images
+
+    @override
+    def serving(self) -> ImageServing:
+        return ImageServing(self.known_metadata)
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""

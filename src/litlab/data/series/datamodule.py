@@ -16,6 +16,7 @@ from litlab.data.series.metadata import SeriesMetadata
 from litlab.data.series.predictions import read_last_window, write_forecast
 from litlab.data.series.scaled import ScaledSeries
 from litlab.data.series.scaler import measured
+from litlab.data.series.serving import SeriesServing
 from litlab.data.series.source import PublicSeries, Source
 from litlab.data.series.split import check_split, split_windows
 from litlab.data.series.timeline import Series
@@ -230,6 +231,10 @@ class SeriesData(SelectableData[SeriesMetadata]):
     def baselines(self) -> dict[str, dict[str, float]]:
         """Errors of simple forecasts over all test windows, see `ScaledSeries.baselines`."""
         return self.scaled.baselines(self.season, self.naive_error)
+
+    @override
+    def serving(self) -> SeriesServing:
+        return SeriesServing(self.known_metadata)
 
     # ---- checkpoint and prediction
 

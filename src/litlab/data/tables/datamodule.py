@@ -18,6 +18,7 @@ from litlab.data.tables.encoding import encode, measured
 from litlab.data.tables.memory import EncodedRows
 from litlab.data.tables.metadata import TabularMetadata, Task
 from litlab.data.tables.predictions import read_input, write_numbers
+from litlab.data.tables.serving import TabularServing
 from litlab.data.tables.source import Source, Table
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
@@ -214,6 +215,10 @@ class TabularData(SelectableData[TabularMetadata]):
             target = torch.tensor([number[label] for label in rows.target])
         samples = EncodedRows(*encode(rows.numbers, rows.categories, metadata, self.source_name), target)
         return samples if self.trainer is None else samples.on_device(self.trainer.strategy.root_device)
+
+    @override
+    def serving(self) -> TabularServing:
+        return TabularServing(self.known_metadata)
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of scikit-learn's methods with the same training rows, see `tabular_baselines`."""

@@ -4,7 +4,11 @@ from litlab.data.scores import classification_scores
 from litlab.data.text.datamodule import TextData
 from litlab.data.text.metadata import TextMetadata
 from litlab.data.text.reading import read_texts
+from litlab.data.text.serving import TextServing
 from litlab.data.text.sources import PublicTexts
 from litlab.data.text.tokenizer import PADDING, UNKNOWN
 
-__all__ = ["PADDING", "UNKNOWN", "PublicTexts", "TextData", "TextMetadata", "classification_scores", "read_texts"]
+__all__ = [
+    "PADDING", "UNKNOWN", "PublicTexts", "TextData", "TextMetadata", "TextServing", "classification_scores",
+    "read_texts",
+]  # fmt: skip

@@ -20,6 +20,7 @@ from litlab.data.text.memory import StoredTexts
 from litlab.data.text.metadata import TextMetadata
 from litlab.data.text.predictions import in_input_order, read_input, shorten
 from litlab.data.text.reading import Rows
+from litlab.data.text.serving import TextServing
 from litlab.data.text.sources import Corpus, PublicTexts, Source
 from litlab.data.text.stored import Stored, load, store, stored_classes
 from litlab.data.text.tokenizer import Kind, encode
@@ -251,6 +252,10 @@ class TextData(SelectableData[TextMetadata]):
         if split == "train" and self.setting("long_texts") == "crop":
             samples.crop_at_random(batches)
         return batches
+
+    @override
+    def serving(self) -> TextServing:
+        return TextServing(self.known_metadata)
 
     # ---- what callbacks ask for
 

@@ -1,0 +1,63 @@
+"""``manifest.json``: what is in the folder of an exported model."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from litlab.errors import UserError, first_line
+
+MANIFEST, CHECKPOINT, EXAMPLE = "manifest.json", "run.ckpt", "example.npz"
+VERSION = 1  # of the folder: a higher one is for a later litlab
+FILES = {"onnx": "model.onnx", "pt2": "model.pt2", "aoti": "model.aoti.pt2", "torchscript": "model.ts"}
+_KINDS = {
+    "version": int, "format": str, "kind": str, "inputs": list, "outputs": list, "facts": dict, "files": dict,
+    "versions": dict,
+}  # fmt: skip
+
+
+def is_exported(folder: str | Path) -> bool:
+    """Return whether a folder holds an exported model."""
+    return os.path.isfile(os.path.join(folder, MANIFEST))
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read a manifest, and compare the folder's files with it.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        UserError: There is none, it is damaged, or written by a later version; or a file is missing or damaged.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise UserError(f"{folder}: it holds no exported model ({MANIFEST} is missing)") from error
+    except OSError as error:
+        raise UserError(f"{path}: it can't be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged ({first_line(error)}); export the run again") from error
+    version = manifest.get("version") if isinstance(manifest, dict) else None
+    if isinstance(version, int) and version > VERSION:
+        raise UserError(f"{path}: version {version} is for a later litlab than this one ({VERSION}); update it")
+    for key, kind in _KINDS.items():
+        if not isinstance(manifest, dict) or not isinstance(manifest.get(key), kind):
+            raise UserError(f"{path} is damaged (it has no valid {key!r}); export the run again")
+    if manifest["format"] not in FILES:
+        raise UserError(f"{path}: there is no format {manifest['format']!r}; export the run again")
+    for name, digest in manifest["files"].items():
+        file = folder / name
+        if not file.is_file():
+            raise UserError(f"{file}: it is missing; copy the whole folder, or export the run again")
+        if sha256(file) != digest:
+            raise UserError(f"{file} is damaged: its checksum is not that of {MANIFEST}; export the run again")
+    return manifest
+
+
+def sha256(file: Path) -> str:
+    """Return the checksum of a file, in hexadecimal digits."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,65 @@
+"""Let an exported model predict and be tested in place of the network: same files, same metrics."""
+
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningDataModule, LightningModule
+from torch import Tensor
+
+from litlab.artifact.runtimes import Run
+from litlab.data import ExperimentData
+from litlab.errors import UserError
+
+
+def serving_data(data: LightningDataModule, model: LightningModule) -> ExperimentData[Any]:
+    """Return the DataModule, if it and the model are such that they can be exported.
+
+    Raises:
+        UserError: They are not.
+    """
+    for part, wanted in ((data, "serving"), (model, "test_predictions")):
+        if not hasattr(part, wanted):
+            raise UserError(
+                f"export: {type(part).__name__} can't be exported, as it has no {wanted}(); see docs/deploy.md"
+            )
+    assert isinstance(data, ExperimentData)
+    return data
+
+
+def restore(model: LightningModule, data: ExperimentData[Any], checkpoint: dict[str, Any]) -> None:
+    """Give model and data what a checkpoint holds besides the weights, as the Trainer does.
+
+    Raises:
+        UserError: The checkpoint is for another DataModule.
+    """
+    name = type(data).__qualname__
+    if name not in checkpoint:
+        raise UserError(f"export: the checkpoint holds nothing of a {name}; leave --data out")
+    model.on_load_checkpoint(checkpoint)
+    data.load_state_dict(checkpoint[name])
+
+
+def use_artifact(model: Any, data: ExperimentData[Any], run: Run) -> None:
+    """Replace the steps of a model by the calls of an exported one.
+
+    Callbacks see the same batches as before; the exported model gets what these were before `transform`.
+
+    Args:
+        model: Its ``predict_step`` and ``test_step`` are replaced.
+        data: Its metadata must be known. Its `transform` also keeps the raw inputs.
+        run: The exported model.
+    """
+    serving, transform = data.serving(), data.transform
+    kept: dict[str, Any] = {}
+
+    def keep(batch: Any, epoch: int | None) -> Any:
+        kept["batch"] = batch
+        return transform(batch, epoch)
+
+    def predicted() -> Tensor:
+        raw = [tensor.contiguous().cpu().numpy() for tensor in serving.raw(kept["batch"])]
+        return serving.predicted([torch.from_numpy(array) for array in run(raw)])
+
+    data.transform = keep
+    model.predict_step = lambda batch, batch_idx: predicted()
+    model.test_step = lambda batch, batch_idx: model.test_predictions(predicted(), serving.target(kept["batch"]))

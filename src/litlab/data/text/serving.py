@@ -1,0 +1,63 @@
+"""Texts as a deployed model takes them: token ids."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from litlab.data.serving import BATCH, TIME, Serving, TensorSpec, class_outputs
+from litlab.data.text.metadata import TextMetadata
+from litlab.data.text.tokenizer import PADDING, UNKNOWN
+
+TOKENIZER = "tokenizer.json"
+_LONGEST = 8192  # tokens, where texts are read at both ends
+
+
+class TextServing(Serving):
+    """Takes token ids, (batch, time), padded with 0 at the end.
+
+    Where training cut long texts at random (``long_texts: crop``), the model reads the beginning and the end of a text.
+    An exported graph can't choose by the length, so it always reads both, which are the same for a short text.
+
+    Args:
+        metadata: Metadata of the checkpoint.
+    """
+
+    kind = "texts"
+
+    def __init__(self, metadata: TextMetadata) -> None:
+        self.both_ends = metadata.long_texts == "crop"
+        longest = _LONGEST if self.both_ends else metadata.max_tokens
+        what = f"token ids of {TOKENIZER}, 0 behind the end of a text; an empty text is one {UNKNOWN}"
+        outputs = class_outputs(metadata.class_names)
+        super().__init__([TensorSpec("ids", "int64", (BATCH, TIME), what)], outputs, {TIME: longest})
+        self.metadata = metadata
+
+    def encode(self, ids: Tensor) -> dict[str, Tensor]:
+        """Return the model's inputs."""
+        return self.with_features(F.pad(ids, (0, self.metadata.max_tokens)) if self.both_ends else ids)
+
+    def with_features(self, ids: Tensor) -> dict[str, Tensor]:
+        """Return the ids with features of each token, where a subclass has any."""
+        return {"ids": ids}
+
+    def raw(self, batch: Any) -> tuple[Tensor, ...]:
+        """Return the ids of a batch, with or without labels."""
+        inputs = batch if isinstance(batch, dict) else batch[0]
+        return (inputs["ids"],)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the class names, and what is too long."""
+        return {"class_names": self.metadata.class_names, "max_tokens": self.most[TIME], "padding": PADDING}
+
+    def files(self) -> dict[str, str]:
+        """Return the tokenizer, as the library ``tokenizers`` reads it."""
+        return {TOKENIZER: self.metadata.tokenizer}
+
+    def example(self) -> tuple[Tensor, ...]:
+        """Return the first words of the vocabulary, in two texts of different length."""
+        size = min(8, self.metadata.max_tokens)
+        ids = (torch.arange(2 * size) % max(1, self.metadata.vocab_size - 1) + UNKNOWN).view(2, size)
+        ids[1, (size + 1) // 2 :] = PADDING
+        return (ids,)

@@ -1,0 +1,1 @@
+"""``python -m PACKAGE export``: a run as a folder that works without this project."""

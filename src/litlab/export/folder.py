@@ -1,0 +1,93 @@
+"""The files beside the graph: manifest, example, README and a script that runs it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from litlab.artifact.manifest import CHECKPOINT, EXAMPLE, FILES, MANIFEST, VERSION, sha256
+from litlab.artifact.runtimes import load_runtime
+from litlab.data.serving import Serving
+from litlab.export.formats import RUNTIME
+from litlab.export.pages import readme, use_script
+
+if TYPE_CHECKING:
+    from litlab.export.pipeline import Source, Wanted
+
+KEPT = (
+    "epoch", "global_step", "pytorch-lightning_version", "hparams_name", "hyper_parameters", "datamodule_hparams_name",
+    "datamodule_hyper_parameters", "config",
+)  # fmt: skip
+
+
+def write_folder(folder: Path, source: "Source", serving: Serving, found: dict[str, Any]) -> dict[str, Any]:
+    """Write the files beside the graph, and run the script once.
+
+    Args:
+        folder: The folder; the graph is in it.
+        source: What was exported.
+        serving: Its inputs and outputs.
+        found: What the manifest says of the export.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        RuntimeError: The script does not work.
+    """
+    form = found["format"]
+    for name, text in serving.files().items():
+        (folder / name).write_text(text, encoding="utf-8")
+    torch.save(stripped(source), folder / CHECKPOINT)
+    raw = {spec.name: tensor.numpy() for spec, tensor in zip(serving.inputs, serving.example(), strict=True)}
+    run = load_runtime(form, folder / FILES[form], list(raw), found["versions"], None)
+    answers = dict(zip((spec.name for spec in serving.outputs), run(list(raw.values())), strict=True))
+    np.savez(folder / EXAMPLE, **raw, **{f"expected_{name}": values for name, values in answers.items()})
+    (folder / "use.py").write_text(use_script(form, serving), encoding="utf-8")
+    names = [FILES[form], CHECKPOINT, EXAMPLE, *serving.files()]
+    manifest = {
+        "version": VERSION,
+        "kind": serving.kind,
+        "inputs": [spec.as_dict() for spec in serving.inputs],
+        "outputs": [spec.as_dict() for spec in serving.outputs],
+        "limits": serving.most,
+        "facts": serving.facts(),
+        "run": {"name": source.name, "commit": source.commit, "checkpoint_sha256": sha256(source.file)},
+        "size_bytes": (folder / FILES[form]).stat().st_size,
+        **found,
+        "files": {name: sha256(folder / name) for name in names},
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "README.md").write_text(readme(manifest), encoding="utf-8")
+    _try_out(folder)
+    return manifest
+
+
+def stripped(source: "Source") -> dict[str, Any]:
+    """Return a checkpoint without weights and the state of the training: settings, and what data and model keep."""
+    own: dict[str, Any] = {}
+    source.model.on_save_checkpoint(own)
+    names = {*KEPT, type(source.data).__qualname__, *own}
+    return {name: value for name, value in source.checkpoint.items() if name in names} | {"state_dict": {}}
+
+
+def versions(wanted: "Wanted") -> dict[str, str]:
+    """Return the versions of what made the graph and of what runs it."""
+    names = dict.fromkeys(["torch", RUNTIME[wanted.form], *(["onnx", "onnxscript"] if wanted.form == "onnx" else [])])
+    if wanted.quantize is not None:
+        names["torchao"] = None
+    return {"python": ".".join(map(str, sys.version_info[:3])), **{name: metadata.version(name) for name in names}}
+
+
+def _try_out(folder: Path) -> None:
+    """Run the script in a process of its own, as the next person will."""
+    done = subprocess.run([sys.executable, "use.py"], cwd=folder, capture_output=True, text=True, check=False)
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"use.py of the export failed:\n{done.stdout}{done.stderr}")

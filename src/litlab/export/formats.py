@@ -1,0 +1,139 @@
+"""How the graph of each format is written."""
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+
+from litlab.data.serving import Serving
+from litlab.errors import UserError, first_line
+from litlab.export.servable import check_axes
+
+# Largest difference from eager PyTorch, of a probability or in standard deviations of a column. The kernels are the
+# same ones for pt2 and torchscript; the others order and fuse their sums differently.
+TOLERANCE = {"onnx": 1e-4, "pt2": 1e-5, "aoti": 1e-4, "torchscript": 1e-5}
+RUNTIME = {"onnx": "onnxruntime", "pt2": "torch", "aoti": "torch", "torchscript": "torch"}
+
+
+def write_graph(form: str, program: ExportedProgram | None, module: nn.Module, serving: Serving, path: Path) -> str:
+    """Write a model in a format.
+
+    Args:
+        form: onnx, pt2, aoti or torchscript.
+        program: The traced model; None for torchscript.
+        module: The model, for torchscript.
+        serving: Its inputs and outputs.
+        path: The file to write.
+
+    Returns:
+        How it was made, in a word.
+
+    Raises:
+        UserError: The format can't express the model, or a package or compiler is missing.
+    """
+    with _quiet(), torch.no_grad():
+        if form == "torchscript":
+            return _torchscript(module, serving, path)
+        assert program is not None
+        if form == "pt2":
+            torch.export.save(program, path)
+        elif form == "aoti":
+            _aoti(program, path)
+        else:
+            _onnx(program, serving, path)
+    return "traced by torch.export"
+
+
+def _aoti(program: ExportedProgram, path: Path) -> None:
+    from torch._inductor import aoti_compile_and_package, config
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        with config.patch(freezing=True):  # or quantized layers are computed in float32
+            aoti_compile_and_package(program, package_path=str(path))
+    except InvalidCxxCompiler as error:
+        raise UserError("export: --format aoti needs a C++ compiler; install g++, or choose another format") from error
+
+
+def _onnx(program: ExportedProgram, serving: Serving, path: Path) -> None:
+    try:
+        onnx: Any = import_module("onnx")
+        opset: Any = import_module("onnxscript").opset18
+    except ModuleNotFoundError as error:
+        raise UserError("export: --format onnx needs onnx and onnxscript; pip install '.[export]'") from error
+    more: Any = {torch.ops.aten._int_mm.default: lambda left, right: opset.MatMulInteger(left, right)}
+    names = {"input_names": [spec.name for spec in serving.inputs], "output_names": [s.name for s in serving.outputs]}
+    try:
+        made = torch.onnx.export(
+            program, dynamo=True, external_data=False, verbose=False, custom_translation_table=more, **names
+        )
+    except torch.onnx.errors.OnnxExporterError as error:
+        raise UserError(f"export: ONNX can't express the model ({_innermost(error)}); choose --format pt2") from error
+    assert made is not None
+    made.save(path)
+    model = onnx.load(path)
+    dims = [value.type.tensor_type.shape.dim for value in model.graph.input]
+    shapes = [[axis.dim_param or axis.dim_value for axis in axes] for axes in dims]
+    check_axes(serving, shapes, lambda size: isinstance(size, str))
+    _rename_axes(model, serving)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+
+
+def _rename_axes(model: Any, serving: Serving) -> None:
+    """Give the free axes the names that the manifest says, such as ``batch``."""
+    by_symbol = {}
+    for spec, value in zip(serving.inputs, model.graph.input, strict=True):
+        for wanted, axis in zip(spec.shape, value.type.tensor_type.shape.dim, strict=True):
+            if isinstance(wanted, str):
+                by_symbol[axis.dim_param] = wanted
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for axis in value.type.tensor_type.shape.dim:
+            if axis.dim_param in by_symbol:
+                axis.dim_param = by_symbol[axis.dim_param]
+
+
+def _torchscript(module: nn.Module, serving: Serving, path: Path) -> str:
+    from lightning.pytorch.core.module import _jit_is_scripting
+
+    with warnings.catch_warnings(), _jit_is_scripting():  # Lightning's own way to hide its Trainer from TorchScript
+        warnings.simplefilter("ignore")  # that all of it is deprecated: the report says so in one sentence
+        try:
+            script, how = torch.jit.script(module), "scripted"
+        except Exception:  # of many kinds: TorchScript knows a part of Python only
+            script, how = torch.jit.trace(module, serving.example(), check_trace=False), "traced"
+        torch.jit.save(torch.jit.freeze(script.eval()), str(path))
+    return how
+
+
+def _innermost(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return first_line(error).rstrip(".")
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave out what exporters tell their own developers."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "torch.utils.cpp_extension")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            for text in ("The tensor attributes? .* assigned during export", "To copy construct", "_check_is_size"):
+                warnings.filterwarnings("ignore", message=text)
+            warnings.filterwarnings("ignore", category=FutureWarning, module="torch|onnxscript|<eval")
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch|onnxscript")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,163 @@
+"""From a trained model to a checked folder: trace, write, compare, test, measure, describe."""
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.utilities import rank_zero_info
+from torch import Tensor, nn
+
+from litlab.artifact.manifest import FILES
+from litlab.artifact.runtimes import Run, load_runtime
+from litlab.artifact.steps import restore, use_artifact
+from litlab.cli.trainer import untestable
+from litlab.data import ExperimentData
+from litlab.data.serving import Serving
+from litlab.export.folder import versions, write_folder
+from litlab.export.formats import TOLERANCE, write_graph
+from litlab.export.latency import of_module, of_runtime
+from litlab.export.parity import compare
+from litlab.export.quantize import quantized, traced
+from litlab.export.servable import Servable
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be exported, and how.
+
+    Args:
+        form: The format.
+        quantize: How to quantize, if at all.
+        threads: Threads to measure with; None for torch's choice.
+        sides: What to measure beside it, of eager and compiled.
+    """
+
+    form: str
+    quantize: str | None = None
+    threads: int | None = None
+    sides: tuple[str, ...] = ("eager", "compiled")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A trained model, and what it takes to check it.
+
+    Args:
+        trainer: A Trainer to test with.
+        model: The model, as it was built.
+        data: Its data.
+        checkpoint: The checkpoint with its weights.
+        name: Name of the run.
+        file: The checkpoint's file.
+        commit: Commit of the run, if it is known.
+    """
+
+    trainer: Trainer
+    model: LightningModule
+    data: ExperimentData[Any]
+    checkpoint: dict[str, Any]
+    name: str
+    file: Path
+    commit: str | None
+
+
+def export_model(source: Source, wanted: Wanted, folder: Path) -> dict[str, Any]:
+    """Write an export into an empty folder, and check it.
+
+    Args:
+        source: What to export.
+        wanted: How.
+        folder: The folder.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        UserError: The model can't be exported this way, or the export differs from it.
+    """
+    model, data = source.model, source.data
+    threads = wanted.threads or torch.get_num_threads()
+    torch.set_num_threads(threads)
+    restore(model, data, source.checkpoint)
+    model.load_state_dict(source.checkpoint["state_dict"])
+    metrics = {"run": _test(source)}
+    serving = data.serving()
+    model.trainer = None  # pyright: ignore[reportAttributeAccessIssue]  # it can't be copied
+    reference = Servable(model, serving)
+    module: nn.Module = reference
+    data.setup("fit")
+    if wanted.quantize is not None:
+        module = quantized(
+            copy.deepcopy(reference), serving, wanted.quantize, map(serving.raw, data.train_dataloader())
+        )
+    rank_zero_info(f"Exporting {source.name} to {wanted.form}{' (this can take a minute)' * (wanted.form == 'aoti')}.")
+    file = folder / FILES[wanted.form]
+    how = write_graph(
+        wanted.form, traced(module, serving) if wanted.form != "torchscript" else None, reference, serving, file
+    )
+    run, load_seconds = _loaded(wanted.form, file, serving, threads)
+
+    batches, count = _evaluated(data, serving)
+    parity = {"quantized" if wanted.quantize else "run": compare(module, run, serving, batches(), count, "comparing")}
+    next(iter(parity.values())).check(TOLERANCE[wanted.form], quantized=wanted.quantize is not None)
+    if wanted.quantize is not None:
+        parity["run"] = compare(reference, run, serving, batches(), count, "comparing with the run")
+    speed = _speed(wanted, run, reference, next(islice(batches(), count // data.batch_size // 2, None)))
+    use_artifact(model, data, run)
+    metrics["exported"] = _test(source)
+    return write_folder(
+        folder, source, serving,
+        {
+            "format": wanted.form, "how": how, "quantize": wanted.quantize, "threads": threads,
+            "parity": {name: found.as_dict() for name, found in parity.items()},
+            "metrics": metrics, "speed": speed, "load_seconds": round(load_seconds, 4), "versions": versions(wanted),
+        },
+    )  # fmt: skip
+
+
+def _test(source: Source) -> dict[str, float]:
+    """Return the test metrics of the model as it is; none where it can't be tested."""
+    if why := untestable(source.trainer, source.model, source.data):
+        rank_zero_info(f"{why}: the model is not tested.")
+        return {}
+    source.trainer.test(source.model, source.data, verbose=False)
+    return {name: value.item() for name, value in source.trainer.callback_metrics.items()}
+
+
+def _loaded(form: str, file: Path, serving: Serving, threads: int) -> tuple[Run, float]:
+    """Return what runs a graph, and the seconds that loading takes once the runtime is imported."""
+    names = [spec.name for spec in serving.inputs]
+    taken = []
+    run: Run | None = None
+    for _ in range(3):
+        start = time.perf_counter()
+        run = load_runtime(form, file, names, {"torch": torch.__version__}, threads)
+        taken.append(time.perf_counter() - start)
+    assert run is not None
+    return run, sorted(taken)[1]
+
+
+def _evaluated(data: ExperimentData[Any], serving: Serving) -> tuple[Callable[[], Iterator[tuple[Tensor, ...]]], int]:
+    """Return what yields the raw inputs of the validation split (the test's where there is none), and their number."""
+    split = "val" if "val" in data.sizes else "test"
+    if split == "test":
+        data.setup("test")
+    loader = data.val_dataloader if split == "val" else data.test_dataloader
+    return lambda: map(serving.raw, loader()), data.sizes[split]
+
+
+def _speed(wanted: Wanted, run: Run, reference: nn.Module, raw: tuple[Tensor, ...]) -> dict[str, Any]:
+    """Measure the export and what it is compared with, by side and size of the batch."""
+    found = {}
+    if "eager" in wanted.sides:
+        found["eager"] = of_module(reference, raw)
+    if "compiled" in wanted.sides:
+        rank_zero_info("Compiling the model with torch.compile, to compare.")
+        found["compiled"] = of_module(torch.compile(reference, dynamic=True), raw)  # pyright: ignore[reportArgumentType]
+    return {**found, wanted.form: of_runtime(run, raw)}

@@ -1,0 +1,110 @@
+"""8-bit and 4-bit models, by torchao."""
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from litlab.data.serving import Serving
+from litlab.errors import UserError, first_line
+from litlab.export.servable import exported_program
+from litlab.util.progress import SlowProgress
+
+KINDS = {
+    "int8-weights": "weights of linear layers and embeddings as int8, computed in float32",
+    "int8-dynamic": "linear layers computed in int8, the scale of their inputs measured in each call",
+    "int8-static": "linear layers and convolutions computed in int8, all scales measured on training batches",
+    "int4-weights": "weights of linear layers as int4, where the machine has kernels for it",
+}
+CALIBRATION = 32  # batches
+_LEAST = 0.25  # share of a network's weights, embeddings aside, that a kind must reach to be worth it
+Recurrent = nn.RNNBase | nn.RNNCellBase
+
+
+def quantized(module: nn.Module, serving: Serving, kind: str, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
+    """Quantize a model.
+
+    Args:
+        module: A `Servable`; the kinds but int8-static change it.
+        serving: Its inputs.
+        kind: One of `KINDS`.
+        batches: Raw inputs of training batches, to measure the scales of int8-static.
+
+    Returns:
+        The quantized model, which takes the same inputs.
+
+    Raises:
+        UserError: torchao is missing, or the kind would leave nearly all of the model as it is.
+    """
+    check_kind(module, kind)
+    try:
+        torchao: Any = import_module("torchao.quantization")
+    except ModuleNotFoundError as error:
+        raise UserError("--quantize: it needs torchao; pip install '.[torchao]'") from error
+    if kind == "int8-static":
+        return _static(module, serving, batches)
+    if kind == "int8-dynamic":
+        torchao.quantize_(module, torchao.Int8DynamicActivationInt8WeightConfig())
+    elif kind == "int8-weights":
+        by_row = torchao.IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=torchao.PerAxis(0))
+        torchao.quantize_(module, by_row, filter_fn=lambda layer, _: isinstance(layer, nn.Embedding))
+        torchao.quantize_(module, torchao.Int8WeightOnlyConfig())
+    else:
+        _int4(module, torchao)
+    return module
+
+
+def check_kind(module: nn.Module, kind: str) -> None:
+    """Refuse a kind that would leave nearly all of a model as it is.
+
+    Raises:
+        UserError: What holds most of the weights is of another kind of layer.
+    """
+    reached = (nn.Linear, nn.Conv1d, nn.Conv2d) if kind == "int8-static" else (nn.Linear,)
+    weights: dict[str, int] = {}
+    for layer in module.modules():
+        own = sum(parameter.numel() for parameter in layer.parameters(recurse=False) if parameter.ndim > 1)
+        if own and not isinstance(layer, nn.Embedding):
+            weights[type(layer).__name__] = weights.get(type(layer).__name__, 0) + own
+    names = {cls.__name__ for cls in reached} | {"NonDynamicallyQuantizableLinear"}
+    done, total = sum(count for name, count in weights.items() if name in names), sum(weights.values())
+    if done < _LEAST * total:
+        most = max(weights.keys() - names, key=weights.__getitem__)
+        what = "linear layers and convolutions" if kind == "int8-static" else "linear layers"
+        advice = "; use int8-static" if most.startswith("Conv") and kind != "int8-static" else "; leave --quantize out"
+        raise UserError(
+            f"--quantize {kind}: it is for {what}, which hold {done / total:.0%} of the weights; "
+            f"{weights[most] / total:.0%} are in {most} layers and would stay as they are{advice}"
+        )
+
+
+def _int4(module: nn.Module, torchao: Any) -> None:
+    try:
+        torchao.quantize_(module, torchao.Int4WeightOnlyConfig(group_size=32))
+    except (RuntimeError, NotImplementedError, ImportError, AssertionError) as error:
+        raise UserError(
+            f"--quantize int4-weights: this machine has no kernels for it ({first_line(error).rstrip('.')}); use "
+            "int8-weights"
+        ) from error
+
+
+def _static(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
+    """Quantize the graph of a model: PT2E with the quantizer of torch's compiler for x86."""
+    steps: Any = import_module("torchao.quantization.pt2e.quantize_pt2e")
+    x86: Any = import_module("torchao.quantization.pt2e.quantizer.x86_inductor_quantizer")
+    quantizer = x86.X86InductorQuantizer()
+    quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
+    prepared = steps.prepare_pt2e(exported_program(module, serving).module(), quantizer)
+    with torch.no_grad(), SlowProgress(CALIBRATION, "measuring scales") as progress:
+        for _, raw in zip(range(CALIBRATION), batches, strict=False):
+            prepared(*raw)
+            progress.advance(1)
+    return steps.convert_pt2e(prepared)
+
+
+def traced(module: nn.Module, serving: Serving) -> ExportedProgram:
+    """Trace a quantized model, as `exported_program`."""
+    return exported_program(module, serving, nested=not isinstance(module, torch.fx.GraphModule))
