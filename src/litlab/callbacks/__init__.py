@@ -17,6 +17,7 @@ from litlab.callbacks.nan_guard import NaNGuard
 from litlab.callbacks.optimizer_in_backward import OptimizerInBackward
 from litlab.callbacks.profile import StepProfiler
 from litlab.callbacks.progress import ProgressBar
+from litlab.callbacks.qat import QAT
 from litlab.callbacks.summary import RunSummary
 from litlab.callbacks.swa import SWA
 from litlab.callbacks.vram import VRAM
@@ -24,6 +25,7 @@ from litlab.callbacks.vram import VRAM
 __all__ = [
     "AGC",
     "EMA",
+    "QAT",
     "SWA",
     "VRAM",
     "ActivationCheckpointing",

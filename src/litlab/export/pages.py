@@ -62,8 +62,9 @@ def readme(manifest: dict[str, Any]) -> str:
         _table(
             ["name", "type", "shape", "what"], [_tensor(entry) for entry in (*manifest["inputs"], *manifest["outputs"])]
         ),
-        f"## Compared with the run\n\nOn {parity['samples']:,} samples the outputs differ by {parity['difference']:.2g} "
-        f"at most and {parity['mean_difference']:.2g} on average, in probabilities or standard deviations of a column"
+        f"## Compared with the run\n\nOn {parity['samples']:,} samples the outputs differ by "
+        f"{parity['difference']:.2g} at most and {parity['mean_difference']:.2g} on average, in probabilities or "
+        "standard deviations of a column"
         + ("." if parity["equal_classes"] is None else f"; {parity['equal_classes']:.2%} get the same class."),
         _table(["test metric", "run", "exported"], _metrics(manifest)),
         f"## Size and speed\n\n{manifest['size_bytes'] / 2**20:.2f} MiB, loaded in {manifest['load_seconds']:.2f} s. "

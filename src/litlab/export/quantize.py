@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 from litlab.data.serving import Serving
 from litlab.errors import UserError, first_line
 from litlab.export.servable import exported_program
+from litlab.nn.fake_quantize import LEAST, LINEAR, LINEAR_AND_CONVOLUTIONS, share_of
 from litlab.util.progress import SlowProgress
 
 KINDS = {
@@ -20,8 +21,6 @@ KINDS = {
     "int4-weights": "weights of linear layers as int4, where the machine has kernels for it",
 }
 CALIBRATION = 32  # batches
-_LEAST = 0.25  # share of a network's weights, embeddings aside, that a kind must reach to be worth it
-Recurrent = nn.RNNBase | nn.RNNCellBase
 
 
 def quantized(module: nn.Module, serving: Serving, kind: str, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
@@ -63,21 +62,14 @@ def check_kind(module: nn.Module, kind: str) -> None:
     Raises:
         UserError: What holds most of the weights is of another kind of layer.
     """
-    reached = (nn.Linear, nn.Conv1d, nn.Conv2d) if kind == "int8-static" else (nn.Linear,)
-    weights: dict[str, int] = {}
-    for layer in module.modules():
-        own = sum(parameter.numel() for parameter in layer.parameters(recurse=False) if parameter.ndim > 1)
-        if own and not isinstance(layer, nn.Embedding):
-            weights[type(layer).__name__] = weights.get(type(layer).__name__, 0) + own
-    names = {cls.__name__ for cls in reached} | {"NonDynamicallyQuantizableLinear"}
-    done, total = sum(count for name, count in weights.items() if name in names), sum(weights.values())
-    if done < _LEAST * total:
-        most = max(weights.keys() - names, key=weights.__getitem__)
-        what = "linear layers and convolutions" if kind == "int8-static" else "linear layers"
-        advice = "; use int8-static" if most.startswith("Conv") and kind != "int8-static" else "; leave --quantize out"
+    static = kind == "int8-static"
+    share, other = share_of(module, LINEAR_AND_CONVOLUTIONS if static else LINEAR)
+    if share < LEAST:
+        what = "linear layers and convolutions" if static else "linear layers"
+        advice = "use int8-static" if other.startswith("Conv") and not static else "leave --quantize out"
         raise UserError(
-            f"--quantize {kind}: it is for {what}, which hold {done / total:.0%} of the weights; "
-            f"{weights[most] / total:.0%} are in {most} layers and would stay as they are{advice}"
+            f"--quantize {kind}: it is for {what}, which hold {share:.0%} of the weights; those of {other} would stay "
+            f"as they are; {advice}"
         )
 
 

@@ -101,8 +101,9 @@ class Classifier(SupervisedModule):
         if self.training or not (self.flip_tta or self.shift_tta):
             return super().forward(inputs)
         seen = list(views(inputs, self.flip_tta, self.shift_tta))
-        # Divided one by one: a CUDA graph's next run overwrites what this one returned.
-        return sum(super(Classifier, self).forward(view) / len(seen) for view in seen)  # pyright: ignore[reportReturnType]
+        # In one call: quantization by torch.export wants each layer once in the graph.
+        logits = super().forward(torch.cat(seen))
+        return logits.reshape(len(seen), inputs.shape[0], -1).mean(dim=0)
 
     def outcome(self, inputs: Any, target: Tensor, stage: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return the cross-entropy, shape (), logits, shape (batch, classes), and labels, those of larger share."""

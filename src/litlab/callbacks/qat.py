@@ -1,0 +1,73 @@
+"""Quantization-aware training: a fit whose layers round as int8 ones will."""
+
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities import rank_zero_info
+from torch import nn
+
+from litlab.errors import UserError
+from litlab.nn.fake_quantize import LEAST, LINEAR_AND_CONVOLUTIONS, Rounding, keep_layer, round_layer, share_of
+
+
+class QAT(Callback):
+    """Let linear layers and convolutions round their inputs and weights to 256 steps while they are trained.
+
+    Meant to fine-tune a run (``--init_from``) for a few epochs before ``export --quantize int8-static``. Training and
+    validation within ``fit`` see the rounded layers, so what is monitored is about what the int8 model will do. The
+    weights themselves stay float32 and keep their names; ``test`` and ``predict`` compute with these. Ranges of the
+    inputs are kept in checkpoints. See `litlab.nn.fake_quantize.Rounding`; it needs torchao.
+
+    Raises:
+        UserError: At the start of a fit, if torchao is missing, or such layers hold hardly any of the weights.
+    """
+
+    def __init__(self) -> None:
+        self._layers: dict[str, nn.Module] = {}
+        self._saved: dict[str, Any] = {}
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Change the layers, and say how many."""
+        if stage != "fit":
+            return
+        network: nn.Module = getattr(pl_module, "network", pl_module)
+        share, other = share_of(network, LINEAR_AND_CONVOLUTIONS)
+        if share < LEAST:
+            raise UserError(
+                f"trainer.callbacks: QAT is for linear layers and convolutions, which hold {share:.0%} of the weights, "
+                f"those of {other} aside; leave it out"
+            )
+        for name, layer in pl_module.named_modules():
+            if type(layer) in LINEAR_AND_CONVOLUTIONS and "forward" not in vars(layer):
+                try:
+                    rounding = Rounding()
+                except ModuleNotFoundError as error:
+                    raise UserError("trainer.callbacks: QAT needs torchao; pip install '.[torchao]'") from error
+                round_layer(layer, rounding)
+                self._layers[name] = layer
+        rank_zero_info(f"QAT: {len(self._layers)} layers with {share:.0%} of the weights round to int8.")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the ranges by the names of the layers."""
+        return {name: layer.rounding.state_dict() for name, layer in self._layers.items()} or self._saved  # pyright: ignore[reportCallIssue]
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue with the ranges of a checkpoint."""
+        self._saved = state_dict
+        for name, layer in self._layers.items():
+            if name in state_dict:
+                layer.rounding.load_state_dict(state_dict[name])  # pyright: ignore[reportCallIssue]
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Leave the module as it was found."""
+        self._restore()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Do so after a fit that failed, too."""
+        self._restore()
+
+    def _restore(self) -> None:
+        self._saved = self.state_dict()
+        for layer in self._layers.values():
+            keep_layer(layer)
+        self._layers = {}
