@@ -14,6 +14,8 @@ from litlab.errors import UserError
 class Artifact:
     """The model in the folder of an export.
 
+    ``manifest`` says what it takes and gives; ``run`` takes arrays in that order, and checks nothing.
+
     Args:
         folder: The folder.
         threads: Threads that compute; None for the runtime's choice.
@@ -26,7 +28,7 @@ class Artifact:
         self.folder = folder
         self.manifest = read_manifest(folder)
         form, names = self.manifest["format"], [entry["name"] for entry in self.manifest["inputs"]]
-        self._run = load_runtime(form, folder / FILES[form], names, self.manifest["versions"], threads)
+        self.run = load_runtime(form, folder / FILES[form], names, self.manifest["versions"], threads)
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run the model.
@@ -42,7 +44,7 @@ class Artifact:
         """
         arrays = checked(self.manifest, inputs)
         names = [entry["name"] for entry in self.manifest["outputs"]]
-        return dict(zip(names, self._run(arrays), strict=True))
+        return dict(zip(names, self.run(arrays), strict=True))
 
 
 def checked(manifest: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -57,8 +57,9 @@ def use_artifact(model: Any, data: ExperimentData[Any], run: Run) -> None:
         return transform(batch, epoch)
 
     def predicted() -> Tensor:
+        serving.to(model.device)
         raw = [tensor.contiguous().cpu().numpy() for tensor in serving.raw(kept["batch"])]
-        return serving.predicted([torch.from_numpy(array) for array in run(raw)])
+        return serving.predicted([torch.from_numpy(array).to(model.device) for array in run(raw)])
 
     data.transform = keep
     model.predict_step = lambda batch, batch_idx: predicted()

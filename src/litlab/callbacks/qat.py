@@ -11,15 +11,15 @@ from litlab.nn.fake_quantize import LEAST, LINEAR_AND_CONVOLUTIONS, Rounding, ke
 
 
 class QAT(Callback):
-    """Let linear layers and convolutions round their inputs and weights to 256 steps while they are trained.
+    """Let linear layers and convolutions round their inputs and weights to int8 while they are trained.
 
     Meant to fine-tune a run (``--init_from``) for a few epochs before ``export --quantize int8-static``. Training and
     validation within ``fit`` see the rounded layers, so what is monitored is about what the int8 model will do. The
     weights themselves stay float32 and keep their names; ``test`` and ``predict`` compute with these. Ranges of the
-    inputs are kept in checkpoints. See `litlab.nn.fake_quantize.Rounding`; it needs torchao.
+    inputs are kept in checkpoints. See `litlab.nn.fake_quantize.Rounding`.
 
     Raises:
-        UserError: At the start of a fit, if torchao is missing, or such layers hold hardly any of the weights.
+        UserError: At the start of a fit, if such layers hold hardly any of the weights.
     """
 
     def __init__(self) -> None:
@@ -39,11 +39,7 @@ class QAT(Callback):
             )
         for name, layer in pl_module.named_modules():
             if type(layer) in LINEAR_AND_CONVOLUTIONS and "forward" not in vars(layer):
-                try:
-                    rounding = Rounding()
-                except ModuleNotFoundError as error:
-                    raise UserError("trainer.callbacks: QAT needs torchao; pip install '.[torchao]'") from error
-                round_layer(layer, rounding)
+                round_layer(layer, Rounding())
                 self._layers[name] = layer
         rank_zero_info(f"QAT: {len(self._layers)} layers with {share:.0%} of the weights round to int8.")
 

@@ -11,6 +11,8 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
 
+from litlab.artifact import Artifact
+from litlab.artifact.steps import restore, serving_data, use_artifact
 from litlab.callbacks import RunSummary
 from litlab.callbacks.compile_parts import optimizer_advice
 from litlab.checkpointing.optimizer_changes import OptimizerChanges
@@ -134,7 +136,7 @@ class ExperimentCLI(CheckpointCLI):
         self.model = self.config_init[verb].model
         for name, value in vars(self.model).items():  # as in ExperimentModule: any module can be copied
             setattr(self.model, name, plain_recipe(value))
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and self.plan.exported is None:
             check_weights(self.model, self.checkpoint, self.changes)
         elif verb == "fit" and (wanted := self.config[verb].init_from):
             path = checkpoint_of(wanted)
@@ -180,7 +182,8 @@ class ExperimentCLI(CheckpointCLI):
                 return False
             return loggers(config, self._setting("experiment"), plan, self.checkpoint)
         if plan.run is None:
-            rank_zero_info("The checkpoint is not in a run's folder: the results are printed, but not saved.")
+            what = "The checkpoint is not in a run's folder" if plan.exported is None else "An exported model is no run"
+            rank_zero_info(f"{what}: the results are printed, but not saved.")
             return False
         if others := other_results(self.changes):
             rank_zero_info(f"Settings differ from {plan.run.name} ({others}): the results are printed, but not saved.")
@@ -190,7 +193,17 @@ class ExperimentCLI(CheckpointCLI):
     def _prepare_subcommand_kwargs(self, subcommand: str) -> dict[str, Any]:
         quiet = {"verbose": False} if subcommand in ("validate", "test") else {}
         kwargs = {**super()._prepare_subcommand_kwargs(subcommand), "weights_only": True, **quiet}
+        if self.plan.exported is not None:
+            self._use_exported(self.plan.exported)
+            return {**kwargs, "ckpt_path": None}
         return {**kwargs, "ckpt_path": str(path)} if (path := self.plan.checkpoint) else kwargs
+
+    def _use_exported(self, folder: Path) -> None:
+        """Let an exported model take the place of the network, which has no weights."""
+        assert self.checkpoint is not None
+        data = serving_data(self.datamodule, self.model)
+        restore(self.model, data, self.checkpoint)
+        use_artifact(self.model, data, Artifact(folder, self._setting("threads")).run)
 
     def _run_subcommand(self, subcommand: str) -> None:
         if subcommand == "fit" and self._setting("check"):

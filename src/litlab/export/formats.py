@@ -1,10 +1,6 @@
 """How the graph of each format is written."""
 
-import contextlib
-import io
-import logging
 import warnings
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,6 +11,7 @@ from torch.export import ExportedProgram
 
 from litlab.data.serving import Serving
 from litlab.errors import UserError, first_line
+from litlab.export.noise import quiet_exporters
 from litlab.export.servable import check_axes
 
 # Largest difference from eager PyTorch, of a probability or in standard deviations of a column. The kernels are the
@@ -39,7 +36,7 @@ def write_graph(form: str, program: ExportedProgram | None, module: nn.Module, s
     Raises:
         UserError: The format can't express the model, or a package or compiler is missing.
     """
-    with _quiet(), torch.no_grad():
+    with quiet_exporters(), torch.no_grad():
         if form == "torchscript":
             return _torchscript(module, serving, path)
         assert program is not None
@@ -118,22 +115,3 @@ def _innermost(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return first_line(error).rstrip(".")
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Leave out what exporters tell their own developers."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "torch.utils.cpp_extension")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            for text in ("The tensor attributes? .* assigned during export", "To copy construct", "_check_is_size"):
-                warnings.filterwarnings("ignore", message=text)
-            warnings.filterwarnings("ignore", category=FutureWarning, module="torch|onnxscript|<eval")
-            warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch|onnxscript")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

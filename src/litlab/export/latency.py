@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 SIZES = (1, 32)
-_SECONDS, _MOST, _LEAST = 2.0, 200, 5  # of measuring one side at one size, and its calls
+_SECONDS, _MOST, _LEAST = 1.0, 200, 5  # of measuring one side at one size, and its calls
 
 
 def latencies(call: Callable[[], object]) -> dict[str, float]:

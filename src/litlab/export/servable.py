@@ -11,6 +11,7 @@ from torch.export import Dim, ExportedProgram
 
 from litlab.data.serving import BATCH, Serving
 from litlab.errors import UserError, first_line
+from litlab.export.noise import quiet_exporters
 
 
 class Servable(nn.Module):
@@ -49,7 +50,7 @@ def exported_program(module: nn.Module, serving: Serving, nested: bool = True) -
         for spec in serving.inputs
     )
     try:
-        with torch.no_grad():
+        with quiet_exporters(), torch.no_grad():
             program = torch.export.export(module, serving.example(), dynamic_shapes=(shapes,) if nested else shapes)
     except (
         torch._dynamo.exc.TorchDynamoException,

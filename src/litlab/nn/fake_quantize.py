@@ -1,6 +1,5 @@
 """Layers that round as if they were computed in int8, and how much of a network such layers are."""
 
-from importlib import import_module
 from types import MethodType
 from typing import Any
 
@@ -37,44 +36,49 @@ def share_of(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> tuple[flo
 
 
 class Rounding:
-    """Rounds inputs and weights of a layer to 256 steps, and passes gradients on as if it did not.
+    """Rounds inputs and weights of a layer to int8, and passes gradients on as if it did not.
 
     Inputs have one scale and zero, from a moving average of their range in training; weights have a scale for each
     output, from their largest value. That is what torchao's quantizer for x86 does, so that training gets used to it
     (Jacob et al. 2018, arXiv:1712.05877). Batch norms need not be folded into the weights before: a factor for an
     output is one for its scale.
-
-    Raises:
-        ModuleNotFoundError: torchao is not installed.
     """
 
     def __init__(self) -> None:
-        pt2e: Any = import_module("torchao.quantization.pt2e.fake_quantize")
-        observers: Any = import_module("torchao.quantization.pt2e.observer")
-        self.inputs: nn.Module = pt2e.FusedMovingAvgObsFakeQuantize(
-            observer=observers.MovingAverageMinMaxObserver,
-            quant_min=0, quant_max=255, dtype=torch.uint8, qscheme=torch.per_tensor_affine,
-        )  # fmt: skip
-        self.weights: nn.Module = pt2e.FakeQuantize(
-            observer=observers.PerChannelMinMaxObserver,
-            quant_min=-128, quant_max=127, dtype=torch.int8, qscheme=torch.per_channel_symmetric, ch_axis=0,
-        )  # fmt: skip
-        self._observe, self._rest = pt2e.enable_observer, pt2e.disable_observer
+        self.range = {"least": torch.tensor(torch.inf), "most": torch.tensor(-torch.inf)}  # of the inputs
+        self.scale, self.zero = torch.ones(1), torch.zeros(1, dtype=torch.int32)
 
     def __call__(self, inputs: Tensor, weight: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Return rounded inputs, of any shape, and weights; the range of the inputs is noted in training only."""
-        self.inputs.to(inputs.device).apply(self._observe if training else self._rest)
-        self.weights.to(weight.device)
-        weight = self.weights(weight.float()).to(weight.dtype)
-        return self.inputs(inputs.float()).to(inputs.dtype), weight
+        return self._inputs(inputs.float(), training).to(inputs.dtype), _rounded(weight.float()).to(weight.dtype)
 
-    def state_dict(self) -> dict[str, Any]:
+    def _inputs(self, inputs: Tensor, training: bool) -> Tensor:
+        device = inputs.device
+        self.range = {name: value.to(device) for name, value in self.range.items()}
+        self.scale, self.zero = self.scale.to(device), self.zero.to(device)
+        observe, rounds = torch.tensor([training, True], dtype=torch.int64).to(device, non_blocking=True).unbind()
+        # In one kernel: range, scale and rounding. torchao and PyTorch's former quantization use it too.
+        return torch.fused_moving_avg_obs_fake_quant(
+            inputs, observe, rounds, self.range["least"], self.range["most"], self.scale, self.zero,
+            averaging_const=0.01, quant_min=0, quant_max=255, ch_axis=0,
+        )  # fmt: skip
+
+    def state_dict(self) -> dict[str, Tensor]:
         """Return the range of the inputs; that of the weights follows from them."""
-        return self.inputs.state_dict()
+        return {**self.range, "scale": self.scale, "zero": self.zero}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from such a range."""
-        self.inputs.load_state_dict(state)
+        self.range = {name: state[name].clone() for name in self.range}
+        self.scale, self.zero = state["scale"].clone(), state["zero"].clone()
+
+
+def _rounded(weight: Tensor) -> Tensor:
+    """Round weights of shape (output, ...) to -127 to 127 steps. (With -128, the largest would get no gradient.)"""
+    largest = weight.detach().abs().flatten(1).amax(dim=1)
+    scale = (largest / 127).clamp(min=torch.finfo(weight.dtype).tiny)
+    zero = torch.zeros(len(weight), dtype=torch.int32, device=weight.device)
+    return torch.fake_quantize_per_channel_affine(weight, scale, zero, 0, -127, 127)
 
 
 def round_layer(layer: nn.Module, rounding: Rounding) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_info
 
+from litlab.artifact import is_exported, read_manifest
+from litlab.artifact.manifest import CHECKPOINT
 from litlab.errors import UserError
 from litlab.runs import claim
 from litlab.runs.compare import read_config
@@ -31,6 +33,7 @@ class ResumePlan:
         automatic: Whether the run is still to be chosen: the newest one of the experiment, if it is not finished.
         requeued: Whether it is still to be chosen: the one that this command has started in this SLURM job.
         new: The folder that was made for a new run; None where none was yet.
+        exported: The folder of an exported model that takes the place of the weights, if any.
     """
 
     arguments: list[str]
@@ -42,6 +45,7 @@ class ResumePlan:
     automatic: bool = False
     requeued: bool = False
     new: RunFolder | None = None
+    exported: Path | None = None
 
 
 def resume_plan(arguments: list[str]) -> ResumePlan:
@@ -106,6 +110,8 @@ def _evaluation(subcommand: str, flags: list[str]) -> ResumePlan:
     if wanted is None:
         run = owner_of(Path(which)) if which is not None else None
         return ResumePlan([subcommand, *flags], [subcommand, *flags], run)
+    if is_exported(wanted):
+        return _exported(subcommand, Path(wanted), which, rest)
     if Path(wanted).is_file():
         if which is not None:
             raise UserError(f"run: {wanted} is a checkpoint already; leave --ckpt_path out.")
@@ -129,6 +135,24 @@ def _evaluation(subcommand: str, flags: list[str]) -> ResumePlan:
         run=run,
         checkpoint=checkpoint,
         saved=saved,
+    )
+
+
+def _exported(subcommand: str, folder: Path, which: str | None, flags: list[str]) -> ResumePlan:
+    """Return the plan for an exported model, which brings its settings along."""
+    if subcommand == "validate" or which is not None:
+        raise UserError(f"run: {folder} is an exported model; use predict or test, without --ckpt_path.")
+    read_manifest(folder)  # before anything of it is used
+    checkpoint = folder / CHECKPOINT
+    config = config_in(checkpoint)
+    saved = read_config(config)
+    check_classes(None, str(folder), saved)
+    return ResumePlan(
+        arguments=[subcommand, "--config", str(config), *flags],
+        command=[subcommand, "--run", str(folder), *flags],
+        checkpoint=checkpoint,
+        saved=saved,
+        exported=folder,
     )
 
 

@@ -1,0 +1,297 @@
+"""Every shipped kind of experiment leaves the lab, in every format, and does there what the run does."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from litlab.artifact import Artifact
+from litlab.errors import UserError
+from litlab.export import latency, pipeline
+from tests.conftest import CONFIGS, command
+from tests.project.overlays import SMALL
+
+EXPERIMENTS = ("cifar", "text", "forecast", "tabular")
+FLAGS = ["--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--trainer.callbacks=[]", "--test_after_fit=false"]
+AXES = {
+    "image": ["batch", 3, 32, 32], "ids": ["batch", "time"], "past": ["batch", 48, 2], "calendar": ["batch", 72, 2],
+    "numbers": ["batch", 4], "categories": ["batch", 3],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(images, texts, series, tmp_path_factory) -> Path:
+    """A folder with a short run of each experiment."""
+    folder = tmp_path_factory.mktemp("export")
+    data = {
+        "cifar": ["--data.dataset=folder", f"--data.path={images}", *SMALL["cifar"]],
+        "text": ["--data.dataset=csv", f"--data.path={texts}", *SMALL["text"]],
+        "forecast": [
+            "--data.dataset=csv", f"--data.path={series}", "--data.context_length=48", "--data.horizon=24",
+            "--data.covariates=[hour]", "--data.batch_size=32",
+        ],
+        "tabular": ["--data.target=churn"],
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in EXPERIMENTS:
+            assert command(patch, "fit", "--config", CONFIGS / f"{name}.yaml", *data[name], *FLAGS) == 0
+    return folder
+
+
+@pytest.fixture
+def export(runs, run, monkeypatch):
+    """Exports a run; returns the outcome and the folder."""
+    monkeypatch.chdir(runs)
+    monkeypatch.setattr(latency, "_SECONDS", 0.05)
+
+    def export(name, form, *flags, compare="eager"):
+        output = runs / "exported" / "-".join([name, form, *(flag.strip("-") for flag in flags)])
+        done = run(
+            "export", "--run", name, "--format", form, "--output", output, "--compare", compare, "--threads", 1, *flags
+        )
+        return done, output
+
+    return export
+
+
+def inputs_of(name, runs, request):
+    """A file to predict, and the arguments of predict that find it."""
+    if name == "cifar":
+        return request.getfixturevalue("images") / "test"
+    if name == "text":
+        return request.getfixturevalue("texts")
+    if name == "forecast":
+        return request.getfixturevalue("series")
+    path = runs / "rows.csv"
+    header = ["age", "income", "visits", "distance", "plan", "city", "channel"]
+    with path.open("w", newline="") as stream:
+        rows = [[30, 20_000, 4, 5, "basic", "city 01", "phone"], [50, "", 2, 3.5, "", "nowhere", "web"]]
+        csv.writer(stream).writerows([header, *rows])
+    return path
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_onnx_predicts_and_is_tested_like_the_run(name, export, run, runs, request, tmp_path):
+    done, folder = export(name, "onnx")
+    assert done.code == 0, done.err
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["parity"]["run"]["difference"] <= 1e-4
+    assert len(manifest["parity"]["run"]["sizes"]) >= 3, "several sizes of batches"
+    before, after = manifest["metrics"]["run"], manifest["metrics"]["exported"]
+    assert before.keys() == after.keys()
+    assert before == pytest.approx(after, rel=1e-3, abs=1e-5)
+    assert all(entry["shape"] == AXES[entry["name"]] for entry in manifest["inputs"])
+    assert set(manifest["speed"]) == {"eager", "onnx"}
+    assert "Exported: " in done.out
+    assert "test metric" in done.out
+    tested = run("test", "--run", folder)
+    assert tested.code == 0, tested.err
+    rows = []
+    for source in (name, folder):
+        output = tmp_path / f"{Path(source).name}.csv"
+        predicted = run("predict", "--run", source, "--input", inputs_of(name, runs, request), "--output", output)
+        assert predicted.code == 0, predicted.err
+        with output.open(newline="") as stream:
+            rows.append(list(csv.reader(stream)))
+    assert rows[0][0] == rows[1][0]
+    assert len(rows[0]) == len(rows[1]) > 1
+    for one, other in zip(rows[0][1:], rows[1][1:], strict=True):
+        for cell, same in zip(one, other, strict=True):
+            assert cell == same or float(cell) == pytest.approx(float(same), rel=1e-3, abs=2e-5)
+
+
+SLOW = pytest.mark.matrix
+FORMATS = [
+    ("text", "torchscript"),
+    ("forecast", "torchscript"),
+    ("tabular", "pt2"),
+    pytest.param("text", "pt2", marks=SLOW),
+    pytest.param("cifar", "pt2", marks=SLOW),
+    pytest.param("cifar", "torchscript", marks=SLOW),
+    pytest.param("forecast", "pt2", marks=SLOW),
+    pytest.param("text", "aoti", marks=SLOW),
+    pytest.param("cifar", "aoti", marks=SLOW),
+]
+
+
+@pytest.mark.parametrize(("name", "form"), FORMATS)
+def test_torchs_own_formats(name, form, export):
+    done, folder = export(name, form)
+    assert done.code == 0, done.err
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["parity"]["run"]["difference"] <= (1e-4 if form == "aoti" else 1e-5)
+    assert ("no longer develops it" in done.out) == (form == "torchscript")
+    if name == "text":
+        lengths = {size[1] for size in manifest["parity"]["run"]["sizes"]}
+        assert {1, 96} <= lengths, "from the shortest text to the longest"
+
+
+def test_compiled_ahead_of_time_beside_a_compiled_model(export):
+    done, folder = export("tabular", "aoti", compare="eager,compiled")
+    assert done.code == 0, done.err
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert set(manifest["speed"]) == {"eager", "compiled", "aoti"}
+    changed = {**manifest, "versions": {**manifest["versions"], "torch": "2.9.1"}}
+    (folder / "manifest.json").write_text(json.dumps(changed))
+    with pytest.raises(UserError, match=r"compiled for torch 2.9.1, here is .*; export the run again"):
+        Artifact(folder)
+
+
+QUANTIZED = [
+    ("tabular", "pt2", "int8-weights"),
+    ("tabular", "onnx", "int8-dynamic"),
+    ("tabular", "onnx", "int8-static"),
+    pytest.param("text", "onnx", "int8-weights", marks=SLOW),
+    pytest.param("text", "aoti", "int8-dynamic", marks=SLOW),
+    pytest.param("cifar", "onnx", "int8-static", marks=SLOW),
+    pytest.param("cifar", "aoti", "int8-static", marks=SLOW),
+]
+
+
+@pytest.mark.parametrize(("name", "form", "kind"), QUANTIZED)
+def test_quantized(name, form, kind, export):
+    done, folder = export(name, form, f"--quantize={kind}")
+    assert done.code == 0, done.err
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert 0 < manifest["parity"]["run"]["difference"] < 0.2, "something is rounded"
+    assert manifest["parity"]["quantized"]["equal_classes"] >= 0.95
+    assert manifest["metrics"]["exported"]["test/loss"] == pytest.approx(
+        manifest["metrics"]["run"]["test/loss"], rel=0.1
+    )
+    assert np.load(folder / "example.npz").files
+
+
+REFUSED = [
+    ("forecast", ["--quantize=int8-weights"], "those of LSTM would stay as they are; leave --quantize out"),
+    ("cifar", ["--quantize=int8-dynamic"], "those of Conv2d would stay as they are; use int8-static"),
+    ("nothing", [], "there is no run 'nothing'"),
+    ("cifar", ["--data.path=missing"], "there is no folder missing"),
+]
+
+
+@pytest.mark.parametrize(("name", "flags", "message"), REFUSED)
+def test_what_can_not_be_exported_is_refused_in_one_line(name, flags, message, export):
+    done, folder = export(name, "onnx", *flags)
+    assert done.code == 2
+    assert message in done.err.splitlines()[-1]
+    assert "Traceback" not in done.err
+    assert not folder.exists()
+    assert not list(folder.parent.glob(".*")), "nothing half-written"
+
+
+def test_torchscript_takes_nothing_quantized(export):
+    done, _ = export("tabular", "torchscript", "--quantize=int8-weights")
+    assert (done.code, done.err) == (
+        2, "error: --quantize: TorchScript has no quantized layers; choose --format onnx, pt2 or aoti\n"
+    )  # fmt: skip
+
+
+def test_a_graph_with_other_weights_is_not_kept(export, monkeypatch):
+    write = pipeline.write_graph
+
+    def with_another_weight(form, program, module, serving, path):
+        name = next(key for key in program.state_dict if key.endswith("layers.0.weight"))
+        program.state_dict[name].data[0] += 0.05
+        return write(form, program, module, serving, path)
+
+    monkeypatch.setattr(pipeline, "write_graph", with_another_weight)
+    # The program shares its weights with the model that it is compared with: a copy of these stays as it is.
+    traced = pipeline.traced
+    monkeypatch.setattr(pipeline, "traced", lambda module, serving: apart(traced(module, serving)))
+    done, folder = export("tabular", "pt2", "--data.batch_size=64")
+    assert done.code == 2, done.err
+    assert "the exported model differs from the run's by" in done.err.splitlines()[-1]
+    assert not folder.exists()
+    assert not list(folder.parent.glob(".*"))
+
+
+def apart(program):
+    """The same program with weights of its own."""
+    for name, tensor in program.state_dict.items():
+        program.state_dict[name] = (
+            torch.nn.Parameter(tensor.detach().clone()) if tensor.requires_grad else tensor.clone()
+        )
+    return program
+
+
+@pytest.fixture
+def exported(export, tmp_path):
+    """A copy of an export, to be spoiled."""
+    done, folder = export("tabular", "onnx", "--data.batch_size=32")
+    assert done.code == 0, done.err
+    shutil.copytree(folder, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_damaged_and_strange_folders_are_refused_in_one_line(exported, run, tmp_path):
+    manifest = json.loads((exported / "manifest.json").read_text())
+    graph = (exported / "model.onnx").read_bytes()
+
+    def refusal():
+        done = run("test", "--run", exported)
+        assert done.code == 2
+        assert "Traceback" not in done.err
+        return done.err.splitlines()[-1]
+
+    (exported / "model.onnx").write_bytes(graph[:-8] + b"\0" * 8)
+    assert "model.onnx is damaged: its checksum is not that of manifest.json; export the run again" in refusal()
+    (exported / "model.onnx").unlink()
+    assert "model.onnx: it is missing; copy the whole folder" in refusal()
+    (exported / "model.onnx").write_bytes(graph)
+    (exported / "manifest.json").write_text(json.dumps({**manifest, "version": 2}))
+    assert "version 2 is for a later litlab than this one (1); update it" in refusal()
+    (exported / "manifest.json").write_text(json.dumps({**manifest, "inputs": None}))
+    assert "manifest.json is damaged (it has no valid 'inputs')" in refusal()
+    (exported / "manifest.json").write_text("{")
+    assert "manifest.json is damaged" in refusal()
+    (exported / "manifest.json").write_text(json.dumps(manifest))
+    rows = tmp_path / "rows.csv"
+    rows.write_text("age,plan\n3,basic\n")
+    done = run("predict", "--run", exported, "--input", rows, "--output", tmp_path / "x.csv")
+    assert done.code == 2
+    assert "there is no column" in done.err.splitlines()[-1]
+    done = run("validate", "--run", exported)
+    assert "is an exported model; use predict or test" in done.err.splitlines()[-1]
+
+
+def test_wrong_inputs_are_refused_with_what_is_wanted(exported):
+    artifact = Artifact(exported, threads=1)
+    example = dict(np.load(exported / "example.npz"))
+    good = {name: example[name] for name in ("numbers", "categories")}
+    answer = artifact(good)
+    np.testing.assert_allclose(answer["probabilities"], example["expected_probabilities"], atol=1e-5)
+    wrong = [
+        ({"numbers": good["numbers"]}, "input 'categories': it is missing"),
+        ({**good, "more": good["numbers"]}, "input 'more': the model has none of that name"),
+        ({**good, "numbers": good["numbers"].astype(np.float32)}, "input 'numbers': it is float32, not float64"),
+        ({**good, "numbers": good["numbers"][:, :-1]}, r"input 'numbers': its shape is \(2, .\), not \(batch, .\)"),
+        ({**good, "numbers": good["numbers"][0]}, "input 'numbers': its shape is"),
+        ({**good, "numbers": good["numbers"][:1]}, "the axis 'batch' has size 2, but 1 in another input"),
+        ({name: values[:0] for name, values in good.items()}, "the axis 'batch' has size 0, but it must be at least 1"),
+    ]
+    for inputs, message in wrong:
+        with pytest.raises(UserError, match=message):
+            artifact(inputs)
+
+
+def test_a_folder_with_other_files_is_left_alone_and_an_export_is_replaced(export, run, runs, tmp_path):
+    done, folder = export("tabular", "torchscript")
+    assert done.code == 0, done.err
+    before = (folder / "manifest.json").stat().st_mtime_ns
+    (folder / "notes.txt").write_text("old")
+    done, _ = export("tabular", "torchscript")
+    assert done.code == 0, done.err
+    assert (folder / "manifest.json").stat().st_mtime_ns > before
+    assert not (folder / "notes.txt").exists()
+    other = tmp_path / "mine"
+    other.mkdir()
+    (other / "thesis.txt").write_text("all of it")
+    done = run("export", "--run", "tabular", "--format", "pt2", "--output", other)
+    assert done.code == 2
+    assert "holds other files, and no manifest.json; choose another place" in done.err.splitlines()[-1]
+    assert (other / "thesis.txt").read_text() == "all of it"
