@@ -23,7 +23,7 @@ class QAT(Callback):
     """
 
     def __init__(self) -> None:
-        self._layers: dict[str, nn.Module] = {}
+        self._layers: dict[str, tuple[nn.Module, Rounding]] = {}
         self._saved: dict[str, Any] = {}
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -39,20 +39,20 @@ class QAT(Callback):
             )
         for name, layer in pl_module.named_modules():
             if type(layer) in LINEAR_AND_CONVOLUTIONS and "forward" not in vars(layer):
-                round_layer(layer, Rounding())
-                self._layers[name] = layer
+                self._layers[name] = layer, Rounding()
+                round_layer(*self._layers[name])
         rank_zero_info(f"QAT: {len(self._layers)} layers with {share:.0%} of the weights round to int8.")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the ranges by the names of the layers."""
-        return {name: layer.rounding.state_dict() for name, layer in self._layers.items()} or self._saved  # pyright: ignore[reportCallIssue]
+        return {name: rounding.state_dict() for name, (_, rounding) in self._layers.items()} or self._saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue with the ranges of a checkpoint."""
         self._saved = state_dict
-        for name, layer in self._layers.items():
+        for name, (_, rounding) in self._layers.items():
             if name in state_dict:
-                layer.rounding.load_state_dict(state_dict[name])  # pyright: ignore[reportCallIssue]
+                rounding.load_state_dict(state_dict[name])
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Leave the module as it was found."""
@@ -64,6 +64,6 @@ class QAT(Callback):
 
     def _restore(self) -> None:
         self._saved = self.state_dict()
-        for layer in self._layers.values():
+        for layer, _ in self._layers.values():
             keep_layer(layer)
         self._layers = {}

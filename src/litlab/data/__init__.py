@@ -6,6 +6,7 @@ from litlab.data.images import Augment, ImageData
 from litlab.data.metadata import ClassMetadata, Metadata
 from litlab.data.module import ExperimentData
 from litlab.data.series import SeriesData
+from litlab.data.serving import Serving, TensorSpec
 from litlab.data.table import write_classes
 from litlab.data.tables import TabularData
 from litlab.data.text import TextData
@@ -14,6 +15,6 @@ from litlab.util.splitmix import GOLDEN, mix_array
 
 __all__ = [
     "GOLDEN", "Augment", "ClassMetadata", "ExperimentData", "ImageData", "Metadata", "PublicFile", "SeriesData",
-    "SlowProgress", "TabularData", "TextData", "find_corruption", "mix_array", "new_cache", "open_array",
-    "write_classes",
+    "Serving", "SlowProgress", "TabularData", "TensorSpec", "TextData", "find_corruption", "mix_array", "new_cache",
+    "open_array", "write_classes",
 ]  # fmt: skip

@@ -59,7 +59,7 @@ def _export(arguments: list[str]) -> int:
         raise UserError("--quantize: TorchScript has no quantized layers; choose --format onnx, pt2 or aoti")
     from litlab.cli.start import quiet, register_classes, run
     from litlab.export.export_cli import ExportCLI
-    from litlab.export.pipeline import Wanted
+    from litlab.export.request import Wanted
 
     sys.argv[1:] = ["test", "--run", chosen.run, *ALONE, *settings]
     quiet()

@@ -13,9 +13,10 @@ from litlab.artifact.steps import serving_data
 from litlab.cli.environment import check_folder
 from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.errors import UserError
-from litlab.export.pipeline import Source, Wanted, export_model
+from litlab.export.pipeline import export_model
 from litlab.export.report import print_report
-from litlab.runs.folder import read_json
+from litlab.export.request import Source, Wanted
+from litlab.runs.folder import RunFolder, read_json
 
 
 class ExportCLI(ExperimentCLI):
@@ -31,7 +32,7 @@ class ExportCLI(ExperimentCLI):
         self.target = output
         super().__init__()
 
-    def _compare_with(self, *arguments: Any) -> None:
+    def _compare_with(self, run: RunFolder, config: dict[str, Any]) -> None:
         """Leave out the list of settings that differ: ``export`` itself has set most of them."""
 
     def _run_subcommand(self, subcommand: str) -> None:

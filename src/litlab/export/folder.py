@@ -1,12 +1,13 @@
 """The files beside the graph: manifest, example, README and a script that runs it."""
 
 import json
+import platform
 import shutil
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +17,7 @@ from litlab.artifact.runtimes import load_runtime
 from litlab.data.serving import Serving
 from litlab.export.formats import RUNTIME
 from litlab.export.pages import readme, use_script
-
-if TYPE_CHECKING:
-    from litlab.export.pipeline import Source, Wanted
+from litlab.export.request import Source, Wanted
 
 KEPT = (
     "epoch", "global_step", "pytorch-lightning_version", "hparams_name", "hyper_parameters", "datamodule_hparams_name",
@@ -26,7 +25,7 @@ KEPT = (
 )  # fmt: skip
 
 
-def write_folder(folder: Path, source: "Source", serving: Serving, found: dict[str, Any]) -> dict[str, Any]:
+def write_folder(folder: Path, source: Source, serving: Serving, found: dict[str, Any]) -> dict[str, Any]:
     """Write the files beside the graph, and run the script once.
 
     Args:
@@ -48,7 +47,8 @@ def write_folder(folder: Path, source: "Source", serving: Serving, found: dict[s
     raw = {spec.name: tensor.numpy() for spec, tensor in zip(serving.inputs, serving.example(), strict=True)}
     run = load_runtime(form, folder / FILES[form], list(raw), found["versions"], None)
     answers = dict(zip((spec.name for spec in serving.outputs), run(list(raw.values())), strict=True))
-    np.savez(folder / EXAMPLE, **raw, **{f"expected_{name}": values for name, values in answers.items()})
+    example: dict[str, Any] = {**raw, **{f"expected_{name}": values for name, values in answers.items()}}
+    np.savez(folder / EXAMPLE, **example)
     (folder / "use.py").write_text(use_script(form, serving), encoding="utf-8")
     names = [FILES[form], CHECKPOINT, EXAMPLE, *serving.files()]
     manifest = {
@@ -69,7 +69,7 @@ def write_folder(folder: Path, source: "Source", serving: Serving, found: dict[s
     return manifest
 
 
-def stripped(source: "Source") -> dict[str, Any]:
+def stripped(source: Source) -> dict[str, Any]:
     """Return a checkpoint without weights and the state of the training: settings, and what data and model keep."""
     own: dict[str, Any] = {}
     source.model.on_save_checkpoint(own)
@@ -77,12 +77,11 @@ def stripped(source: "Source") -> dict[str, Any]:
     return {name: value for name, value in source.checkpoint.items() if name in names} | {"state_dict": {}}
 
 
-def versions(wanted: "Wanted") -> dict[str, str]:
+def versions(wanted: Wanted) -> dict[str, str]:
     """Return the versions of what made the graph and of what runs it."""
-    names = dict.fromkeys(["torch", RUNTIME[wanted.form], *(["onnx", "onnxscript"] if wanted.form == "onnx" else [])])
-    if wanted.quantize is not None:
-        names["torchao"] = None
-    return {"python": ".".join(map(str, sys.version_info[:3])), **{name: metadata.version(name) for name in names}}
+    names = {"torch", RUNTIME[wanted.form]} | ({"onnx", "onnxscript"} if wanted.form == "onnx" else set())
+    names |= {"torchao"} if wanted.quantize is not None else set()
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in sorted(names)}}
 
 
 def _try_out(folder: Path) -> None:

@@ -67,32 +67,37 @@ def _onnx(program: ExportedProgram, serving: Serving, path: Path) -> None:
     except ModuleNotFoundError as error:
         raise UserError("export: --format onnx needs onnx and onnxscript; pip install '.[export]'") from error
     more: Any = {torch.ops.aten._int_mm.default: lambda left, right: opset.MatMulInteger(left, right)}
-    names = {"input_names": [spec.name for spec in serving.inputs], "output_names": [s.name for s in serving.outputs]}
     try:
         made = torch.onnx.export(
-            program, dynamo=True, external_data=False, verbose=False, custom_translation_table=more, **names
+            program,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+            custom_translation_table=more,
+            input_names=[spec.name for spec in serving.inputs],
+            output_names=[spec.name for spec in serving.outputs],
         )
     except torch.onnx.errors.OnnxExporterError as error:
         raise UserError(f"export: ONNX can't express the model ({_innermost(error)}); choose --format pt2") from error
     assert made is not None
     made.save(path)
-    model = onnx.load(path)
-    dims = [value.type.tensor_type.shape.dim for value in model.graph.input]
+    proto = onnx.load(path)
+    dims = [value.type.tensor_type.shape.dim for value in proto.graph.input]
     shapes = [[axis.dim_param or axis.dim_value for axis in axes] for axes in dims]
     check_axes(serving, shapes, lambda size: isinstance(size, str))
-    _rename_axes(model, serving)
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
+    _rename_axes(proto, serving)
+    onnx.checker.check_model(proto)
+    onnx.save(proto, path)
 
 
-def _rename_axes(model: Any, serving: Serving) -> None:
+def _rename_axes(proto: Any, serving: Serving) -> None:
     """Give the free axes the names that the manifest says, such as ``batch``."""
     by_symbol = {}
-    for spec, value in zip(serving.inputs, model.graph.input, strict=True):
+    for spec, value in zip(serving.inputs, proto.graph.input, strict=True):
         for wanted, axis in zip(spec.shape, value.type.tensor_type.shape.dim, strict=True):
             if isinstance(wanted, str):
                 by_symbol[axis.dim_param] = wanted
-    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+    for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
         for axis in value.type.tensor_type.shape.dim:
             if axis.dim_param in by_symbol:
                 axis.dim_param = by_symbol[axis.dim_param]
@@ -103,6 +108,7 @@ def _torchscript(module: nn.Module, serving: Serving, path: Path) -> str:
 
     with warnings.catch_warnings(), _jit_is_scripting():  # Lightning's own way to hide its Trainer from TorchScript
         warnings.simplefilter("ignore")  # that all of it is deprecated: the report says so in one sentence
+        script: Any
         try:
             script, how = torch.jit.script(module), "scripted"
         except Exception:  # of many kinds: TorchScript knows a part of Python only

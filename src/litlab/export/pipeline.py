@@ -4,13 +4,11 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
@@ -25,49 +23,10 @@ from litlab.export.formats import TOLERANCE, write_graph
 from litlab.export.latency import of_module, of_runtime
 from litlab.export.parity import compare
 from litlab.export.quantize import check_kind, quantized, traced
+from litlab.export.request import Source, Wanted
 from litlab.export.servable import Servable
 
 QUANTIZED_SAMPLES = 1000  # to compare with quantized layers in PyTorch, which are slow
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is to be exported, and how.
-
-    Args:
-        form: The format.
-        quantize: How to quantize, if at all.
-        threads: Threads to measure with; None for torch's choice.
-        sides: What to measure beside it, of eager and compiled.
-    """
-
-    form: str
-    quantize: str | None = None
-    threads: int | None = None
-    sides: tuple[str, ...] = ("eager", "compiled")
-
-
-@dataclass(frozen=True)
-class Source:
-    """A trained model, and what it takes to check it.
-
-    Args:
-        trainer: A Trainer to test with.
-        model: The model, as it was built.
-        data: Its data.
-        checkpoint: The checkpoint with its weights.
-        name: Name of the run.
-        file: The checkpoint's file.
-        commit: Commit of the run, if it is known.
-    """
-
-    trainer: Trainer
-    model: LightningModule
-    data: ExperimentData[Any]
-    checkpoint: dict[str, Any]
-    name: str
-    file: Path
-    commit: str | None
 
 
 def export_model(source: Source, wanted: Wanted, folder: Path) -> dict[str, Any]:

@@ -7,11 +7,15 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
+from torch._dynamo.exc import TorchDynamoException
 from torch.export import Dim, ExportedProgram
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 from litlab.data.serving import BATCH, Serving
 from litlab.errors import UserError, first_line
 from litlab.export.noise import quiet_exporters
+
+REFUSALS = (TorchDynamoException, ConstraintViolationError)  # of torch.export, about the model
 
 
 class Servable(nn.Module):
@@ -52,10 +56,7 @@ def exported_program(module: nn.Module, serving: Serving, nested: bool = True) -
     try:
         with quiet_exporters(), torch.no_grad():
             program = torch.export.export(module, serving.example(), dynamic_shapes=(shapes,) if nested else shapes)
-    except (
-        torch._dynamo.exc.TorchDynamoException,
-        torch.fx.experimental.symbolic_shapes.ConstraintViolationError,
-    ) as error:
+    except REFUSALS as error:
         raise UserError(_untraceable(str(error))) from error
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
     names = program.graph_signature.user_inputs

@@ -74,7 +74,7 @@ class Rounding:
 
 
 def _rounded(weight: Tensor) -> Tensor:
-    """Round weights of shape (output, ...) to -127 to 127 steps. (With -128, the largest would get no gradient.)"""
+    """Round weights of shape (output, ...) to -127 to 127 steps; with -128 the largest would get no gradient."""
     largest = weight.detach().abs().flatten(1).amax(dim=1)
     scale = (largest / 127).clamp(min=torch.finfo(weight.dtype).tiny)
     zero = torch.zeros(len(weight), dtype=torch.int32, device=weight.device)

@@ -32,9 +32,9 @@ class ImageServing(Serving):
         self.register_buffer("mean", torch.tensor(metadata.mean))
         self.register_buffer("std", torch.tensor(metadata.std))
 
-    def encode(self, image: Tensor) -> Tensor:
+    def encode(self, *raw: Tensor) -> Tensor:
         """Return normalised images, float32 of the same shape."""
-        return normalise(image, self.mean, self.std)
+        return normalise(raw[0], self.mean, self.std)
 
     def raw(self, batch: dict[str, Tensor]) -> tuple[Tensor, ...]:
         """Return the images of a batch, without the border that training images may have."""

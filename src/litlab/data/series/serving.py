@@ -42,10 +42,10 @@ class SeriesServing(Serving):
         self.register_buffer("mean", torch.tensor(metadata.mean, dtype=torch.float64))
         self.register_buffer("scale", torch.tensor(metadata.scale, dtype=torch.float64))
 
-    def encode(self, past: Tensor, calendar: Tensor | None = None) -> dict[str, Tensor]:
-        """Return the scaled window, float32."""
-        scaled = {"past": ((past - self.mean) / self.scale).float()}
-        return scaled if calendar is None else {**scaled, "calendar": calendar}
+    def encode(self, *raw: Tensor) -> dict[str, Tensor]:
+        """Return the scaled window, float32, and the calendar where there is one."""
+        given = dict(zip((spec.name for spec in self.inputs), raw, strict=True))
+        return {**given, "past": ((given["past"] - self.mean) / self.scale).float()}
 
     def decode(self, predicted: Tensor) -> tuple[Tensor, ...]:
         """Return forecast and ends of its interval in the units of the file, each (batch, horizon, column)."""
@@ -80,5 +80,5 @@ class SeriesServing(Serving):
         rows = self.metadata.context_length
         wave = torch.sin(torch.arange(rows, dtype=torch.float64) * (torch.pi / 12))[:, None]
         past = torch.stack([self.mean + wave * self.scale, self.mean - wave * self.scale])
-        shapes = [(2, *spec.shape[1:]) for spec in self.inputs[1:]]
-        return (past, *(torch.zeros(*shape, dtype=torch.float32) for shape in shapes))  # pyright: ignore[reportArgumentType]
+        steps, features = rows + self.metadata.horizon, 2 * len(self.metadata.covariates)
+        return (past, torch.zeros(2, steps, features)) if features else (past,)

@@ -34,8 +34,9 @@ class TextServing(Serving):
         super().__init__([TensorSpec("ids", "int64", (BATCH, TIME), what)], outputs, {TIME: longest})
         self.metadata = metadata
 
-    def encode(self, ids: Tensor) -> dict[str, Tensor]:
+    def encode(self, *raw: Tensor) -> dict[str, Tensor]:
         """Return the model's inputs."""
+        ids = raw[0]
         return self.with_features(F.pad(ids, (0, self.metadata.max_tokens)) if self.both_ends else ids)
 
     def with_features(self, ids: Tensor) -> dict[str, Tensor]:
