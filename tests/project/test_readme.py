@@ -43,7 +43,7 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, mon
     projects = [command for command in COMMANDS if command.startswith("python -m project")]
     assert len(projects) >= 13
     verbs = {shlex.split(command)[3] for command in projects}
-    assert verbs == {"fit", "validate", "test", "predict", "runs", "compare", "sweep", "bench"}
+    assert verbs == {"fit", "validate", "test", "predict", "runs", "compare", "sweep", "bench", "export"}
     small = {"cifar": ["--model.width=16"], "text": ["--model.embed_dim=16"], "forecast": ["--model.hidden_size=8"]}
     for command in projects:
         arguments = shlex.split(command)[3:]
@@ -74,6 +74,8 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, mon
         # Small enough for a test; later settings win, so they are put behind what the README says.
         done = run(*arguments, *short(config), *small[config.stem])
         assert done.code == 0, f"{command}\n{done.err}"
+    assert (clone / "lightning_logs/cifar/version_0").is_dir()
+    assert list((clone / "lightning_logs/cifar").glob("*/exported/onnx/manifest.json"))
     assert (clone / "predictions.csv").read_text().startswith("file,prediction,probability,")
     assert (clone / "classes.csv").read_text().count("\n") == 161
     assert (clone / "forecast.csv").read_text().startswith("date,load,load_lower,load_upper")

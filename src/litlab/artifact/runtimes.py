@@ -10,6 +10,7 @@ import numpy as np
 
 from litlab.errors import UserError, first_line
 
+OPERATORS = "torchao.quantization.pt2e"  # defines those of graphs that int8-static has made
 Arrays = Sequence[np.ndarray]
 Run = Callable[[Arrays], list[np.ndarray]]
 
@@ -61,6 +62,11 @@ def _torch(form: str, file: Path, versions: dict[str, str], threads: int | None)
     made, here = versions.get("torch", ""), torch.__version__
     if form == "aoti" and _minor(made) != _minor(here):  # its code calls functions of that version
         raise UserError(f"{file}: it was compiled for torch {made}, here is {here}; export the run again")
+    if form == "pt2" and "torchao" in versions:
+        try:
+            import_module(OPERATORS)
+        except ModuleNotFoundError as error:
+            raise UserError(f"{file}: it needs torchao; pip install '.[torchao]'") from error
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"`torch.jit.\w+` is deprecated")
         if form == "aoti":

@@ -49,7 +49,7 @@ def write_folder(folder: Path, source: Source, serving: Serving, found: dict[str
     answers = dict(zip((spec.name for spec in serving.outputs), run(list(raw.values())), strict=True))
     example: dict[str, Any] = {**raw, **{f"expected_{name}": values for name, values in answers.items()}}
     np.savez(folder / EXAMPLE, **example)
-    (folder / "use.py").write_text(use_script(form, serving), encoding="utf-8")
+    (folder / "use.py").write_text(use_script(form, serving, "torchao" in found["versions"]), encoding="utf-8")
     names = [FILES[form], CHECKPOINT, EXAMPLE, *serving.files()]
     manifest = {
         "version": VERSION,
@@ -77,10 +77,10 @@ def stripped(source: Source) -> dict[str, Any]:
     return {name: value for name, value in source.checkpoint.items() if name in names} | {"state_dict": {}}
 
 
-def versions(wanted: Wanted) -> dict[str, str]:
-    """Return the versions of what made the graph and of what runs it."""
+def versions(wanted: Wanted, with_torchao: bool) -> dict[str, str]:
+    """Return the versions of what made the graph, and of what runs it."""
     names = {"torch", RUNTIME[wanted.form]} | ({"onnx", "onnxscript"} if wanted.form == "onnx" else set())
-    names |= {"torchao"} if wanted.quantize is not None else set()
+    names |= {"torchao"} if with_torchao else set()
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in sorted(names)}}
 
 

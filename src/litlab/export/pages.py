@@ -3,6 +3,7 @@
 from typing import Any
 
 from litlab.artifact.manifest import EXAMPLE, FILES, MANIFEST
+from litlab.artifact.runtimes import OPERATORS
 from litlab.data.serving import Serving
 from litlab.export.formats import RUNTIME
 
@@ -39,12 +40,13 @@ for entry, values in zip(manifest["outputs"], outputs):
 '''
 
 
-def use_script(form: str, serving: Serving) -> str:
+def use_script(form: str, serving: Serving, with_torchao: bool) -> str:
     """Return ``use.py``: the model on the example or on arrays of one's own, with the format's runtime alone."""
     imported, load, run = _LOAD[form]
+    more = f"\nimport {OPERATORS}  # it defines operators of the graph" if with_torchao else ""
     return _SCRIPT.format(
-        runtime=RUNTIME[form], imported=imported, load=load.format(file=FILES[form]), run=run or _TORCH,
-        manifest=MANIFEST, example=EXAMPLE,
+        runtime=RUNTIME[form] + " and torchao" * with_torchao, imported=imported + more,
+        load=load.format(file=FILES[form]), run=run or _TORCH, manifest=MANIFEST, example=EXAMPLE,
     )  # fmt: skip
 
 
@@ -53,11 +55,13 @@ def readme(manifest: dict[str, Any]) -> str:
     form, parity = manifest["format"], manifest["parity"]["run"]
     quantized = f", quantized ({manifest['quantize']})" if manifest["quantize"] else ""
     commit = f", commit {manifest['run']['commit'][:12]}" if manifest["run"]["commit"] else ""
+    packages = [RUNTIME[form], *(["torchao"] if "torchao" in manifest["versions"] else [])]
+    needed = " and ".join(f"{name} {manifest['versions'][name]}" for name in packages)
     parts = [
         f"# {manifest['run']['name']} as {form}{quantized}",
         f"Exported from the run {manifest['run']['name']}{commit}. `python use.py` runs it on an example, "
-        f"`python use.py inputs.npz` on arrays of yours. That needs numpy and {RUNTIME[form]} "
-        f"{manifest['versions'][RUNTIME[form]]}. `{MANIFEST}` has all that is said here, and more.",
+        f"`python use.py inputs.npz` on arrays of yours. That needs numpy and {needed}. "
+        f"`{MANIFEST}` has all that is said here, and more.",
         "## Inputs and outputs",
         _table(
             ["name", "type", "shape", "what"], [_tensor(entry) for entry in (*manifest["inputs"], *manifest["outputs"])]

@@ -22,10 +22,11 @@ from litlab.export.folder import versions, write_folder
 from litlab.export.formats import TOLERANCE, write_graph
 from litlab.export.latency import of_module, of_runtime
 from litlab.export.parity import compare
-from litlab.export.quantize import check_kind, quantized, traced
+from litlab.export.quantize import calls_torchao, check_kind, quantized, traced
 from litlab.export.request import Source, Wanted
 from litlab.export.servable import Servable
 
+Raw = tuple[Tensor, ...]
 QUANTIZED_SAMPLES = 1000  # to compare with quantized layers in PyTorch, which are slow
 
 
@@ -63,12 +64,12 @@ def export_model(source: Source, wanted: Wanted, folder: Path) -> dict[str, Any]
         )
     rank_zero_info(f"Exporting {source.name} to {wanted.form}{' (this can take a minute)' * (wanted.form == 'aoti')}.")
     file = folder / FILES[wanted.form]
-    how = write_graph(
-        wanted.form, traced(module, serving) if wanted.form != "torchscript" else None, reference, serving, file
-    )
-    run, load_seconds = _loaded(wanted.form, file, serving, threads)
+    program = traced(module, serving) if wanted.form != "torchscript" else None
+    how = write_graph(wanted.form, program, reference, serving, file)
+    made = versions(wanted, wanted.form == "pt2" and program is not None and calls_torchao(program))
+    run, load_seconds = _loaded(wanted.form, file, serving, made, threads)
 
-    batches, count = _evaluated(data, serving)
+    batches, count, middle = _evaluated(data, serving)
     parity = {}
     if wanted.quantize is not None:  # what the runtime computes, then what quantizing does
         some = min(count, QUANTIZED_SAMPLES)
@@ -78,7 +79,7 @@ def export_model(source: Source, wanted: Wanted, folder: Path) -> dict[str, Any]
     parity["run"] = compare(reference, run, serving, batches(), count, "comparing with the run")
     if wanted.quantize is None:
         parity["run"].check(TOLERANCE[wanted.form], quantized=False)
-    speed = _speed(wanted, run, reference, next(islice(batches(), count // data.batch_size // 2, None)))
+    speed = _speed(wanted, run, reference, next(islice(batches(), middle, None)))
     use_artifact(model, data, run)
     metrics["exported"] = _test(source)
     return write_folder(
@@ -86,7 +87,7 @@ def export_model(source: Source, wanted: Wanted, folder: Path) -> dict[str, Any]
         {
             "format": wanted.form, "how": how, "quantize": wanted.quantize, "threads": threads,
             "parity": {name: found.as_dict() for name, found in parity.items()},
-            "metrics": metrics, "speed": speed, "load_seconds": round(load_seconds, 4), "versions": versions(wanted),
+            "metrics": metrics, "speed": speed, "load_seconds": round(load_seconds, 4), "versions": made,
         },
     )  # fmt: skip
 
@@ -100,24 +101,29 @@ def _test(source: Source) -> dict[str, float]:
     return {name: value.item() for name, value in source.trainer.callback_metrics.items()}
 
 
-def _loaded(form: str, file: Path, serving: Serving, threads: int) -> tuple[Run, float]:
+def _loaded(form: str, file: Path, serving: Serving, made: dict[str, str], threads: int) -> tuple[Run, float]:
     """Return what runs a graph, and the seconds that loading takes once the runtime is imported."""
     names = [spec.name for spec in serving.inputs]
     start = time.perf_counter()
-    run = load_runtime(form, file, names, {"torch": torch.__version__}, threads)
+    run = load_runtime(form, file, names, made, threads)
     return run, time.perf_counter() - start
 
 
-def _evaluated(data: ExperimentData[Any], serving: Serving) -> tuple[Callable[[], Iterator[tuple[Tensor, ...]]], int]:
-    """Return what yields the raw inputs of the validation split (the test's where there is none), and their number."""
+def _evaluated(data: ExperimentData[Any], serving: Serving) -> tuple[Callable[[], Iterator[Raw]], int, int]:
+    """Return what to compare on: the validation split, or the test's where there is none.
+
+    Returns:
+        What yields its raw inputs, its samples, and the number of the batch in the middle, whose texts are of a usual
+        length.
+    """
     split = "val" if "val" in data.sizes else "test"
     if split == "test":
         data.setup("test")
     loader = data.val_dataloader if split == "val" else data.test_dataloader
-    return lambda: map(serving.raw, loader()), data.sizes[split]
+    return lambda: map(serving.raw, loader()), data.sizes[split], len(loader()) // 2
 
 
-def _speed(wanted: Wanted, run: Run, reference: nn.Module, raw: tuple[Tensor, ...]) -> dict[str, Any]:
+def _speed(wanted: Wanted, run: Run, reference: nn.Module, raw: Raw) -> dict[str, Any]:
     """Measure the export and what it is compared with, by side and size of the batch."""
     found = {}
     if "eager" in wanted.sides:

@@ -21,6 +21,7 @@ KINDS = {
     "int4-weights": "weights of linear layers as int4, where the machine has kernels for it",
 }
 CALIBRATION = 32  # batches
+OF_TORCHAO = ("torchao", "quantized_decomposed")  # names of groups of operators
 
 
 def quantized(module: nn.Module, serving: Serving, kind: str, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
@@ -53,7 +54,8 @@ def quantized(module: nn.Module, serving: Serving, kind: str, batches: Iterable[
         torchao.quantize_(module, torchao.Int8WeightOnlyConfig())
     else:
         _int4(module, torchao)
-    return module
+    # As plain tensors: a graph file would hold torchao's classes, which not everybody has who loads it.
+    return import_module("torchao.utils").unwrap_tensor_subclass(module)
 
 
 def check_kind(module: nn.Module, kind: str) -> None:
@@ -98,5 +100,10 @@ def _static(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor,
 
 
 def traced(module: nn.Module, serving: Serving) -> ExportedProgram:
-    """Trace a quantized model, as `exported_program`."""
+    """Trace a model that may be quantized, as `exported_program`."""
     return exported_program(module, serving, nested=not isinstance(module, torch.fx.GraphModule))
+
+
+def calls_torchao(program: ExportedProgram) -> bool:
+    """Return whether a graph has operators that torchao defines, without which it can't be loaded in PyTorch."""
+    return any(getattr(node.target, "namespace", "") in OF_TORCHAO for node in program.graph.nodes)
