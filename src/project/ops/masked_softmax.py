@@ -26,8 +26,8 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None, scale: float = 1.
         scale: What scores are multiplied by, usually 1 / sqrt(d).
 
     Returns:
-        The weights, of the shape and type of the scores; float32 under autocast, as those of ``Tensor.softmax``. They
-        sum to 1 over the last dimension, or to 0. 16-bit scores are computed with in float32.
+        The weights, of the shape and type of the scores; they sum to 1 over the last dimension, or to 0. 16-bit scores
+        are computed with in float32.
 
     Raises:
         TypeError: If scores are no floating-point numbers, or the mask is not boolean.
@@ -39,7 +39,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None, scale: float = 1.
     if mask is not None and mask.shape[-1] != scores.shape[-1]:  # one value for all keys
         mask = mask.expand(*mask.shape[:-1], scores.shape[-1])
     operator = torch.ops.project.masked_softmax
-    if scores.dtype in (torch.float16, torch.bfloat16) and not torch.is_autocast_enabled(scores.device.type):
+    if scores.dtype in (torch.float16, torch.bfloat16):
         return operator(scores.float(), mask, scale).to(scores.dtype)
     return operator(scores, mask, scale)
 
@@ -87,7 +87,7 @@ def _check(scores: Tensor, mask: Tensor | None) -> None:
 
 @functools.cache
 def _register() -> None:
-    """Tell torch what it can't read from the kernels: shapes, derivatives, vmap, autocast."""
+    """Tell torch what it can't read from the kernels: shapes, derivatives, vmap."""
     forward, backward = "project::masked_softmax", "project::masked_softmax_backward"
     torch.library.register_fake(forward, lambda scores, mask, scale: _like(scores))
     torch.library.register_fake(backward, lambda grad, weights, scale: _like(grad))
@@ -95,8 +95,6 @@ def _register() -> None:
     torch.library.register_autograd(backward, _double_backward, setup_context=_keep_inputs)
     torch.library.register_vmap(forward, _vmap)
     torch.library.register_vmap(backward, _vmap_backward)
-    for device in ("cpu", "cuda"):
-        torch.library.register_autocast(forward, device, torch.float32)
 
 
 def _like(tensor: Tensor) -> Tensor:
