@@ -136,7 +136,7 @@ def training_steps(dropout: float, repeats: int) -> dict[str, Any]:
 
 
 def activations(rows: int, repeats: int) -> dict[str, Any]:
-    """The hidden layer of a block: time of the activation, and what it and the layers around it keep."""
+    """Return the time of a hidden layer's activation, and what it and the linear layers around it keep."""
     x = torch.randn(rows, 192, requires_grad=True)
     grad = torch.randn_like(x)
     functions = {"relu(x) ** 2": lambda x: x.relu() ** 2, "SquaredReLU": SquaredReLU()}
