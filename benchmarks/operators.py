@@ -1,20 +1,22 @@
 """What the operators of `project.ops` gain over the compositions that they replace, and what building them takes.
 
-python benchmarks/operators.py              on one thread
-python benchmarks/operators.py --repeats 5  shorter
+python benchmarks/operators.py
+python benchmarks/operators.py --repeats 5   shorter
 
-What is compared is measured in turns. A ratio is that of the two times of one turn: above 1 the operator is faster.
+On one thread; times are those of the processor, so that other work on the machine counts less. What is compared is
+measured in turns. A ratio is that of the two times of one turn: above 1 the operator is faster.
 """
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,10 +48,10 @@ def in_turns(variants: dict[str, Callable[[], Any]], repeats: int) -> dict[str, 
     times: dict[str, list[float]] = {name: [] for name in variants}
     for turn in range(repeats + 2):
         for name, call in variants.items():
-            start = time.perf_counter()
+            start = time.process_time()
             call()
             if turn > 1:  # the first ones allocate
-                times[name].append(1000 * (time.perf_counter() - start))
+                times[name].append(1000 * (time.process_time() - start))
     *others, own = times
     ratios = {name: [a / b for a, b in zip(times[name], times[own], strict=True)] for name in others}
     return {
@@ -148,51 +150,51 @@ def activations(rows: int, repeats: int) -> dict[str, Any]:
 
 
 def building(repeats: int) -> dict[str, Any]:
-    """Seconds of a build in an empty folder, and of finding it built, each in a process of its own."""
-    seconds: dict[str, list[float]] = {"cold": [], "warm": []}
-    for _ in range(repeats):
-        with tempfile.TemporaryDirectory() as folder:
-            variables = {**os.environ, build.VARIABLE: folder}
-            for kind in ("cold", "warm"):
-                command = [sys.executable, "-c", LOAD]
-                done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-                seconds[kind].append(float(done.stdout))
-    results: dict[str, Any] = {f"{name}, C++": rounded(values) for name, values in seconds.items()}
+    """Seconds of the processor for a build in an empty folder, and seconds in which a later process loads it."""
+    results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         os.environ[build.VARIABLE] = folder
+        cold, warm = [], []
+        for number in range(repeats):
+            os.environ[build.VARIABLE] = f"{folder}/{number}"
+            cold.append(of_compiler(lambda: build.build("masked_softmax")))
+            done = subprocess.run([sys.executable, "-c", LOAD], capture_output=True, text=True, check=True)
+            warm.append(float(done.stdout))
+        results |= {"cold, C++": rounded(cold), "warm, C++": rounded(warm)}
         try:
-            start = time.perf_counter()
-            build.build("masked_softmax", "cuda")
-            results["cold, CUDA"] = round(time.perf_counter() - start, 1)
+            results["cold, CUDA"] = of_compiler(lambda: build.build("masked_softmax", "cuda"))
         except build.NotBuilt as error:
             results["cold, CUDA"] = str(error)
         del os.environ[build.VARIABLE]
-    return results | {
-        "headers alone": {name: headers(name) for name in ("torch/csrc/stable/ops.h", "torch/extension.h")}
-    }
+    names = ("torch/csrc/stable/ops.h", "torch/extension.h")
+    return results | {"a header alone": {name: of_compiler(partial(read_header, name)) for name in names}}
 
 
-def headers(name: str) -> float:
-    """Seconds in which a file that only includes this one is read."""
+def of_compiler(call: Callable[[], Any]) -> float:
+    """Return the seconds of the processor that the processes of a call take."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    call()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2)
+
+
+def read_header(name: str) -> None:
+    """Let the compiler read a file that only includes this one."""
     from torch.utils import cpp_extension  # warns where no GPU is
 
-    folders = [*cpp_extension.include_paths(), str(Path(sys.base_prefix, f"include/python{sys.version[:4]}"))]
+    folders = [*cpp_extension.include_paths(), sysconfig.get_path("include")]
     flags = ["-std=c++20", "-fsyntax-only", "-x", "c++", "-", *(f"-I{folder}" for folder in folders)]
-    start = time.perf_counter()
     subprocess.run(["c++", *flags], input=f"#include <{name}>\n", text=True, check=True)
-    return round(time.perf_counter() - start, 1)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--threads", type=int, default=1)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
+    repeats = parser.parse_args().repeats
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     if not is_built("cpu"):
         raise SystemExit(1)
-    repeats = arguments.repeats
     lengths = {f"{tokens} tokens": tokens for tokens in TOKENS}
     results = {
         "softmax": {name: softmaxes(tokens, repeats) for name, tokens in lengths.items()},
