@@ -96,8 +96,13 @@ def softmaxes(tokens: int, repeats: int) -> dict[str, Any]:
     passes = {name: both_passes(call, (scores,), grad) for name, call in calls.items()}
     with torch.no_grad():
         forward = in_turns(calls, repeats)
-    kept_mib = {name: kept(call) for name, call in calls.items()}
-    return {"forward": forward, "forward and backward": in_turns(passes, repeats), "MiB kept for backward": kept_mib}
+    values = torch.randn(BATCH, HEADS, tokens, HEAD_DIM)
+    kept_mib = {name: kept(lambda call=call: call() @ values) for name, call in calls.items()}
+    return {
+        "forward": forward,
+        "forward and backward": in_turns(passes, repeats),
+        "MiB kept for backward, with the product by values": kept_mib,
+    }
 
 
 def attentions(tokens: int, dropout: float, repeats: int) -> dict[str, Any]:
