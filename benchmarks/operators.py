@@ -96,7 +96,7 @@ def softmaxes(tokens: int, repeats: int) -> dict[str, Any]:
     passes = {name: both_passes(call, (scores,), grad) for name, call in calls.items()}
     with torch.no_grad():
         forward = in_turns(calls, repeats)
-    values = torch.randn(BATCH, HEADS, tokens, HEAD_DIM)
+    values = torch.randn(BATCH, HEADS, tokens, HEAD_DIM, requires_grad=True)
     kept_mib = {name: kept(lambda call=call: call() @ values) for name, call in calls.items()}
     return {
         "forward": forward,
