@@ -51,8 +51,10 @@ def said(monkeypatch) -> list[str]:
 
 
 def _script(tmp_path: Path, text: str, **variables: object) -> Python:
-    (tmp_path / "script.py").write_text(text)
-    return Python("script.py", cwd=tmp_path, environment=variables)
+    script = tmp_path / "script.py"
+    if not script.exists():  # another process may be reading it
+        script.write_text(text)
+    return Python(script, cwd=tmp_path, environment=variables)
 
 
 def _counting_compiler(tmp_path: Path) -> Path:
