@@ -8,9 +8,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from project.ops.masked_softmax import masked_softmax, plain_masked_softmax
+
 
 def math_attention(
-    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, dropout: float = 0.0
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None = None,
+    dropout: float = 0.0,
+    *,
+    softmax: Callable[[Tensor, Tensor | None, float], Tensor] = plain_masked_softmax,
 ) -> tuple[Tensor, Tensor]:
     """Scaled dot-product attention as equation 1 of *Attention Is All You Need* writes it.
 
@@ -24,16 +32,16 @@ def math_attention(
         mask: True where a key may be attended to, or numbers that are added to the scores, such as -inf where it may
             not; its shape broadcasts to (batch, head, query, key).
         dropout: Probability of dropping a weight; the others are scaled up.
+        softmax: `plain_masked_softmax`, or `masked_softmax`, which computes the same in one pass over memory.
 
     Returns:
         The attended values, shape (batch, head, query, d), and the weights before dropout, shape (batch, head, query,
         key), whose last dimension sums to 1.
     """
-    scores = queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-    nothing = (scores == -torch.inf).all(dim=-1, keepdim=True)  # a softmax over no key is not a number
-    weights = scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
+    scores, scale = queries @ keys.transpose(-2, -1), 1 / math.sqrt(queries.shape[-1])
+    if mask is not None and mask.dtype != torch.bool:
+        scores, mask, scale = scores * scale + mask, None, 1.0
+    weights = softmax(scores, mask, scale)
     return F.dropout(weights, dropout) @ values, weights
 
 
@@ -49,11 +57,16 @@ class MultiHeadAttention(nn.Module):
         embed_dim: Size of a token's vector; the heads share it equally.
         num_heads: Number of heads.
         dropout: Probability of dropping an attention weight. CPUs have no fused attention that drops weights.
-        implementation: sdpa, torch's fused kernels, or math, equation 1 written out.
+        implementation: sdpa, torch's fused kernels; math, equation 1 written out; fused_softmax, the same with mask
+            and softmax in one operator, which is built at the first use (docs/operators.md).
     """
 
     def __init__(
-        self, embed_dim: int, num_heads: int, dropout: float = 0.0, implementation: Literal["sdpa", "math"] = "sdpa"
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        implementation: Literal["sdpa", "math", "fused_softmax"] = "sdpa",
     ) -> None:
         super().__init__()
         if not 0 <= dropout <= 1:
@@ -76,7 +89,7 @@ class MultiHeadAttention(nn.Module):
         Returns:
             Shape (batch, query, embed_dim).
         """
-        if self.implementation == "math":
+        if self.implementation != "sdpa":
             return self.with_weights(x, context, mask=mask)[0]
         dropout = self.dropout if self.training else 0.0
         attended = F.scaled_dot_product_attention(*self._project(x, context), attn_mask=mask, dropout_p=dropout)
@@ -86,7 +99,9 @@ class MultiHeadAttention(nn.Module):
         self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return what `forward` returns, and the weights, shape (batch, head, query, key), by equation 1."""
-        attended, weights = math_attention(*self._project(x, context), mask, self.dropout if self.training else 0.0)
+        dropout = self.dropout if self.training else 0.0
+        softmax = masked_softmax if self.implementation == "fused_softmax" else plain_masked_softmax
+        attended, weights = math_attention(*self._project(x, context), mask, dropout, softmax=softmax)
         return self.output(attended.transpose(1, 2).flatten(2)), weights
 
     def _project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """The text model: its contract, its settings, and how it reads texts that are too long."""
 
 import math
+import shutil
 from functools import partial
 
 import pytest
@@ -218,6 +219,28 @@ def test_an_attention_of_ones_own(run, texts, own_part, tmp_path):
         done = run(*command)
         assert done.code == 0, done.err
     assert len((tmp_path / "lightning_logs/text/version_0/predictions.csv").read_text().splitlines()) == 161
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+def test_trains_with_operators_that_the_command_line_names(run, texts, tmp_path):
+    """The same weights after some steps with the operator as without; the run's folder says what is in the network."""
+    small = ("--data.dataset=csv", f"--data.path={texts}", "--data.batch_size=32", "--model.embed_dim=16")
+    short = ("--trainer.max_epochs=2", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1", "--ema=null")
+    activation = "--model.activation=project.ops.squared_relu.SquaredReLU"
+    weights = []
+    for form in ("fused_softmax", "math"):
+        own = (activation, "--model.attention=MultiHeadAttention", f"--model.attention.implementation={form}")
+        done = run("fit", "--config", CONFIGS / "text.yaml", *small, *short, *own)
+        assert done.code == 0, done.err
+        assert "plain PyTorch" not in done.err
+        folder = tmp_path / f"lightning_logs/text/version_{len(weights)}"
+        checkpoint = torch.load(folder / "checkpoints/last.ckpt", weights_only=True)
+        assert checkpoint["hyper_parameters"]["attention"]["init_args"]["implementation"] == form
+        assert "SquaredReLU" in str(checkpoint["hyper_parameters"]["activation"])
+        weights.append(checkpoint["state_dict"])
+    torch.testing.assert_close(*weights, rtol=1e-3, atol=1e-4)
+    done = run("test", "--run", "text/version_0")
+    assert done.code == 0, done.err
 
 
 def test_the_attention_of_the_documentation_is_one(own_part):

@@ -8,9 +8,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from project.networks import attention as attention_module
 from project.networks.attention import EncoderBlock, MultiHeadAttention, causal_mask, math_attention
+from project.ops.masked_softmax import masked_softmax, plain_masked_softmax
 
-FORMS = ("sdpa", "math")
+FORMS = ("sdpa", "math", "fused_softmax")
+SOFTMAXES = (plain_masked_softmax, masked_softmax)
 NOT_THE_LAST = torch.tensor([[True, True, True, True, False]])
 MASKS = {
     "none": None,
@@ -41,15 +44,16 @@ def _same_weights(**settings) -> list[MultiHeadAttention]:
     return modules
 
 
+@pytest.mark.parametrize("softmax", SOFTMAXES)
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
-def test_the_written_function_is_that_of_torch(mask):
+def test_the_written_function_is_that_of_torch(mask, softmax):
     """Values and gradients, also of a mask that is learned."""
     torch.manual_seed(0)
     inputs = [torch.randn(2, 3, length, 6, requires_grad=True) for length in (4, 5, 5)]
     if mask is not None and mask.is_floating_point() and mask.isfinite().all():
         inputs.append(mask.clone().requires_grad_())
     results = []
-    for attend in (F.scaled_dot_product_attention, lambda *arguments: math_attention(*arguments)[0]):
+    for attend in (F.scaled_dot_product_attention, lambda *arguments: math_attention(*arguments, softmax=softmax)[0]):
         attended = attend(*inputs) if len(inputs) == 4 else attend(*inputs, mask)
         results.append((attended, *torch.autograd.grad(attended.square().sum(), inputs)))
     for theirs, ours in zip(*results, strict=True):
@@ -57,10 +61,11 @@ def test_the_written_function_is_that_of_torch(mask):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("softmax", SOFTMAXES)
 @pytest.mark.parametrize("mask", [mask for name, mask in MASKS.items() if "without keys" in name])
-def test_a_query_without_keys_gets_0_and_passes_nothing_back(mask):
+def test_a_query_without_keys_gets_0_and_passes_nothing_back(mask, softmax):
     queries, keys, values = (torch.randn(2, 3, length, 6, requires_grad=True) for length in (4, 5, 5))
-    attended, weights = math_attention(queries, keys, values, mask)
+    attended, weights = math_attention(queries, keys, values, mask, softmax=softmax)
     attended.square().sum().backward()
     for result in (attended, weights, queries.grad):
         assert result.select(2, 2).eq(0).all()
@@ -96,15 +101,25 @@ def test_dropout_drops_weights_in_training_only(tokens):
         assert attention.with_weights(x, mask=mask)[1].sum(-1).allclose(torch.ones(3, 4, 7))  # before dropout
 
 
-def test_written_and_fused_attention_are_the_same(tokens):
+def test_all_forms_are_the_same(tokens):
     x, mask = tokens
-    fused, written = _same_weights()
-    torch.testing.assert_close(written(x, mask=mask), fused(x, mask=mask), rtol=0, atol=1e-5)
-    gradients = []
-    for attention in (fused, written):
-        attention(x, mask=mask).square().sum().backward()
-        gradients.append(attention.queries_keys_values.weight.grad)
-    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-4)
+    results = []
+    for attention in _same_weights():
+        attended = attention(x, mask=mask)
+        results.append((attended, *torch.autograd.grad(attended.square().sum(), attention.parameters())))
+    for written in results[1:]:
+        torch.testing.assert_close(written, results[0], rtol=1e-4, atol=1e-4)
+
+
+def test_the_operator_is_used_where_it_is_asked_for(tokens, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        attention_module, "masked_softmax", lambda *inputs: asked.append(1) or plain_masked_softmax(*inputs)
+    )
+    for attention in _same_weights():
+        attention(tokens[0])
+        attention.with_weights(tokens[0])
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("form", FORMS)

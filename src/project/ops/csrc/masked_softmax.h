@@ -1,0 +1,78 @@
+// What the kernels for CPUs and for GPUs share: what they accept, and where the mask of a row of scores lies.
+
+#pragma once
+
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace masked_softmax {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+// Calls run with a number of the tensor's type.
+template <typename F>
+void with_type_of(const Tensor& tensor, const F& run) {
+  switch (tensor.scalar_type()) {
+    case ScalarType::Float: return run(float());
+    case ScalarType::Double: return run(double());
+    default: STD_TORCH_CHECK(false, "masked_softmax: float32 or float64 is needed");
+  }
+}
+
+// A mask whose rows are read in place, however it is broadcast: its stride is 0 along a dimension that it lacks. Its
+// truth values are read as bytes, of which compilers can look at several at once.
+struct MaskRows {
+  static constexpr int64_t kMostDimensions = 16;
+
+  const uint8_t* first = nullptr;  // not 0 where a key is allowed; no mask: everywhere
+  int64_t dimensions = 0;          // of the scores, without the last one
+  int64_t sizes[kMostDimensions] = {};
+  int64_t strides[kMostDimensions] = {};
+
+#ifdef __CUDACC__
+  __host__ __device__
+#endif
+  const uint8_t* row(int64_t number) const {
+    if (first == nullptr) return nullptr;
+    int64_t offset = 0;
+    for (int64_t dimension = dimensions - 1; dimension >= 0; --dimension) {
+      offset += number % sizes[dimension] * strides[dimension];
+      number /= sizes[dimension];
+    }
+    return first + offset;
+  }
+};
+
+// Kernels read the keys of a row side by side.
+inline std::optional<Tensor> keys_together(const std::optional<Tensor>& mask) {
+  const bool apart = mask.has_value() && mask->dim() > 0 && mask->stride(mask->dim() - 1) != 1;
+  return apart ? torch::stable::contiguous(*mask) : mask;
+}
+
+// The mask's last dimension must be that of the scores.
+inline MaskRows rows_of(const std::optional<Tensor>& mask, const Tensor& scores) {
+  MaskRows rows;
+  if (!mask.has_value()) return rows;
+  const int64_t last = scores.dim() - 1, missing = scores.dim() - mask->dim(), own = mask->dim() - 1;
+  STD_TORCH_CHECK(mask->scalar_type() == ScalarType::Bool, "masked_softmax: the mask must be boolean");
+  STD_TORCH_CHECK(last <= MaskRows::kMostDimensions, "masked_softmax: scores have more than 17 dimensions");
+  STD_TORCH_CHECK(missing >= 0 && own >= 0 && mask->size(own) == scores.size(last),
+                  "masked_softmax: the mask must have as many keys as the scores, and no dimension that they lack");
+  rows.first = static_cast<const uint8_t*>(mask->const_data_ptr());
+  rows.dimensions = last;
+  for (int64_t dimension = 0; dimension < last; ++dimension) {
+    rows.sizes[dimension] = scores.size(dimension);
+    if (dimension < missing || mask->size(dimension - missing) == 1) continue;
+    STD_TORCH_CHECK(mask->size(dimension - missing) == scores.size(dimension),
+                    "masked_softmax: the mask's shape does not broadcast to that of the scores");
+    rows.strides[dimension] = mask->stride(dimension - missing);
+  }
+  return rows;
+}
+
+}  // namespace masked_softmax
