@@ -1,5 +1,6 @@
 """Image files of any size and kind, brought to uint8 arrays of one shape."""
 
+import io
 import os
 import struct
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+KINDS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # those in Pillow's words; others can run programs
 Mode = Literal["RGB", "L"]
 Resize = Literal["crop", "stretch", "pad"]
 
@@ -136,6 +138,32 @@ def decode_file(path: Path, form: ImageFormat) -> np.ndarray | Exception:
             return conform(image, form)
     except (*_broken(), _OddImage) as error:
         return error
+
+
+def decode_sent(data: bytes, form: ImageFormat, most_pixels: int) -> np.ndarray:
+    """Decode an image that somebody has sent: only the common kinds, and none that would fill the memory.
+
+    Args:
+        data: The bytes of its file.
+        form: The format wanted.
+        most_pixels: How many it may have.
+
+    Returns:
+        uint8 of shape (channel, height, width).
+
+    Raises:
+        UserError: It is too large, damaged, or no image.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=KINDS) as image:
+            width, height = image.size
+            if width * height > most_pixels:  # told by the header, before anything is decoded
+                raise UserError(f"image: it has {width} x {height} pixels; send one of at most {most_pixels:,}")
+            return conform(image, form)
+    except (*_broken(), _OddImage) as error:
+        raise UserError(f"image: it can't be read ({_reason(error)}); send a file of {', '.join(KINDS)}") from error
 
 
 def peek(path: Path) -> tuple[int, int, Mode]:
