@@ -24,8 +24,8 @@ def survive_lost_readers(arguments: Sequence[str]) -> None:
     stream that they find.
 
     Args:
-        arguments: The verb and what follows it. A training run or a server continues even if the disk of its log file is
-            full, and says once on standard error that its output is dropped. Any other verb then ends with an error.
+        arguments: The verb and what follows it. A training run or a server continues even if the disk of its log file
+            is full, and says once on standard error that its output is dropped. Any other verb then ends with an error.
     """
     for descriptor in (0, 1, 2):
         _open_if_closed(descriptor)
