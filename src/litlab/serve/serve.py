@@ -55,10 +55,14 @@ def _serve(arguments: list[str]) -> int:
     token = _token()
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise UserError(f"serve: {', '.join(missing)} is not installed; pip install '.[serve]'")
+    from litlab.artifact import is_exported
+    from litlab.runs.find import find_run
     from litlab.serve.messages import Setup
     from litlab.serve.pool import Rules
     from litlab.serve.server import Place, serve
 
+    if not is_exported(chosen.run) and not os.path.isfile(chosen.run):
+        find_run(chosen.run)  # a mistyped name is told at once, and not when torch is imported
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     setup = Setup(package(), chosen.run, tuple(settings), max(1, cores // chosen.workers))
     rules = Rules(chosen.workers, chosen.batch_size, chosen.batch_wait / 1000, chosen.queue, chosen.timeout)

@@ -27,7 +27,7 @@ function short(value) {
 
 function bar(name, share, kind = "") {
   const fill = element("div", { class: "fill" });
-  fill.style.width = percent(share);
+  fill.style.width = `${100 * share}%`;
   return [
     element("span", {}, name),
     element("div", { class: `track ${kind}`, "aria-hidden": "true" }, fill),
@@ -47,6 +47,8 @@ function classes(answer) {
 }
 
 function numbers(predicted) {
+  const names = Object.keys(predicted);
+  if (names.length === 1) return element("p", { class: "verdict" }, `${names[0]}: ${short(predicted[names[0]])}`);
   const body = Object.entries(predicted).map(([name, value]) =>
     element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, short(value))));
   return element("table", {}, ...body);
