@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from litlab.artifact import Artifact, is_exported
-from litlab.errors import UserError
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -34,7 +33,7 @@ def load_model(run: str, settings: Sequence[str], threads: int) -> Model:
 
     Args:
         run: Folder of an export, or a run or checkpoint.
-        settings: More of the command line, for a run.
+        settings: More of the command line; none for an exported model.
         threads: Threads that compute.
 
     Raises:
@@ -42,8 +41,6 @@ def load_model(run: str, settings: Sequence[str], threads: int) -> Model:
     """
     if not is_exported(run):
         return _of_run(run, settings, threads)
-    if settings:
-        raise UserError(f"serve: {settings[0]} is a setting of a run, and {run} is an exported model; leave it out")
     artifact = Artifact(Path(run), threads)
     return Model(artifact.manifest, lambda name: (Path(run) / name).read_text(encoding="utf-8"), artifact)
 

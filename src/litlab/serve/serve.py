@@ -4,6 +4,7 @@ import os
 from argparse import ArgumentTypeError
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 
 from litlab.errors import UserError
 from litlab.util.commands import Options, amount_of, answer, count
@@ -55,18 +56,32 @@ def _serve(arguments: list[str]) -> int:
     token = _token()
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise UserError(f"serve: {', '.join(missing)} is not installed; pip install '.[serve]'")
-    from litlab.artifact import is_exported
-    from litlab.runs.find import find_run
     from litlab.serve.messages import Setup
     from litlab.serve.pool import Rules
     from litlab.serve.server import Place, serve
 
-    if not is_exported(chosen.run) and not os.path.isfile(chosen.run):
-        find_run(chosen.run)  # a mistyped name is told at once, and not when torch is imported
+    _check(chosen.run, settings)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     setup = Setup(package(), chosen.run, tuple(settings), max(1, cores // chosen.workers))
     rules = Rules(chosen.workers, chosen.batch_size, chosen.batch_wait / 1000, chosen.queue, chosen.timeout)
     return serve(Place(chosen.host, chosen.port), setup, rules, token, int(chosen.max_mb * 1e6))
+
+
+def _check(run: str, settings: list[str]) -> None:
+    """Refuse at once what the workers would refuse when they have imported torch.
+
+    Raises:
+        UserError: There is no such run, or the exported model is damaged.
+    """
+    from litlab.artifact import is_exported, read_manifest
+    from litlab.runs.find import find_run
+
+    if is_exported(run):
+        if settings:
+            raise UserError(f"serve: {settings[0]} is a setting of a run, and {run} is an exported model; leave it out")
+        read_manifest(Path(run))
+    elif not os.path.isfile(run):
+        find_run(run)
 
 
 def _token() -> str | None:

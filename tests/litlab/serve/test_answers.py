@@ -4,59 +4,14 @@ import base64
 import csv
 import io
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from litlab.artifact.manifest import FILES, MANIFEST, sha256
-from litlab.export.servable import exported_program
-from litlab.serve.answerer import Answerer
-from litlab.serve.model import load_model
-from litlab.serve.run_cli import RunCLI
 from tests.litlab.serve.client import form
 
 KINDS = ("images", "texts", "series", "rows", "targets")
-
-
-@pytest.fixture(scope="module")
-def answerers(examples, tmp_path_factory) -> Callable[[str, str], Answerer]:
-    """What answers for a kind, from its run or an export."""
-    made: dict[tuple[str, str], Answerer] = {}
-    kept: dict[str, RunCLI] = {}
-
-    def of(kind: str, source: str) -> Answerer:
-        if (kind, source) not in made:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("sys.argv", ["acme"])
-                patch.setattr(RunCLI, "_run_subcommand", keep(RunCLI._run_subcommand, kept, kind))
-                model = load_model(str(examples[kind].run), [], 1)
-                made[kind, "run"] = Answerer(model)
-                folder = tmp_path_factory.mktemp(kind)
-                export(kept[kind], folder)
-                made[kind, "export"] = Answerer(load_model(str(folder), [], 1))
-        return made[kind, source]
-
-    return of
-
-
-def keep(run: Any, kept: dict[str, RunCLI], kind: str) -> Any:
-    def keeping(cli: RunCLI, subcommand: str) -> None:
-        run(cli, subcommand)
-        kept[kind] = cli
-
-    return keeping
-
-
-def export(cli: RunCLI, folder: Any) -> None:
-    """What ``export`` writes, as far as a server reads it."""
-    torch.export.save(exported_program(cli.servable, cli.servable.serving), folder / FILES["pt2"])
-    for name, text in cli.files.items():
-        (folder / name).write_text(text)
-    digests = {name: sha256(folder / name) for name in (FILES["pt2"], *cli.files)}
-    (folder / MANIFEST).write_text(json.dumps({**cli.manifest, "format": "pt2", "files": digests}))
 
 
 def as_json(kind: str, example: Any) -> list[dict[str, Any]]:
@@ -118,12 +73,12 @@ def rows_of(kind: str, answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ("kind", "way"),
     [(kind, way) for kind in KINDS for way in ("json", "form")] + [("series", "csv in json"), ("rows", "csv in json")],
 )
-def test_answers_are_those_of_predict(examples, answerers, kind, way, source):
-    replies = answerers(kind, source).answers(bodies(kind, way, examples[kind]))
+def test_answers_are_those_of_predict(example, answerers, kind, way, source):
+    replies = answerers(kind, source).answers(bodies(kind, way, example(kind)))
     assert [reply.status for reply in replies] == [200] * len(replies), replies
     found = rows_of(kind, [json.loads(reply.body) for reply in replies])
-    assert len(found) == len(examples[kind].predicted) >= (1 if kind == "images" else 3)
-    for row, expected in zip(found, examples[kind].predicted, strict=True):
+    assert len(found) == len(example(kind).predicted) >= (1 if kind == "images" else 3)
+    for row, expected in zip(found, example(kind).predicted, strict=True):
         assert row.keys() == expected.keys() - {"row", "file", "text"}
         for name, value in row.items():
             if isinstance(value, str):
@@ -132,10 +87,10 @@ def test_answers_are_those_of_predict(examples, answerers, kind, way, source):
                 assert value == pytest.approx(float(expected[name]), rel=1e-4, abs=2e-5)
 
 
-def test_a_batch_is_answered_as_its_requests_are_alone(examples, answerers):
+def test_a_batch_is_answered_as_its_requests_are_alone(example, answerers):
     """Texts of different lengths together, with one among them that can't be read."""
     answerer = answerers("texts", "run")
-    requests = bodies("texts", "json", examples["texts"])
+    requests = bodies("texts", "json", example("texts"))
     alone = [answerer.answers([request])[0] for request in requests]
     wrong = ("application/json", b'{"text": ""}')
     together = answerer.answers([requests[0], wrong, *requests[1:]])
@@ -143,22 +98,24 @@ def test_a_batch_is_answered_as_its_requests_are_alone(examples, answerers):
     for one, other in zip(alone, together, strict=True):
         one, other = json.loads(one.body), json.loads(other.body)
         assert one["class"] == other["class"]
-        np.testing.assert_allclose(list(one["probabilities"].values()), list(other["probabilities"].values()), atol=1e-5)
+        np.testing.assert_allclose(
+            list(one["probabilities"].values()), list(other["probabilities"].values()), atol=1e-5
+        )
     long = json.loads(alone[3].body)
     assert (long["tokens"], long["tokens_read"]) == (90, 32)
 
 
-def test_the_past_is_repeated_for_a_picture(examples, answerers):
+def test_the_past_is_repeated_for_a_picture(example, answerers):
     reply = answerers("series", "run").answers(
-        [("application/json", json.dumps({"series": examples["series"].input.read_text(), "past": True}).encode())]
+        [("application/json", json.dumps({"series": example("series").input.read_text(), "past": True}).encode())]
     )[0]
     past = json.loads(reply.body)["past"]
-    last = examples["series"].input.read_text().splitlines()[-1].split(",")
+    last = example("series").input.read_text().splitlines()[-1].split(",")
     assert (len(past["times"]), past["times"][-1]) == (48, last[0])
     assert (past["values"]["load"][-1], past["values"]["heat"][-1]) == (float(last[1]), float(last[2]))
 
 
-def test_a_model_that_fails_on_one_request_answers_the_others(examples, answerers, monkeypatch, capsys):
+def test_a_model_that_fails_on_one_request_answers_the_others(example, answerers, monkeypatch, capsys):
     """And a bug is told in the log, not to the client."""
     answerer = answerers("texts", "run")
     run = answerer.model.run
@@ -169,14 +126,14 @@ def test_a_model_that_fails_on_one_request_answers_the_others(examples, answerer
         return run(inputs)
 
     monkeypatch.setattr(answerer, "model", type(answerer.model)(answerer.model.manifest, str, fails_on_long))
-    replies = answerer.answers(bodies("texts", "json", examples["texts"]))
+    replies = answerer.answers(bodies("texts", "json", example("texts")))
     assert [reply.status for reply in replies] == [200, 200, 200, 500]
     assert json.loads(replies[3].body) == {"error": "the server failed to answer this request; its log says more"}
     assert "no memory" in capsys.readouterr().err
 
 
-def test_an_answer_that_is_no_number_is_refused(examples, answerers):
-    rows = as_json("targets", examples["targets"])[0]["rows"]
+def test_an_answer_that_is_no_number_is_refused(example, answerers):
+    rows = as_json("targets", example("targets"))[0]["rows"]
     rows[0]["age"] = 1e300
     (reply,) = answerers("targets", "run").answers([("application/json", json.dumps({"rows": rows}).encode())])
     assert (reply.status, b"not a finite number" in reply.body) == (422, True)

@@ -3,6 +3,7 @@
 import io
 import os
 import struct
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -156,12 +157,15 @@ def decode_sent(data: bytes, form: ImageFormat, most_pixels: int) -> np.ndarray:
     """
     from PIL import Image
 
+    too_large = f"send one of at most {most_pixels:,}"
     try:
-        with Image.open(io.BytesIO(data), formats=KINDS) as image:
+        with warnings.catch_warnings(action="ignore"), Image.open(io.BytesIO(data), formats=KINDS) as image:
             width, height = image.size
             if width * height > most_pixels:  # told by the header, before anything is decoded
-                raise UserError(f"image: it has {width} x {height} pixels; send one of at most {most_pixels:,}")
+                raise UserError(f"image: it has {width} x {height} pixels; {too_large}")
             return conform(image, form)
+    except Image.DecompressionBombError as error:  # Pillow's own limit
+        raise UserError(f"image: it has too many pixels; {too_large}") from error
     except (*_broken(), _OddImage) as error:
         raise UserError(f"image: it can't be read ({_reason(error)}); send a file of {', '.join(KINDS)}") from error
 
