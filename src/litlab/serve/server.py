@@ -58,10 +58,10 @@ def bound(place: Place) -> socket.socket:
         UserError: Somebody else listens there, or it is no place of this machine.
     """
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listening = socket.socket(family, kind)
+        listening = socket.socket(family, kind, protocol)  # named, or asyncio leaves Nagle's algorithm on: 40 ms each
     except (OSError, UnicodeError) as error:
         raise UserError(f"--host: {place.host} is no address of this machine; leave it out") from error
     try:

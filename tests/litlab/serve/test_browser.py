@@ -66,8 +66,8 @@ def test_a_series_that_is_pasted(servers, example, browser):
     shown = browser.answer()
     assert "load" in shown
     assert example("series").predicted[-1]["date"] in shown
-    drawn = "[...document.querySelectorAll('figure')].map((plot) => plot.querySelectorAll('.past, .future, .band').length)"
-    assert browser.run(drawn) == [3, 3]
+    parts = "querySelectorAll('.past, .future, .band').length"
+    assert browser.run(f"[...document.querySelectorAll('figure')].map((plot) => plot.{parts})") == [3, 3]
     assert browser.run("document.querySelector('figure .future').getBBox().width") > 100
     browser.run("document.querySelector('#csv').value = 'date,load\\n2024-01-01,1'")
     browser.press("#series button")
