@@ -91,7 +91,8 @@ async def _serve(
         server = uvicorn.Server(
             uvicorn.Config(
                 app, log_level="warning", access_log=False, server_header=False, proxy_headers=False, lifespan="off",
-                ws="none", http="h11", timeout_graceful_shutdown=SECONDS_TO_DRAIN,
+                ws="none", http="h11",  # which limits headers, and is wherever uvicorn is
+                timeout_graceful_shutdown=SECONDS_TO_DRAIN,
             )
         )  # fmt: skip
 
