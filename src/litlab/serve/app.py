@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from litlab.serve.body import FORM, JSON, media_type, wrong_type
 from litlab.serve.guard import Guard
-from litlab.serve.limits import CHARACTERS, PIXELS, SECONDS_TO_READ, SERIES_ROWS, TABLE_ROWS
+from litlab.serve.limits import CHARACTERS, DROPPED, PIXELS, SECONDS_TO_READ, SERIES_ROWS, TABLE_ROWS
 from litlab.serve.openapi import openapi
 from litlab.serve.page import PAGE, POLICY
 from litlab.serve.pool import Pool
@@ -106,25 +106,33 @@ class _Interface:
 
 
 async def _read(request: Request, most: int) -> bytes:
-    """Read a body, and no more of it than it may have.
+    """Read a body, and keep no more of it than it may have.
+
+    What is too large is read on for a while and dropped: most clients look for an answer only when they have sent all.
 
     Raises:
         Refusal: It is too large, too slow, or not there.
         ClientDisconnect: The client is gone.
     """
-    too_large = Refusal(413, f"the body has more than {most:,} bytes", {"Connection": "close"})
-    if request.headers.get("content-length", "").isdecimal() and int(request.headers["content-length"]) > most:
+    close = {"Connection": "close"}
+    too_large = Refusal(413, f"the body has more than {most:,} bytes", close)
+    text = request.headers.get("content-length", "")
+    announced = int(text) if text.isdecimal() else 0
+    if announced > (most if "expect" in request.headers else DROPPED * most):  # the client waits for a word from here
         raise too_large
-    body = bytearray()
+    body, size = bytearray(), 0
     try:
         async with asyncio.timeout(SECONDS_TO_READ):
             async for chunk in request.stream():
-                body += chunk
-                if len(body) > most:
+                size += len(chunk)
+                if size > DROPPED * most:
                     raise too_large
+                if max(size, announced) <= most:
+                    body += chunk
     except TimeoutError:
-        close = {"Connection": "close"}
         raise Refusal(408, f"the body did not come within {SECONDS_TO_READ:g} seconds", close) from None
+    if size > most:
+        raise too_large
     if not body:
         raise Refusal(400, "the body is empty")
     return bytes(body)

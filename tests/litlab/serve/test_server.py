@@ -132,13 +132,13 @@ def test_other_routes_and_methods(server):
     assert server.post(b"", JSON).error == "the body is empty"
 
 
-def test_large_bodies_are_refused_before_they_are_read(server):
-    """By what is announced, and by what comes."""
+def test_large_bodies_are_refused(server):
+    """A very large one before it is read, by what is announced."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
         head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         connection.sendall(head + b"Content-Length: 100000000000\r\n\r\n")
         assert connection.recv(20).startswith(b"HTTP/1.1 413")
-    for body in (b"x" * 1_000_001, iter([b"x" * 100_000] * 11)):
+    for body in (b"x" * 1_000_001, b"x" * 9_000_000, iter([b"x" * 100_000] * 50)):
         response = server.post(body, JSON)
         assert (response.status, response.error) == (413, "the body has more than 1,000,000 bytes")
     assert server.form(b"a" * 999_000).status == 413  # of the text
