@@ -6,7 +6,8 @@ python benchmarks/serve_load.py --requests 200 RUN     shorter
 For each run or folder of an export: 1, 8 and 32 clients that send the next request when they have the answer to the
 last; the server's defaults, on loopback, on the cores that the clients use, too. The bare loop calls the model with one
 sample at a time, already read, on the same number of threads, and once more with 32 samples at a time. "read" is the
-loop with reading the request and writing the answer, as the server's worker does. Sides are measured in turns.
+loop with reading the request and writing the answer, as the server's worker does. "workers" is a server with as many
+workers as there are cores, each with one thread. Sides are measured in turns.
 """
 
 import argparse
@@ -136,14 +137,16 @@ def measure(run: str, count: int, repeats: int, threads: int) -> dict[str, Any]:
         "batch 32, read": lambda: 32 * loop(lambda place: answerer.answers(sent[:32]), max(1, count // 32)),
     }
     found: dict[str, list[Any]] = {}
-    with Server(run) as server:
+    with Server(run) as server, Server(run, "--workers", str(threads)) as several:
+        sides = [(f"{clients} clients", server, clients) for clients in CLIENTS]
+        sides.append((f"32 clients, {threads} workers", several, 32))
         for repeat in range(repeats + 1):  # the first warms up
-            for clients in CLIENTS:
-                one = asyncio.run(load(server.port, bodies, clients, count))
+            for name, side, clients in sides:
+                one = asyncio.run(load(side.port, bodies, clients, count))
                 if repeat:
-                    found.setdefault(f"{clients} clients", []).append(one)
-            for name, side in loops.items():
-                speed = side()
+                    found.setdefault(name, []).append(one)
+            for name, call_all in loops.items():
+                speed = call_all()
                 if repeat:
                     found.setdefault(name, []).append(speed)
     served = {

@@ -9,7 +9,8 @@ from litlab.errors import UserError
 from litlab.serve.body import read_body
 from litlab.serve.messages import Reply
 from litlab.serve.model import Model
-from litlab.serve.readers import Asked, reader_of
+from litlab.serve.readers.kinds import reader_of
+from litlab.serve.readers.reader import Asked
 from litlab.serve.refusal import Refusal, encoded, of_user
 
 _FAILED = Refusal(500, "the server failed to answer this request; its log says more")

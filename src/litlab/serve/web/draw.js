@@ -63,7 +63,7 @@ function manyRows(rows) {
   return element("table", {}, head, ...lines);
 }
 
-function ticks(low, high, count = 4) {
+function ticks(low, high, count = 5) {
   const raw = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 5, 10].find((factor) => factor * power >= raw);
