@@ -25,9 +25,10 @@ COMMANDS = {
     "reproduce": "repeat a run with its settings, on the same code",
     "sweep": "search the settings of an experiment",
     "export": "write a run's model as a folder that needs neither this project nor its checkpoint",
+    "serve": "answer HTTP requests with a run's model or an exported one, with a page to try it",
     "bench": "find the settings that make an experiment faster on this machine",
 }
-# Those whose main() needs no torch. They are imported by name: `bench` and `sweep` are above
+# Those whose main() needs no torch. They are imported by name: `bench`, `export`, `serve` and `sweep` are above
 # `cli`, and this is the only way up.
 LIGHT = {
     "runs": "litlab.runs.run_table",
@@ -36,6 +37,7 @@ LIGHT = {
     "sweep": "litlab.sweep.sweep",
     "bench": "litlab.bench.bench",
     "export": "litlab.export.export",
+    "serve": "litlab.serve.serve",
 }
 
 USAGE = """\
@@ -108,7 +110,7 @@ def run_command(package: str) -> int:
             hint = nearest(verb, COMMANDS, f"; choose from {', '.join(COMMANDS)}")
             raise UserError(f"{verb}: there is no such command{hint}")
         check_working_directory()
-        if verb not in LIGHT or verb in ("bench", "export", "sweep"):
+        if verb not in LIGHT or verb in ("bench", "export", "serve", "sweep"):
             check_variables()  # Lightning reads them when it is imported
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -24,13 +24,13 @@ def survive_lost_readers(arguments: Sequence[str]) -> None:
     stream that they find.
 
     Args:
-        arguments: The verb and what follows it. A training run continues even if the disk of its log file is full, and
-            says once on standard error that its output is dropped. Any other verb then ends with an error.
+        arguments: The verb and what follows it. A training run or a server continues even if the disk of its log file
+            is full, and says once on standard error that its output is dropped. Any other verb then ends with an error.
     """
     for descriptor in (0, 1, 2):
         _open_if_closed(descriptor)
     asks = any(argument.endswith("help") or argument.startswith("--print_config") for argument in arguments)
-    works = bool(arguments) and arguments[0] in ("fit", "sweep", "bench", "reproduce") and not asks
+    works = bool(arguments) and arguments[0] in ("fit", "sweep", "bench", "reproduce", "serve") and not asks
     if sys.stderr is None or sys.stderr is sys.__stderr__:
         sys.stderr = sys.__stderr__ = _surviving(sys.stderr, 2, lambda error: None)
     if sys.stdout is None or sys.stdout is sys.__stdout__:

@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 from lightning.pytorch.utilities import rank_zero_info
@@ -18,12 +17,12 @@ class BadRows:
     """What is wrong with the rows of one file, or with the images of one data set.
 
     Args:
-        path: The file or folder.
+        path: The file or folder, for messages.
         policy: Whether bad rows are an error or left out.
         unit: "row", each known by its number, or "image", each known by its file name.
     """
 
-    path: Path
+    path: object
     policy: Policy = "error"
     unit: Literal["row", "image"] = "row"
     problems: dict[Hashable, str] = field(default_factory=dict)

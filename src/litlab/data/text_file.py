@@ -10,6 +10,7 @@ import io
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -20,15 +21,35 @@ from litlab.errors import UserError
 
 _GZIP = b"\x1f\x8b"
 _AS_UTF8 = "save it as UTF-8 (in spreadsheets: CSV UTF-8)"
-_OTHER_KINDS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"%PDF", b"\x89PNG")  # zip and xlsx, xls, ...
+_OTHER_KINDS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"%PDF", b"\x89PNG", _GZIP)  # zip and xlsx, xls, ...
 _ODD = re.compile("[\0\udc80-\udcff]")  # surrogates stand for bytes that are not UTF-8
 
 
-def read_text_file(path: Path, setting: str) -> str:
+@dataclass(frozen=True)
+class Sent:
+    """What somebody has sent instead of naming a file.
+
+    Args:
+        name: What messages call it.
+        data: Its bytes. They must not be compressed: a few can unpack to more than the memory holds.
+    """
+
+    name: str
+    data: bytes
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
+
+TextFile = Path | Sent
+
+
+def read_text_file(path: TextFile, setting: str) -> str:
     """Read a UTF-8 file whole; one that is gzipped is unpacked.
 
     Args:
-        path: The file.
+        path: The file, or what was sent.
         setting: Where its name comes from, such as ``data.path``.
 
     Returns:
@@ -37,23 +58,28 @@ def read_text_file(path: Path, setting: str) -> str:
     Raises:
         UserError: It is not there, damaged, or no text.
     """
-    check_file(path, setting)
-    try:
-        data = path.read_bytes()
-        if data.startswith(_GZIP):
-            data = gzip.decompress(data)
-        elif path.suffix.lower() == ".gz":
-            raise UserError(f"{path}: named .gz, but this is not a gzip file; rename it, or compress it again")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: the gzip file is damaged ({error}); fetch or compress it again") from error
-    except OSError as error:
-        raise UserError(f"{setting}: {path} can't be read ({error.strerror})") from error
+    data = path.data if isinstance(path, Sent) else _unpacked(path, setting)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise UserError(f"{path}: this is UTF-16, not UTF-8; {_AS_UTF8}")
     start = data[:4096]
     if data.startswith(_OTHER_KINDS) or start.count(b"\0") * 20 > len(start):
         raise UserError(f"{path}: this is not a text file, perhaps a spreadsheet or an archive; save it as CSV UTF-8")
     return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+
+
+def _unpacked(path: Path, setting: str) -> bytes:
+    check_file(path, setting)
+    try:
+        data = path.read_bytes()
+        if data.startswith(_GZIP):
+            return gzip.decompress(data)
+        if path.suffix.lower() == ".gz":
+            raise UserError(f"{path}: named .gz, but this is not a gzip file; rename it, or compress it again")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}: the gzip file is damaged ({error}); fetch or compress it again") from error
+    except OSError as error:
+        raise UserError(f"{setting}: {path} can't be read ({error.strerror})") from error
+    return data
 
 
 def odd_bytes(text: str) -> str:
@@ -64,11 +90,11 @@ def odd_bytes(text: str) -> str:
     return "a zero byte: the file is damaged" if found[0] == "\0" else f"not UTF-8, byte {ord(found[0]) - 0xDC00:#04x}"
 
 
-def read_records(path: Path, setting: str, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
+def read_records(path: TextFile, setting: str, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
     """Read a CSV file row by row; blank ones are left out.
 
     Args:
-        path: The file; may be gzipped.
+        path: The file, which may be gzipped, or what was sent.
         setting: Where its name comes from, such as ``data.path``.
         bad: Gets the rows that can't be split, or into more or fewer fields than the first one.
 
@@ -118,7 +144,7 @@ def read_records(path: Path, setting: str, bad: BadRows) -> Iterator[tuple[int, 
         csv.field_size_limit(limit)
 
 
-def column_place(path: Path, names: Sequence[str], column: str, fix: str, otherwise: str = "") -> int:
+def column_place(path: TextFile, names: Sequence[str], column: str, fix: str, otherwise: str = "") -> int:
     """Find the place of a column in a CSV file.
 
     Args:

@@ -1,7 +1,9 @@
 """Image files of any size and kind, brought to uint8 arrays of one shape."""
 
+import io
 import os
 import struct
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+KINDS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # those in Pillow's words; others can run programs
 Mode = Literal["RGB", "L"]
 Resize = Literal["crop", "stretch", "pad"]
 
@@ -136,6 +139,35 @@ def decode_file(path: Path, form: ImageFormat) -> np.ndarray | Exception:
             return conform(image, form)
     except (*_broken(), _OddImage) as error:
         return error
+
+
+def decode_sent(data: bytes, form: ImageFormat, most_pixels: int) -> np.ndarray:
+    """Decode an image that somebody has sent: only the common kinds, and none that would fill the memory.
+
+    Args:
+        data: The bytes of its file.
+        form: The format wanted.
+        most_pixels: How many it may have.
+
+    Returns:
+        uint8 of shape (channel, height, width).
+
+    Raises:
+        UserError: It is too large, damaged, or no image.
+    """
+    from PIL import Image
+
+    too_large = f"send one of at most {most_pixels:,}"
+    try:
+        with warnings.catch_warnings(action="ignore"), Image.open(io.BytesIO(data), formats=KINDS) as image:
+            width, height = image.size
+            if width * height > most_pixels:  # told by the header, before anything is decoded
+                raise UserError(f"image: it has {width} x {height} pixels; {too_large}")
+            return conform(image, form)
+    except Image.DecompressionBombError as error:  # Pillow's own limit
+        raise UserError(f"image: it has too many pixels; {too_large}") from error
+    except (*_broken(), _OddImage) as error:
+        raise UserError(f"image: it can't be read ({_reason(error)}); send a file of {', '.join(KINDS)}") from error
 
 
 def peek(path: Path) -> tuple[int, int, Mode]:

@@ -1,8 +1,9 @@
 """Predicting: the last rows of a new file, and the CSV file with what follows them."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,9 +15,10 @@ from litlab.data.series.covariates import calendar_features
 from litlab.data.series.metadata import SeriesMetadata
 from litlab.data.series.reading import read_table
 from litlab.data.series.step import Step
-from litlab.data.series.timeline import regular
+from litlab.data.series.timeline import Series, regular
 from litlab.data.series.windows import Windows
 from litlab.data.table import check_finite, forecast_columns, write_table
+from litlab.data.text_file import TextFile
 from litlab.errors import UserError
 
 
@@ -32,29 +34,62 @@ def read_last_window(
         UserError: The file is missing, wrong, too short, or not like that of the training.
     """
     context_length, horizon = metadata.context_length, metadata.horizon
-    options = {"trained": True, "setting": "--input", "bad_rows": bad_rows}
-    table = read_table(path, metadata.time_column, metadata.targets, **options)
-    series = regular(table, gaps, Step(**metadata.step))
-    if series.utc != metadata.utc:
-        has, lack = ("have", "had none") if series.utc else ("have no", "had some")
-        raise UserError(f"{path}: its times {has} UTC offsets, those of the training {lack}; write them alike")
+    series = read_series(path, vars(metadata), gaps, bad_rows)
     if series.filled:
         rank_zero_info(f"{path}: {series.filled}")
-    rows = len(series.times)
-    if rows < context_length:
-        raise UserError(f"{path}: {rows} rows, the checkpoint forecasts from {context_length}; give at least that many")
     future = series.step.after(series.times[-1], horizon)
     calendar = calendar_features(np.concatenate([series.times, future]), metadata.covariates)
-    last = range(rows - context_length, rows - context_length + 1)
+    first = len(series.times) - context_length
+    last = range(first, first + 1)
     values = series.scaled(metadata.mean, metadata.scale)
     return Windows(values, calendar, last, context_length, horizon, known=False), future
+
+
+def read_series(
+    path: TextFile, known: Mapping[str, Any], gaps: Literal["error", "interpolate"], bad_rows: Policy
+) -> Series:
+    """Read a series to forecast; columns that the training did not have are ignored.
+
+    Args:
+        path: The CSV file, or what was sent.
+        known: Fields of the checkpoint's metadata by their names: ``time_column``, ``targets``, ``step``, ``utc`` and
+            ``context_length``.
+        gaps: Whether missing rows and values are errors or interpolated.
+        bad_rows: Whether bad rows are errors or left out.
+
+    Raises:
+        UserError: It is missing, wrong, too short, or not like that of the training.
+    """
+    options = {"trained": True, "setting": "--input", "bad_rows": bad_rows}
+    table = read_table(path, known["time_column"], known["targets"], **options)
+    series = regular(table, gaps, Step(**known["step"]))
+    if series.utc != known["utc"]:
+        has, lack = ("have", "had none") if series.utc else ("have no", "had some")
+        raise UserError(f"{path}: its times {has} UTC offsets, those of the training {lack}; write them alike")
+    if len(series.times) < known["context_length"]:
+        rows, least = len(series.times), known["context_length"]
+        raise UserError(f"{path}: {rows} rows, the checkpoint forecasts from {least}; give at least that many")
+    return series
+
+
+def time_texts(times: np.ndarray, step: Step, utc: bool) -> list[str]:
+    """Return times as a file of predictions has them: dates where the step is days and all are midnights.
+
+    Args:
+        times: datetime64[s] of shape (row,).
+        step: The step between two of them.
+        utc: Whether they are UTC; then they are written with +00:00.
+    """
+    daily = step.seconds % 86_400 == 0  # months are 0 seconds
+    dates = daily and not utc and bool((times == times.astype("datetime64[D]")).all())
+    return [str(time)[:10] if dates else str(time).replace("T", " ") + "+00:00" * utc for time in times]
 
 
 def write_forecast(path: Path, metadata: SeriesMetadata, times: np.ndarray, forecast: Tensor) -> None:
     """Write a row per time: the time, and for each column its forecast, lower and upper bound, in the user's units.
 
-    The columns are named by `forecast_columns`; bounds are empty where there are none. Times are written as dates where
-    the step is days and all are midnights, and with +00:00 in UTC.
+    The columns are named by `forecast_columns`, times are written by `time_texts`; bounds are empty where there are
+    none.
 
     Args:
         path: The CSV file; it is replaced in one step.
@@ -66,9 +101,7 @@ def write_forecast(path: Path, metadata: SeriesMetadata, times: np.ndarray, fore
         UserError: A forecast is not finite, or the file can't be written.
     """
     units = forecast.cpu().double().numpy() * np.array(metadata.scale)[:, None] + np.array(metadata.mean)[:, None]
-    daily = metadata.step["seconds"] % 86_400 == 0  # months are 0 seconds
-    dates = daily and not metadata.utc and bool((times == times.astype("datetime64[D]")).all())
-    texts = [str(time)[:10] if dates else str(time).replace("T", " ") + "+00:00" * metadata.utc for time in times]
+    texts = time_texts(times, Step(**metadata.step), metadata.utc)
     known = units[:, :, : 1 if np.isnan(units[:, :, 1:]).all() else 3]
     check_finite(torch.from_numpy(known), texts)
     rows = units.reshape(len(times), -1).tolist()

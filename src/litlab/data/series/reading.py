@@ -1,7 +1,6 @@
 """A CSV file as times and numbers; what can't be read is named by row and column."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
@@ -9,7 +8,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.data.bad_rows import BadRows, Policy, settle
 from litlab.data.labels import shortened
 from litlab.data.numbers import are_formatted, no_number, read_numbers
-from litlab.data.text_file import column_place, read_records
+from litlab.data.text_file import TextFile, column_place, read_records
 from litlab.data.times import read_times
 from litlab.errors import UserError
 
@@ -31,7 +30,7 @@ class Table:
         bad: The rows that are left out; `settle` says whether they may be.
     """
 
-    path: Path
+    path: TextFile
     rows: list[int]
     times: np.ndarray
     utc: bool
@@ -47,7 +46,7 @@ class Table:
 
 
 def read_table(
-    path: Path,
+    path: TextFile,
     time_column: str,
     columns: list[str] | None,
     *,

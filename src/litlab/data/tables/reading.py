@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
@@ -11,7 +10,7 @@ from litlab.data.bad_rows import BadRows, Policy, settle
 from litlab.data.labels import shortened
 from litlab.data.numbers import are_formatted, no_number, read_numbers
 from litlab.data.tables.metadata import Task
-from litlab.data.text_file import column_place, read_records
+from litlab.data.text_file import TextFile, column_place, read_records
 from litlab.errors import UserError
 
 _FEW = 20  # different whole numbers in a target that may still be classes ...
@@ -29,7 +28,7 @@ class Cells:
         bad: The rows that can't be used.
     """
 
-    path: Path
+    path: TextFile
     rows: list[int]
     columns: dict[str, np.ndarray]
     bad: BadRows
@@ -45,7 +44,7 @@ class Cells:
             self.bad.add(self.rows[place], f"column {shortened(name)} is empty")
 
 
-def read_cells(path: Path, setting: str, bad_rows: Policy) -> Cells:
+def read_cells(path: TextFile, setting: str, bad_rows: Policy) -> Cells:
     """Read a CSV file: UTF-8, separated by commas, with a header; may be gzipped.
 
     Columns without a name, in which some programs number the rows, are left out.

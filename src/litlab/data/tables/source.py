@@ -15,6 +15,7 @@ from litlab.data.tables.generated import generated_cells
 from litlab.data.tables.metadata import Task
 from litlab.data.tables.reading import Cells, input_columns, read_cells, read_targets
 from litlab.data.tables.split import SPLITS, by_row, by_unit
+from litlab.data.text_file import TextFile
 from litlab.data.times import read_times
 from litlab.errors import UserError
 
@@ -155,7 +156,7 @@ class Source:
             return values if not wrong else read_times(name, cells.rows, texts.tolist(), cells.bad)[0]
         return texts
 
-    def _parts(self, table: Table, path: Path) -> np.ndarray:
+    def _parts(self, table: Table, path: TextFile) -> np.ndarray:
         """Return the split of each row of a table whose `part` holds what tells it."""
         shares = self.val_fraction, self.test_fraction
         if self.group_column is not None:

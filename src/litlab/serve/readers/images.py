@@ -1,0 +1,45 @@
+"""Images: files of any size and kind, sent as a form's file or as base64."""
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from litlab.data.images.decode import ImageFormat, decode_sent
+from litlab.serve.body import Given
+from litlab.serve.limits import PIXELS
+from litlab.serve.readers.reader import Arrays, Asked, Reader, class_answer
+from litlab.serve.refusal import Refusal
+
+
+class ImageReader(Reader):
+    """Decodes an image and fits it as ``predict`` does."""
+
+    def __init__(self, manifest: Mapping[str, Any], text_file: Callable[[str], str]) -> None:
+        super().__init__(manifest, text_file)
+        _, _, height, width = self.inputs["image"]["shape"]
+        self.form = ImageFormat(height, width, self.facts["mode"], self.facts["resize"], convert=True)
+
+    def read(self, given: Given) -> Asked:
+        """Turn an image into one sample."""
+        given.only("image")
+        data = given.file
+        if data is None:
+            text = given.text("image")
+            if text is None:
+                raise Refusal(422, "there is no image; send it as the file 'file' of a form, or in base64 as 'image'")
+            data = _decoded(text)
+        return Asked({"image": decode_sent(data, self.form, PIXELS)[None]})
+
+    def answer(self, outputs: Arrays, asked: Asked) -> dict[str, Any]:
+        """Return class and probabilities."""
+        return class_answer(self.facts["class_names"], outputs["probabilities"][0])
+
+
+def _decoded(text: str) -> bytes:
+    if text.startswith("data:"):
+        text = text.partition(",")[2]
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Refusal(422, "image: it is not base64") from None

@@ -1,0 +1,24 @@
+"""Which reader is for which kind of model."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from litlab.serve.readers.images import ImageReader
+from litlab.serve.readers.reader import Reader
+from litlab.serve.readers.rows import RowReader
+from litlab.serve.readers.series import SeriesReader
+from litlab.serve.readers.texts import TextReader
+
+_READERS: dict[str, type[Reader]] = {
+    "images": ImageReader, "texts": TextReader, "series": SeriesReader, "rows": RowReader,
+}  # fmt: skip
+
+
+def reader_of(manifest: Mapping[str, Any], text_file: Callable[[str], str]) -> Reader:
+    """Return the reader for a model.
+
+    Args:
+        manifest: Its manifest.
+        text_file: Returns the text of a file that belongs to it, by the file's name.
+    """
+    return _READERS[manifest["kind"]](manifest, text_file)

@@ -1,0 +1,57 @@
+"""Texts, as ids of their tokens."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from litlab.data.text import PADDING, UNKNOWN
+from litlab.data.text.serving import TOKENIZER
+from litlab.serve.body import Given, check_characters
+from litlab.serve.limits import CHARACTERS
+from litlab.serve.readers.reader import Arrays, Asked, Reader, class_answer
+from litlab.serve.refusal import Refusal
+
+
+class TextReader(Reader):
+    """Splits a text as ``predict`` does, and cuts it where the model's longest input ends."""
+
+    def __init__(self, manifest: Mapping[str, Any], text_file: Callable[[str], str]) -> None:
+        super().__init__(manifest, text_file)
+        from tokenizers import Tokenizer
+
+        self.tokenizer: Tokenizer = Tokenizer.from_str(text_file(TOKENIZER))
+
+    def read(self, given: Given) -> Asked:
+        """Turn a text into one sample; the number of its tokens is the context."""
+        given.only("text")
+        text = given.text("text")
+        if text is None and given.file is not None:
+            try:
+                text = given.file.removeprefix(b"\xef\xbb\xbf").decode()
+            except UnicodeDecodeError as error:
+                raise Refusal(422, f"file: it is not UTF-8 (byte {error.start})") from None
+            check_characters("file", text)
+        if text is None:
+            raise Refusal(422, "there is no text; send it as 'text'")
+        if len(text) > CHARACTERS:
+            raise Refusal(413, f"text: it has {len(text):,} characters; send at most {CHARACTERS:,}")
+        if not (text := text.strip()):
+            raise Refusal(422, "text: it is empty")
+        (encoding,) = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)
+        ids = encoding.ids or [UNKNOWN]  # such as a text of nothing but <br />
+        return Asked({"ids": np.array([ids[: self.facts["max_tokens"]]], dtype=np.int64)}, len(ids))
+
+    def stack(self, batch: Sequence[Asked]) -> Arrays:
+        """Join texts, padded to the longest."""
+        ids = [asked.arrays["ids"][0] for asked in batch]
+        stacked = np.full((len(ids), max(map(len, ids))), PADDING, dtype=np.int64)
+        for row, own in zip(stacked, ids, strict=True):
+            row[: len(own)] = own
+        return {"ids": stacked}
+
+    def answer(self, outputs: Arrays, asked: Asked) -> dict[str, Any]:
+        """Return class and probabilities, how many tokens the text has, and how many of them were read."""
+        tokens, most = asked.context, self.facts["max_tokens"]
+        read = {"tokens": tokens, "tokens_read": min(tokens, most)}
+        return {**class_answer(self.facts["class_names"], outputs["probabilities"][0]), **read}

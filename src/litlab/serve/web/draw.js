@@ -1,0 +1,142 @@
+"use strict";
+// Answers as elements. What comes from the server is only ever put in as text.
+
+const SHOWN = 10; // classes; the others are summed up
+const SVG = "http://www.w3.org/2000/svg";
+
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+function shape(tag, attributes = {}, text = "") {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.textContent = text;
+  return made;
+}
+
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
+
+function short(value) {
+  if (value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e7)) return value.toExponential(2);
+  return String(Number(value.toPrecision(6)));
+}
+
+function bar(name, share, kind = "") {
+  const fill = element("div", { class: "fill" });
+  fill.style.width = `${100 * share}%`;
+  return [
+    element("span", {}, name),
+    element("div", { class: `track ${kind}`, "aria-hidden": "true" }, fill),
+    element("span", { class: "value" }, percent(share)),
+  ];
+}
+
+function classes(answer) {
+  const sorted = Object.entries(answer.probabilities).sort((one, other) => other[1] - one[1]);
+  const bars = element("div", { class: "bars" });
+  for (const [name, share] of sorted.slice(0, SHOWN)) bars.append(...bar(name, share));
+  if (sorted.length > SHOWN) {
+    const rest = sorted.slice(SHOWN).reduce((sum, [, share]) => sum + share, 0);
+    bars.append(...bar(`${sorted.length - SHOWN} others`, Math.min(1, rest), "others"));
+  }
+  return [element("p", { class: "verdict" }, `${answer.class} (${percent(answer.probability)})`), bars];
+}
+
+function numbers(predicted) {
+  const names = Object.keys(predicted);
+  if (names.length === 1) return element("p", { class: "verdict" }, `${names[0]}: ${short(predicted[names[0]])}`);
+  const body = Object.entries(predicted).map(([name, value]) =>
+    element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, short(value))));
+  return element("table", {}, ...body);
+}
+
+function manyRows(rows) {
+  const cells = (row) => ("class" in row ? [row.class, percent(row.probability)] : Object.values(row.predicted).map(short));
+  const names = "class" in rows[0] ? ["class", "probability"] : Object.keys(rows[0].predicted);
+  const head = element("tr", {}, ...["row", ...names].map((name) => element("th", { scope: "col" }, name)));
+  const lines = rows.map((row, number) =>
+    element("tr", {}, ...[number + 1, ...cells(row)].map((text) => element("td", {}, String(text)))));
+  return element("table", {}, head, ...lines);
+}
+
+function ticks(low, high, count = 5) {
+  const raw = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= raw);
+  const found = [];
+  for (let tick = Math.ceil(low / step) * step; tick <= high + step * 1e-9; tick += step) found.push(tick);
+  return found;
+}
+
+// The last rows of the past, what follows, and its interval.
+function forecastPlot(name, answer) {
+  const width = 680, height = 220, left = 56, right = 10, top = 12, bottom = 26;
+  const past = answer.past.values[name], future = answer.forecast[name];
+  const shown = Math.min(past.length, Math.max(24, 2 * future.length));
+  const before = past.slice(-shown), times = [...answer.past.times.slice(-shown), ...answer.times];
+  const lower = answer.lower && answer.lower[name], upper = answer.upper && answer.upper[name];
+  const all = [...before, ...future, ...(lower || []), ...(upper || [])];
+  let low = Math.min(...all), high = Math.max(...all);
+  if (low === high) [low, high] = [low - 1, high + 1];
+  const pad = 0.05 * (high - low);
+  [low, high] = [low - pad, high + pad];
+  const x = (place) => left + ((width - left - right) * place) / (times.length - 1);
+  const y = (value) => height - bottom - ((height - top - bottom) * (value - low)) / (high - low);
+  const line = (values, start) =>
+    values.map((value, place) => `${place ? "L" : "M"}${x(start + place).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  const last = before[shown - 1];
+  const plot = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
+  plot.append(shape("title", {}, `${name}: ${shown} rows of the past and ${future.length} of the forecast`));
+  for (const tick of ticks(low, high)) {
+    plot.append(shape("line", { class: "grid", x1: left, x2: width - right, y1: y(tick), y2: y(tick) }));
+    plot.append(shape("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, short(tick)));
+  }
+  if (lower && upper) {
+    const back = [...lower].reverse().map((value, place) =>
+      `L${x(times.length - 1 - place).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+    plot.append(shape("path", { class: "band", d: `${line(upper, shown)}${back}Z` }));
+  }
+  plot.append(shape("line", { class: "now", x1: x(shown - 1), x2: x(shown - 1), y1: top, y2: height - bottom }));
+  plot.append(shape("path", { class: "past", d: line(before, 0) }));
+  plot.append(shape("path", { class: "future", d: line([last, ...future], shown - 1) }));
+  const labels = [[0, "start"], [shown - 1, "middle"], [times.length - 1, "end"]];
+  for (const [place, anchor] of labels) {
+    plot.append(shape("text", { x: x(place), y: height - 8, "text-anchor": anchor }, times[place]));
+  }
+  return element("figure", {}, element("h2", {}, name), plot);
+}
+
+function legend(hasInterval) {
+  const entry = (text, drawn) => {
+    const sign = shape("svg", { viewBox: "0 0 32 16", "aria-hidden": "true" });
+    sign.append(drawn);
+    return element("li", { class: "small" }, sign, text);
+  };
+  const entries = [
+    entry("past", shape("path", { class: "past", d: "M0 8L32 8" })),
+    entry("forecast", shape("path", { class: "future", d: "M0 8L32 8" })),
+  ];
+  if (hasInterval) entries.push(entry("its interval", shape("path", { class: "band", d: "M0 0L32 0L32 16L0 16Z" })));
+  return element("ul", { class: "legend" }, ...entries);
+}
+
+function drawn(kind, answer) {
+  if (kind === "series") {
+    return [legend(answer.lower !== null), ...Object.keys(answer.forecast).map((name) => forecastPlot(name, answer))];
+  }
+  if (kind === "rows") {
+    const [first] = answer.rows;
+    if (answer.rows.length > 1) return [manyRows(answer.rows)];
+    return "class" in first ? classes(first) : [numbers(first.predicted)];
+  }
+  const found = classes(answer);
+  if (kind === "texts" && answer.tokens > answer.tokens_read) {
+    const note = `The model has read the first ${answer.tokens_read} of ${answer.tokens} tokens.`;
+    found.push(element("p", { class: "hint" }, note));
+  }
+  return found;
+}

@@ -1,0 +1,183 @@
+// The form of the model's kind, and what happens when it is sent.
+
+const find = (id) => document.getElementById(id);
+const state = { kind: "", facts: {}, asked: 0, preview: "" };
+
+function token() {
+  return sessionStorage.getItem("token") || "";
+}
+
+function headers(more = {}) {
+  return token() ? { ...more, Authorization: `Bearer ${token()}` } : more;
+}
+
+function tell(message) {
+  find("error").textContent = message;
+  find("error").hidden = !message;
+}
+
+async function call(address, options) {
+  let response;
+  try {
+    response = await fetch(address, options);
+  } catch {
+    throw new Error("The server can't be reached.");
+  }
+  const answer = await response.json().catch(() => ({ error: `The server answered with status ${response.status}.` }));
+  if (response.status === 401) find("access").hidden = false;
+  if (!response.ok) throw new Error(answer.error);
+  return answer;
+}
+
+async function ask(body, type = "application/json") {
+  const number = ++state.asked;
+  const json = !(body instanceof FormData);
+  const buttons = document.querySelectorAll(`#${state.kind} button`);
+  buttons.forEach((button) => { button.disabled = true; });
+  tell("");
+  try {
+    const begun = performance.now();
+    const answer = await call("/predict", {
+      method: "POST",
+      headers: headers(json ? { "Content-Type": type } : {}),
+      body: json ? JSON.stringify(body) : body,
+    });
+    if (number !== state.asked) return; // a later one has been sent
+    const taken = element("p", { class: "small" }, `Answered in ${Math.round(performance.now() - begun)} ms.`);
+    find("answer").replaceChildren(...drawn(state.kind, answer), taken);
+    find("answer").hidden = false;
+  } catch (error) {
+    if (number !== state.asked) return;
+    find("answer").hidden = true;
+    tell(error.message);
+  } finally {
+    buttons.forEach((button) => { button.disabled = false; });
+  }
+}
+
+function form(file) {
+  const body = new FormData();
+  body.append("file", file);
+  return body;
+}
+
+function image(file) {
+  if (!file) return;
+  URL.revokeObjectURL(state.preview);
+  state.preview = URL.createObjectURL(file);
+  const preview = find("preview");
+  preview.hidden = true;
+  preview.onload = () => { preview.hidden = false; };
+  preview.src = state.preview;
+  preview.alt = `Preview of ${file.name}`;
+  find("invitation").textContent = file.name;
+  ask(form(file));
+}
+
+async function series(file) {
+  if (file) find("csv").value = await file.text();
+  if (!find("csv").value.trim()) return tell("Paste a series, or choose a file.");
+  return ask({ series: find("csv").value, past: true });
+}
+
+function row() {
+  const values = {};
+  for (const cell of find("cells").querySelectorAll("input, select")) {
+    values[cell.name] = cell.value === "" ? null : cell.type === "number" ? Number(cell.value) : cell.value;
+  }
+  return ask({ rows: [values] });
+}
+
+function makeCells() {
+  const labelled = (name, control) => element("label", {}, name, control);
+  for (const name of state.facts.numbers) {
+    const input = element("input", { type: "number", step: "any", name, placeholder: "missing" });
+    find("cells").append(labelled(name, input));
+  }
+  for (const [name, known] of Object.entries(state.facts.categories)) {
+    const select = element("select", { name }, element("option", { value: "" }, "missing"));
+    select.append(...known.map((text) => element("option", { value: text }, text)));
+    find("cells").append(labelled(name, select));
+  }
+}
+
+function commands() {
+  const start = `curl ${location.origin}/predict` + (token() ? " -H 'Authorization: Bearer TOKEN'" : "");
+  const quoted = (body) => ` -H 'Content-Type: application/json' -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`;
+  const facts = state.facts;
+  const some = (known) => (known.length ? known[0] : null);
+  const examples = {
+    images: [" -F file=@photo.jpg"],
+    texts: [quoted({ text: "Some text" }), " -F text='Some text'"],
+    series: [" -F file=@series.csv"],
+    rows: facts.numbers && [
+      quoted({ rows: [{
+        ...Object.fromEntries(facts.numbers.map((name) => [name, 1])),
+        ...Object.fromEntries(Object.entries(facts.categories).map(([name, known]) => [name, some(known)])),
+      }] }),
+      " -F file=@rows.csv",
+    ],
+  };
+  find("commands").textContent = examples[state.kind].map((end) => start + end).join("\n");
+}
+
+function listen() {
+  const send = { images: () => {}, texts: () => ask({ text: find("text").value }), series: () => series(), rows: row };
+  const taken = { images: image, series, rows: (file) => ask(form(file)) };
+  const card = find(state.kind);
+  card.addEventListener("submit", (event) => { event.preventDefault(); send[state.kind](); });
+  for (const chosen of card.querySelectorAll("input[type=file]")) {
+    chosen.addEventListener("change", () => chosen.files.length && taken[state.kind](chosen.files[0]));
+  }
+  find("text").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) card.requestSubmit();
+  });
+  document.addEventListener("paste", (event) => {
+    if (state.kind === "images") image([...event.clipboardData.files][0]);
+  });
+  for (const name of ["dragover", "dragleave", "drop"]) {
+    document.addEventListener(name, (event) => {
+      event.preventDefault();
+      card.classList.toggle("over", name === "dragover");
+      const file = name === "drop" && event.dataTransfer.files[0];
+      if (file && taken[state.kind]) taken[state.kind](file);
+    });
+  }
+}
+
+async function begin() {
+  const known = await call("/info", { headers: headers() });
+  const first = !state.kind;
+  state.kind = known.kind;
+  state.facts = known.facts;
+  find("access").hidden = true;
+  document.title = known.run.name;
+  find("name").textContent = known.run.name;
+  const facts = known.facts;
+  const about = {
+    images: () => `Classifies images into ${facts.class_names.length} classes.`,
+    texts: () => `Classifies texts into ${facts.class_names.length} classes.`,
+    series: () => `Forecasts ${facts.horizon} rows from the last ${facts.context_length}.`,
+    rows: () => `Predicts ${facts.class_names ? `one of ${facts.class_names.length} classes` : facts.targets.join(", ")}.`,
+  };
+  find("about").textContent = about[state.kind]();
+  if (state.kind === "series") {
+    find("columns").textContent =
+      `A header and at least ${facts.context_length} rows, with the columns ${[facts.time_column, ...facts.targets].join(", ")}.`;
+    find("csv").placeholder = [facts.time_column, ...facts.targets].join(",");
+  }
+  commands();
+  if (!first) return;
+  if (state.kind === "rows") makeCells();
+  find(state.kind).hidden = false;
+  listen();
+}
+
+find("access").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem("token", find("token").value.trim());
+  tell("");
+  begin().catch((error) => tell(error.message));
+});
+if (location.hash === "#programs") find("programs").open = true;
+begin().catch((error) => tell(token() || find("access").hidden ? error.message : ""));

@@ -1,0 +1,60 @@
+"""Requests that can't be answered get one sentence, and the log no traceback."""
+
+import json
+import re
+
+import pytest
+
+from litlab.data.images import decode
+from tests.litlab.serve.client import form
+from tests.litlab.serve.malformed import bomb, requests
+
+KINDS = ("images", "texts", "series", "rows")
+
+
+def check(reply) -> str:
+    message = json.loads(reply.body)["error"]
+    assert 400 <= reply.status < 500, (reply.status, message)
+    assert message.isprintable()
+    assert not re.search(r"Traceback|Error\b|File \"|/tmp|\.py\b|data\.\w|--\w", message), message
+    return message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_malformed_requests_of_each_kind(answerers, kind, capsys):
+    """As the worker gets them; the server has looked at the Content-Type."""
+    told = set()
+    for body, headers in requests(kind, 200):
+        (reply,) = answerers(kind, "run").answers([(headers["Content-Type"], body)])
+        told.add(check(reply))
+    assert len(told) > 15
+    printed = capsys.readouterr()
+    assert printed.out + printed.err == ""
+
+
+def test_a_huge_image_is_refused_by_its_header(answerers, monkeypatch):
+    monkeypatch.setattr(decode, "conform", lambda *_: pytest.fail("it was decoded"))
+    for side, told in ((8_000, "8000 x 8000"), (12_000, "12000 x 12000"), (60_000, "too many")):
+        body, headers = form(bomb(side))
+        (reply,) = answerers("images", "run").answers([(headers["Content-Type"], body)])
+        assert check(reply) == f"image: it has {told} pixels; send one of at most 40,000,000"
+
+
+def test_long_texts_and_tables_are_refused(answerers):
+    (reply,) = answerers("texts", "run").answers([("application/json", json.dumps({"text": "a " * 60_000}).encode())])
+    assert (reply.status, check(reply)) == (413, "text: it has 120,000 characters; send at most 100,000")
+    (reply,) = answerers("rows", "run").answers([("application/json", json.dumps({"rows": [{}] * 1001}).encode())])
+    assert (reply.status, check(reply)) == (413, "rows: it has 1,001 rows; send at most 1,000")
+    body, headers = form(b"\n" * 50_002)
+    (reply,) = answerers("series", "run").answers([(headers["Content-Type"], body)])
+    assert (reply.status, check(reply)) == (413, "file: it has 50,002 lines; send at most 50,000 rows")
+
+
+def test_compressed_files_are_refused(answerers):
+    """A few bytes could unpack to more than the memory holds."""
+    import gzip
+
+    for kind in ("series", "rows"):
+        body, headers = form(gzip.compress(b"a,b\n" * 1000))
+        (reply,) = answerers(kind, "run").answers([(headers["Content-Type"], body)])
+        assert "this is not a text file" in check(reply)
