@@ -83,7 +83,7 @@ void for_rows(const Tensor& tensor, int64_t rows, const F& launch) {
   if (tensor.numel() == 0) return;
   const torch::stable::accelerator::DeviceGuard guard(tensor.get_device_index());
   void* stream = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(tensor.get_device_index(), &stream));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(tensor.get_device_index(), &stream));
   const int64_t blocks = (rows + kRows - 1) / kRows;
   STD_TORCH_CHECK(blocks <= std::numeric_limits<int32_t>::max(), "masked_softmax: too many rows");
   launch(dim3(static_cast<unsigned>(blocks)), dim3(kWarp, kRows), static_cast<cudaStream_t>(stream));
