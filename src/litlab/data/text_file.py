@@ -31,11 +31,11 @@ class Sent:
 
     Args:
         name: What messages call it.
-        data: Its bytes. They must not be compressed: a few can unpack to more than the memory holds.
+        content: Its bytes. They must not be compressed: a few can unpack to more than the memory holds.
     """
 
     name: str
-    data: bytes
+    content: bytes
 
     def __str__(self) -> str:
         """Return the name."""
@@ -58,7 +58,7 @@ def read_text_file(path: TextFile, setting: str) -> str:
     Raises:
         UserError: It is not there, damaged, or no text.
     """
-    data = path.data if isinstance(path, Sent) else _unpacked(path, setting)
+    data = path.content if isinstance(path, Sent) else _unpacked(path, setting)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise UserError(f"{path}: this is UTF-16, not UTF-8; {_AS_UTF8}")
     start = data[:4096]

@@ -104,6 +104,21 @@ def traced(module: nn.Module, serving: Serving) -> ExportedProgram:
     return exported_program(module, serving, nested=not isinstance(module, torch.fx.GraphModule))
 
 
+def check_operators(program: ExportedProgram) -> None:
+    """Refuse a graph that calls what the folder would not bring along.
+
+    Raises:
+        UserError: It calls an operator that neither torch nor torchao defines.
+    """
+    for node in program.graph.nodes:
+        group = getattr(node.target, "namespace", None)
+        if group not in (None, "aten", "prims", "higher_order", "quantized", *OF_TORCHAO):
+            raise UserError(
+                f"export: the model calls {node.target}, an operator of its own that an exported folder does not bring "
+                "along; use the composition of torch's operations in its place (docs/operators.md)"
+            )
+
+
 def calls_torchao(program: ExportedProgram) -> bool:
     """Return whether a graph has operators that torchao defines, without which it can't be loaded in PyTorch."""
     return any(getattr(node.target, "namespace", "") in OF_TORCHAO for node in program.graph.nodes)

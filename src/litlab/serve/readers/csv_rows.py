@@ -45,7 +45,7 @@ def sent_rows(given: Given, name: str, columns: Sequence[str], most: int) -> Sen
 
 
 def _limited(sent: Sent, most: int) -> Sent:
-    if (lines := sent.data.count(b"\n")) > most + 1:
+    if (lines := sent.content.count(b"\n")) > most + 1:
         raise Refusal(413, f"{sent}: it has {lines:,} lines; send at most {most:,} rows")
     return sent
 
