@@ -118,14 +118,14 @@ def test_the_past_is_repeated_for_a_picture(example, answerers):
 def test_a_model_that_fails_on_one_request_answers_the_others(example, answerers, monkeypatch, capsys):
     """And a bug is told in the log, not to the client."""
     answerer = answerers("texts", "run")
-    run = answerer.model.run
+    run = answerer.served.run
 
     def fails_on_long(inputs):
         if inputs["ids"].shape[1] > 31:
             raise RuntimeError("no memory")
         return run(inputs)
 
-    monkeypatch.setattr(answerer, "model", type(answerer.model)(answerer.model.manifest, str, fails_on_long))
+    monkeypatch.setattr(answerer, "served", type(answerer.served)(answerer.served.manifest, str, fails_on_long))
     replies = answerer.answers(bodies("texts", "json", example("texts")))
     assert [reply.status for reply in replies] == [200, 200, 200, 500]
     assert json.loads(replies[3].body) == {"error": "the server failed to answer this request; its log says more"}
