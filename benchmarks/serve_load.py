@@ -122,9 +122,9 @@ def measure(run: str, count: int, repeats: int, threads: int) -> dict[str, Any]:
     arguments, sys.argv = sys.argv, ["project"]
     answerer = Answerer(load_model(run, [], threads))
     sys.argv = arguments
-    bodies = requests(answerer.model.manifest)
+    bodies = requests(answerer.served.manifest)
     sent = [("application/json", body) for body in bodies]
-    reader, call = answerer.reader, answerer.model.run
+    reader, call = answerer.reader, answerer.served.run
     from litlab.serve.body import read_body
 
     read = [reader.read(read_body(*request)) for request in sent]
@@ -157,7 +157,7 @@ def measure(run: str, count: int, repeats: int, threads: int) -> dict[str, Any]:
     bare = {name: summary(found[name]) for name in loops}
     best = bare["batch 1"]["median"]
     return {
-        "format": answerer.model.manifest["format"],
+        "format": answerer.served.manifest["format"],
         "exported": is_exported(run),
         "loop": bare,
         "served": served,

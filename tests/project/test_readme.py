@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.litlab.serve.client import Server
 
 README = (ROOT / "README.md").read_text()
 COMMANDS = [
@@ -43,7 +44,7 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, mon
     projects = [command for command in COMMANDS if command.startswith("python -m project")]
     assert len(projects) >= 13
     verbs = {shlex.split(command)[3] for command in projects}
-    assert verbs == {"fit", "validate", "test", "predict", "runs", "compare", "sweep", "bench", "export"}
+    assert verbs == {"fit", "validate", "test", "predict", "runs", "compare", "sweep", "bench", "export", "serve"}
     small = {"cifar": ["--model.width=16"], "text": ["--model.embed_dim=16"], "forecast": ["--model.hidden_size=8"]}
     for command in projects:
         arguments = shlex.split(command)[3:]
@@ -65,6 +66,12 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, mon
             done = run(*arguments, *few)
             assert done.code == 0, f"{command}\n{done.err}"
             assert (clone / "lightning_logs/sweeps/forecast/best.yaml").is_file()
+            continue
+        if arguments[0] == "serve":
+            server = Server(clone, *arguments[1:], package="project")
+            answered = server.form((clone / "photos/test/class_0/0.png").read_bytes())
+            assert server.end() == 0, server.printed()
+            assert (answered.status, answered.json()["class"][:6]) == (200, "class_")
             continue
         if "--config" not in arguments:  # a run has its own
             done = run(*arguments)

@@ -12,7 +12,12 @@ FORMATS = {
     "aoti": "compiled by AOTInductor for this machine's kind of processor and this version of torch",
     "torchscript": "PyTorch's former format, which it no longer develops",
 }
-KINDS = ("int8-weights", "int8-dynamic", "int8-static", "int4-weights")
+KINDS = {
+    "int8-weights": "weights of linear layers and embeddings as int8",
+    "int8-dynamic": "linear layers computed in int8, the scale of their inputs measured in each call",
+    "int8-static": "linear layers and convolutions computed in int8, all scales measured on training batches",
+    "int4-weights": "weights of linear layers as int4, where the machine has kernels for it",
+}
 SIDES = ("eager", "compiled")
 # An export is of the weights alone, on the CPU, in float32: neither plots nor compiling nor a logger.
 ALONE = (
@@ -44,10 +49,9 @@ def main(arguments: list[str]) -> int:
 
 def _export(arguments: list[str]) -> int:
     options = Options("export", DESCRIPTION)
-    help_ = "; ".join(f"{name}: {what}" for name, what in FORMATS.items())
     options.add_argument("--run", required=True, help="run or checkpoint to export")
-    options.add_argument("--format", required=True, choices=FORMATS, metavar="FORMAT", help=help_)
-    options.add_argument("--quantize", choices=KINDS, metavar="KIND", help=f"{', '.join(KINDS)} (docs/deploy.md)")
+    options.add_argument("--format", required=True, choices=FORMATS, metavar="FORMAT", help=_listed(FORMATS))
+    options.add_argument("--quantize", choices=KINDS, metavar="KIND", help=_listed(KINDS))
     options.add_argument("--output", metavar="DIR", type=Path, help="folder to write (default: in the run's folder)")
     options.add_argument("--threads", metavar="N", type=count, help="threads to measure with (default: torch's choice)")
     options.add_argument(
@@ -66,6 +70,10 @@ def _export(arguments: list[str]) -> int:
     register_classes()
     wanted = Wanted(chosen.format, chosen.quantize, chosen.threads, chosen.compare)
     return run(lambda: ExportCLI(wanted, chosen.output))
+
+
+def _listed(choices: dict[str, str]) -> str:
+    return "; ".join(f"{name}: {what}" for name, what in choices.items())
 
 
 def _sides(text: str) -> tuple[str, ...]:

@@ -14,12 +14,6 @@ from litlab.export.servable import exported_program
 from litlab.nn.fake_quantize import LEAST, LINEAR, LINEAR_AND_CONVOLUTIONS, share_of
 from litlab.util.progress import SlowProgress
 
-KINDS = {
-    "int8-weights": "weights of linear layers and embeddings as int8, computed in float32",
-    "int8-dynamic": "linear layers computed in int8, the scale of their inputs measured in each call",
-    "int8-static": "linear layers and convolutions computed in int8, all scales measured on training batches",
-    "int4-weights": "weights of linear layers as int4, where the machine has kernels for it",
-}
 CALIBRATION = 32  # batches
 OF_TORCHAO = ("torchao", "quantized_decomposed")  # names of groups of operators
 
@@ -30,7 +24,7 @@ def quantized(module: nn.Module, serving: Serving, kind: str, batches: Iterable[
     Args:
         module: A `Servable`; the kinds but int8-static change it.
         serving: Its inputs.
-        kind: One of `KINDS`.
+        kind: One of `litlab.export.export.KINDS`.
         batches: Raw inputs of training batches, to measure the scales of int8-static.
 
     Returns:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sys
 import time
+import traceback
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -154,8 +155,10 @@ class Pool:
                 self.ready -= 1
                 for task in (feeding, ending):
                     task.cancel()
-                await asyncio.gather(feeding, ending, return_exceptions=True)
+                bug, _ = await asyncio.gather(feeding, ending, return_exceptions=True)
                 code = await process.end()
+            if isinstance(bug, Exception):
+                traceback.print_exception(bug)
             print(f"A worker ended (exit code {code}); another one is started.", file=sys.stderr, flush=True)
             self.counts.restarts += 1
             process = await self._replacement()

@@ -40,17 +40,20 @@ class Response:
 
 
 class Server:
-    """``python -m acme serve`` on a free port of this machine.
+    """``python -m PACKAGE serve`` on a free port of this machine.
 
     Args:
         folder: Its working directory.
         arguments: More of its command line.
         environment: More variables.
+        package: The team's package.
     """
 
-    def __init__(self, folder: Path, *arguments: object, environment: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *arguments: object, environment: dict[str, Any] | None = None, package: str = "acme"
+    ) -> None:
         variables = {**OFFLINE, **(environment or {})}
-        command = ["-m", "acme", "serve", "--port", 0, *arguments]
+        command = ["-m", package, "serve", "--port", 0, *arguments]
         self.process = Python(*command, cwd=folder, environment=variables)
         until = time.monotonic() + 120
         while not (found := re.search(r" at http://.*:(\d+)\n", self.printed())):

@@ -98,9 +98,9 @@ def test_an_idle_worker_can_wait_for_more(with_pool):
         first = asyncio.create_task(ask(pool))
         await asyncio.sleep(0.05)
         assert await asyncio.gather(first, ask(pool)) == [b"2", b"2"]
-        assert time.monotonic() - start > 0.2
+        assert time.monotonic() - start > 1
 
-    with_pool(use, batch_wait=0.2)
+    with_pool(use, batch_wait=1)
 
 
 def test_a_worker_that_hangs_is_replaced(with_pool, capsys):

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
+from litlab.errors import UserError
+from litlab.export.quantize import check_operators
 from project.ops.build import build
 from project.ops.masked_softmax import is_built, masked_softmax, plain_masked_softmax
 from project.ops.squared_relu import SquaredReLU
@@ -253,18 +255,26 @@ assert not [name for name in sys.modules if name.startswith("project.")]
 """
 
 
-def test_exports_and_runs_ahead_of_time_compiled_where_only_the_library_is(network, tmp_path):
-    """In a process that imports nothing of the project: the package, and the library with the operator."""
+def _exported(network):
     count, length = torch.export.Dim("count", min=2), torch.export.Dim("length", min=2, max=64)
     shapes = ({0: count, 1: length}, {0: count, 1: length})
-    exported = torch.export.export(network.eval(), _batch(2, 5), dynamic_shapes=shapes)
-    targets = {str(node.target) for node in exported.graph.nodes}
-    assert "project.masked_softmax.default" in targets
-    batch = _batch(4, 9)
-    expected = network(*batch)
-    torch.testing.assert_close(exported.module()(*batch), expected)
+    return torch.export.export(network.eval(), _batch(2, 5), dynamic_shapes=shapes)
 
-    package = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "network.pt2"))
+
+def test_an_exported_graph_calls_the_operator(network):
+    exported = _exported(network)
+    batch = _batch(4, 9)
+    torch.testing.assert_close(exported.module()(*batch), network(*batch))
+    with pytest.raises(UserError, match="calls project.masked_softmax.default, an operator of its own"):
+        check_operators(exported)  # of the command, whose folders bring no library along
+
+
+@pytest.mark.matrix
+def test_runs_ahead_of_time_compiled_where_only_the_library_is(network, tmp_path):
+    """In a process that imports nothing of the project: the package, and the library with the operator."""
+    batch = _batch(4, 9)
+    expected = network.eval()(*batch)
+    package = torch._inductor.aoti_compile_and_package(_exported(network), package_path=str(tmp_path / "network.pt2"))
     torch.save(batch, tmp_path / "batch.pt")
     (tmp_path / "deployed.py").write_text(DEPLOYED)
     process = Python("deployed.py", build("masked_softmax"), package, tmp_path / "batch.pt", "result.pt", cwd=tmp_path)
