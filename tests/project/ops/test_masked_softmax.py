@@ -265,7 +265,7 @@ def test_an_exported_graph_calls_the_operator(network):
     exported = _exported(network)
     batch = _batch(4, 9)
     torch.testing.assert_close(exported.module()(*batch), network(*batch))
-    with pytest.raises(UserError, match="calls project.masked_softmax.default, an operator of its own"):
+    with pytest.raises(UserError, match=r"calls project\.masked_softmax\.default, an operator of its own"):
         check_operators(exported)  # of the command, whose folders bring no library along
 
 
