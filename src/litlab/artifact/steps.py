@@ -17,10 +17,11 @@ def serving_data(data: LightningDataModule, model: LightningModule) -> Experimen
     Raises:
         UserError: They are not.
     """
-    for part, wanted in ((data, "serving"), (model, "test_predictions")):
-        if not hasattr(part, wanted):
+    for part, kind, wanted in ((data, ExperimentData, "serving"), (model, LightningModule, "test_predictions")):
+        if not isinstance(part, kind) or not hasattr(part, wanted):
             raise UserError(
-                f"export: {type(part).__name__} can't be exported, as it has no {wanted}(); see docs/deploy.md"
+                f"export: {type(part).__name__} can't be exported, as it is no {kind.__name__} with {wanted}(); see "
+                "docs/deploy.md"
             )
     assert isinstance(data, ExperimentData)
     return data

@@ -19,7 +19,7 @@ class QAT(Callback):
     inputs are kept in checkpoints. See `litlab.nn.fake_quantize.Rounding`.
 
     Raises:
-        UserError: At the start of a fit, if such layers hold hardly any of the weights.
+        UserError: At the start of a fit, if such layers hold less than half of the weights.
     """
 
     def __init__(self) -> None:
@@ -34,8 +34,8 @@ class QAT(Callback):
         share, other = share_of(network, LINEAR_AND_CONVOLUTIONS)
         if share < LEAST:
             raise UserError(
-                f"trainer.callbacks: QAT is for linear layers and convolutions, which hold {share:.0%} of the weights, "
-                f"those of {other} aside; leave it out"
+                "trainer.callbacks: QAT is for linear layers and convolutions, and most of the weights are those of "
+                f"{other}, which would stay as they are; leave it out"
             )
         for name, layer in pl_module.named_modules():
             if type(layer) in LINEAR_AND_CONVOLUTIONS and "forward" not in vars(layer):

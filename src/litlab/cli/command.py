@@ -55,6 +55,8 @@ A run is named by its folder, its experiment (the newest run), last, best, or a 
   {command} test --run mine
   {command} predict --run mine/version_3 --input photos/ --output predictions.csv
   {command} runs mine
+  {command} export --run mine --format onnx
+  {command} serve --run mine
 
 More help:
   {command} COMMAND --help                  all its settings

@@ -16,7 +16,7 @@ KINDS = {
     "int8-weights": "weights of linear layers and embeddings as int8",
     "int8-dynamic": "linear layers computed in int8, the scale of their inputs measured in each call",
     "int8-static": "linear layers and convolutions computed in int8, all scales measured on training batches",
-    "int4-weights": "weights of linear layers as int4, where the machine has kernels for it",
+    "int4-weights": "weights of linear layers as int4; refused where torchao has no kernels for this CPU",
 }
 SIDES = ("eager", "compiled")
 # An export is of the weights alone, on the CPU, in float32: neither plots nor compiling nor a logger.
@@ -52,7 +52,12 @@ def _export(arguments: list[str]) -> int:
     options.add_argument("--run", required=True, help="run or checkpoint to export")
     options.add_argument("--format", required=True, choices=FORMATS, metavar="FORMAT", help=_listed(FORMATS))
     options.add_argument("--quantize", choices=KINDS, metavar="KIND", help=_listed(KINDS))
-    options.add_argument("--output", metavar="DIR", type=Path, help="folder to write (default: in the run's folder)")
+    options.add_argument(
+        "--output",
+        metavar="DIR",
+        type=Path,
+        help="folder to write (default: exported/FORMAT[-KIND] in the run's folder); an export there is replaced",
+    )
     options.add_argument("--threads", metavar="N", type=count, help="threads to measure with (default: torch's choice)")
     options.add_argument(
         "--compare", metavar="A,B", type=_sides, default=SIDES,

@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from litlab.data.serving import Serving
 from litlab.errors import UserError, first_line
 from litlab.export.noise import quiet_exporters
+from litlab.export.operators import check_operators, operators_of
 from litlab.export.servable import check_axes
 
 # Largest difference from eager PyTorch, of a probability or in standard deviations of a column. The kernels are the
@@ -34,12 +35,14 @@ def write_graph(form: str, program: ExportedProgram | None, module: nn.Module, s
         How it was made, in a word.
 
     Raises:
-        UserError: The format can't express the model, or a package or compiler is missing.
+        UserError: The format can't express the model, the model calls an operator of its own, or a package or compiler
+            is missing.
     """
     with quiet_exporters(), torch.no_grad():
         if form == "torchscript":
             return _torchscript(module, serving, path)
         assert program is not None
+        check_operators(operators_of(program))
         if form == "pt2":
             torch.export.save(program, path)
         elif form == "aoti":
@@ -113,6 +116,7 @@ def _torchscript(module: nn.Module, serving: Serving, path: Path) -> str:
             script, how = torch.jit.script(module), "scripted"
         except Exception:  # of many kinds: TorchScript knows a part of Python only
             script, how = torch.jit.trace(module, serving.example(), check_trace=False), "traced"
+        check_operators(torch.jit.export_opnames(script))
         torch.jit.save(torch.jit.freeze(script.eval()), str(path))
     return how
 

@@ -21,8 +21,9 @@ from litlab.data.serving import Serving
 from litlab.export.folder import versions, write_folder
 from litlab.export.formats import TOLERANCE, write_graph
 from litlab.export.latency import of_module, of_runtime
+from litlab.export.operators import calls_torchao, operators_of
 from litlab.export.parity import compare
-from litlab.export.quantize import calls_torchao, check_kind, check_operators, quantized, traced
+from litlab.export.quantize import check_kind, quantized, traced
 from litlab.export.request import Source, Wanted
 from litlab.export.servable import Servable
 
@@ -65,10 +66,8 @@ def export_model(source: Source, wanted: Wanted, folder: Path) -> dict[str, Any]
     rank_zero_info(f"Exporting {source.name} to {wanted.form}{' (this can take a minute)' * (wanted.form == 'aoti')}.")
     file = folder / FILES[wanted.form]
     program = traced(module, serving) if wanted.form != "torchscript" else None
-    if program is not None:
-        check_operators(program)
     how = write_graph(wanted.form, program, reference, serving, file)
-    made = versions(wanted, wanted.form == "pt2" and program is not None and calls_torchao(program))
+    made = versions(wanted, wanted.form == "pt2" and program is not None and calls_torchao(operators_of(program)))
     run, load_seconds = _loaded(wanted.form, file, serving, made, threads)
 
     batches, count, middle = _evaluated(data, serving)

@@ -15,7 +15,6 @@ from litlab.nn.fake_quantize import LEAST, LINEAR, LINEAR_AND_CONVOLUTIONS, shar
 from litlab.util.progress import SlowProgress
 
 CALIBRATION = 32  # batches
-OF_TORCHAO = ("torchao", "quantized_decomposed")  # names of groups of operators
 
 
 def quantized(module: nn.Module, serving: Serving, kind: str, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
@@ -31,7 +30,7 @@ def quantized(module: nn.Module, serving: Serving, kind: str, batches: Iterable[
         The quantized model, which takes the same inputs.
 
     Raises:
-        UserError: torchao is missing, or the kind would leave nearly all of the model as it is.
+        UserError: torchao is missing, or the kind would leave most of the model as it is.
     """
     check_kind(module, kind)
     try:
@@ -53,7 +52,7 @@ def quantized(module: nn.Module, serving: Serving, kind: str, batches: Iterable[
 
 
 def check_kind(module: nn.Module, kind: str) -> None:
-    """Refuse a kind that would leave nearly all of a model as it is.
+    """Refuse a kind that would leave most of a model as it is.
 
     Raises:
         UserError: What holds most of the weights is of another kind of layer.
@@ -62,7 +61,7 @@ def check_kind(module: nn.Module, kind: str) -> None:
     share, other = share_of(module, LINEAR_AND_CONVOLUTIONS if static else LINEAR)
     if share < LEAST:
         what = "linear layers and convolutions" if static else "linear layers"
-        advice = "use int8-static" if other.startswith("Conv") and not static else "leave --quantize out"
+        advice = "use int8-static" if other == "Conv2d" and not static else "leave --quantize out"
         raise UserError(
             f"--quantize {kind}: it is for {what}, which hold {share:.0%} of the weights; those of {other} would stay "
             f"as they are; {advice}"
@@ -96,23 +95,3 @@ def _static(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor,
 def traced(module: nn.Module, serving: Serving) -> ExportedProgram:
     """Trace a model that may be quantized, as `exported_program`."""
     return exported_program(module, serving, nested=not isinstance(module, torch.fx.GraphModule))
-
-
-def check_operators(program: ExportedProgram) -> None:
-    """Refuse a graph that calls what the folder would not bring along.
-
-    Raises:
-        UserError: It calls an operator that neither torch nor torchao defines.
-    """
-    for node in program.graph.nodes:
-        group = getattr(node.target, "namespace", None)
-        if group not in (None, "aten", "prims", "higher_order", "quantized", *OF_TORCHAO):
-            raise UserError(
-                f"export: the model calls {node.target}, an operator of its own that an exported folder does not bring "
-                "along; use the composition of torch's operations in its place (docs/operators.md)"
-            )
-
-
-def calls_torchao(program: ExportedProgram) -> bool:
-    """Return whether a graph has operators that torchao defines, without which it can't be loaded in PyTorch."""
-    return any(getattr(node.target, "namespace", "") in OF_TORCHAO for node in program.graph.nodes)

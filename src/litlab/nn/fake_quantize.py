@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 LINEAR = (nn.Linear,)
-LINEAR_AND_CONVOLUTIONS = (nn.Linear, nn.Conv1d, nn.Conv2d)
-LEAST = 0.25  # share of the weights below which quantizing is not worth it
+LINEAR_AND_CONVOLUTIONS = (nn.Linear, nn.Conv2d)  # what torchao's quantizer for x86 takes
+LEAST = 0.5  # share of the weights below which quantizing is not worth it
 
 
 def share_of(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> tuple[float, str]:

@@ -12,8 +12,9 @@ _FILE: Schema = {"type": "string", "format": "binary"}
 _ERRORS = {
     "400": "The body is damaged.",
     "401": "The token is missing or wrong.",
+    "403": "The server was called by another name than localhost.",
     "408": "The body came too slowly.",
-    "413": "The body, image, text or table is too large.",
+    "413": "The body, text or table is too large.",
     "415": "The body is neither JSON nor a form.",
     "422": "The input can't be used.",
     "500": "The server failed.",
@@ -33,7 +34,7 @@ def openapi(manifest: Mapping[str, Any], token: bool) -> dict[str, Any]:
     errors = {
         status: {"description": what, "content": _content(_object({"error": _TEXT}))}
         for status, what in _ERRORS.items()
-        if token or status != "401"
+        if status != ("403" if token else "401")
     }
     body = {
         "required": True,
@@ -68,27 +69,34 @@ def openapi(manifest: Mapping[str, Any], token: bool) -> dict[str, Any]:
 def _kinds(kind: str, facts: Mapping[str, Any]) -> tuple[Schema, Schema, Schema]:
     """Return the schemas of a JSON body, of a form and of an answer."""
     if kind == "images":
-        image = {"type": "string", "contentEncoding": "base64", "description": "A file: JPEG, PNG, WebP, GIF, TIFF."}
-        return _object({"image": image}), _object({"file": _FILE}), _classes(facts)
+        image = {
+            "type": "string",
+            "contentEncoding": "base64",
+            "description": "A file: JPEG, PNG, WebP, GIF, BMP, TIFF, PPM.",
+        }
+        return _object({"image": image}), _object({"file": _FILE, "image": image}, []), _classes(facts)
     if kind == "texts":
         counts = {"tokens": {"type": "integer"}, "tokens_read": {"type": "integer"}}
         answer = _classes(facts)
-        return _object({"text": _TEXT}), _object({"text": _TEXT}), _object({**answer["properties"], **counts})
+        form = _object({"text": _TEXT, "file": _FILE}, [])
+        return _object({"text": _TEXT}), form, _object({**answer["properties"], **counts})
     if kind == "series":
         names = [facts["time_column"], *facts["targets"]]
         least = {"minItems": facts["context_length"]}
         values = {"type": "object", "additionalProperties": {"type": "array", "items": _NUMBER}}
         end = {**values, "type": ["object", "null"]}
         past = {"type": "boolean", "default": False, "description": "Whether the answer repeats the rows it is from."}
-        answer = _object({"times": {"type": "array", "items": _TEXT}, "forecast": values, "lower": end, "upper": end})
+        times = {"times": {"type": "array", "items": _TEXT}}
+        answer = {**times, "forecast": values, "lower": end, "upper": end, "past": _object({**times, "values": values})}
         given = _object({"series": _rows(dict.fromkeys(names, _any()), **least), "past": past}, ["series"])
-        return given, _object({"file": _FILE, "past": _TEXT}, ["file"]), answer
+        form = _object({"file": _FILE, "series": _TEXT, "past": _TEXT}, [])
+        return given, form, _object(answer, ["times", "forecast", "lower", "upper"])
     columns = {name: {"type": ["number", "string", "null"]} for name in facts["numbers"]}
     columns |= {name: {"type": ["string", "number", "null"]} for name in facts["categories"]}
     numbers = _object({"predicted": _object(dict.fromkeys(facts["targets"], _NUMBER))})
     each = _classes(facts) if "class_names" in facts else numbers
     answer = _object({"rows": {"type": "array", "items": each}})
-    return _object({"rows": _rows(columns, minItems=1)}), _object({"file": _FILE}), answer
+    return _object({"rows": _rows(columns, minItems=1)}), _object({"file": _FILE, "rows": _TEXT}, []), answer
 
 
 def _rows(columns: Mapping[str, Schema], **more: Any) -> Schema:
@@ -103,7 +111,8 @@ def _classes(facts: Mapping[str, Any]) -> Schema:
 
 
 def _object(properties: Mapping[str, Schema], required: list[str] | None = None, extra: bool = False) -> Schema:
-    named = {"type": "object", "properties": dict(properties), "required": required or list(properties)}
+    needed = list(properties) if required is None else required
+    named = {"type": "object", "properties": dict(properties), "required": needed}
     return named if extra else {**named, "additionalProperties": False}
 
 

@@ -1,6 +1,6 @@
 """Builds the C++ operators of ``csrc/`` when they are first used, and loads them.
 
-python -m project.ops.build    builds all of them now, and prints their files and what the compiler says
+python -m project.ops.build    builds all of them now, and prints their files, or the errors of the compiler
 """
 
 import contextlib

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 from litlab.errors import UserError
-from litlab.export.quantize import check_operators
+from litlab.export.operators import check_operators, operators_of
 from project.ops.build import build
 from project.ops.masked_softmax import is_built, masked_softmax, plain_masked_softmax
 from project.ops.squared_relu import SquaredReLU
@@ -265,8 +265,11 @@ def test_an_exported_graph_calls_the_operator(network):
     exported = _exported(network)
     batch = _batch(4, 9)
     torch.testing.assert_close(exported.module()(*batch), network(*batch))
-    with pytest.raises(UserError, match=r"calls project\.masked_softmax\.default, an operator of its own"):
-        check_operators(exported)  # of the command, whose folders bring no library along
+    with pytest.raises(UserError, match="calls project::masked_softmax, an operator of its own"):
+        check_operators(operators_of(exported))  # of the command, whose folders bring no library along
+    script = torch.jit.trace(network, batch, check_trace=False)
+    with pytest.raises(UserError, match="calls project::masked_softmax, an operator of its own"):
+        check_operators(torch.jit.export_opnames(script))
 
 
 @pytest.mark.matrix

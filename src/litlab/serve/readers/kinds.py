@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from litlab.errors import UserError
 from litlab.serve.readers.images import ImageReader
 from litlab.serve.readers.reader import Reader
 from litlab.serve.readers.rows import RowReader
@@ -20,5 +21,10 @@ def reader_of(manifest: Mapping[str, Any], text_file: Callable[[str], str]) -> R
     Args:
         manifest: Its manifest.
         text_file: Returns the text of a file that belongs to it, by the file's name.
+
+    Raises:
+        UserError: There is none for its kind.
     """
-    return _READERS[manifest["kind"]](manifest, text_file)
+    if (kind := manifest["kind"]) not in _READERS:
+        raise UserError(f"serve: it takes models of {', '.join(_READERS)}, and this one is of {kind}")
+    return _READERS[kind](manifest, text_file)
