@@ -283,15 +283,16 @@ def test_a_folder_with_other_files_is_left_alone_and_an_export_is_replaced(expor
     done, folder = export("tabular", "torchscript")
     assert done.code == 0, done.err
     before = (folder / "manifest.json").stat().st_mtime_ns
-    (folder / "notes.txt").write_text("old")
     done, _ = export("tabular", "torchscript")
     assert done.code == 0, done.err
     assert (folder / "manifest.json").stat().st_mtime_ns > before
-    assert not (folder / "notes.txt").exists()
     other = tmp_path / "mine"
     other.mkdir()
-    (other / "thesis.txt").write_text("all of it")
-    done = run("export", "--run", "tabular", "--format", "pt2", "--output", other)
-    assert done.code == 2
-    assert "holds other files, and no manifest.json; choose another place" in done.err.splitlines()[-1]
-    assert (other / "thesis.txt").read_text() == "all of it"
+    (other / "manifest.json").write_text('{"name": "a page", "files": 3}')
+    for place, name in ((folder, "notes.txt"), (other, "manifest.json")):
+        (place / "notes.txt").write_text("all of it")
+        done = run("export", "--run", "tabular", "--format", "pt2", "--output", place)
+        assert done.code == 2
+        assert f"holds other files ({name}); choose another place" in done.err.splitlines()[-1]
+        assert (place / "notes.txt").read_text() == "all of it"
+    (folder / "notes.txt").unlink()

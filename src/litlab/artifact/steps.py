@@ -11,19 +11,23 @@ from litlab.data import ExperimentData
 from litlab.errors import UserError
 
 
-def serving_data(data: LightningDataModule, model: LightningModule) -> ExperimentData[Any]:
+def serving_data(data: LightningDataModule, model: LightningModule, verb: str) -> ExperimentData[Any]:
     """Return the DataModule, if it and the model are such that they can be exported.
+
+    Args:
+        data: The DataModule.
+        model: The model.
+        verb: The command that asks, for the message; `export` and `test` also need what `test` of an export calls.
 
     Raises:
         UserError: They are not.
     """
-    for part, kind, wanted in ((data, ExperimentData, "serving"), (model, LightningModule, "test_predictions")):
-        if not isinstance(part, kind) or not hasattr(part, wanted):
-            raise UserError(
-                f"export: {type(part).__name__} can't be exported, as it is no {kind.__name__} with {wanted}(); see "
-                "docs/deploy.md"
-            )
-    assert isinstance(data, ExperimentData)
+    if not isinstance(data, ExperimentData) or not hasattr(data, "serving"):
+        raise UserError(
+            f"{verb}: {type(data).__name__} is no ExperimentData with a method serving(); see docs/deploy.md"
+        )
+    if verb in ("export", "test") and not hasattr(model, "test_predictions"):
+        raise UserError(f"{verb}: {type(model).__name__} has no test_predictions(); see docs/deploy.md")
     return data
 
 
@@ -35,7 +39,7 @@ def restore(model: LightningModule, data: ExperimentData[Any], checkpoint: dict[
     """
     name = type(data).__qualname__
     if name not in checkpoint:
-        raise UserError(f"export: the checkpoint holds nothing of a {name}; leave --data out")
+        raise UserError(f"--data: the checkpoint holds nothing of a {name}; leave it out")
     model.on_load_checkpoint(checkpoint)
     data.load_state_dict(checkpoint[name])
 

@@ -19,7 +19,7 @@ class QAT(Callback):
     inputs are kept in checkpoints. See `litlab.nn.fake_quantize.Rounding`.
 
     Raises:
-        UserError: At the start of a fit, if such layers hold less than half of the weights.
+        UserError: At the start of a fit, if such layers hold less than half of the weights, or on MPS.
     """
 
     def __init__(self) -> None:
@@ -30,6 +30,8 @@ class QAT(Callback):
         """Change the layers, and say how many."""
         if stage != "fit":
             return
+        if trainer.strategy.root_device.type == "mps":
+            raise UserError("trainer.callbacks: QAT can't round on Apple's GPUs; set trainer.accelerator to cpu")
         network: nn.Module = getattr(pl_module, "network", pl_module)
         share, other = share_of(network, LINEAR_AND_CONVOLUTIONS)
         if share < LEAST:

@@ -1,5 +1,6 @@
 """``ExportCLI``: builds model and data of a run as ``test`` does, and exports the model instead."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -7,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from litlab.artifact import is_exported
-from litlab.artifact.manifest import MANIFEST
+from litlab.artifact.manifest import others_in
 from litlab.artifact.steps import serving_data
 from litlab.cli.environment import check_folder
 from litlab.cli.experiment_cli import ExperimentCLI
@@ -37,8 +37,10 @@ class ExportCLI(ExperimentCLI):
 
     def _run_subcommand(self, subcommand: str) -> None:
         """Export the model into a folder that appears when all of it is right."""
+        if self.plan.exported is not None:
+            raise UserError(f"--run: {self.plan.exported} is an exported model; name the run that it is from")
         assert self.checkpoint is not None
-        data = serving_data(self.datamodule, self.model)
+        data = serving_data(self.datamodule, self.model, "export")
         target = self._folder()
         run, file = self.plan.run, self.plan.checkpoint
         assert file is not None
@@ -54,11 +56,14 @@ class ExportCLI(ExperimentCLI):
         name = "-".join(filter(None, [self.wanted.form, self.wanted.quantize]))
         run = self.plan.run
         folder = self.target or (run.path / "exported" / name if run is not None else Path("exported") / name)
+        folder = Path(os.path.abspath(folder))  # `.` can't be renamed
         check_folder("--output", folder.parent)
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             raise UserError(f"--output: {folder} is not a folder; choose another place")
-        if folder.is_dir() and any(folder.iterdir()) and not is_exported(folder):
-            raise UserError(f"--output: {folder} holds other files, and no {MANIFEST}; choose another place")
+        if folder.is_mount():
+            raise UserError(f"--output: {folder} can't be replaced, as it is a mount point; name a folder in it")
+        if folder.is_dir() and (others := others_in(folder)):
+            raise UserError(f"--output: {folder} holds other files ({others[0]}); choose another place")
         return folder
 
 
@@ -73,8 +78,13 @@ def _staged(target: Path) -> Iterator[Path]:
         if target.is_dir():
             old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
             target.rename(old / "old")
-            folder.rename(target)
-            shutil.rmtree(old)
+            try:
+                folder.rename(target)
+            except BaseException:
+                (old / "old").rename(target)
+                raise
+            finally:
+                shutil.rmtree(old)
         else:
             folder.rename(target)
     finally:

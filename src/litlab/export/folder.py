@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 
-from litlab.artifact.manifest import CHECKPOINT, EXAMPLE, FILES, MANIFEST, VERSION, sha256
+from litlab.artifact.manifest import CHECKPOINT, EXAMPLE, FILES, MANIFEST, README, SCRIPT, VERSION, sha256
 from litlab.artifact.runtimes import load_runtime
 from litlab.data.serving import Serving
 from litlab.export.formats import RUNTIME
 from litlab.export.pages import readme, use_script
 from litlab.export.request import Source, Wanted
+from litlab.runs.masking import mask
 
 KEPT = (
     "epoch", "global_step", "pytorch-lightning_version", "hparams_name", "hyper_parameters", "datamodule_hparams_name",
@@ -49,7 +51,7 @@ def write_folder(folder: Path, source: Source, serving: Serving, found: dict[str
     answers = dict(zip((spec.name for spec in serving.outputs), run(list(raw.values())), strict=True))
     example: dict[str, Any] = {**raw, **{f"expected_{name}": values for name, values in answers.items()}}
     np.savez(folder / EXAMPLE, **example)
-    (folder / "use.py").write_text(use_script(form, serving, "torchao" in found["versions"]), encoding="utf-8")
+    (folder / SCRIPT).write_text(use_script(form, serving, "torchao" in found["versions"]), encoding="utf-8")
     names = [FILES[form], CHECKPOINT, EXAMPLE, *serving.files()]
     manifest = {
         "version": VERSION,
@@ -63,18 +65,29 @@ def write_folder(folder: Path, source: Source, serving: Serving, found: dict[str
         **found,
         "files": {name: sha256(folder / name) for name in names},
     }
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(readme(manifest), encoding="utf-8")
+    (folder / MANIFEST).write_text(
+        json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+    )
+    (folder / README).write_text(readme(manifest), encoding="utf-8")
     _try_out(folder)
     return manifest
 
 
 def stripped(source: Source) -> dict[str, Any]:
-    """Return a checkpoint without weights and the state of the training: settings, and what data and model keep."""
+    """Return a checkpoint without weights and the state of the training: settings, and what data and model keep.
+
+    Secrets in the settings are masked, because the folder leaves the house.
+    """
     own: dict[str, Any] = {}
     source.model.on_save_checkpoint(own)
     names = {*KEPT, type(source.data).__qualname__, *own}
-    return {name: value for name, value in source.checkpoint.items() if name in names} | {"state_dict": {}}
+    kept = {name: value for name, value in source.checkpoint.items() if name in names} | {"state_dict": {}}
+    for name in ("hyper_parameters", "datamodule_hyper_parameters"):
+        if name in kept:
+            kept[name] = mask(kept[name])
+    if "config" in kept:  # masked as data: a mask in the text is not valid YAML
+        kept["config"] = yaml.safe_dump(mask(yaml.safe_load(kept["config"])), sort_keys=False, allow_unicode=True)
+    return kept
 
 
 def versions(wanted: Wanted, with_torchao: bool) -> dict[str, str]:
@@ -86,7 +99,7 @@ def versions(wanted: Wanted, with_torchao: bool) -> dict[str, str]:
 
 def _try_out(folder: Path) -> None:
     """Run the script in a process of its own, as the next person will."""
-    done = subprocess.run([sys.executable, "use.py"], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, SCRIPT], cwd=folder, capture_output=True, text=True, check=False)
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     if done.returncode != 0:
-        raise RuntimeError(f"use.py of the export failed:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"{SCRIPT} of the export failed:\n{done.stdout}{done.stderr}")

@@ -18,6 +18,7 @@ from litlab.artifact.steps import restore, use_artifact
 from litlab.cli.trainer import untestable
 from litlab.data import ExperimentData
 from litlab.data.serving import Serving
+from litlab.errors import UserError
 from litlab.export.folder import versions, write_folder
 from litlab.export.formats import TOLERANCE, write_graph
 from litlab.export.latency import of_module, of_runtime
@@ -58,6 +59,7 @@ def export_model(source: Source, wanted: Wanted, folder: Path) -> dict[str, Any]
     model.trainer = None  # pyright: ignore[reportAttributeAccessIssue]  # it can't be copied
     reference.eval()
     module: nn.Module = reference
+    data.prepare_data()  # which nothing else has done where there is no test
     data.setup("fit")
     if wanted.quantize is not None:
         module = quantized(
@@ -78,6 +80,8 @@ def export_model(source: Source, wanted: Wanted, folder: Path) -> dict[str, Any]
         parity["quantized"] = compare(module, run, serving, first, some, "comparing")
         parity["quantized"].check(TOLERANCE[wanted.form], quantized=True)
     parity["run"] = compare(reference, run, serving, batches(), count, "comparing with the run")
+    if not math.isfinite(parity["run"].difference):
+        raise UserError("export: some answers of the export are not numbers, those of the run are; nothing was written")
     if wanted.quantize is None:
         parity["run"].check(TOLERANCE[wanted.form], quantized=False)
     speed = _speed(wanted, run, reference, next(islice(batches(), middle, None)))
@@ -99,7 +103,8 @@ def _test(source: Source) -> dict[str, float]:
         rank_zero_info(f"{why}: the model is not tested.")
         return {}
     source.trainer.test(source.model, source.data, verbose=False)
-    return {name: value.item() for name, value in source.trainer.callback_metrics.items()}
+    found = {name: value.item() for name, value in source.trainer.callback_metrics.items()}
+    return {name: value for name, value in found.items() if math.isfinite(value)}  # R2 of a constant is not a number
 
 
 def _loaded(form: str, file: Path, serving: Serving, made: dict[str, str], threads: int) -> tuple[Run, float]:

@@ -8,14 +8,16 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 from torch._dynamo.exc import TorchDynamoException
+from torch._subclasses.fake_tensor import UnsupportedOperatorException
 from torch.export import Dim, ExportedProgram
-from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
 
 from litlab.data.serving import BATCH, Serving
 from litlab.errors import UserError, first_line
 from litlab.export.noise import quiet_exporters
 
-REFUSALS = (TorchDynamoException, ConstraintViolationError)  # of torch.export, about the model
+# Of torch.export, about the model.
+REFUSALS = (TorchDynamoException, ConstraintViolationError, GuardOnDataDependentSymNode, UnsupportedOperatorException)
 
 
 class Servable(nn.Module):

@@ -47,12 +47,16 @@ class Rounding:
     def __init__(self) -> None:
         self.range = {"least": torch.tensor(torch.inf), "most": torch.tensor(-torch.inf)}  # of the inputs
         self.scale, self.zero = torch.ones(1), torch.zeros(1, dtype=torch.int32)
+        self.seen = False  # whether there is a range: inputs are not rounded before
 
     def __call__(self, inputs: Tensor, weight: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Return rounded inputs, of any shape, and weights; the range of the inputs is noted in training only."""
         return self._inputs(inputs.float(), training).to(inputs.dtype), _rounded(weight.float()).to(weight.dtype)
 
     def _inputs(self, inputs: Tensor, training: bool) -> Tensor:
+        self.seen = self.seen or training
+        if not self.seen:
+            return inputs
         device = inputs.device
         self.range = {name: value.to(device) for name, value in self.range.items()}
         self.scale, self.zero = self.scale.to(device), self.zero.to(device)
@@ -71,6 +75,7 @@ class Rounding:
         """Continue from such a range."""
         self.range = {name: state[name].clone() for name in self.range}
         self.scale, self.zero = state["scale"].clone(), state["zero"].clone()
+        self.seen = bool(self.range["least"].isfinite())
 
 
 def _rounded(weight: Tensor) -> Tensor:

@@ -138,6 +138,13 @@ def _evaluation(subcommand: str, flags: list[str]) -> ResumePlan:
     )
 
 
+# Exports compute on the CPU, with inputs in full precision, wherever and however the run was trained.
+_OF_EXPORTS = (
+    "--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.num_nodes=1", "--trainer.strategy=auto",
+    "--trainer.precision=32-true",
+)  # fmt: skip
+
+
 def _exported(subcommand: str, folder: Path, which: str | None, flags: list[str]) -> ResumePlan:
     """Return the plan for an exported model, which brings its settings along."""
     if subcommand == "validate" or which is not None:
@@ -148,7 +155,7 @@ def _exported(subcommand: str, folder: Path, which: str | None, flags: list[str]
     saved = read_config(config)
     check_classes(None, str(folder), saved)
     return ResumePlan(
-        arguments=[subcommand, "--config", str(config), *flags],
+        arguments=[subcommand, "--config", str(config), *_OF_EXPORTS, *flags],
         command=[subcommand, "--run", str(folder), *flags],
         checkpoint=checkpoint,
         saved=saved,

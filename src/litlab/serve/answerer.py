@@ -54,6 +54,7 @@ class Answerer:
             outputs = self.served.run(self.reader.stack(batch))
         except Exception as error:
             if len(batch) > 1:
+                traceback.print_exception(error)
                 return [reply for asked in batch for reply in self._computed([asked])]
             return [_refused(error)]
         replies = []

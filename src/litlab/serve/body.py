@@ -1,7 +1,7 @@
 """The body of a request, JSON or a form, as fields."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -129,10 +129,19 @@ def _form(content_type: str, body: bytes) -> Given:
     fields: list[Any] = []
     files: list[Any] = []
     whole: list[bool] = []
+
+    def kept(where: list[Any]) -> Callable[[Any], None]:
+        def keep(part: Any) -> None:
+            if len(fields) + len(files) >= _PARTS:
+                raise Refusal(400, f"the form has more than {_PARTS} parts")
+            where.append(part)
+
+        return keep
+
     in_memory: Any = {"MAX_MEMORY_FILE_SIZE": len(body) + 1}
     try:
         parser = FormParser(
-            FORM, fields.append, files.append, lambda: whole.append(True), boundary=boundary, config=in_memory
+            FORM, kept(fields), kept(files), lambda: whole.append(True), boundary=boundary, config=in_memory
         )
         parser.write(body)
         parser.finalize()
@@ -140,8 +149,6 @@ def _form(content_type: str, body: bytes) -> Given:
         raise Refusal(400, "the form is damaged") from None
     if not whole:
         raise Refusal(400, "the form is damaged: its end is missing")
-    if len(fields) + len(files) > _PARTS:
-        raise Refusal(400, f"the form has more than {_PARTS} parts")
     try:
         values = {field.field_name.decode(): (field.value or b"").decode() for field in fields}
         names = [file.field_name.decode() for file in files]

@@ -50,6 +50,9 @@ class Guard:
         headers = dict(scope["headers"])
         if self.hosts is not None and _name(headers.get(b"host", b"").decode("latin-1")) not in self.hosts:
             return Refusal(403, "this server answers only if it is called by the name localhost")
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if self.hosts is not None and origin and _name(origin.partition("://")[2]) not in self.hosts:
+            return Refusal(403, "this server answers its own page only, not those of others")
         if self._token is None or scope["path"] in OPEN:
             return None
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")

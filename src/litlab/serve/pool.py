@@ -106,6 +106,8 @@ class Pool:
         self.manifest = processes[0].manifest
         self.ready = len(processes)
         self._tasks = [asyncio.create_task(self._keep(process)) for process in processes]
+        for task in self._tasks:
+            task.add_done_callback(self._give_up)
 
     async def stop(self) -> None:
         """End the workers."""
@@ -167,13 +169,23 @@ class Pool:
     async def _replacement(self) -> WorkerProcess:
         for attempt in range(ATTEMPTS):
             try:
-                return await WorkerProcess.start(self.setup)
-            except UserError as error:
+                process = await WorkerProcess.start(self.setup)
+                if all(process.manifest.get(key) == self.manifest.get(key) for key in ("run", "files")):
+                    return process
+                await process.end()
+                raise UserError(f"{self.setup.run} is another model by now; start the server again")
+            except (UserError, OSError) as error:
                 print(f"A worker could not be started: {error}", file=sys.stderr, flush=True)
                 if attempt + 1 == ATTEMPTS and not self.failed.done():
                     self.failed.set_result(str(error))
                 await asyncio.sleep(SECONDS_BETWEEN_ATTEMPTS * 2**attempt)
         return await asyncio.Future()  # the server stops
+
+    def _give_up(self, task: asyncio.Task[None]) -> None:
+        """Let the server end if the place of a worker was left by a bug."""
+        if not task.cancelled() and not self.failed.done():
+            traceback.print_exception(task.exception())
+            self.failed.set_result(repr(task.exception()))
 
     async def _feed(self, process: WorkerProcess) -> None:
         """Give a worker batches, as long as it lives."""

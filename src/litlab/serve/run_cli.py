@@ -34,7 +34,7 @@ class RunCLI(ExperimentCLI):
         assert self.checkpoint is not None
         run, file = self.plan.run, self.plan.checkpoint
         assert file is not None
-        data = serving_data(self.datamodule, self.model)
+        data = serving_data(self.datamodule, self.model, "serve")
         restore(self.model, data, self.checkpoint)
         self.model.load_state_dict(self.checkpoint["state_dict"])
         serving = data.serving()

@@ -47,12 +47,14 @@ class WorkerProcess:
             UserError: It can't load the model, or ends.
         """
         here, there = socket.socketpair()
-        with there:
+        with there, contextlib.ExitStack() as unless_started:
+            unless_started.callback(here.close)
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "litlab.serve.worker", str(there.fileno()),
                 stdin=asyncio.subprocess.DEVNULL, pass_fds=[there.fileno()],
                 env={**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(setup.threads))},
             )  # fmt: skip
+            unless_started.pop_all()
         reader, writer = await asyncio.open_connection(sock=here, limit=_LIMIT)
         made = cls(process, reader, writer, {})
         try:

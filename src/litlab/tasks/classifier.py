@@ -138,7 +138,7 @@ class Classifier(SupervisedModule):
             predicted: What `predict_step` returns: probabilities, shape (batch, classes).
             target: Labels, shape (batch,).
         """
-        logits = predicted.float().log().clamp(min=-1e4)  # of the same probabilities; never -inf, as its loss is NaN
+        logits = predicted.float().clamp(min=1e-38).log()  # of the same probabilities; never -inf, as its loss is NaN
         loss = F.cross_entropy(logits, target)
         self.test_metrics.add(loss, logits, target)
         return {"loss": loss, "logits": logits}

@@ -66,9 +66,9 @@ class SeriesServing(Serving):
         return batch["future"]
 
     def facts(self) -> dict[str, Any]:
-        """Return the columns in order, how many rows come in and out, and the step between two of them."""
+        """Return the columns in order, their scales, how many rows come in and out, and the step."""
         known = self.metadata
-        names = ("targets", "time_column", "context_length", "horizon", "covariates", "step", "utc")
+        names = ("targets", "time_column", "context_length", "horizon", "covariates", "step", "utc", "mean", "scale")
         return {name: getattr(known, name) for name in names}
 
     def unit(self) -> Tensor:

@@ -121,16 +121,9 @@ def encode(
     """
     rows = len(next(iter((numbers | categories).values())))
     columns = [
-        (numbers[name] - mean) / std
+        standardised(numbers[name], name, mean, std, path)
         for name, mean, std in zip(metadata.numbers, metadata.mean, metadata.std, strict=True)
     ]
-    for name, column in zip(metadata.numbers, columns, strict=True):
-        far = np.abs(np.nan_to_num(column, nan=0.0)) > _FARTHEST
-        if far.any():
-            raise UserError(
-                f"{path}: column {name!r} is {numbers[name][far][0]:g}, too far from the training rows; correct or "
-                f"empty it"
-            )
     scaled = np.nan_to_num(np.stack(columns, axis=1), nan=0.0) if columns else np.zeros((rows, 0))
     missing = [np.isnan(numbers[name]) for name in metadata.indicated]
     codes = np.zeros((rows, len(metadata.categories)), dtype=np.int64)
@@ -139,3 +132,25 @@ def encode(
         codes[:, place] = [code.get(text, 0) for text in categories[name]]
     both = np.concatenate([scaled, np.stack(missing, axis=1)], axis=1) if missing else scaled
     return torch.from_numpy(both.astype(np.float32)), torch.from_numpy(codes)
+
+
+def standardised(values: np.ndarray, name: str, mean: float, std: float, path: object) -> np.ndarray:
+    """Standardise a column of numbers, in which NaN stands for a missing one.
+
+    Args:
+        values: The numbers, float64 of shape (row,).
+        name: Name of the column.
+        mean: Mean of the training rows.
+        std: Their standard deviation.
+        path: What the table is, for the error message.
+
+    Raises:
+        UserError: A number is too far from those of the training.
+    """
+    scaled = (values - mean) / std
+    far = np.abs(np.nan_to_num(scaled, nan=0.0)) > _FARTHEST
+    if far.any():
+        raise UserError(
+            f"{path}: column {name!r} is {values[far][0]:g}, too far from the training rows; correct or empty it"
+        )
+    return scaled

@@ -68,9 +68,10 @@ class TabularServing(Serving):
         return tuple(given[spec.name] for spec in self.inputs)
 
     def facts(self) -> dict[str, Any]:
-        """Return the columns in order, with their categories, and the classes or targets."""
+        """Return the columns in order, with mean and standard deviation or categories, and the classes or targets."""
         known = self.metadata
-        result = {"numbers": known.numbers, "categories": known.categories, "targets": known.targets}
+        names = ("numbers", "mean", "std", "categories", "targets")
+        result = {name: getattr(known, name) for name in names}
         return result | ({"class_names": known.class_names} if known.task == "classification" else {})
 
     def unit(self) -> Tensor:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litlab.data.serving import BATCH, TIME, Serving, TensorSpec, class_outputs
@@ -11,7 +11,7 @@ from litlab.data.text.metadata import TextMetadata
 from litlab.data.text.tokenizer import PADDING, UNKNOWN
 
 TOKENIZER = "tokenizer.json"
-_LONGEST = 8192  # tokens, where texts are read at both ends
+_LONGEST = 8192  # tokens, where texts are read at both ends; what is between the ends of a longer one is left out
 
 
 class TextServing(Serving):
@@ -28,7 +28,7 @@ class TextServing(Serving):
 
     def __init__(self, metadata: TextMetadata) -> None:
         self.both_ends = metadata.long_texts == "crop"
-        longest = _LONGEST if self.both_ends else metadata.max_tokens
+        longest = max(_LONGEST, 4 * metadata.max_tokens) if self.both_ends else metadata.max_tokens
         what = f"token ids of {TOKENIZER}, 0 behind the end of a text; an empty text is one {UNKNOWN}"
         outputs = class_outputs(metadata.class_names)
         super().__init__([TensorSpec("ids", "int64", (BATCH, TIME), what)], outputs, {TIME: longest})
@@ -46,11 +46,16 @@ class TextServing(Serving):
     def raw(self, batch: Any) -> tuple[Tensor, ...]:
         """Return the ids of a batch, with or without labels."""
         inputs = batch if isinstance(batch, dict) else batch[0]
-        return (inputs["ids"],)
+        ids, most = inputs["ids"], self.most[TIME]
+        if ids.shape[1] > most:
+            ends = [ends_of(row[row != PADDING], most) for row in ids]
+            ids = nn.utils.rnn.pad_sequence(ends, batch_first=True, padding_value=PADDING)
+        return (ids,)
 
     def facts(self) -> dict[str, Any]:
-        """Return the class names, and what is too long."""
-        return {"class_names": self.metadata.class_names, "max_tokens": self.most[TIME], "padding": PADDING}
+        """Return the class names, and how much of a text is read."""
+        read = {"max_tokens": self.metadata.max_tokens, "both_ends": self.both_ends}
+        return {"class_names": self.metadata.class_names, **read, "padding": PADDING}
 
     def files(self) -> dict[str, str]:
         """Return the tokenizer, as the library ``tokenizers`` reads it."""
@@ -62,3 +67,8 @@ class TextServing(Serving):
         ids = (torch.arange(2 * size) % max(1, self.metadata.vocab_size - 1) + UNKNOWN).view(2, size)
         ids[1, (size + 1) // 2 :] = PADDING
         return (ids,)
+
+
+def ends_of(ids: Tensor, most: int) -> Tensor:
+    """Return the tokens of a text, shape (time,), of a longer one only so many, half of them from its end."""
+    return ids if len(ids) <= most else torch.cat([ids[: most // 2], ids[-(most // 2) :]])

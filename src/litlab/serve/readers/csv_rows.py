@@ -2,12 +2,15 @@
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from litlab.data.text_file import Sent
 from litlab.serve.body import Given, check_characters
 from litlab.serve.refusal import Refusal
+
+_ENDS = re.compile(rb"\r\n?|\n")  # of lines, as the module csv sees them
 
 
 def sent_rows(given: Given, name: str, columns: Sequence[str], most: int) -> Sent:
@@ -45,7 +48,7 @@ def sent_rows(given: Given, name: str, columns: Sequence[str], most: int) -> Sen
 
 
 def _limited(sent: Sent, most: int) -> Sent:
-    if (lines := sent.content.count(b"\n")) > most + 1:
+    if (lines := len(_ENDS.findall(sent.content))) > most + 1:
         raise Refusal(413, f"{sent}: it has {lines:,} lines; send at most {most:,} rows")
     return sent
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from litlab.data.bad_rows import settle
+from litlab.data.tables.encoding import standardised
 from litlab.data.tables.reading import number_column, read_cells
 from litlab.serve.body import Given
 from litlab.serve.limits import TABLE_ROWS
@@ -24,9 +25,10 @@ class RowReader(Reader):
         cells = read_cells(sent_rows(given, "rows", [*numbers, *categories], TABLE_ROWS), "rows", "error")
         arrays: Arrays = {}
         columns = []
-        for name in numbers:
+        for name, mean, std in zip(numbers, self.facts["mean"], self.facts["std"], strict=True):
             cells.column(name, _NEEDED)
             columns.append(number_column(cells, name, "the model needs numbers"))
+            standardised(columns[-1], name, mean, std, cells.path)
         codes = []
         for name, known in categories.items():
             place = {text: number for number, text in enumerate(known, 1)}

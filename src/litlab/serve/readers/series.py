@@ -22,6 +22,7 @@ class SeriesReader(Reader):
         facts = self.facts
         sent = sent_rows(given, "series", [facts["time_column"], *facts["targets"]], SERIES_ROWS)
         series = read_series(sent, facts, "error", "error")
+        series.scaled(facts["mean"], facts["scale"])  # which refuses what is out of range
         times = series.times[-facts["context_length"] :]
         future = series.step.after(times[-1], facts["horizon"])
         arrays = {"past": series.values[None, -facts["context_length"] :]}

@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
+from litlab.data.serving import TIME
 from litlab.data.text import PADDING, UNKNOWN
-from litlab.data.text.serving import TOKENIZER
+from litlab.data.text.serving import TOKENIZER, ends_of
 from litlab.serve.body import Given, check_characters
 from litlab.serve.limits import CHARACTERS
 from litlab.serve.readers.reader import Arrays, Asked, Reader, class_answer
@@ -14,12 +16,13 @@ from litlab.serve.refusal import Refusal
 
 
 class TextReader(Reader):
-    """Splits a text as ``predict`` does, and cuts it where the model's longest input ends."""
+    """Splits a text as ``predict`` does, and leaves out what the model does not read of a long one."""
 
     def __init__(self, manifest: Mapping[str, Any], text_file: Callable[[str], str]) -> None:
         super().__init__(manifest, text_file)
         from tokenizers import Tokenizer
 
+        self.longest = manifest["limits"][TIME]
         self.tokenizer: Tokenizer = Tokenizer.from_str(text_file(TOKENIZER))
 
     def read(self, given: Given) -> Asked:
@@ -39,8 +42,9 @@ class TextReader(Reader):
         if not (text := text.strip()):
             raise Refusal(422, "text: it is empty")
         (encoding,) = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)
-        ids = encoding.ids or [UNKNOWN]  # such as a text of nothing but <br />
-        return Asked({"ids": np.array([ids[: self.facts["max_tokens"]]], dtype=np.int64)}, len(ids))
+        ids = torch.tensor(encoding.ids or [UNKNOWN])  # such as a text of nothing but <br />
+        cut = ends_of(ids, self.longest) if self.facts["both_ends"] else ids[: self.longest]
+        return Asked({"ids": cut.numpy()[None]}, len(ids))
 
     def stack(self, batch: Sequence[Asked]) -> Arrays:
         """Join texts, padded to the longest."""
@@ -52,6 +56,6 @@ class TextReader(Reader):
 
     def answer(self, outputs: Arrays, asked: Asked) -> dict[str, Any]:
         """Return class and probabilities, how many tokens the text has, and how many of them were read."""
-        tokens, most = asked.context, self.facts["max_tokens"]
+        tokens, most = asked.context, self.facts["max_tokens"] * (2 if self.facts["both_ends"] else 1)
         read = {"tokens": tokens, "tokens_read": min(tokens, most)}
         return {**class_answer(self.facts["class_names"], outputs["probabilities"][0]), **read}
