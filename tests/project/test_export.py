@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from litlab.artifact import Artifact
 from litlab.errors import UserError
@@ -91,6 +92,8 @@ def test_onnx_predicts_and_is_tested_like_the_run(name, export, run, runs, reque
     assert "test metric" in done.out
     tested = run("test", "--run", folder)
     assert tested.code == 0, tested.err
+    settings = yaml.safe_load(run("test", "--run", folder, "--print_config").out)["trainer"]
+    assert (settings["precision"], settings["accelerator"]) == ("32-true", "cpu"), "however the run was trained"
     rows = []
     for source in (name, folder):
         output = tmp_path / f"{Path(source).name}.csv"
@@ -108,8 +111,8 @@ def test_onnx_predicts_and_is_tested_like_the_run(name, export, run, runs, reque
 SLOW = pytest.mark.matrix
 FORMATS = [
     ("text", "torchscript"),
-    ("forecast", "torchscript"),
-    ("tabular", "pt2"),
+    pytest.param("tabular", "pt2", marks=SLOW),
+    pytest.param("forecast", "torchscript", marks=SLOW),
     pytest.param("text", "pt2", marks=SLOW),
     pytest.param("cifar", "pt2", marks=SLOW),
     pytest.param("cifar", "torchscript", marks=SLOW),
@@ -144,7 +147,7 @@ def test_compiled_ahead_of_time_beside_a_compiled_model(export):
 
 QUANTIZED = [
     ("tabular", "pt2", "int8-weights"),
-    ("tabular", "onnx", "int8-dynamic"),
+    pytest.param("tabular", "onnx", "int8-dynamic", marks=SLOW),
     ("tabular", "onnx", "int8-static"),
     pytest.param("text", "onnx", "int8-weights", marks=SLOW),
     pytest.param("text", "aoti", "int8-dynamic", marks=SLOW),
@@ -255,6 +258,8 @@ def test_damaged_and_strange_folders_are_refused_in_one_line(exported, run, tmp_
     done = run("predict", "--run", exported, "--input", rows, "--output", tmp_path / "x.csv")
     assert done.code == 2
     assert "there is no column" in done.err.splitlines()[-1]
+    done = run("export", "--run", exported, "--format", "pt2")
+    assert "is an exported model; name the run that it is from" in done.err.splitlines()[-1]
     done = run("validate", "--run", exported)
     assert "is an exported model; use predict or test" in done.err.splitlines()[-1]
 

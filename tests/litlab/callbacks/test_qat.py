@@ -107,15 +107,32 @@ def test_a_resumed_fit_continues_with_the_ranges(loader, tmp_path):
         assert torch.equal(tensor, model.state_dict()[name]), name
 
 
+def test_a_part_that_is_not_trained_computes_as_it_did():
+    """It sees no range to round to, such as a backbone that stays in eval mode."""
+    torch.manual_seed(0)
+    layer, inputs = nn.Linear(4, 2).eval(), torch.randn(5, 4)
+    rounding = Rounding()
+    got, _ = rounding(inputs, layer.weight, training=False)
+    assert torch.equal(got, inputs)
+    rounding(inputs, layer.weight, training=True)
+    again = Rounding()
+    again.load_state_dict(rounding.state_dict())
+    for one in (rounding, again):
+        got, _ = one(inputs, layer.weight, training=False)
+        assert 0 < (got - inputs).abs().max() < 0.05
+
+
 def test_a_network_that_it_would_leave_as_it_is_is_refused(loader):
-    with pytest.raises(UserError, match=r"which hold 1% of the weights, those of LSTM aside; leave it out"):
+    with pytest.raises(
+        UserError, match="most of the weights are those of LSTM, which would stay as they are; leave it out"
+    ):
         trained(
             loader, QAT(), model=Model(nn.ModuleList([nn.LSTM(8, 32), nn.Linear(32, 2)])), enable_checkpointing=False
         )
 
 
 def test_the_share_leaves_embeddings_and_biases_aside():
-    network = nn.ModuleList([nn.Embedding(1000, 8), nn.Linear(8, 10), nn.Conv1d(2, 10, 1), nn.GRU(1, 10)])
+    network = nn.ModuleList([nn.Embedding(1000, 8), nn.Linear(8, 10), nn.Conv2d(2, 10, 1), nn.GRU(1, 10)])
     gru = 30 + 300
     assert share_of(network, LINEAR) == (80 / (80 + 20 + gru), "GRU")
     assert share_of(network, LINEAR_AND_CONVOLUTIONS) == (100 / (100 + gru), "GRU")

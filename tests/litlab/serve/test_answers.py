@@ -132,8 +132,15 @@ def test_a_model_that_fails_on_one_request_answers_the_others(example, answerers
     assert "no memory" in capsys.readouterr().err
 
 
-def test_an_answer_that_is_no_number_is_refused(example, answerers):
-    rows = as_json("targets", example("targets"))[0]["rows"]
-    rows[0]["age"] = 1e300
-    (reply,) = answerers("targets", "run").answers([("application/json", json.dumps({"rows": rows}).encode())])
+def test_an_answer_that_is_no_number_is_refused(example, answerers, monkeypatch):
+    answerer = answerers("targets", "run")
+    run = answerer.served.run
+
+    def gives_nan(inputs):
+        return {
+            name: np.where(np.arange(len(values))[:, None] == 1, np.nan, values) for name, values in run(inputs).items()
+        }
+
+    monkeypatch.setattr(answerer, "served", type(answerer.served)(answerer.served.manifest, str, gives_nan))
+    (reply,) = answerer.answers(bodies("targets", "json", example("targets")))
     assert (reply.status, b"not a finite number" in reply.body) == (422, True)

@@ -7,15 +7,21 @@ import sys
 
 import pytest
 
-from litlab.artifact.manifest import MANIFEST
+from litlab.artifact.manifest import FILES, MANIFEST, sha256
 from tests.processes import Python
 
 
 def folder(path, **other: object):
     """The folder of an export without a graph."""
     path.mkdir(exist_ok=True)
-    manifest = {"version": 1, "format": "pt2", "kind": "texts", "inputs": [], "outputs": [], "facts": {}}
-    (path / MANIFEST).write_text(json.dumps({**manifest, "files": {}, "versions": {}, **other}))
+    tensor = {"name": "ids", "dtype": "int64", "shape": ["batch", "time"], "what": "ids"}
+    manifest = {"version": 1, "format": "pt2", "kind": "texts", "inputs": [tensor], "outputs": [tensor], "facts": {}}
+    manifest |= {"versions": {}, "run": {"name": "texts/version_0"}, "limits": {}, **other}
+    file = path / FILES[manifest["format"]]
+    if "files" not in other:
+        file.write_bytes(b"nothing")
+        manifest["files"] = {file.name: sha256(file)}
+    (path / MANIFEST).write_text(json.dumps(manifest))
     return path
 
 
@@ -50,14 +56,15 @@ def test_a_port_in_use(run, tmp_path):
 
 def test_an_export_that_cannot_be_served(run, tmp_path):
     assert "it has no valid 'facts'" in refused(run, "--run", folder(tmp_path, facts=1))
-    assert "it is missing; copy the whole folder" in refused(run, "--run", folder(tmp_path, files={"model.pt2": "0"}))
+    assert "it is missing; copy the whole folder" in refused(
+        run, "--run", folder(tmp_path / "cut", files={"model.pt2": "0"})
+    )
     line = refused(run, "--run", folder(tmp_path), "--prot", 1)
     assert line == f"error: serve: --prot is a setting of a run, and {tmp_path} is an exported model; leave it out"
 
 
 def test_what_a_worker_cannot_load(tmp_path):
     """What it says is what the command says."""
-    (tmp_path / "model.ts").write_bytes(b"nothing")
     run = folder(tmp_path, format="torchscript")
     process = Python("-m", "acme", "serve", "--run", run, "--port", 0, cwd=tmp_path)
     out, err = process.communicate(120)

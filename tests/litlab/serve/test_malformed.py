@@ -45,9 +45,33 @@ def test_long_texts_and_tables_are_refused(answerers):
     assert (reply.status, check(reply)) == (413, "text: it has 120,000 characters; send at most 100,000")
     (reply,) = answerers("rows", "run").answers([("application/json", json.dumps({"rows": [{}] * 1001}).encode())])
     assert (reply.status, check(reply)) == (413, "rows: it has 1,001 rows; send at most 1,000")
+    body, headers = form(b"age\r" * 1002)  # lines end in several ways
+    (reply,) = answerers("rows", "run").answers([(headers["Content-Type"], body)])
+    assert (reply.status, check(reply)) == (413, "file: it has 1,002 lines; send at most 1,000 rows")
     body, headers = form(b"\n" * 50_002)
     (reply,) = answerers("series", "run").answers([(headers["Content-Type"], body)])
     assert (reply.status, check(reply)) == (413, "file: it has 50,002 lines; send at most 50,000 rows")
+
+
+def test_numbers_far_from_the_training_rows_are_refused(answerers, example):
+    """As ``predict`` refuses them: the answer would be that for the end of the scale."""
+    row = {"age": 1, "income": 2e13, "visits": 3, "distance": 4, "plan": "family", "city": "x", "channel": "web"}
+    request = ("application/json", json.dumps({"rows": [row]}).encode())
+    (reply,) = answerers("rows", "run").answers([request])
+    assert check(reply) == (
+        "rows (row 1 names the columns): column 'income' is 2e+13, too far from the training rows; correct or empty it"
+    )
+    lines = example("series").input.read_text().splitlines()
+    lines[-2] = ",".join([lines[-2].split(",")[0], "1e15", *lines[-2].split(",")[2:]])
+    request = ("application/json", json.dumps({"series": "\n".join(lines)}).encode())
+    (reply,) = answerers("series", "run").answers([request])
+    assert "column 'load' is 1e+15 in row 300" in check(reply)
+
+
+def test_a_form_of_many_parts_is_refused_at_once(answerers):
+    body, headers = form(None, **{f"field{number}": "x" for number in range(17)})
+    (reply,) = answerers("texts", "run").answers([(headers["Content-Type"], body)])
+    assert (reply.status, check(reply)) == (400, "the form has more than 16 parts")
 
 
 def test_compressed_files_are_refused(answerers):

@@ -146,6 +146,36 @@ def test_the_server_gives_up_when_no_worker_can_be_started(with_pool, monkeypatc
     with_pool(use)
 
 
+@pytest.mark.parametrize("bug", [OSError("no more processes"), ValueError("a bug")])
+def test_a_place_that_stays_empty_ends_the_server(with_pool, monkeypatch, capsys, bug):
+    async def use(pool: Pool) -> None:
+        async def start(setup: Setup) -> Fake:
+            raise bug
+
+        monkeypatch.setattr(Fake, "start", start)
+        assert await ask(pool, b"die") == 503
+        assert str(bug) in await pool.failed
+
+    with_pool(use)
+    assert str(bug) in capsys.readouterr().err
+
+
+def test_another_model_does_not_take_the_place_of_a_worker(with_pool, monkeypatch):
+    """``--run cifar`` is the newest run, and there may be a newer one by now."""
+
+    async def use(pool: Pool) -> None:
+        async def start(setup: Setup) -> Fake:
+            other = Fake()
+            other.manifest = {"kind": "texts", "run": {"name": "newer"}}
+            return other
+
+        monkeypatch.setattr(Fake, "start", start)
+        assert await ask(pool, b"die") == 503
+        assert await pool.failed == "run is another model by now; start the server again"
+
+    with_pool(use)
+
+
 def test_a_start_that_fails_is_an_error(with_pool, monkeypatch):
     monkeypatch.setattr(Fake, "fail", 1)
     with pytest.raises(UserError, match="the checkpoint is gone"):

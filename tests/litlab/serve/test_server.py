@@ -100,6 +100,10 @@ def test_only_this_machine_is_listened_to_and_by_its_name(server):
     assert server.get("/info", Host="localhost:1").status == 200
     response = server.get("/info", Host="attacker.example")  # which somebody has pointed at this machine
     assert (response.status, response.error) == (403, "this server answers only if it is called by the name localhost")
+    assert server.get("/info", Origin=server.address).status == 200
+    for origin in ("https://attacker.example", "null", "http://localhost.attacker.example"):
+        response = server.get("/info", Origin=origin)
+        assert (response.status, response.error) == (403, "this server answers its own page only, not those of others")
 
 
 def test_200_malformed_requests_to_a_server(server):

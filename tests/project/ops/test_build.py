@@ -211,6 +211,7 @@ for operator in ("project::masked_softmax", "project::masked_softmax_backward"):
 
 
 @needs_compiler
+@pytest.mark.matrix
 def test_the_kernel_for_gpus_compiles_and_loads(tmp_path, folder):
     """With CUDA's compiler, for which no GPU is needed."""
     try:

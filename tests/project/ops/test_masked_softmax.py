@@ -261,6 +261,7 @@ def _exported(network):
     return torch.export.export(network.eval(), _batch(2, 5), dynamic_shapes=shapes)
 
 
+@pytest.mark.filterwarnings(r"ignore:`torch.jit.\w+` is deprecated")
 def test_an_exported_graph_calls_the_operator(network):
     exported = _exported(network)
     batch = _batch(4, 9)
