@@ -81,7 +81,8 @@ def stripped(source: Source) -> dict[str, Any]:
     own: dict[str, Any] = {}
     source.model.on_save_checkpoint(own)
     names = {*KEPT, type(source.data).__qualname__, *own}
-    kept = {name: value for name, value in source.checkpoint.items() if name in names} | {"state_dict": {}}
+    kept: dict[str, Any] = {name: value for name, value in source.checkpoint.items() if name in names}
+    kept["state_dict"] = {}
     for name in ("hyper_parameters", "datamodule_hyper_parameters"):
         if name in kept:
             kept[name] = mask(kept[name])

@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from litlab.data.serving import Serving
 from litlab.errors import UserError, first_line
 from litlab.export.noise import quiet_exporters
-from litlab.export.operators import check_operators, operators_of
+from litlab.export.operators import check_operators, operators_of, operators_of_script
 from litlab.export.servable import check_axes
 
 # Largest difference from eager PyTorch, of a probability or in standard deviations of a column. The kernels are the
@@ -116,7 +116,7 @@ def _torchscript(module: nn.Module, serving: Serving, path: Path) -> str:
             script, how = torch.jit.script(module), "scripted"
         except Exception:  # of many kinds: TorchScript knows a part of Python only
             script, how = torch.jit.trace(module, serving.example(), check_trace=False), "traced"
-        check_operators(torch.jit.export_opnames(script))
+        check_operators(operators_of_script(script))
         torch.jit.save(torch.jit.freeze(script.eval()), str(path))
     return how
 

@@ -1,7 +1,9 @@
 """The operators that a graph calls, by names such as ``aten::add.Tensor``."""
 
 from collections.abc import Iterable
+from typing import Any
 
+import torch
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
@@ -16,6 +18,16 @@ def operators_of(program: ExportedProgram) -> set[str]:
     """Return the operators of a graph, and of the graphs in it."""
     graphs = [module.graph for module in program.graph_module.modules() if isinstance(module, GraphModule)]
     return {node.target.name() for graph in graphs for node in graph.nodes if isinstance(node.target, OpOverload)}
+
+
+def operators_of_script(script: torch.jit.ScriptModule) -> set[str]:
+    """Return the operators of TorchScript. `torch.jit.export_opnames` would, but crashes on what was traced."""
+    found, blocks = set[str](), list[Any]([script.inlined_graph])
+    for block in blocks:
+        for node in block.nodes():
+            found.add(node.kind())
+            blocks.extend(node.blocks())
+    return found
 
 
 def check_operators(names: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 from litlab.errors import UserError
-from litlab.export.operators import check_operators, operators_of
+from litlab.export.operators import check_operators, operators_of, operators_of_script
 from project.ops.build import build
 from project.ops.masked_softmax import is_built, masked_softmax, plain_masked_softmax
 from project.ops.squared_relu import SquaredReLU
@@ -261,7 +261,7 @@ def _exported(network):
     return torch.export.export(network.eval(), _batch(2, 5), dynamic_shapes=shapes)
 
 
-@pytest.mark.filterwarnings(r"ignore:`torch.jit.\w+` is deprecated")
+@pytest.mark.filterwarnings(r"ignore:`torch.jit.\w+` is deprecated", "ignore::torch.jit.TracerWarning")
 def test_an_exported_graph_calls_the_operator(network):
     exported = _exported(network)
     batch = _batch(4, 9)
@@ -270,7 +270,7 @@ def test_an_exported_graph_calls_the_operator(network):
         check_operators(operators_of(exported))  # of the command, whose folders bring no library along
     script = torch.jit.trace(network, batch, check_trace=False)
     with pytest.raises(UserError, match="calls project::masked_softmax, an operator of its own"):
-        check_operators(torch.jit.export_opnames(script))
+        check_operators(operators_of_script(script))
 
 
 @pytest.mark.matrix
