@@ -201,7 +201,7 @@ class ExperimentCLI(CheckpointCLI):
     def _use_exported(self, folder: Path) -> None:
         """Let an exported model take the place of the network, which has no weights."""
         assert self.checkpoint is not None
-        data = serving_data(self.datamodule, self.model, self.subcommand)
+        data = serving_data(self.datamodule, self.model, str(self.subcommand))
         restore(self.model, data, self.checkpoint)
         use_artifact(self.model, data, Artifact(folder, self._setting("threads")).run)
 
