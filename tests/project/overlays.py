@@ -53,7 +53,7 @@ EFFECTS = {
     "profile": lambda folder, done: "A step took" in done.out and (folder / "fit-profile.trace.json").is_file(),
     "tf32": lambda folder, done: "trainer.tf32: this CPU has no units for TF32" in done.err,
     "optimizer_in_backward": lambda folder, done: config_of(folder)["nan_guard"] is None,
-    "qat": lambda folder, done: "weights round to int8" in done.err or "QAT is for linear layers" in done.err,
+    "qat": lambda folder, done: "weights round to int8" in done.err,
     "smoke": lambda folder, done: checkpoint_of(folder)["global_step"] == 2,
     "swa": lambda folder, done: checkpoint_of(folder)["averaging_state"]["n_averaged"] == 1,
     "warm_restarts": lambda folder, done: len(checkpoint_of(folder)["lr_schedulers"][0]["_schedulers"]) == 3,
