@@ -58,8 +58,9 @@ class Rounding:
         if not self.seen:
             return inputs
         device = inputs.device
-        self.range = {name: value.to(device) for name, value in self.range.items()}
-        self.scale, self.zero = self.scale.to(device), self.zero.to(device)
+        # Copies, as the kernel writes into them, and a compiled backward pass may want to see what was there before.
+        self.range = {name: value.to(device, copy=True) for name, value in self.range.items()}
+        self.scale, self.zero = self.scale.to(device, copy=True), self.zero.to(device, copy=True)
         observe, rounds = torch.tensor([training, True], dtype=torch.int64).to(device, non_blocking=True).unbind()
         # In one kernel: range, scale and rounding. torchao and PyTorch's former quantization use it too.
         return torch.fused_moving_avg_obs_fake_quant(
