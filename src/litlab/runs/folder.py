@@ -6,6 +6,7 @@ import math
 import os
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,6 +20,7 @@ from litlab.util.atomic import write_whole
 
 ROOT = Path("lightning_logs")
 COMPILED = "compile_cache"  # folder in ROOT of what torch.compile has made: code, and no run
+STATUS_LOCK = threading.Lock()  # of a process's runs: a rank that dies is noticed in a thread of its own
 NO_CHECKPOINT = "no checkpoint to resume from"  # in the message on a run that has none
 
 

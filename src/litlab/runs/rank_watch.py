@@ -16,7 +16,7 @@ from torch.distributed import DistError, Store  # pyright: ignore[reportPrivateI
 
 from litlab.checkpointing.internals import new_store
 from litlab.errors import UserError
-from litlab.runs.folder import RunFolder, read_json, write_json
+from litlab.runs.folder import STATUS_LOCK, RunFolder, read_json, write_json
 from litlab.runs.provenance import now
 
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -138,6 +138,7 @@ class RankWatch:
     def _end(self, what: str) -> NoReturn:
         for process in self._started:
             process.kill()
+        STATUS_LOCK.acquire(timeout=SECONDS_TO_END_BY_ITSELF)  # and kept: what the collective said is not the reason
         with contextlib.suppress(RuntimeError):  # it may be gone with rank 0
             assert self._store is not None
             self._store.set(KEY, what)

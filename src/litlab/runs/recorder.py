@@ -13,7 +13,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.runs.folder import RunFolder, read_or_set_aside, write_json, write_text
+from litlab.runs.folder import STATUS_LOCK, RunFolder, read_or_set_aside, write_json, write_text
 from litlab.runs.masking import mask_text
 from litlab.runs.provenance import now, provenance
 from litlab.util.checkpoint_epoch import epoch_of
@@ -151,7 +151,8 @@ class RunRecord(Callback):
         seconds = round(self._status["seconds"] + time.monotonic() - self._began, 3)
         ended = None if status == "running" else now()
         now_known = {"status": status, "reason": reason, "ended": ended, "seconds": seconds}
-        write_json(folder.status, {**self._status, **now_known})
+        with STATUS_LOCK:
+            write_json(folder.status, {**self._status, **now_known})
         return seconds
 
     def _write_provenance(self, trainer: Trainer, folder: RunFolder) -> None:

@@ -6,6 +6,8 @@ import re
 import select
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -186,6 +188,40 @@ def test_a_rank_that_is_killed_is_named(tmp_path):
     assert "Traceback" not in printed
     status = read_json(tmp_path / "status.json")
     assert (status["status"], status["reason"]) == ("failed", what)
+
+
+def test_the_reason_of_a_lost_rank_stays(tmp_path):
+    """The error of a collective reaches the run's record while the thread that knows better writes."""
+    end = """
+import os, sys, threading, time
+from pathlib import Path
+
+import torch
+
+from litlab.runs import rank_watch
+from litlab.runs.folder import RunFolder, write_json
+from litlab.runs.recorder import RunRecord
+
+folder, written = Path(sys.argv[1]), threading.Event()
+
+def slowly(path, content):
+    write_json(path, content)
+    written.set()
+    time.sleep(1)
+
+rank_watch.write_json = slowly
+watch, record = rank_watch.RankWatch(), RunRecord()
+watch._folder, watch._store = folder, torch.distributed.HashStore()
+record._status = {"status": "running", "pid": os.getpid(), "seconds": 0}
+record._write_status(RunFolder(folder), "running", None)
+threading.Thread(target=watch._end, args=("rank 1 was killed",)).start()
+written.wait()
+record._write_status(RunFolder(folder), "failed", "RuntimeError: connection reset")
+time.sleep(10)
+"""
+    process = subprocess.run([sys.executable, "-c", end, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert (process.returncode, process.stderr) == (1, "error: rank 1 was killed: the run is stopped.\n")
+    assert read_json(tmp_path / "status.json")["reason"] == "rank 1 was killed"
 
 
 def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
