@@ -22,10 +22,8 @@ def serving_data(data: LightningDataModule, model: LightningModule, verb: str) -
     Raises:
         UserError: They are not.
     """
-    if not isinstance(data, ExperimentData) or not hasattr(data, "serving"):
-        raise UserError(
-            f"{verb}: {type(data).__name__} is no ExperimentData with a method serving(); see docs/deploy.md"
-        )
+    if not isinstance(data, ExperimentData):
+        raise UserError(f"{verb}: {type(data).__name__} is not an ExperimentData with serving(); see docs/deploy.md")
     if verb in ("export", "test") and not hasattr(model, "test_predictions"):
         raise UserError(f"{verb}: {type(model).__name__} has no test_predictions(); see docs/deploy.md")
     return data

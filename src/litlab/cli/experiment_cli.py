@@ -182,8 +182,8 @@ class ExperimentCLI(CheckpointCLI):
                 return False
             return loggers(config, self._setting("experiment"), plan, self.checkpoint)
         if plan.run is None:
-            what = "The checkpoint is not in a run's folder" if plan.exported is None else "An exported model is no run"
-            rank_zero_info(f"{what}: the results are printed, but not saved.")
+            why = "the checkpoint is not in a run's folder" if plan.exported is None else "this is an exported model"
+            rank_zero_info(f"The results are printed, but not saved: {why}.")
             return False
         if others := other_results(self.changes):
             rank_zero_info(f"Settings differ from {plan.run.name} ({others}): the results are printed, but not saved.")

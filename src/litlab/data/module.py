@@ -117,7 +117,7 @@ class ExperimentData(LightningDataModule, Generic[M]):
 
     def serving(self) -> Serving:
         """Return what stands between raw inputs and the model when it is exported, by the metadata of a checkpoint."""
-        raise UserError(f"export: {type(self).__name__} does not say what raw inputs are; give it a serving()")
+        raise UserError(f"data: {type(self).__name__} has no serving(), which exports need; see docs/deploy.md")
 
     def caches(self) -> dict[Path, Callable[[Path], None]]:
         """Folders below `cache_dir` that have to be whole, and what fills each, in the order in which that happens."""

@@ -16,7 +16,7 @@ from litlab.errors import UserError
 from litlab.export.pipeline import export_model
 from litlab.export.report import print_report
 from litlab.export.request import Source, Wanted
-from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.folder import RunFolder
 
 
 class ExportCLI(ExperimentCLI):
@@ -44,9 +44,7 @@ class ExportCLI(ExperimentCLI):
         target = self._folder()
         run, file = self.plan.run, self.plan.checkpoint
         assert file is not None
-        made = {} if run is None else read_json(run.provenance)
-        name = run.name if run is not None else file.name
-        source = Source(self.trainer, self.model, data, self.checkpoint, name, file, made.get("commit"))
+        source = Source(self.trainer, self.model, data, self.checkpoint, run, file)
         with _staged(target) as folder:
             manifest = export_model(source, self.wanted, folder)
         print_report(manifest, target)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import yaml
 
-from litlab.artifact.manifest import CHECKPOINT, EXAMPLE, FILES, MANIFEST, README, SCRIPT, VERSION, sha256
+from litlab.artifact.manifest import CHECKPOINT, EXAMPLE, FILES, MANIFEST, README, SCRIPT, sha256
 from litlab.artifact.runtimes import load_runtime
 from litlab.data.serving import Serving
 from litlab.export.formats import RUNTIME
@@ -34,7 +34,7 @@ def write_folder(folder: Path, source: Source, serving: Serving, found: dict[str
         folder: The folder; the graph is in it.
         source: What was exported.
         serving: Its inputs and outputs.
-        found: What the manifest says of the export.
+        found: What the manifest says, but for the files.
 
     Returns:
         The manifest.
@@ -54,15 +54,8 @@ def write_folder(folder: Path, source: Source, serving: Serving, found: dict[str
     (folder / SCRIPT).write_text(use_script(form, serving, "torchao" in found["versions"]), encoding="utf-8")
     names = [FILES[form], CHECKPOINT, EXAMPLE, *serving.files()]
     manifest = {
-        "version": VERSION,
-        "kind": serving.kind,
-        "inputs": [spec.as_dict() for spec in serving.inputs],
-        "outputs": [spec.as_dict() for spec in serving.outputs],
-        "limits": serving.most,
-        "facts": serving.facts(),
-        "run": {"name": source.name, "commit": source.commit, "checkpoint_sha256": sha256(source.file)},
-        "size_bytes": (folder / FILES[form]).stat().st_size,
         **found,
+        "size_bytes": (folder / FILES[form]).stat().st_size,
         "files": {name: sha256(folder / name) for name in names},
     }
     (folder / MANIFEST).write_text(

@@ -25,7 +25,7 @@ from litlab.export.latency import of_module, of_runtime
 from litlab.export.operators import calls_torchao, operators_of
 from litlab.export.parity import compare
 from litlab.export.quantize import check_kind, quantized, traced
-from litlab.export.request import Source, Wanted
+from litlab.export.request import Source, Wanted, describe
 from litlab.export.servable import Servable
 
 Raw = tuple[Tensor, ...]
@@ -65,7 +65,9 @@ def export_model(source: Source, wanted: Wanted, folder: Path) -> dict[str, Any]
         module = quantized(
             copy.deepcopy(reference), serving, wanted.quantize, map(serving.raw, data.train_dataloader())
         )
-    rank_zero_info(f"Exporting {source.name} to {wanted.form}{' (this can take a minute)' * (wanted.form == 'aoti')}.")
+    about = describe(serving, source.run, source.file)
+    name, hint = about["run"]["name"], " (this can take a minute)" * (wanted.form == "aoti")
+    rank_zero_info(f"Exporting {name} to {wanted.form}{hint}.")
     file = folder / FILES[wanted.form]
     program = traced(module, serving) if wanted.form != "torchscript" else None
     how = write_graph(wanted.form, program, reference, serving, file)
@@ -90,7 +92,7 @@ def export_model(source: Source, wanted: Wanted, folder: Path) -> dict[str, Any]
     return write_folder(
         folder, source, serving,
         {
-            "format": wanted.form, "how": how, "quantize": wanted.quantize, "threads": threads,
+            **about, "format": wanted.form, "how": how, "quantize": wanted.quantize, "threads": threads,
             "parity": {name: found.as_dict() for name, found in parity.items()},
             "metrics": metrics, "speed": speed, "load_seconds": round(load_seconds, 4), "versions": made,
         },

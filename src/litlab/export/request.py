@@ -1,4 +1,4 @@
-"""What is exported, and how."""
+"""What is exported, and how; what a manifest says of it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,10 @@ from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 
+from litlab.artifact.manifest import VERSION, sha256
 from litlab.data import ExperimentData
+from litlab.data.serving import Serving
+from litlab.runs.folder import RunFolder, read_json
 
 
 @dataclass(frozen=True)
@@ -35,15 +38,36 @@ class Source:
         model: The model, as it was built.
         data: Its data.
         checkpoint: The checkpoint with its weights.
-        name: Name of the run.
+        run: The run, if the checkpoint is in one.
         file: The checkpoint's file.
-        commit: Commit of the run, if it is known.
     """
 
     trainer: Trainer
     model: LightningModule
     data: ExperimentData[Any]
     checkpoint: dict[str, Any]
-    name: str
+    run: RunFolder | None
     file: Path
-    commit: str | None
+
+
+def describe(serving: Serving, run: RunFolder | None, checkpoint: Path) -> dict[str, Any]:
+    """Return what a manifest says of a model: what goes in and comes out, and the run that it is from.
+
+    Args:
+        serving: Inputs and outputs.
+        run: The run, if the checkpoint is in one.
+        checkpoint: The checkpoint's file.
+    """
+    return {
+        "version": VERSION,
+        "kind": serving.kind,
+        "inputs": [spec.as_dict() for spec in serving.inputs],
+        "outputs": [spec.as_dict() for spec in serving.outputs],
+        "limits": serving.most,
+        "facts": serving.facts(),
+        "run": {
+            "name": checkpoint.name if run is None else run.name,
+            "commit": None if run is None else read_json(run.provenance).get("commit"),
+            "checkpoint_sha256": sha256(checkpoint),
+        },
+    }

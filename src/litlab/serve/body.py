@@ -116,7 +116,7 @@ def _json(body: bytes) -> dict[str, Any]:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise Refusal(400, f"the body is not JSON: {name} is no number; send null for one that is missing")
+    raise Refusal(400, f"the body is not JSON: {name} is not a number in JSON; send null for one that is missing")
 
 
 def _form(content_type: str, body: bytes) -> Given:

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from litlab.artifact.artifact import checked
-from litlab.artifact.manifest import VERSION, sha256
 from litlab.artifact.steps import restore, serving_data
 from litlab.cli.experiment_cli import ExperimentCLI
+from litlab.export.request import describe
 from litlab.export.servable import Servable
-from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.folder import RunFolder
 
 
 class RunCLI(ExperimentCLI):
@@ -40,16 +40,8 @@ class RunCLI(ExperimentCLI):
         serving = data.serving()
         self.servable = Servable(self.model, serving)
         self.files = serving.files()
-        made = {} if run is None else read_json(run.provenance)
-        name = run.name if run is not None else file.name
         self.manifest = {
-            "version": VERSION,
-            "kind": serving.kind,
-            "inputs": [spec.as_dict() for spec in serving.inputs],
-            "outputs": [spec.as_dict() for spec in serving.outputs],
-            "limits": serving.most,
-            "facts": serving.facts(),
-            "run": {"name": name, "commit": made.get("commit"), "checkpoint_sha256": sha256(file)},
+            **describe(serving, run, file),
             "format": "pytorch",
             "versions": {package: metadata.version(package) for package in ("torch", "lightning")},
         }

@@ -30,7 +30,7 @@ def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
     done = run("test", "--run", away)
     assert done.code == 0, done.err
     assert f"{results['test/mse']:.4g}" in done.out
-    assert "is not in a run's folder: the results are printed, but not saved" in done.err
+    assert "printed, but not saved: the checkpoint is not in a run's folder" in done.err
     done = run("predict", "--ckpt_path", away, "--input", series)
     assert done.code == 0, done.err
     assert (tmp_path / "predictions.csv").is_file()
