@@ -70,7 +70,7 @@ def check_kind(module: nn.Module, kind: str) -> None:
 def _int4(module: nn.Module, torchao: Any) -> None:
     try:
         torchao.quantize_(module, torchao.Int4WeightOnlyConfig(group_size=32))
-    except (RuntimeError, NotImplementedError, ImportError, AssertionError) as error:
+    except (ImportError, NotImplementedError) as error:  # no mslk; mslk without kernels for this device
         raise UserError(
             f"--quantize int4-weights: this machine has no kernels for it ({first_line(error).rstrip('.')}); use "
             "int8-weights"
