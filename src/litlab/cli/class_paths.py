@@ -63,8 +63,12 @@ def is_general(base: type) -> bool:
 
 
 def subclasses(base: type) -> set[type]:
-    """Return a class and all that inherit from it, as far as they are imported."""
-    return {base} | {found for child in type.__subclasses__(base) for found in subclasses(child)}
+    """Return a class and all that inherit from it, as far as they are imported and their paths lead to them.
+
+    Tracing a module leaves subclasses behind that have its name and module.
+    """
+    below = {found for child in type.__subclasses__(base) for found in subclasses(child)}
+    return {base} | {cls for cls in below if _leads_to(cls)}
 
 
 def a_class(cls: type) -> str:
@@ -78,6 +82,13 @@ def _returned(function: Any) -> Any:
         return get_type_hints(function).get("return")
     except (TypeError, NameError):  # not a function, or one whose types can't be resolved
         return None
+
+
+def _leads_to(cls: type) -> bool:
+    found: Any = sys.modules.get(cls.__module__)
+    for name in cls.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is cls
 
 
 def _shortest_path(cls: type) -> str:

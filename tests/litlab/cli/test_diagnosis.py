@@ -1,11 +1,14 @@
 """The message for settings that the parser refuses: one line for each mistake in a flag or file."""
 
 import pytest
+from acme.series import SmallForecaster
 
+from litlab.cli.class_paths import find_class
 from litlab.cli.diagnosis import Diagnosis
 from litlab.cli.start import register_classes
 from litlab.cli.trust import Trust
 from litlab.errors import UserError
+from litlab.tasks import Forecaster
 from litlab.util.yaml_files import check
 from tests.litlab.fuzz.harness import run_input, verb_parser
 
@@ -227,6 +230,13 @@ def test_nothing_is_said_of_what_is_right(parser, flags):
     for flag in flags:
         diagnosis.flag(*flag.split("=", 1))
     diagnosis.complete()
+
+
+def test_copies_that_tracing_makes_are_not_the_class(parser):
+    """torch.fx makes subclasses with the name and the module of what it traces, and leaves them to the collector."""
+    like = {"__module__": SmallForecaster.__module__, "__qualname__": "SmallForecaster", "__init__": lambda self: None}
+    copies = [type("SmallForecaster", (SmallForecaster,), like) for _ in range(20)]
+    assert find_class("SmallForecaster", Forecaster) is SmallForecaster, f"and none of {len(copies)} copies"
 
 
 @pytest.mark.parametrize("case", LINES)
