@@ -134,6 +134,7 @@ def test_torchs_own_formats(name, form, export):
         assert {1, 96} <= lengths, "from the shortest text to the longest"
 
 
+@pytest.mark.matrix
 def test_compiled_ahead_of_time_beside_a_compiled_model(export):
     done, folder = export("tabular", "aoti", compare="eager,compiled")
     assert done.code == 0, done.err

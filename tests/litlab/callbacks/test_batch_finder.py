@@ -107,6 +107,7 @@ def test_running_out_of_memory_is_an_outcome_and_other_errors_are_not(tmp_path, 
         train(tmp_path, recipe, finder)
 
 
+@pytest.mark.matrix
 def test_overlays_and_a_resumed_run(fit_images, run):
     flags = ("--data.batch_size=16", "--test_after_fit=false", "--trainer.max_epochs=1")
     largest = "{class_path: BatchFinder, init_args: {take: largest, max_size: 32}}"

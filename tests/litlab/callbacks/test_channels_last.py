@@ -1,5 +1,6 @@
 """Channels last in memory, and threads: flags of the command line that are callbacks."""
 
+import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch import nn
@@ -28,6 +29,7 @@ def test_the_layout_changes_and_nothing_else():
         assert weight.ndim < 4 or weight.is_contiguous(memory_format=torch.channels_last)
 
 
+@pytest.mark.matrix
 def test_a_resumed_run_is_that_which_was_never_stopped(fit_images, tmp_path):
     """Weights and momentum, which a checkpoint holds in their layout, in every bit; and with the threads that were set.
 

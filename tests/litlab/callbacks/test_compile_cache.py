@@ -20,6 +20,7 @@ def torchs_own(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
 
 
+@pytest.mark.matrix
 @pytest.mark.filterwarnings("ignore:.*does not have many workers")
 def test_the_second_run_starts_warm_and_trains_the_same(tmp_path):
     """With inductor and dropout; each run compiles anew, as a process of its own would."""

@@ -66,6 +66,7 @@ def test_a_checkpoint_is_as_large_as_said(tmp_path):
     assert said == pytest.approx((tmp_path / "saved.ckpt").stat().st_size, rel=0.1)
 
 
+@pytest.mark.matrix
 def test_a_run_is_tested_and_resumed_by_its_folder_alone(fit_images, run, tmp_path):
     done = fit_images("fit", "--model.optimizer", NAME, "--model.width=128", "--trainer.max_epochs=1", "--experiment=e")
     assert done.code == 0, done.err
@@ -88,6 +89,7 @@ def test_without_the_package(monkeypatch):
         find_class("absent.optim.Adam", torch.optim.Optimizer)
 
 
+@pytest.mark.matrix
 def test_no_compiler_is_one_line(images, tmp_path):
     """In a process of its own, whose compiler has no folder of earlier results."""
     script = tmp_path / "fit.py"

@@ -6,15 +6,17 @@ import re
 import select
 import signal
 import socket
-import subprocess
-import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.folder import STATUS_LOCK, RunFolder, read_json
+from litlab.runs.rank_watch import RankWatch
+from litlab.runs.recorder import RunRecord
 from tests.conftest import ROOT
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.tiny_run import run
@@ -190,38 +192,26 @@ def test_a_rank_that_is_killed_is_named(tmp_path):
     assert (status["status"], status["reason"]) == ("failed", what)
 
 
-def test_the_reason_of_a_lost_rank_stays(tmp_path):
-    """The error of a collective reaches the run's record while the thread that knows better writes."""
-    end = """
-import os, sys, threading, time
-from pathlib import Path
-
-import torch
-
-from litlab.runs import rank_watch
-from litlab.runs.folder import RunFolder, write_json
-from litlab.runs.recorder import RunRecord
-
-folder, written = Path(sys.argv[1]), threading.Event()
-
-def slowly(path, content):
-    write_json(path, content)
-    written.set()
-    time.sleep(1)
-
-rank_watch.write_json = slowly
-watch, record = rank_watch.RankWatch(), RunRecord()
-watch._folder, watch._store = folder, torch.distributed.HashStore()
-record._status = {"status": "running", "pid": os.getpid(), "seconds": 0}
-record._write_status(RunFolder(folder), "running", None)
-threading.Thread(target=watch._end, args=("rank 1 was killed",)).start()
-written.wait()
-record._write_status(RunFolder(folder), "failed", "RuntimeError: connection reset")
-time.sleep(10)
-"""
-    process = subprocess.run([sys.executable, "-c", end, str(tmp_path)], capture_output=True, text=True, timeout=60)
-    assert (process.returncode, process.stderr) == (1, "error: rank 1 was killed: the run is stopped.\n")
-    assert read_json(tmp_path / "status.json")["reason"] == "rank 1 was killed"
+def test_the_reason_of_a_lost_rank_stays(tmp_path, monkeypatch, capfd):
+    """The error of a collective reaches the run's record while the thread that knows better ends the process."""
+    watch, record, ended = RankWatch(), RunRecord(), threading.Event()
+    watch._folder, watch._store = tmp_path, torch.distributed.HashStore()
+    record._status = {"status": "running", "pid": os.getpid(), "seconds": 0}
+    record._write_status(RunFolder(tmp_path), "running", None)
+    system = SimpleNamespace(write=os.write, getpid=os.getpid, getppid=os.getppid, _exit=lambda code: ended.set())
+    monkeypatch.setattr("litlab.runs.rank_watch.os", system)
+    watch._end("rank 1 was killed")
+    failed = threading.Thread(
+        target=record._write_status, args=(RunFolder(tmp_path), "failed", "RuntimeError: connection reset")
+    )
+    failed.start()
+    failed.join(0.3)
+    assert ended.is_set()
+    reason = read_json(tmp_path / "status.json")["reason"]
+    STATUS_LOCK.release()
+    failed.join()
+    assert reason == "rank 1 was killed"
+    assert capfd.readouterr().err == "error: rank 1 was killed: the run is stopped.\n"
 
 
 def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):

@@ -213,7 +213,7 @@ def test_nothing_waits_for_the_device(training):
     assert network(**text).shape == (1, 3)
 
 
-@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("training", [True, pytest.param(False, marks=pytest.mark.matrix)])
 def test_compiles_to_one_graph_for_all_lengths(training):
     torch._dynamo.reset()
     graphs = []
