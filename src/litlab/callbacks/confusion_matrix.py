@@ -6,6 +6,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from litlab.callbacks.reporting.class_table import report_classes
 from litlab.callbacks.reporting.figures import publish_figure
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.reporting.protocols import class_names
@@ -19,7 +20,9 @@ class ConfusionMatrix(Callback):
     """Draw a confusion matrix at the end of each test of a classifier.
 
     It goes to the loggers as a picture and to the run folder as ``confusion_matrix.png``, and counts every test sample,
-    over all ranks. Class names are the data module's ``class_names``, if it has them.
+    over all ranks. If a class has more than 1.5 times as many samples as another, in training or in the test, a table
+    of each class follows, on the console, in the loggers and as ``classes.csv``. Class names are the data module's
+    ``class_names``, if it has them.
 
     The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels
     (batch,).
@@ -58,8 +61,9 @@ class ConfusionMatrix(Callback):
         assert isinstance(counts, Tensor)
         self.counts = counts
         if trainer.is_global_zero:
-            figure = draw_confusion_matrix(counts.cpu(), class_names(trainer, len(counts)))
-            publish_figure(trainer, folder, "confusion_matrix", figure)
+            counts, names = counts.cpu(), class_names(trainer, len(counts))
+            publish_figure(trainer, folder, "confusion_matrix", draw_confusion_matrix(counts, names))
+            report_classes(trainer, folder, counts, names)
 
 
 def _count(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:

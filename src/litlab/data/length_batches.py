@@ -27,7 +27,8 @@ class LengthBatches(EpochSampler):
         batch_size: Samples per batch and process.
         tokens_per_batch: Instead of `batch_size`: padded tokens per batch and process, at most, except where a single
             sample is longer.
-        **options: As of `EpochSampler`.
+        **options: As of `EpochSampler`. With `draw` lengths differ from epoch to epoch, so `tokens_per_batch` must be
+            None.
     """
 
     def __init__(
@@ -55,10 +56,13 @@ class LengthBatches(EpochSampler):
 
     def _training(self) -> Iterator[Tensor]:
         generator = np.random.default_rng(self.epoch_seed)
-        order = generator.permutation(len(self.lengths))
+        if self.draw is None:
+            order = generator.permutation(self.size)
+        else:
+            order = self.draw(torch.Generator().manual_seed(self.epoch_seed)).numpy()
         if self.tokens_per_batch is None:  # batches of equal size: the odd samples stay out
             order = order[: self._starts[-1] + self._per_rank]
-        order = order[np.argsort(-self.bounds[order], kind="stable")]
+        order = order[np.argsort(-self.bounds[order % self.size], kind="stable")]
         ends = np.append(self._starts[1:], len(order))
         used = np.arange(len(self._starts))
         if spare := len(used) % self.world_size:  # batches that not every process could get one of

@@ -10,16 +10,20 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 from lightning.pytorch import LightningDataModule
+from lightning.pytorch.utilities import rank_zero_info
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from litlab.data.balance import BalancedDraw
 from litlab.data.cache import cache_lock, find_corruption, is_whole
 from litlab.data.loading import LoaderSettings
-from litlab.data.metadata import Metadata
+from litlab.data.metadata import ClassMetadata, Metadata
 from litlab.data.paths import user_path
 from litlab.data.sampler import EpochBatches, EpochSampler
 from litlab.data.serving import Serving
 from litlab.errors import UserError
 from litlab.types import NonNegativeInt, PositiveInt, Seed, check_bounds
+from litlab.util.class_counts import Balance
 
 SPLITS = ("train", "val", "test")
 M = TypeVar("M", bound=Metadata)
@@ -49,6 +53,7 @@ class ExperimentData(LightningDataModule, Generic[M]):
     input_kinds = "a file"  # what `predict --input` may name
     metadata_type: ClassVar[type[Metadata]] = Metadata
     predict_input: str | None = None
+    balance: Balance | None = None  # how classes are drawn in training; None: as they are
 
     def __init__(
         self,
@@ -73,6 +78,7 @@ class ExperimentData(LightningDataModule, Generic[M]):
         self.metadata: M | None = None  # after `setup`, or from a checkpoint
         self.restored = False  # whether the metadata is a checkpoint's
         self._samples: dict[str, Any] = {}
+        self._draw: BalancedDraw | None = None  # after `setup` for training, with `balance`
 
     # ---- what a subclass defines
 
@@ -114,6 +120,10 @@ class ExperimentData(LightningDataModule, Generic[M]):
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         """Make the sampler of a split or "predict", for what `samples` or `open_input` returned."""
         return EpochBatches(len(samples), self.batch_size, **self.sampler_options(split))
+
+    def labels(self, split: str) -> Tensor:
+        """Return the class of each sample of a split, int64 of shape (samples,), for class balance; after `setup`."""
+        raise UserError(f"data: {type(self).__name__} has no labels(), which class balance needs; see docs/data.md")
 
     def serving(self) -> Serving:
         """Return what stands between raw inputs and the model when it is exported, by the metadata of a checkpoint."""
@@ -169,6 +179,10 @@ class ExperimentData(LightningDataModule, Generic[M]):
             self.known_metadata.check_same(metadata)
         else:
             self.metadata = metadata
+        if self.balance is not None and stage in ("fit", None):
+            names = cast(ClassMetadata, self.known_metadata).class_names
+            self._draw = BalancedDraw(self.labels("train"), self.balance, names)
+            rank_zero_info(self._draw.description)
 
     def teardown(self, stage: str) -> None:
         """Free the memory of the splits."""
@@ -267,6 +281,7 @@ class ExperimentData(LightningDataModule, Generic[M]):
             "world_size": 1 if trainer is None else trainer.world_size,
             "repeat": bool(getattr(trainer, "overfit_batches", 0)),
             "name": f"{split} {self.item}",
+            "draw": self._draw if split == "train" else None,
         }
 
     def _checked_input(self) -> str:

@@ -1,7 +1,7 @@
 """Which samples make up which batch: the order of an epoch, shared out over the processes of a run."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -26,6 +26,8 @@ class EpochSampler(SequentialSampler, ABC):
         world_size: Number of processes.
         repeat: Whether every epoch has the order of the first, as for overfitting some batches on purpose.
         name: What the samples are, for the error message.
+        draw: Chooses the samples of a training epoch, as many as there are, and their order, such as `BalancedDraw`;
+            None: all of them, at random.
 
     Raises:
         UserError: There are fewer samples than processes.
@@ -41,6 +43,7 @@ class EpochSampler(SequentialSampler, ABC):
         world_size: int = 1,
         repeat: bool = False,
         name: str = "data",
+        draw: Callable[[torch.Generator], Tensor] | None = None,
     ) -> None:
         if size < world_size:
             raise UserError(
@@ -54,6 +57,7 @@ class EpochSampler(SequentialSampler, ABC):
         self.rank = rank
         self.world_size = world_size
         self.repeat = repeat
+        self.draw = draw
         self._epoch = torch.tensor(0)
         self._resumed = 0, 0  # epoch, and how many of its batches are left out
 
@@ -129,7 +133,8 @@ class EpochBatches(EpochSampler):
             share = torch.arange(self.size).tensor_split(self.world_size)[self.rank]
             yield from share.tensor_split(len(self))
             return
-        order = torch.randperm(self.size, generator=torch.Generator().manual_seed(self.epoch_seed))
+        generator = torch.Generator().manual_seed(self.epoch_seed)
+        order = torch.randperm(self.size, generator=generator) if self.draw is None else self.draw(generator)
         per_rank = min(self.batch_size, self.size // self.world_size)
         for batch in range(len(self)):
             start = (batch * self.world_size + self.rank) * per_rank

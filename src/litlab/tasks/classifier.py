@@ -16,6 +16,7 @@ from litlab.nn.adapt import adapt_network
 from litlab.nn.image_batches import mixes, views
 from litlab.tasks.supervised import SupervisedModule
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, check_bounds
+from litlab.util.class_counts import Balance, training_weights
 
 
 class Classifier(SupervisedModule):
@@ -38,6 +39,9 @@ class Classifier(SupervisedModule):
             inputs are not images.
         label_smoothing: Share of the target that is spread evenly over all classes (Szegedy et al. 2016,
             arXiv:1512.00567), from 0 to below 1.
+        class_weights: Weights of the classes in the training loss: by one over their counts (`even`), or one over the
+            square root of them (`sqrt`), with a mean of 1 over the training samples; null: all count alike. Instead of
+            `data.balance`.
         mixup: Train on blends of two images and their labels (Zhang et al. 2018, arXiv:1710.09412); the share of one is
             drawn for each batch from Beta(mixup, mixup). 0: off. Usual: 0.2.
         cutmix: Train on images with a rectangle of another (Yun et al. 2019, arXiv:1905.04899), its area from
@@ -56,6 +60,7 @@ class Classifier(SupervisedModule):
     """
 
     data_facts = ("num_classes",)
+    class_weights: Tensor | None
 
     def __init__(
         self,
@@ -64,6 +69,7 @@ class Classifier(SupervisedModule):
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
         label_smoothing: HalfOpenUnitInterval = 0.0,
+        class_weights: Balance | None = None,
         mixup: NonNegativeFloat = 0.0,
         cutmix: NonNegativeFloat = 0.0,
         flip_tta: bool = False,
@@ -77,6 +83,8 @@ class Classifier(SupervisedModule):
         check_bounds(Classifier, locals(), "model")
         self.network = network if image_shape is None else adapt_network(network, image_shape, num_classes)
         self.label_smoothing = label_smoothing
+        # Shape (classes,); known when a fit begins.
+        self.register_buffer("class_weights", None if class_weights is None else torch.ones(num_classes))
         of_images = {"mixup": mixup, "cutmix": cutmix, "flip_tta": flip_tta, "shift_tta": shift_tta}
         _check_images(of_images, image_shape)
         self._mixes = mixes(num_classes, mixup, cutmix)
@@ -105,22 +113,37 @@ class Classifier(SupervisedModule):
         logits = super().forward(torch.cat(seen))
         return logits.reshape(len(seen), inputs.shape[0], -1).mean(dim=0)
 
+    def on_fit_start(self) -> None:
+        """Compare model and data; compute the weights of the classes."""
+        super().on_fit_start()
+        if self.class_weights is not None:
+            data: Any = getattr(self.trainer, "datamodule", None)
+            self.class_weights.copy_(training_weights(data, self.hparams["class_weights"]))
+
     def outcome(self, inputs: Any, target: Tensor, stage: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return the cross-entropy, shape (), logits, shape (batch, classes), and labels, those of larger share."""
         if stage == "train" and self._mixes:
             return self._mixed_outcome(inputs, target)
         logits = self(inputs)
         # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
-        smoothing = self.label_smoothing if stage == "train" else 0.0
-        return F.cross_entropy(_wide(logits), target, label_smoothing=smoothing), logits, target
+        loss = self._training_loss(logits, target) if stage == "train" else F.cross_entropy(_wide(logits), target)
+        return loss, logits, target
 
     def _mixed_outcome(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # Drawn from torch's own generators, which `ExactResume` seeds for each batch.
         chosen = int(torch.randint(len(self._mixes), ())) if len(self._mixes) > 1 else 0
         images, shares = self._mixes[chosen](images, labels)
         logits = self(images)
-        loss = F.cross_entropy(_wide(logits), shares, label_smoothing=self.label_smoothing)
-        return loss, logits, shares.argmax(dim=1)
+        return self._training_loss(logits, shares), logits, shares.argmax(dim=1)
+
+    def _training_loss(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the mean loss, shape (), for labels, shape (batch,), or shares of the classes, (batch, classes)."""
+        if self.class_weights is None:
+            return F.cross_entropy(_wide(logits), target, label_smoothing=self.label_smoothing)
+        losses = F.cross_entropy(_wide(logits), target, label_smoothing=self.label_smoothing, reduction="none")
+        # Not `weight=`, which divides by the weights of the batch: a rare class would count for less in a small one.
+        weights = target @ self.class_weights if target.is_floating_point() else self.class_weights[target]
+        return (losses * weights).mean()
 
     def test_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> dict[str, Tensor]:
         """Add the batch to the test metrics; callbacks that plot get its logits."""
@@ -146,6 +169,8 @@ class Classifier(SupervisedModule):
     def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
         """Return the loss of equal probabilities for all classes: ln(classes), with or without label smoothing.
 
+        With class weights it is that times the mean weight of the batch.
+
         Raises:
             UserError: If a label of the batch is not a class.
         """
@@ -155,7 +180,8 @@ class Classifier(SupervisedModule):
                 f"model.num_classes: {classes} does not fit a training batch with labels from {low} to {high}; "
                 f"labels must be from 0 to {classes - 1}"
             )
-        return math.log(classes)
+        weights = 1.0 if self.class_weights is None else float(self.class_weights[batch[1]].mean())
+        return weights * math.log(classes)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Let a pre-trained network be rebuilt without a download: the checkpoint holds its weights."""

@@ -34,6 +34,7 @@ TECHNIQUES = {
     "channels last": ["--channels_last=true"],
     "activation checkpointing": ["--activation_checkpointing.blocks=[network.1, network.5]"],
     "adaptive clipping": ["--agc.factor=0.1", "--grad_norms={}"],
+    "classes drawn evenly": ["--data.balance=even"],
     "averaged": ["--ema=null", "--swa.start=0"],
     "learning rate found": ["--trainer.callbacks+=LRFinder"],
     "batch size found": ["--data.batch_size=8", f"--trainer.callbacks+={LARGEST}"],

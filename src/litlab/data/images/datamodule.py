@@ -27,6 +27,7 @@ from litlab.data.selectable import SelectableData
 from litlab.data.split import partition
 from litlab.data.table import write_classes
 from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
+from litlab.util.class_counts import Balance
 
 
 class ImageData(SelectableData[ImageMetadata]):
@@ -51,6 +52,8 @@ class ImageData(SelectableData[ImageMetadata]):
         batch_size: Images per batch and process.
         val_fraction: Fraction of the training images kept for validation where there is no validation split; 0 for
             none.
+        balance: Draw classes in training evenly (`even`), or by the square root of their counts (`sqrt`); null: as they
+            are. An epoch keeps its length, so samples of rare classes come several times, others not in every epoch.
         bad_rows: Images that can't be decoded, and CSV rows that can't be used: `error` names them, `drop` leaves them
             out and says how many there are.
         seed: Seed of the order and the augmentation; that of the run (seed_everything) when left out. The split is the
@@ -85,6 +88,7 @@ class ImageData(SelectableData[ImageMetadata]):
         resize: Resize = "crop",
         batch_size: PositiveInt = 512,
         val_fraction: HalfOpenUnitInterval = 0.1,
+        balance: Balance | None = None,
         bad_rows: Policy = "error",
         seed: Seed | None = None,
         augment: Augment = Augment(),  # noqa: B008 - it is frozen
@@ -103,6 +107,7 @@ class ImageData(SelectableData[ImageMetadata]):
         columns = file_column, label_column, split_column
         self.catalog = Catalog(dataset, self.public, self.path, *columns, size, mode, resize, bad_rows)
         self.val_fraction = val_fraction
+        self.balance = balance
         self.device_memory_fraction = device_memory_fraction
         self._stored: Stored | None = None
         self._rows: dict[str, tuple[str, Tensor]] = {}
@@ -202,6 +207,10 @@ class ImageData(SelectableData[ImageMetadata]):
         images = images.in_memory(self.augment.crop if split == "train" else 0, processes)
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
         return images.on_device(device, self.device_memory_fraction)
+
+    @override
+    def labels(self, split: str) -> Tensor:
+        return self._images(split).labels
 
     @override
     def missing_split(self, split: str) -> str:

@@ -37,14 +37,17 @@ class StoredImages(Dataset[dict[str, Tensor]]):
     def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
         """Take a batch, by the numbers of the samples, int64 of shape (batch,), on the CPU.
 
+        To a number can be added a multiple of `len(self)`: the same sample then gets another augmentation.
+
         Returns:
             image: uint8 (batch, channel, height, width); label: int64 (batch,); index: the numbers, int64 (batch,).
         """
         index = index.to(self.images.device, non_blocking=True)
-        rows = index if self.rows is None else self.rows.index_select(0, index)
+        samples = index % len(self)
+        rows = samples if self.rows is None else self.rows.index_select(0, samples)
         return {
             "image": self.images.index_select(0, rows),
-            "label": self.labels.index_select(0, index),
+            "label": self.labels.index_select(0, samples),
             "index": index,
         }
 

@@ -22,6 +22,7 @@ from litlab.data.tables.serving import TabularServing
 from litlab.data.tables.source import Source, Table
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
+from litlab.util.class_counts import Balance
 
 
 class TabularData(SelectableData[TabularMetadata]):
@@ -51,6 +52,8 @@ class TabularData(SelectableData[TabularMetadata]):
         val_fraction: Fraction of the rows kept for validation, where `split_column` has no val; 0 for none.
         test_fraction: Fraction of the rows kept for the test, where there is no `split_column`; 0 for none.
         batch_size: Rows per batch and process.
+        balance: Draw classes in training evenly (`even`), or by the square root of their counts (`sqrt`); null: as they
+            are. An epoch keeps its length, so samples of rare classes come several times, others not in every epoch.
         bad_rows: Rows that can't be used (no target, text for a number, too many fields, ...): `error` names them,
             `drop` leaves them out and says how many there are.
         seed: Seed of the order; that of the run (seed_everything) when left out. The split is the same for every seed.
@@ -79,6 +82,7 @@ class TabularData(SelectableData[TabularMetadata]):
         val_fraction: HalfOpenUnitInterval = 0.1,
         test_fraction: HalfOpenUnitInterval = 0.2,
         batch_size: PositiveInt = 64,
+        balance: Balance | None = None,
         bad_rows: Policy = "error",
         seed: Seed | None = None,
         **loader: Any,
@@ -100,6 +104,7 @@ class TabularData(SelectableData[TabularMetadata]):
             self.path, self.targets, task, categories, list(ignore), split_column, group_column, time_column,
             val_fraction, test_fraction, bad_rows,
         )  # fmt: skip
+        self.balance = balance
         self._predicted: list[int] = []  # numbers of the rows
 
     # ---- what is known before `setup`; from the checkpoint where one was loaded
@@ -209,12 +214,17 @@ class TabularData(SelectableData[TabularMetadata]):
     @override
     def samples(self, split: str) -> EncodedRows:
         metadata, rows = self.known_metadata, self.table.take(self.table.places(split))
-        target = torch.from_numpy(rows.target.astype(np.float32)) if metadata.task == "regression" else None
-        if target is None:
-            number = {name: place for place, name in enumerate(metadata.class_names)}
-            target = torch.tensor([number[label] for label in rows.target])
+        regression = metadata.task == "regression"
+        target = torch.from_numpy(rows.target.astype(np.float32)) if regression else self.labels(split)
         samples = EncodedRows(*encode(rows.numbers, rows.categories, metadata, self.source_name), target)
         return samples if self.trainer is None else samples.on_device(self.trainer.strategy.root_device)
+
+    @override
+    def labels(self, split: str) -> Tensor:
+        if self.known_metadata.task == "regression":
+            raise UserError("data.balance: the target is a number, not a class; leave it out")
+        number = {name: place for place, name in enumerate(self.known_metadata.class_names)}
+        return torch.tensor([number[label] for label in self.table.target[self.table.places(split)]])
 
     @override
     def serving(self) -> TabularServing:

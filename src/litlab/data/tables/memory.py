@@ -33,13 +33,13 @@ class EncodedRows(Dataset[Any]):
         return len(self.numbers)
 
     def __getitem__(self, index: Tensor) -> Any:
-        """Take a batch, by the numbers of the rows, int64 of shape (batch,), on the CPU.
+        """Take a batch, by the numbers of the rows, int64 of shape (batch,), or these plus a multiple of their number.
 
         Returns:
             A dict of numbers, float32 (batch, column), and categories, int64 (batch, column); and the target, but not
             in prediction.
         """
-        index = index.to(self.device, non_blocking=True)
+        index = (index % len(self)).to(self.device, non_blocking=True)
         inputs = {
             "numbers": self.numbers.index_select(0, index),
             "categories": self.categories.index_select(0, index),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from typing_extensions import override
@@ -12,7 +13,7 @@ from typing_extensions import override
 from litlab.data.bad_rows import Policy, count_text
 from litlab.data.length_batches import LengthBatches
 from litlab.data.paths import user_path
-from litlab.data.selectable import SelectableData
+from litlab.data.selectable import SelectableData, check_settings
 from litlab.data.table import write_classes
 from litlab.data.text.baselines import most_frequent_class
 from litlab.data.text.catalog import Catalog
@@ -25,6 +26,7 @@ from litlab.data.text.sources import Corpus, PublicTexts, Source
 from litlab.data.text.stored import Stored, load, store, stored_classes
 from litlab.data.text.tokenizer import Kind, encode
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
+from litlab.util.class_counts import Balance
 
 _NAMES = {"train": "training", "val": "validation", "test": "test", "predict": "input"}
 
@@ -55,6 +57,8 @@ class TextData(SelectableData[TextMetadata]):
             whole texts in evaluation, of which the model reads beginning and end.
         batch_size: Texts per batch and process.
         tokens_per_batch: Instead of `batch_size`: tokens per batch and process, padding included.
+        balance: Draw classes in training evenly (`even`), or by the square root of their counts (`sqrt`); null: as they
+            are. An epoch keeps its length, so samples of rare classes come several times, others not in every epoch.
         val_fraction: Fraction of the training texts kept for validation; 0 for none.
         test_fraction: Fraction of the texts kept for the test, where there is no `test_path`; 0 for none.
         bad_rows: CSV rows that can't be used (no text or label, too many fields, ...): `error` names them, `drop`
@@ -90,6 +94,7 @@ class TextData(SelectableData[TextMetadata]):
         long_texts: Literal["truncate", "crop"] = "truncate",
         batch_size: PositiveInt = 32,
         tokens_per_batch: PositiveInt | None = None,
+        balance: Balance | None = None,
         val_fraction: HalfOpenUnitInterval = 0.1,
         test_fraction: HalfOpenUnitInterval = 0.1,
         bad_rows: Policy = "error",
@@ -107,7 +112,10 @@ class TextData(SelectableData[TextMetadata]):
             dataset, self.public, self.path, test_file, columns, list(text_columns), label_column,
             tokenizer, vocab_size, val_fraction, test_fraction, bad_rows,
         )  # fmt: skip
+        alone = "leave it out, or data.tokens_per_batch: how many batches an epoch has would differ"
+        check_settings(("balance", balance, balance is None or tokens_per_batch is None, alone))
         self.tokens_per_batch = tokens_per_batch
+        self.balance = balance
         self._dropped = 0  # rows
         self._corpus: Corpus | None = None  # until it is in the cache
         self._evaluated: dict[str, list[Tensor]] = {}  # for each split the numbers of the texts in each batch
@@ -203,6 +211,10 @@ class TextData(SelectableData[TextMetadata]):
         else:
             ids, offsets = encode(tokenizer, stored.texts(split))
         return self._texts(ids, offsets, split, stored.array(split, "labels"))
+
+    @override
+    def labels(self, split: str) -> Tensor:
+        return torch.from_numpy(np.array(self.stored.array(split, "labels")))
 
     @override
     def open_input(self, source: str) -> StoredTexts:

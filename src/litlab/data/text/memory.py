@@ -48,24 +48,25 @@ class StoredTexts(Dataset[Any]):
         return len(self.lengths)
 
     def __getitem__(self, index: Tensor) -> Any:
-        """Take a batch, by the numbers of the texts, int64 of shape (batch,).
+        """Take a batch, by the numbers of the texts, int64 of shape (batch,), or these plus a multiple of their number.
 
         Returns:
             ``ids``, int64 of shape (batch, time), 0 where a text has ended, and the features, float32 of shape (batch,
             time, features), in a dict; with labels, that dict and int64 (batch,).
         """
-        rows = index.numpy()
+        drawn = index.numpy()
+        rows = drawn % len(self)
         starts, lengths = self.starts[rows], self.lengths[rows]
         if self.crops is not None:
             spare = self.full_lengths[rows] - lengths + 1
-            starts = starts + (_uniform(self.crops.seed, self.crops.epoch, rows) * spare).astype(np.int64)
+            starts = starts + (_uniform(self.crops.seed, self.crops.epoch, drawn) * spare).astype(np.int64)
         place = np.arange(lengths.max())
         inside = torch.from_numpy(place < lengths[:, None])
         source = torch.from_numpy(starts[:, None] + place).clamp_(max=len(self.ids) - 1)
         inputs = {"ids": self.ids[source].long().masked_fill_(~inside, 0)}
         for name, values in self.features.items():
             inputs[name] = values[source].float().masked_fill_(~inside[..., None], 0)
-        return inputs if self.labels is None else (inputs, self.labels[index])
+        return inputs if self.labels is None else (inputs, self.labels[rows])
 
 
 def _uniform(seed: int, epoch: int, rows: np.ndarray) -> np.ndarray:

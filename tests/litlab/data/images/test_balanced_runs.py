@@ -1,0 +1,91 @@
+"""Runs on a folder with 12, 4 and 1 training images of a class."""
+
+import csv
+import shutil
+
+import pytest
+import torch
+
+from litlab.data import ImageData
+from tests.litlab.conftest import CONFIGS
+
+COUNTS = {"class_0": 12, "class_4": 4, "class_9": 1}
+BRIEF = ("--data.dataset=folder", "--data.batch_size=6", "--trainer.accelerator=cpu", "--trainer.max_epochs=1")
+
+
+@pytest.fixture
+def uneven(images, tmp_path):
+    for split in ("train", "val", "test"):
+        for name, count in COUNTS.items():
+            (tmp_path / "uneven" / split / name).mkdir(parents=True)
+            for file in sorted((images / split / name).iterdir())[: count if split == "train" else None]:
+                shutil.copy(file, tmp_path / "uneven" / split / name)
+    return tmp_path / "uneven"
+
+
+def test_an_epoch_has_the_shares_and_each_draw_its_own_augmentation(uneven, tmp_path):
+    data = ImageData("folder", str(uneven), batch_size=6, balance="even", cache_dir=str(tmp_path / "cache"))
+    data.augment = type(data.augment)(crop=4)
+    batches = [batch for epoch in range(6) for batch in data.batches("train", epoch)]
+    labels = torch.cat([labels for _, labels in batches])
+    assert len(labels) == 6 * 12, "17 images, of which two batches of six are used"
+    assert torch.bincount(labels).tolist() == pytest.approx([24, 24, 24], abs=5)
+    rare = torch.cat([images for images, _ in batches])[labels == 2]
+    assert len({tuple(image.flatten().tolist()) for image in rare}) > 15, "one image, in many ways"
+
+
+def test_a_balanced_run_says_what_it_draws_and_reports_each_class(run, uneven, tmp_path):
+    done = run(
+        "fit", "--config", CONFIGS / "images.yaml", f"--data.path={uneven}", *BRIEF, "--data.balance=sqrt",
+        "--trainer.callbacks=[ConfusionMatrix]",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    line = (
+        "data.balance: sqrt: in each epoch class 'class_9' (1) is drawn 3 times, class 'class_0' (12) is drawn 9 times"
+    )
+    assert line in done.err
+    with (tmp_path / "lightning_logs/images/version_0/classes.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["class"], row["training samples"], row["test samples"]) for row in rows] == [
+        ("class_9", "1", "5"),
+        ("class_4", "4", "5"),
+        ("class_0", "12", "5"),
+    ]
+    assert "Test: each class" in done.out
+    # A network that has not learned names one class: the others have no precision, and no F1 above 0.
+    assert all(0 <= float(row["recall"]) <= 1 for row in rows)
+
+
+def test_even_classes_need_no_table(fit_images, tmp_path):
+    done = fit_images("fit", "--trainer.max_epochs=1", "--trainer.callbacks=[ConfusionMatrix]")
+    assert done.code == 0, done.err
+    assert "each class" not in done.out
+    assert not (tmp_path / "lightning_logs/images/version_0/classes.csv").exists()
+
+
+def test_class_weights_are_those_of_the_data_and_in_the_checkpoint(run, uneven, tmp_path):
+    done = run(
+        "fit", "--config", CONFIGS / "images.yaml", f"--data.path={uneven}", *BRIEF, "--model.class_weights=even",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    folder = tmp_path / "lightning_logs/images/version_0"
+    checkpoint = torch.load(folder / "checkpoints/last.ckpt", weights_only=True)
+    expected = 17 / 3 / torch.tensor(list(COUNTS.values()), dtype=torch.float32)
+    torch.testing.assert_close(checkpoint["state_dict"]["class_weights"], expected)
+    assert run("test", "--run", folder).code == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (["--data.balance=evenly"], "--data.balance: 'evenly' is not valid; it must be one of 'even', 'sqrt'"),
+        (["--data.balance=even", "--model.class_weights=sqrt"],
+         "model.class_weights: data.balance evens out the classes already; leave one of the two out"),
+    ],
+)  # fmt: skip
+def test_refused_in_one_line(run, uneven, flags, line):
+    done = run("fit", "--config", CONFIGS / "images.yaml", f"--data.path={uneven}", *BRIEF, *flags)
+    errors = [text for text in done.err.splitlines() if text.startswith("error: ")]
+    assert done.code == 2, done.err
+    assert len(errors) == 1
+    assert errors[0].startswith(f"error: {line}")
