@@ -13,6 +13,17 @@ from litlab.errors import UserError
 from litlab.types import NonNegativeInt, PositiveInt, check_bounds
 
 
+class LoaderError(UserError):
+    """A `UserError` of a data set: its one line survives the traceback that torch puts around errors of workers.
+
+    Args:
+        message: What is wrong, or torch's text around it.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message.rpartition(f"{type(self).__name__}: ")[2].rstrip())
+
+
 @dataclass(frozen=True)
 class LoaderSettings:
     """Settings of the loaders, see `ExperimentData`.

@@ -46,7 +46,7 @@ class Catalog:
     def has(self, split: str) -> bool:
         """Whether a split ("train", "val" or "test") is there."""
         if self.dataset == "csv":
-            return split in self._listing.files
+            return split in self.listing.files
         if self.dataset == "folder":
             return (self.path / split).is_dir()
         return split != "val"
@@ -58,7 +58,7 @@ class Catalog:
             return list(self._public.class_names)
         if self.dataset == "generated":
             return generated_class_names(10)
-        return folder_classes(self.path) if self.dataset == "folder" else self._listing.class_names
+        return folder_classes(self.path) if self.dataset == "folder" else self.listing.class_names
 
     @cached_property
     def form(self) -> ImageFormat:
@@ -74,7 +74,7 @@ class Catalog:
             return public_source(self._public, self.path, self.form)
         if self.dataset == "generated":
             return self.stand_in
-        return listed_source(self.path, self._listing, self.form, self.bad_rows)
+        return listed_source(self.path, self.listing, self.form, self.bad_rows)
 
     @property
     def stand_in(self) -> Source:
@@ -82,7 +82,8 @@ class Catalog:
         return generated_source(len(self.class_names), self.form.shape)
 
     @cached_property
-    def _listing(self) -> Listing:
+    def listing(self) -> Listing:
+        """The files of the user's own images."""
         if self.dataset == "folder":
             listing = list_folder(self.path)
         else:
@@ -101,9 +102,9 @@ class Catalog:
         if self.dataset == "generated":
             return 32, 32, "RGB"
         errors = []
-        for name in self._listing.files["train"]:
+        for name in self.listing.files["train"]:
             try:
-                return peek(self._listing.root / name)
+                return peek(self.listing.root / name)
             except UserError as error:  # decoding them all tells how many there are
                 errors.append(error)
         raise errors[0]

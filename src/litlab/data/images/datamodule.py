@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -12,31 +12,30 @@ from torch import Tensor
 from typing_extensions import override
 
 from litlab.data.bad_rows import Policy, count_text
-from litlab.data.images.augment import Augment, augmented, centre, normalise
+from litlab.data.images.augment import Augment
 from litlab.data.images.baselines import nearest_class_mean
+from litlab.data.images.batches import ImageBatches
 from litlab.data.images.catalog import Catalog
 from litlab.data.images.decode import ImageFormat, Mode, Resize
+from litlab.data.images.lazy import FileImages, some_mean_std
 from litlab.data.images.memory import StoredImages, mean_std
 from litlab.data.images.metadata import ImageMetadata
-from litlab.data.images.predictions import ImageFiles, find_images, readable
 from litlab.data.images.public import PublicImages
-from litlab.data.images.serving import ImageServing
 from litlab.data.images.sources import Source
 from litlab.data.images.stored import Stored, load, store
-from litlab.data.selectable import SelectableData
+from litlab.data.selectable import SelectableData, check_settings
 from litlab.data.split import partition
-from litlab.data.table import write_classes
 from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
 from litlab.util.class_counts import Balance
 
 
-class ImageData(SelectableData[ImageMetadata]):
+class ImageData(ImageBatches, SelectableData[ImageMetadata]):
     """Images with one class each: your own folder or CSV file, a public data set (in subclasses), or generated.
 
-    They are decoded once, into a cache, and stay in memory as uint8; batches are gathered, augmented and normalised
-    as a whole. The model gets float32 images of shape (batch, channel, height, width) and int64 labels of shape
-    (batch,); in prediction images only. In Python, use a Trainer with ``use_distributed_sampler=False``, as the command
-    line does.
+    They are decoded once, into a cache, and stay in memory as uint8, unless `cache` says otherwise; batches are
+    gathered, augmented and normalised as a whole. The model gets float32 images of shape (batch, channel, height,
+    width) and int64 labels of shape (batch,); in prediction images only. In Python, use a Trainer with
+    ``use_distributed_sampler=False``, as the command line does.
 
     Args:
         dataset: `folder` or `csv` for your own images, `generated` for made-up ones; null: the public data set that the
@@ -61,6 +60,8 @@ class ImageData(SelectableData[ImageMetadata]):
         augment: Random changes to the training images.
         fallback: `generated` uses made-up images where a public set can't be downloaded, and says so; null stops there.
         device_memory_fraction: The images are kept on the GPU when they fit into this fraction of its free memory.
+        cache: `decoded`: images are decoded once and stay in memory, or in the cache where it is too small; `none`:
+            those of a folder or CSV file are decoded whenever they come into a batch, by `num_workers`.
         cache_dir: Folder for the decoded images.
         **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
 
@@ -69,11 +70,9 @@ class ImageData(SelectableData[ImageMetadata]):
     """
 
     public: ClassVar[PublicImages | None] = None
-    item = kind = "images"
+    kind = "images"
     own_files: ClassVar[dict[str, str]] = {"folder": "folder", "csv": "file"}
     own_flags = "--data.dataset folder --data.path DIR"
-    input_kinds = "a folder, a file or a pattern"
-    metadata_type = ImageMetadata
 
     def __init__(
         self,
@@ -94,6 +93,7 @@ class ImageData(SelectableData[ImageMetadata]):
         augment: Augment = Augment(),  # noqa: B008 - it is frozen
         fallback: Literal["generated"] | None = None,
         device_memory_fraction: ClosedUnitInterval = 0.25,
+        cache: Literal["decoded", "none"] = "decoded",
         cache_dir: str = "data/cache",
         **loader: Any,
     ) -> None:
@@ -103,15 +103,21 @@ class ImageData(SelectableData[ImageMetadata]):
         augment = asdict(replace(self.augment, steps=[]))  # type: ignore[assignment]
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
         check_bounds(ImageData, self.hparams, "data")
+        good, late = dataset in self.own_files, "with data.cache none damaged images are found in mid-epoch; use error"
+        check_settings(
+            ("cache", cache, good or cache == "decoded", "it is for images of your own, in files; leave it out"),
+            ("bad_rows", bad_rows, bad_rows == "error" or cache == "decoded", late),
+        )
         size = None if image_size is None else (image_size[0], image_size[1])
         columns = file_column, label_column, split_column
         self.catalog = Catalog(dataset, self.public, self.path, *columns, size, mode, resize, bad_rows)
-        self.val_fraction = val_fraction
+        self.val_fraction, self.bad_rows = val_fraction, bad_rows
         self.balance = balance
         self.device_memory_fraction = device_memory_fraction
-        self._stored: Stored | None = None
+        self.cache = cache
+        self._stored: Stored | None = None  # with a cache
+        self._labels: dict[str, Tensor] = {}
         self._rows: dict[str, tuple[str, Tensor]] = {}
-        self._predicted: list[Path] = []
 
     # ---- what is known before `setup`, without decoding any image
 
@@ -133,16 +139,6 @@ class ImageData(SelectableData[ImageMetadata]):
         if self.metadata and self.restored:
             return self.metadata.image_shape
         return self.catalog.form.shape
-
-    @property
-    def mean(self) -> list[float]:
-        """Mean of each channel, of pixels from 0 to 1, that normalisation subtracts; known after `setup`."""
-        return self.known_metadata.mean
-
-    @property
-    def std(self) -> list[float]:
-        """Standard deviation of each channel, of pixels from 0 to 1, that normalisation divides by; after `setup`."""
-        return self.known_metadata.std
 
     @property
     def has_val(self) -> bool:
@@ -176,32 +172,50 @@ class ImageData(SelectableData[ImageMetadata]):
 
     @override
     def caches(self) -> dict[Path, Callable[[Path], None]]:
-        return {self.cache_folder: partial(store, self._source)}
+        return {} if self.cache == "none" else {self.cache_folder: partial(store, self._source)}
 
     @override
     def open(self, stage: str | None) -> ImageMetadata:
-        stored = load(self._source, self.cache_folder)
-        for note in stored.notes:
-            rank_zero_info(note)
-        self.augment.check(stored.shape)
+        form = self.catalog.form
+        self.augment.check(form.shape)
+        if self.cache == "none":
+            self._labels = self.catalog.listing.labels
+        else:
+            self._stored = load(self._source, self.cache_folder)
+            self._labels = self._stored.labels
+            for note in self._stored.notes:
+                rank_zero_info(note)
         test_fraction = 0.1 if self.catalog.unsplit and not self.generated else 0.0
-        self._stored, self._rows = stored, partition(stored.labels, self.val_fraction, test_fraction, seed=0)
+        self._rows = partition(self._labels, self.val_fraction, test_fraction, seed=0)
         self.sizes = {split: len(part) for split, (_, part) in self._rows.items()}
+        mean, std = self._mean_std(form)
+        names = self.class_names if self._stored is None else self._stored.class_names
+        return ImageMetadata(names, mean, std, form.shape, form.mode, self.catalog.resize, self.generated)
+
+    def _mean_std(self, form: ImageFormat) -> tuple[list[float], list[float]]:
+        if self._stored is None:
+            return some_mean_std(self._files("train").files, form)
         origin, part = self._rows["train"]
-        mean, std = mean_std(stored.sums[origin][part.numpy()], stored.shape[1] * stored.shape[2])
-        return ImageMetadata(
-            stored.class_names, mean, std, stored.shape, self.catalog.form.mode, self.catalog.resize, self.generated
-        )
+        return mean_std(self._stored.sums[origin][part.numpy()], form.height * form.width)
+
+    def _files(self, split: str) -> FileImages:
+        """Return the images of a split as files."""
+        origin, part = self._rows[split]
+        listing = self.catalog.listing
+        files = [listing.root / listing.files[origin][place] for place in part.tolist()]
+        return FileImages(files, self.labels(split), self.catalog.form)
 
     def _images(self, split: str) -> StoredImages:
         """Return the images of a split as they are stored."""
         assert self._stored is not None
         origin, part = self._rows[split]
-        labels = self._stored.labels[origin]
-        return StoredImages(self._stored.images[origin], labels[part], None if len(part) == len(labels) else part)
+        every = len(part) == len(self._labels[origin])
+        return StoredImages(self._stored.images[origin], self.labels(split), None if every else part)
 
     @override
-    def samples(self, split: str) -> StoredImages:
+    def samples(self, split: str) -> StoredImages | FileImages:
+        if self.cache == "none":
+            return self._files(split)
         images = self._images(split)
         processes = 1 if self.trainer is None else max(1, self.trainer.num_devices)
         images = images.in_memory(self.augment.crop if split == "train" else 0, processes)
@@ -210,68 +224,16 @@ class ImageData(SelectableData[ImageMetadata]):
 
     @override
     def labels(self, split: str) -> Tensor:
-        return self._images(split).labels
+        origin, part = self._rows[split]
+        return self._labels[origin][part]
 
     @override
     def missing_split(self, split: str) -> str:
         remedy = " or set data.val_fraction above 0" if split == "val" else ""
         return f"data.path: {self.catalog.path} has no {split} images; add some{remedy}"
 
-    # ---- batches
-
-    @override
-    def open_input(self, source: str) -> ImageFiles:
-        metadata = self.known_metadata
-        _, height, width = metadata.image_shape
-        form = ImageFormat(height, width, metadata.mode, metadata.resize, convert=True)
-        self._predicted = find_images(source)
-        # Found out here: an error in a worker would come with its traceback.
-        if self.catalog.bad_rows == "drop" or self.loading.num_workers:
-            self._predicted = readable(self._predicted, form, source, self.catalog.bad_rows)
-        return ImageFiles(self._predicted, form, source)
-
-    @override
-    def transform(self, batch: dict[str, Tensor], epoch: int | None) -> Any:
-        """Augment (in training only) and normalise a batch.
-
-        Returns:
-            Images, float32 of shape (batch, channel, height, width), and labels, int64 of shape (batch,); in
-            prediction the images alone.
-        """
-        images = batch["image"]
-        size = self.image_shape[1:]
-        mean, std = (_on_device(tuple(values), images.device) for values in (self.mean, self.std))
-        if epoch is not None:
-            images = augmented(images, batch["index"], self.augment, size, mean, std, seed=self.seed, epoch=epoch)
-        else:  # padded are the training images only; somebody may evaluate on them
-            images = normalise(centre(images, *size), mean, std)
-        return (images, batch["label"]) if "label" in batch else images
-
-    @override
-    def serving(self) -> ImageServing:
-        return ImageServing(self.known_metadata)
-
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""
-        if not self.has_test:
+        if not self.has_test or self._stored is None:
             return {}
         return {"nearest class mean": nearest_class_mean(self._images("train"), self._images("test"), self.num_classes)}
-
-    def write_predictions(self, outputs: list[Tensor], path: str) -> None:
-        """Write a CSV file with a row per image of `predict_input`: its class, and the probability of every class.
-
-        Args:
-            outputs: Probabilities of the batches in order, each of shape (batch, class).
-            path: The file; one that is there is replaced.
-
-        Raises:
-            UserError: A probability is not finite, or the file can't be written.
-        """
-        probabilities = torch.cat([output.cpu() for output in outputs])
-        write_classes(Path(path), {"file": self._predicted}, self._predicted, self.class_names, probabilities)
-
-
-@lru_cache(maxsize=8)
-def _on_device(values: tuple[float, ...], device: torch.device) -> Tensor:
-    """Return a constant of all batches: making it anew for each would wait for a GPU."""
-    return torch.tensor(values, device=device)

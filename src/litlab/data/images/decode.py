@@ -123,19 +123,25 @@ def _broken() -> tuple[type[Exception], ...]:
     return OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError
 
 
+def reason(error: Exception) -> str:
+    """Say in one short line why `decode_file` failed, without the file name that the message has already."""
+    if isinstance(error, _OddImage):
+        return str(error)
+    return f"unreadable image ({_reason(error)})"
+
+
 def _reason(error: Exception) -> str:
-    """One short line, without the file name that the message has already."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return "not an image" if "identify" in str(error) else " ".join(str(error).split())
 
 
-def decode_file(path: Path, form: ImageFormat) -> np.ndarray | Exception:
+def decode_file(file: Path | io.BytesIO, form: ImageFormat) -> np.ndarray | Exception:
     """Decode one file as `conform` does; what is wrong with it is returned, so that a thread pool can go on."""
     from PIL import Image
 
     try:
-        with Image.open(path) as image:
+        with Image.open(file) as image:
             return conform(image, form)
     except (*_broken(), _OddImage) as error:
         return error
@@ -209,7 +215,7 @@ def decode_blocks(files: Sequence[Path], form: ImageFormat, bad: BadRows) -> Ite
                 if isinstance(array, _OddImage):
                     odd.append(f"{file} {array}")
                 elif isinstance(array, Exception):
-                    bad.add(str(file), f"unreadable image ({_reason(array)})")
+                    bad.add(str(file), reason(array))
                 else:
                     arrays.append(array)
             if arrays and not odd:
