@@ -26,6 +26,7 @@ COMMANDS = {
     "sweep": "search the settings of an experiment",
     "export": "write a run's model as a folder that needs neither this project nor its checkpoint",
     "serve": "answer HTTP requests with a run's model or an exported one, with a page to try it",
+    "shards": "write the data of an experiment into a few large files, to stream them",
     "bench": "find the settings that make an experiment faster on this machine",
 }
 # Those whose main() needs no torch. They are imported by name: `bench`, `export`, `serve` and `sweep` are above
@@ -38,6 +39,7 @@ LIGHT = {
     "bench": "litlab.bench.bench",
     "export": "litlab.export.export",
     "serve": "litlab.serve.serve",
+    "shards": "litlab.cli.shards",
 }
 
 USAGE = """\
@@ -112,7 +114,7 @@ def run_command(package: str) -> int:
             hint = nearest(verb, COMMANDS, f"; choose from {', '.join(COMMANDS)}")
             raise UserError(f"{verb}: there is no such command{hint}")
         check_working_directory()
-        if verb not in LIGHT or verb in ("bench", "export", "serve", "sweep"):
+        if verb not in LIGHT or verb in ("bench", "export", "serve", "shards", "sweep"):
             check_variables()  # Lightning reads them when it is imported
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -121,13 +121,25 @@ class ExperimentData(LightningDataModule, Generic[M]):
         """Make the sampler of a split or "predict", for what `samples` or `open_input` returned."""
         return EpochBatches(len(samples), self.batch_size, **self.sampler_options(split))
 
-    def labels(self, split: str) -> Tensor:
-        """Return the class of each sample of a split, int64 of shape (samples,), for class balance; after `setup`."""
-        raise UserError(f"data: {type(self).__name__} has no labels(), which class balance needs; see docs/data.md")
+    def labels(self, split: str) -> Tensor | None:
+        """Return the class of each sample of a split, int64 of shape (samples,); None where that is not known.
+
+        Class weights and `balance` need them; called after `setup`.
+        """
+        return None
 
     def serving(self) -> Serving:
         """Return what stands between raw inputs and the model when it is exported, by the metadata of a checkpoint."""
         raise UserError(f"data: {type(self).__name__} has no serving(), which exports need; see docs/deploy.md")
+
+    def write_shards(self, folder: Path, size: int) -> None:
+        """Write the samples into shards, which another DataModule reads; after `setup`.
+
+        Args:
+            folder: The folder to fill.
+            size: Bytes of a shard.
+        """
+        raise UserError(f"shards: {type(self).__name__} has no write_shards(); use ImageData")
 
     def caches(self) -> dict[Path, Callable[[Path], None]]:
         """Folders below `cache_dir` that have to be whole, and what fills each, in the order in which that happens."""
@@ -181,7 +193,9 @@ class ExperimentData(LightningDataModule, Generic[M]):
             self.metadata = metadata
         if self.balance is not None and stage in ("fit", None):
             names = cast(ClassMetadata, self.known_metadata).class_names
-            self._draw = BalancedDraw(self.labels("train"), self.balance, names)
+            labels = self.labels("train")
+            assert labels is not None  # who has the setting has labels
+            self._draw = BalancedDraw(labels, self.balance, names)
             rank_zero_info(self._draw.description)
 
     def teardown(self, stage: str) -> None:

@@ -24,11 +24,12 @@ def training_weights(data: Any, balance: Balance) -> Tensor:
         UserError: The DataModule has no labels or balances classes itself, or a class has no training samples.
     """
     name = "model.class_weights"
-    if not hasattr(data, "labels"):
-        raise UserError(f"{name}: {type(data).__name__} has no labels(); leave it out, see docs/data.md")
+    labels = data.labels("train") if hasattr(data, "labels") else None
+    if labels is None:
+        raise UserError(f"{name}: {type(data).__name__} has no labels() to count; leave {name} out")
     if getattr(data, "balance", None) is not None:
         raise UserError(f"{name}: data.balance evens out the classes already; leave one of the two out")
-    counts = class_counts(data.labels("train").cpu(), data.class_names, name).double()
+    counts = class_counts(labels.cpu(), data.class_names, name).double()
     weights = counts.pow(-0.5 if balance == "sqrt" else -1.0)
     return (weights * counts.sum() / (weights * counts).sum()).float()
 

@@ -84,31 +84,31 @@ def test_only_the_gpus_of_the_run_are_asked(monkeypatch):
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_cpu_gets_what_it_has_units_for(units, capfd, there):
+def test_a_cpu_gets_what_it_has_units_for(units, caplog, there):
     units(there)
     trainer = ExperimentTrainer(precision="auto", accelerator="cpu", **QUIET)
     wanted = "bf16-mixed" if there else "32-true"
     assert trainer.precision == wanted
     assert isinstance(trainer.precision_plugin, MixedPrecision) == there
     said = "has units" if there else "has no units"
-    assert f"Precision: {wanted}, as this CPU {said} for bfloat16\n" in capfd.readouterr().err
+    assert f"Precision: {wanted}, as this CPU {said} for bfloat16\n" in caplog.text
 
 
-def test_a_plugin_decides(capfd):
+def test_a_plugin_decides(caplog):
     plugin = MixedPrecision("bf16-mixed", "cpu")
     trainer = ExperimentTrainer(precision="auto", accelerator="cpu", plugins=[plugin], **QUIET)
     assert trainer.precision_plugin is plugin
-    assert "Precision: bf16-mixed, as trainer.plugins says\n" in capfd.readouterr().err
+    assert "Precision: bf16-mixed, as trainer.plugins says\n" in caplog.text
 
 
 @pytest.mark.parametrize(("asked", "there", "warned"), [("bf16-mixed", False, True), ("bf16-true", False, True),
                                                        ("bf16-mixed", True, False), ("32-true", False, False),
                                                        (None, False, False)])  # fmt: skip
-def test_slow_arithmetic_is_warned_about(units, capfd, asked, there, warned):
+def test_slow_arithmetic_is_warned_about(units, caplog, asked, there, warned):
     units(there)
     assert ExperimentTrainer(precision=asked, accelerator="cpu", **QUIET).precision == (asked or "32-true")
     line = f"warning: trainer.precision: {asked} is many times slower than 32-true on this CPU"
-    said = capfd.readouterr().err
+    said = caplog.text
     assert (line in said) == warned
     assert "Precision: " not in said
 
@@ -138,7 +138,7 @@ def test_a_run_keeps_auto_and_what_it_became_and_says_so_when_it_changes(run, sh
 
 
 @pytest.mark.parametrize(("sessions", "said"), [([], True), (["16-mixed"], True), (["16-mixed", "32-true"], False)])
-def test_the_newest_session_counts(tmp_path, capfd, sessions, said):
+def test_the_newest_session_counts(tmp_path, caplog, sessions, said):
     """Also in folders of an older version, which may lack any of these entries."""
     run = RunFolder(tmp_path / "mine/version_0")
     run.path.mkdir(parents=True)
@@ -146,11 +146,11 @@ def test_the_newest_session_counts(tmp_path, capfd, sessions, said):
     for made in ({}, {"hardware": {}}):
         write_json(run.provenance, made)
         compare_precision(trainer, run)
-    assert "Precision" not in capfd.readouterr().err
+    assert "Precision" not in caplog.text
     made = [{"hardware": {"precision": name}} for name in ("bf16-mixed", *sessions)]
     write_json(run.provenance, {**made[0], "continued": made[1:]})
     compare_precision(trainer, run)
-    assert ("mine/version_0 was trained with " in capfd.readouterr().err) == said
+    assert ("mine/version_0 was trained with " in caplog.text) == said
 
 
 @pytest.fixture
@@ -162,12 +162,12 @@ def _products_as_before():
 
 @pytest.mark.usefixtures("_products_as_before")
 @pytest.mark.parametrize(("wanted", "matmul", "convolutions"), [(True, "high", True), (False, "highest", False)])
-def test_tf32(capfd, wanted, matmul, convolutions):
+def test_tf32(caplog, wanted, matmul, convolutions):
     ExperimentTrainer(accelerator="cpu", **QUIET)  # null leaves torch's own settings
     assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("highest", True)
     ExperimentTrainer(tf32=wanted, accelerator="cpu", **QUIET)
     assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == (matmul, convolutions)
-    said = "trainer.tf32: this CPU has no units for TF32, so it changes nothing here\n" in capfd.readouterr().err
+    said = "trainer.tf32: this CPU has no units for TF32, so it changes nothing here\n" in caplog.text
     assert said == wanted
 
 

@@ -160,5 +160,5 @@ def test_what_cannot_be_balanced():
     data.balance = "even"
     with pytest.raises(UserError, match=r"model\.class_weights: data\.balance evens out the classes already"):
         training_weights(data, "even")
-    with pytest.raises(UserError, match=r"model.class_weights: object has no labels\(\); leave it out"):
+    with pytest.raises(UserError, match=r"model.class_weights: object has no labels\(\) to count; leave"):
         training_weights(object(), "even")

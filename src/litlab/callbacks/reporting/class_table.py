@@ -58,7 +58,8 @@ def _training_counts(data: Any, classes: int) -> Tensor | None:
     """Return the training samples of each class, int64 of shape (classes,); None where the data does not tell."""
     if not hasattr(data, "labels") or "train" not in getattr(data, "sizes", {}):
         return None
-    return torch.bincount(data.labels("train").cpu(), minlength=classes)
+    labels = data.labels("train")
+    return None if labels is None else torch.bincount(labels.cpu(), minlength=classes)
 
 
 def _value(column: Any, number: int) -> Any:

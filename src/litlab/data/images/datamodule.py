@@ -21,6 +21,7 @@ from litlab.data.images.lazy import FileImages, some_mean_std
 from litlab.data.images.memory import StoredImages, mean_std
 from litlab.data.images.metadata import ImageMetadata
 from litlab.data.images.public import PublicImages
+from litlab.data.images.shard_files import as_png, in_files, write_image_shards
 from litlab.data.images.sources import Source
 from litlab.data.images.stored import Stored, load, store
 from litlab.data.selectable import SelectableData, check_settings
@@ -231,6 +232,14 @@ class ImageData(ImageBatches, SelectableData[ImageMetadata]):
     def missing_split(self, split: str) -> str:
         remedy = " or set data.val_fraction above 0" if split == "val" else ""
         return f"data.path: {self.catalog.path} has no {split} images; add some{remedy}"
+
+    @override
+    def write_shards(self, folder: Path, size: int) -> None:
+        images, labels = {}, {}
+        for split in self.sizes:
+            images[split] = in_files(self._files(split)) if self.cache == "none" else as_png(self._images(split))
+            labels[split] = self.labels(split)
+        write_image_shards(folder, size, self.known_metadata, self.catalog.form, images, labels)
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""
