@@ -2,38 +2,33 @@
 
 import os
 import warnings
-from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, cast
 
 import torch
-from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities import rank_zero_info
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from litlab.data.balance import BalancedDraw
 from litlab.data.cache import cache_lock, find_corruption, is_whole
+from litlab.data.hooks import DataHooks, M
 from litlab.data.loading import LoaderSettings
-from litlab.data.metadata import ClassMetadata, Metadata
+from litlab.data.metadata import ClassMetadata
 from litlab.data.paths import user_path
-from litlab.data.sampler import EpochBatches, EpochSampler
-from litlab.data.serving import Serving
+from litlab.data.sampler import EpochSampler
 from litlab.errors import UserError
 from litlab.types import NonNegativeInt, PositiveInt, Seed, check_bounds
-from litlab.util.class_counts import Balance
 
 SPLITS = ("train", "val", "test")
-M = TypeVar("M", bound=Metadata)
 
 
-class ExperimentData(LightningDataModule, Generic[M]):
+class ExperimentData(DataHooks[M]):
     """A DataModule whose batches are gathered as a whole, in an order that a resumed run continues exactly.
 
     A subclass defines `open` and `samples`, and as far as it needs them `transform` (augmentation), `caches` (data that
-    is prepared once), `ensure_downloaded` (public files), `open_input` (prediction) and `sampler`.
+    is prepared once), `ensure_downloaded` (public files), `open_input` (prediction), `sampler` and the other
+    `DataHooks`.
 
     Args:
         batch_size: Samples per batch and process.
@@ -49,11 +44,7 @@ class ExperimentData(LightningDataModule, Generic[M]):
         UserError: A value is not valid.
     """
 
-    item = "samples"  # what they are, for messages
-    input_kinds = "a file"  # what `predict --input` may name
-    metadata_type: ClassVar[type[Metadata]] = Metadata
     predict_input: str | None = None
-    balance: Balance | None = None  # how classes are drawn in training; None: as they are
 
     def __init__(
         self,
@@ -79,79 +70,6 @@ class ExperimentData(LightningDataModule, Generic[M]):
         self.restored = False  # whether the metadata is a checkpoint's
         self._samples: dict[str, Any] = {}
         self._draw: BalancedDraw | None = None  # after `setup` for training, with `balance`
-
-    # ---- what a subclass defines
-
-    @abstractmethod
-    def open(self, stage: str | None) -> M:
-        """Open the data, split it and set `sizes`.
-
-        Args:
-            stage: As of `setup`.
-
-        Returns:
-            The metadata of this data.
-        """
-
-    @abstractmethod
-    def samples(self, split: str) -> Dataset[Any]:
-        """Bring a split into memory.
-
-        Args:
-            split: "train", "val" or "test".
-
-        Returns:
-            A data set that returns a batch for an index tensor; with an attribute `device` where it lies on one.
-        """
-
-    def transform(self, batch: Any, epoch: int | None) -> Any:
-        """Turn a batch into what the model gets, on the device where it is used; here it stays as it is.
-
-        Args:
-            batch: What `samples` or `open_input` gave.
-            epoch: Number of the epoch, for a training batch, which may be augmented; None for all others.
-        """
-        return batch
-
-    def open_input(self, source: str) -> Dataset[Any]:
-        """Open what ``predict --input`` names."""
-        raise UserError(f"predict: {type(self).__name__} can't read new files; use a DataModule with open_input()")
-
-    def sampler(self, samples: Any, split: str) -> EpochSampler:
-        """Make the sampler of a split or "predict", for what `samples` or `open_input` returned."""
-        return EpochBatches(len(samples), self.batch_size, **self.sampler_options(split))
-
-    def labels(self, split: str) -> Tensor | None:
-        """Return the class of each sample of a split, int64 of shape (samples,); None where that is not known.
-
-        Class weights and `balance` need them; called after `setup`.
-        """
-        return None
-
-    def serving(self) -> Serving:
-        """Return what stands between raw inputs and the model when it is exported, by the metadata of a checkpoint."""
-        raise UserError(f"data: {type(self).__name__} has no serving(), which exports need; see docs/deploy.md")
-
-    def write_shards(self, folder: Path, size: int) -> None:
-        """Write the samples into shards, which another DataModule reads; after `setup`.
-
-        Args:
-            folder: The folder to fill.
-            size: Bytes of a shard.
-        """
-        raise UserError(f"shards: {type(self).__name__} has no write_shards(); use ImageData")
-
-    def caches(self) -> dict[Path, Callable[[Path], None]]:
-        """Folders below `cache_dir` that have to be whole, and what fills each, in the order in which that happens."""
-        return {}
-
-    def ensure_downloaded(self) -> bool:
-        """Make sure that public files are there; returns False where generated data takes their place."""
-        return True
-
-    def missing_split(self, split: str) -> str:
-        """Say why a split, "val" or "test", is missing and what to do."""
-        return f"data: there are no {split} {self.item}; add some"
 
     # ---- the life cycle
 

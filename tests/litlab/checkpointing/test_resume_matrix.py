@@ -15,6 +15,8 @@ from itertools import product
 
 import pytest
 
+from litlab.data import ImageData
+from litlab.data.shards import new_shards
 from tests.litlab.checkpointing.resuming import (
     AT_CHECKPOINTS,
     PLACES,
@@ -28,7 +30,7 @@ from tests.litlab.checkpointing.resuming import (
 from tests.litlab.conftest import CONFIGS
 
 REPRESENTATIVE = [
-    Cell("images", "kill", "inside", workers=2),
+    Cell("streamed", "kill", "inside", workers=2),
     Cell("images", "exception", "end"),
     Cell("images", "kill", "validation", ranks=2),
     Cell("text", "kill", "inside", workers=2),
@@ -45,6 +47,7 @@ MATRIX = [
         )
     ),
     *(Cell("series", *which) for which in product(("kill", "exception"), AT_CHECKPOINTS, (0,), (1, 2))),
+    *(Cell("streamed", "kill", which, *loading) for which in ("inside", "end") for loading in ((0, 2), (2, 2))),
     *(Cell("series", "full", which) for which in ("best", "removed", "best, end", "removed, end")),
     *(
         Cell(experiment, *which)
@@ -56,8 +59,14 @@ MATRIX = [
 
 @pytest.fixture(scope="module")
 def resuming(images, texts, series, tmp_path_factory) -> Resuming:
-    batch = {"images": 22, "text": 18, "series": 96}
+    batch = {"images": 22, "streamed": 23, "text": 18, "series": 96}
+    shards = tmp_path_factory.mktemp("resuming") / "shards"
+    with new_shards(shards) as folder:
+        written = ImageData("folder", str(images), cache="none", cache_dir=str(shards.parent))
+        written.setup()
+        written.write_shards(folder, 50_000)
     data = {
+        "streamed": ["--data=StreamedImages", f"--data.path={shards}", "--data.shuffle_shards=3"],
         "images": ["--data.dataset=folder", f"--data.path={images}"],
         "text": ["--data.dataset=csv", f"--data.path={texts}", "--data.max_tokens=16", "--data.long_texts=crop"],
         "series": [
@@ -66,8 +75,9 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
     }  # fmt: skip
 
     def own(cell: Cell) -> list[str]:
-        size = f"--data.batch_size={batch[cell.experiment] // cell.ranks}"
-        return ["--config", str(CONFIGS / f"{cell.experiment}.yaml"), *data[cell.experiment], size]
+        size = batch[cell.experiment] // cell.ranks + (cell.experiment == "streamed" and cell.ranks > 1)
+        config = CONFIGS / f"{cell.experiment.replace('streamed', 'images')}.yaml"
+        return ["--config", str(config), *data[cell.experiment], f"--data.batch_size={size}"]
 
     return Resuming("acme", tmp_path_factory.mktemp("resuming"), own)
 
