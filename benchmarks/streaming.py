@@ -6,7 +6,7 @@ DIR is a folder of images, train/<class>/. A tenth of its training images is one
 side reads training batches of 250 in a process of its own, without augmentation; the first ten are not counted.
 "memory": decoded once, as `ImageData` does by default. "files": `data.cache: none`. "shards": `StreamedImages`.
 "ImageFolder": torchvision's data set in a plain DataLoader, image by image. Sides are measured in turns. Memory is the
-most that loader and workers hold of their own (USS), with the data open and after the batches.
+most that loader and workers hold, pages that they share counted once (PSS, on Linux).
 """
 
 import argparse
@@ -65,7 +65,7 @@ def measure(side: str, folder: Path, workers: int, batches: int) -> dict[str, fl
         if number % 20 == 15:
             pause = time.perf_counter()
             family = [me, *me.children(recursive=True)]
-            most = max(most, sum(process.memory_full_info().uss for process in family))
+            most = max(most, sum(process.memory_full_info().pss for process in family))
             started += time.perf_counter() - pause
     return {"images/s": count / (time.perf_counter() - started), "MiB": most / 2**20}
 

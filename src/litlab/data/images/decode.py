@@ -25,7 +25,7 @@ Mode = Literal["RGB", "L"]
 Resize = Literal["crop", "stretch", "pad"]
 
 _ORIENTATION = 0x0112  # EXIF tag
-_SMALL = 16_384  # bytes: smaller files decode so fast that threads would only wait for the interpreter lock
+SMALL = 16_384  # bytes: smaller files decode so fast that threads would only wait for the interpreter lock
 
 # Pillow's modes for grey images; all the others are colour. "P" is a palette, usually of colours.
 _GREY = ("1", "L", "LA", "La")
@@ -205,7 +205,7 @@ def decode_blocks(files: Sequence[Path], form: ImageFormat, bad: BadRows) -> Ite
     """
     block = min(2048, max(64, 2**26 // int(np.prod(form.shape))))
     odd: list[str] = []
-    small = os.path.isfile(files[0]) and os.path.getsize(files[0]) < _SMALL
+    small = os.path.isfile(files[0]) and os.path.getsize(files[0]) < SMALL
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         apply = map if small else pool.map
         for start in range(0, len(files), block):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, get_worker_info
 
-from litlab.data.images.decode import ImageFormat, decode_file, reason
+from litlab.data.images.decode import SMALL, ImageFormat, decode_file, reason
 from litlab.data.images.memory import mean_std, moments
 from litlab.data.loading import LoaderError
 from litlab.util.progress import SlowProgress
@@ -56,7 +56,7 @@ class FileImages(Dataset[dict[str, Tensor]]):
 
 
 def decoded(sources: Sequence[Path | io.BytesIO], names: Sequence[str], form: ImageFormat) -> Tensor:
-    """Decode images: in threads, or in the one of a loader's worker.
+    """Decode images: large ones in threads, but in a loader's worker in its own.
 
     Args:
         sources: Where they are.
@@ -70,7 +70,8 @@ def decoded(sources: Sequence[Path | io.BytesIO], names: Sequence[str], form: Im
         LoaderError: One is damaged, or unlike the others.
     """
     decode = partial(decode_file, form=form)
-    arrays = list(map(decode, sources) if get_worker_info() else _pool(os.getpid()).map(decode, sources))
+    alone = get_worker_info() is not None or _size(sources[0]) < SMALL
+    arrays = list(map(decode, sources) if alone else _pool(os.getpid()).map(decode, sources))
     for name, array in zip(names, arrays, strict=True):
         if isinstance(array, Exception):
             raise LoaderError(f"{name}: {reason(array)}")
@@ -87,6 +88,12 @@ def some_mean_std(files: Sequence[Path], form: ImageFormat) -> tuple[list[float]
             sums.append(moments(decoded(some, list(map(str, some)), form).numpy()))
             progress.advance(len(some))
     return mean_std(np.concatenate(sums), form.height * form.width)
+
+
+def _size(source: Path | io.BytesIO) -> int:
+    if isinstance(source, io.BytesIO):
+        return source.getbuffer().nbytes
+    return source.stat().st_size if source.is_file() else 0
 
 
 @lru_cache(maxsize=1)
