@@ -18,6 +18,7 @@ from litlab.callbacks.reporting import (
     HasBaselines,
     HasCoverage,
     ImageFacts,
+    Labelled,
     MaybeGenerated,
     SeriesFacts,
     TextFacts,
@@ -36,7 +37,7 @@ OF_A_MODEL = [HasCoverage]
 FOLDERS = tuple(str(ROOT / f"src/{package}/callbacks/") for package in ("litlab", "project"))
 # What each callback that looks at the data gets from the DataModules that it is meant for, and the file that it writes.
 GETS: dict[str, tuple[list[type], str, set[str]]] = {
-    "ConfusionMatrix": ([ClassNames], "confusion_matrix.png", {"ImageData", "TextData"}),
+    "ConfusionMatrix": ([ClassNames, Labelled], "confusion_matrix.png", {"ImageData", "TextData"}),
     "Baselines": ([HasBaselines], "baselines.json", {"ImageData", "TextData", "SeriesData"}),
     "RunSummary": ([MaybeGenerated], "", {"ImageData", "TextData", "SeriesData"}),
     "ImagePlots": ([ClassNames, ImageFacts], "test_images.png", {"ImageData"}),
@@ -155,9 +156,8 @@ def test_a_fact_that_is_missing_is_named(data, tmp_path):
 
 def test_protocols_are_checked_at_runtime_and_documented():
     documented = (ROOT / "docs/callbacks.md").read_text()
-    assert {ClassNames, Described, HasBaselines, ImageFacts, MaybeGenerated, SeriesFacts, TextFacts} == (
-        set(PROTOCOLS) - set(OF_A_MODEL)
-    )
+    of_data = {ClassNames, Described, HasBaselines, ImageFacts, Labelled, MaybeGenerated, SeriesFacts, TextFacts}
+    assert of_data == set(PROTOCOLS) - set(OF_A_MODEL)
     for protocol in PROTOCOLS:
         assert not isinstance(object(), protocol)
         assert protocol.__doc__

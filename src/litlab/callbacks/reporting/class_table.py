@@ -7,6 +7,7 @@ import torch
 from lightning.pytorch import Trainer
 from torch import Tensor
 
+from litlab.callbacks.reporting.protocols import Labelled
 from litlab.callbacks.reporting.tables import publish_table
 from litlab.util.tables import Fitted
 
@@ -56,9 +57,7 @@ def class_rows(counts: Tensor, names: list[str], training: Tensor | None) -> tup
 
 def _training_counts(data: Any, classes: int) -> Tensor | None:
     """Return the training samples of each class, int64 of shape (classes,); None where the data does not tell."""
-    if not hasattr(data, "labels") or "train" not in getattr(data, "sizes", {}):
-        return None
-    labels = data.labels("train")
+    labels = data.labels("train") if isinstance(data, Labelled) and "train" in data.sizes else None
     return None if labels is None else torch.bincount(labels.cpu(), minlength=classes)
 
 

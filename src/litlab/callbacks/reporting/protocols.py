@@ -19,6 +19,16 @@ class ClassNames(Protocol):
 
 
 @runtime_checkable
+class Labelled(Protocol):
+    """Data whose labels can be counted."""
+
+    sizes: dict[str, int]
+    """Number of samples in each split, after ``setup``."""
+    labels: Callable[[str], Tensor | None]
+    """The class of each sample of a split, int64 (samples,); None where that is not known."""
+
+
+@runtime_checkable
 class ImageFacts(Protocol):
     """Images that were normalised."""
 
