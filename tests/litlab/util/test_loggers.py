@@ -27,7 +27,7 @@ class Compared(TinyData):
 
 
 def test_every_logger_gets_what_it_takes(tmp_path):
-    check_loggers(tmp_path / "a", ConfusionMatrix(), Tiny(), TinyData(), pictures={"confusion_matrix"})
+    check_loggers(tmp_path / "a", ConfusionMatrix(), Tiny(), TinyData(), {"confusion_matrix"}, {"classes"})
     check_loggers(tmp_path / "b", Baselines(), Tiny(), Compared(), tables={"baselines"})
 
 
