@@ -46,11 +46,11 @@ def _shards(arguments: list[str]) -> int:
             data = self.datamodule
             if not isinstance(data, ExperimentData):
                 raise UserError(f"shards: {type(data).__name__} is not an ExperimentData with write_shards()")
-            with new_shards(Path(chosen.output)) as folder:
+            with new_shards(chosen.output) as folder:
                 data.prepare_data()
                 data.setup()
                 data.write_shards(folder, chosen.shard_mb * 1_000_000)
-            written = [path for path in Path(chosen.output).rglob("*") if path.is_file()]
+            written = [path for path in chosen.output.rglob("*") if path.is_file()]
             size = sum(path.stat().st_size for path in written) / 1e6
             counts = " / ".join(f"{number:,} {split}" for split, number in data.sizes.items())
             print(f"Written: {chosen.output} ({counts} {data.item}, {size:,.1f} MB)")

@@ -112,7 +112,8 @@ class ExperimentData(DataHooks[M]):
         if self.balance is not None and stage in ("fit", None):
             names = cast(ClassMetadata, self.known_metadata).class_names
             labels = self.labels("train")
-            assert labels is not None  # who has the setting has labels
+            if labels is None:
+                raise UserError(f"data.balance: {type(self).__name__} has no labels() to count; leave it out")
             self._draw = BalancedDraw(labels, self.balance, names)
             rank_zero_info(self._draw.description)
 

@@ -194,8 +194,9 @@ class ImageData(ImageBatches, SelectableData[ImageMetadata]):
         return ImageMetadata(names, mean, std, form.shape, form.mode, self.catalog.resize, self.generated)
 
     def _mean_std(self, form: ImageFormat) -> tuple[list[float], list[float]]:
-        if self._stored is None:
-            return some_mean_std(self._files("train").files, form)
+        if self._stored is None:  # once: each stage has its setup, and what a checkpoint has counts anyway
+            known = self.metadata
+            return (known.mean, known.std) if known else some_mean_std(self._files("train").files, form)
         origin, part = self._rows["train"]
         return mean_std(self._stored.sums[origin][part.numpy()], form.height * form.width)
 

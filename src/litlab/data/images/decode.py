@@ -127,10 +127,10 @@ def reason(error: Exception) -> str:
     """Say in one short line why `decode_file` failed, without the file name that the message has already."""
     if isinstance(error, _OddImage):
         return str(error)
-    return f"unreadable image ({_reason(error)})"
+    return f"unreadable image ({_cause(error)})"
 
 
-def _reason(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return "not an image" if "identify" in str(error) else " ".join(str(error).split())
@@ -173,7 +173,7 @@ def decode_sent(data: bytes, form: ImageFormat, most_pixels: int) -> np.ndarray:
     except Image.DecompressionBombError as error:  # Pillow's own limit
         raise UserError(f"image: it has too many pixels; {too_large}") from error
     except (*_broken(), _OddImage) as error:
-        raise UserError(f"image: it can't be read ({_reason(error)}); send a file of {', '.join(KINDS)}") from error
+        raise UserError(f"image: it can't be read ({_cause(error)}); send a file of {', '.join(KINDS)}") from error
 
 
 def peek(path: Path) -> tuple[int, int, Mode]:
@@ -185,7 +185,7 @@ def peek(path: Path) -> tuple[int, int, Mode]:
             width, height = image.size[::-1] if _turned(image) else image.size
             return height, width, _mode(image)
     except _broken() as error:
-        raise UserError(f"{path}: unreadable image ({_reason(error)}); replace or delete it") from error
+        raise UserError(f"{path}: unreadable image ({_cause(error)}); replace or delete it") from error
 
 
 def decode_blocks(files: Sequence[Path], form: ImageFormat, bad: BadRows) -> Iterator[np.ndarray]:
