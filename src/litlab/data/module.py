@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import torch
 from lightning.pytorch.utilities import rank_zero_info
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from litlab.data.balance import BalancedDraw
@@ -15,6 +16,7 @@ from litlab.data.cache import cache_lock, find_corruption, is_whole
 from litlab.data.hooks import DataHooks, M
 from litlab.data.loading import LoaderSettings
 from litlab.data.metadata import ClassMetadata
+from litlab.data.numbered import Numbered, NumberedBatch
 from litlab.data.paths import user_path
 from litlab.data.sampler import EpochSampler
 from litlab.errors import UserError
@@ -45,6 +47,8 @@ class ExperimentData(DataHooks[M]):
     """
 
     predict_input: str | None = None
+    numbered = False  # a model sets it in its `setup` to get `batch_numbers`
+    batch_numbers: Tensor  # of the samples in the training batch at hand, int64 of shape (batch,), from 0
 
     def __init__(
         self,
@@ -167,7 +171,7 @@ class ExperimentData(DataHooks[M]):
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
         """Apply `transform`."""
-        trainer = self.trainer
+        trainer, batch = self.trainer, self._without_numbers(batch)
         return self.transform(batch, trainer.current_epoch if trainer is not None and trainer.training else None)
 
     def batches(self, split: str, epoch: int = 0, device: torch.device | str = "cpu") -> Iterator[Any]:
@@ -194,7 +198,7 @@ class ExperimentData(DataHooks[M]):
         cast(EpochSampler, loader.sampler).set_epoch(epoch)
         for batch in loader:
             moved = self.transfer_batch_to_device(batch, torch.device(device), 0)
-            yield self.transform(moved, epoch if split == "train" else None)
+            yield self.transform(self._without_numbers(moved), epoch if split == "train" else None)
 
     def _split_loader(self, split: str) -> DataLoader[Any]:
         if split not in self._samples:
@@ -202,7 +206,15 @@ class ExperimentData(DataHooks[M]):
         return self._loader(self._samples[split], split)
 
     def _loader(self, samples: Dataset[Any], split: str) -> DataLoader[Any]:
-        return self.loading.loader(samples, self.sampler(samples, split), self.trainer, self.seed)
+        sampler = self.sampler(samples, split)
+        if split == "train" and self.numbered:
+            samples = Numbered(samples)
+        return self.loading.loader(samples, sampler, self.trainer, self.seed)
+
+    def _without_numbers(self, batch: Any) -> Any:
+        if isinstance(batch, NumberedBatch):
+            batch, self.batch_numbers = batch
+        return batch
 
     def sampler_options(self, split: str) -> dict[str, Any]:
         """Return what every `EpochSampler` needs to know of the run, for any split or "predict"."""

@@ -1,6 +1,7 @@
 """Metrics that the user names, tried before the first batch."""
 
 import warnings
+from collections.abc import Collection
 
 import torch
 from lightning.pytorch import Trainer
@@ -17,20 +18,23 @@ TAKEN = ("loss", "loss_step", "acc", "f1", "errors", "mse", "mae", "r2")
 MOST = 16  # classes that a metric is tried with: some take a time for each
 
 
-def check_metrics(metrics: dict[str, Metric], classes: int | None, targets: int = 1) -> None:
+def check_metrics(
+    metrics: dict[str, Metric], classes: int | None, targets: int = 1, taken: Collection[str] = ()
+) -> None:
     """Try each metric with a made-up batch: what fails now would fail at the end of the first epoch.
 
     Args:
         metrics: By the name that is logged after ``train/``, ``val/`` and ``test/``.
         classes: Number of classes; None in regression.
         targets: Number of targets in regression.
+        taken: Further names that the model logs itself.
 
     Raises:
         UserError: If a name is taken, or a metric can't be used.
     """
     for name, metric in metrics.items():
         key = f"model.metrics.{name}"
-        if name in TAKEN or hasattr(nn.ModuleDict(), name):
+        if name in TAKEN or name in taken or hasattr(nn.ModuleDict(), name):
             raise UserError(f"{key}: this name is taken; choose another one")
         if not name.isidentifier():
             raise UserError(f"{key}: it is not a valid name; use letters, digits and underscores")

@@ -1,5 +1,7 @@
 """Fit a ready-made image network to other images and other classes."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -52,6 +54,20 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
             "switch its auxiliary outputs off, or choose a classifier"
         )
     return network
+
+
+def without_head(network: nn.Module) -> Iterator[nn.Module]:
+    """Yield the largest parts of a network that do not contain its last linear layer or convolution."""
+    layers: list[nn.Module] = [part for part in network.modules() if isinstance(part, nn.Linear | nn.Conv2d)]
+    yield from _without(network, layers[-1]) if layers else network.children()
+
+
+def _without(module: nn.Module, head: nn.Module) -> Iterator[nn.Module]:
+    for child in module.children():
+        if not any(part is head for part in child.modules()):
+            yield child
+        elif child is not head:
+            yield from _without(child, head)
 
 
 def _with_channels(old: nn.Conv2d, channels: int) -> nn.Conv2d:

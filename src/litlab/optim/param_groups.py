@@ -103,8 +103,17 @@ class ParamGroups:
 
 
 def _parts(module: nn.Module) -> list[str | list[str]]:
-    """Return the names of the parameters in each part of a model's network, in the order of their definition."""
+    """Return the names of the parameters in each part of a model's network, in the order of their definition.
+
+    Raises:
+        UserError: It is an ensemble.
+    """
     network = getattr(module, "network", module)
+    if hasattr(network, "members"):
+        raise UserError(
+            "model.param_groups.layer_decay: the layers of several networks (model.members) have no common order; set "
+            "model.param_groups.layers, such as [network.members.*.0, network.members.*.1]"
+        )
     prefix = "network." if network is not module else ""
     vectors = {name for name, parameter in network.named_parameters() if parameter.ndim < 2}
     parts: list[list[str]] = []

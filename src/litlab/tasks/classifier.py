@@ -1,8 +1,8 @@
 """Classification with any network that returns logits."""
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,14 +12,20 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from litlab.errors import UserError
 from litlab.metrics.check import check_metrics
-from litlab.nn.adapt import adapt_network
+from litlab.nn.adapt import adapt_network, without_head
+from litlab.nn.ensemble import mean_prediction
 from litlab.nn.image_batches import mixes, views
-from litlab.tasks.supervised import SupervisedModule
-from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, check_bounds
+from litlab.tasks.ensemble import EnsembleModule
+from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt, check_bounds
 from litlab.util.class_counts import Balance, training_weights
 
+if TYPE_CHECKING:
+    Network = nn.Module | Callable[[], nn.Module]
+else:
+    Network = nn.Module  # what a config describes
 
-class Classifier(SupervisedModule):
+
+class Classifier(EnsembleModule):
     """Train any network with cross-entropy.
 
     A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel, height, width), or a dict
@@ -31,9 +37,18 @@ class Classifier(SupervisedModule):
     test. Of mixed images (`mixup`, `cutmix`) the class with the larger share counts as correct, and the loss is that of
     both labels by their share: train/acc is below val/acc then.
 
+    With `members`, predictions are the ensemble's and train/loss the mean member's; the test also logs ``member_loss``,
+    ``member_acc`` and ``member_ece`` (expected calibration error) of the mean member, and ``ece`` of the ensemble.
+
     Args:
         network: The network, for example torchvision.models.resnet18 or a class of your own. With images, its first
-            convolution is adapted to their channels and its last layer to the number of classes.
+            convolution is adapted to their channels and its last layer to the number of classes. In Python also a class
+            or function that is called to make it.
+        members: How many networks are trained on the same batches, each with its own initialisation and as if it were
+            alone; their mean probability is the prediction.
+        bootstrap: Whether each member has training samples of its own, drawn with replacement.
+        vectorize: Whether members are computed at once, by torch.func.vmap, instead of one after the other; null: on a
+            GPU, if vmap can take them.
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out; stays out where the
             inputs are not images.
@@ -64,8 +79,11 @@ class Classifier(SupervisedModule):
 
     def __init__(
         self,
-        network: nn.Module,
+        network: Network,
         *,
+        members: PositiveInt = 1,
+        bootstrap: bool = False,
+        vectorize: bool | None = None,
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
         label_smoothing: HalfOpenUnitInterval = 0.0,
@@ -81,7 +99,12 @@ class Classifier(SupervisedModule):
         if num_classes is None or num_classes < 2:
             raise UserError(f"model.num_classes: {num_classes} is not valid; use data with 2 classes or more")
         check_bounds(Classifier, locals(), "model")
-        self.network = network if image_shape is None else adapt_network(network, image_shape, num_classes)
+        networks = self.make_networks(network, members)
+        if image_shape is not None:
+            networks = [adapt_network(one, image_shape, num_classes) for one in networks]
+        self.set_members(networks, bootstrap, vectorize, num_classes)
+        if bootstrap and (mixup or cutmix):
+            raise UserError("model.bootstrap: mixed images are of two samples; leave it, or mixup and cutmix, out")
         self.label_smoothing = label_smoothing
         # Shape (classes,); known when a fit begins.
         self.register_buffer("class_weights", None if class_weights is None else torch.ones(num_classes))
@@ -89,7 +112,7 @@ class Classifier(SupervisedModule):
         _check_images(of_images, image_shape)
         self._mixes = mixes(num_classes, mixup, cutmix)
         self.flip_tta, self.shift_tta = flip_tta, shift_tta
-        check_metrics(metrics or {}, num_classes)
+        check_metrics(metrics or {}, num_classes, taken=("ece",) if members > 1 else ())
         counts = MetricCollection(
             {  # cross-entropy has already refused labels out of range
                 "acc": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
@@ -101,8 +124,7 @@ class Classifier(SupervisedModule):
     @property
     def backbone(self) -> nn.ModuleList:
         """Return the network without its last linear layer or convolution, for Lightning's ``BackboneFinetuning``."""
-        layers: list[nn.Module] = [part for part in self.network.modules() if isinstance(part, nn.Linear | nn.Conv2d)]
-        return nn.ModuleList(_without(self.network, layers[-1]) if layers else self.network.children())
+        return nn.ModuleList(part for network in self.networks for part in without_head(network))
 
     def forward(self, inputs: Any) -> Tensor:
         """Return logits, shape (batch, classes); in evaluation their mean over the views of test-time augmentation."""
@@ -111,7 +133,7 @@ class Classifier(SupervisedModule):
         seen = list(views(inputs, self.flip_tta, self.shift_tta))
         # In one call: quantization by torch.export wants each layer once in the graph.
         logits = super().forward(torch.cat(seen))
-        return logits.reshape(len(seen), inputs.shape[0], -1).mean(dim=0)
+        return logits.unflatten(-2, (len(seen), inputs.shape[0])).mean(dim=-3)
 
     def on_fit_start(self) -> None:
         """Compare model and data; compute the weights of the classes."""
@@ -125,29 +147,43 @@ class Classifier(SupervisedModule):
         if stage == "train" and self._mixes:
             return self._mixed_outcome(inputs, target)
         logits = self(inputs)
+        if stage == "train":
+            return self._training_loss(logits, target), mean_prediction(logits.detach()), target
         # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
-        loss = self._training_loss(logits, target) if stage == "train" else F.cross_entropy(_wide(logits), target)
-        return loss, logits, target
+        return F.cross_entropy(_wide(logits), target), logits, target
 
     def _mixed_outcome(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # Drawn from torch's own generators, which `ExactResume` seeds for each batch.
         chosen = int(torch.randint(len(self._mixes), ())) if len(self._mixes) > 1 else 0
         images, shares = self._mixes[chosen](images, labels)
         logits = self(images)
-        return self._training_loss(logits, shares), logits, shares.argmax(dim=1)
+        return self._training_loss(logits, shares), mean_prediction(logits.detach()), shares.argmax(dim=1)
 
     def _training_loss(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the mean loss, shape (), for labels, shape (batch,), or shares of the classes, (batch, classes)."""
-        if self.class_weights is None:
+        """Return the mean loss, shape (), for labels, shape (batch,), or shares of the classes, (batch, classes).
+
+        Args:
+            logits: Shape (batch, classes), or (member, batch, classes).
+            target: As above.
+        """
+        if logits.ndim == 2 and self.class_weights is None:
             return F.cross_entropy(_wide(logits), target, label_smoothing=self.label_smoothing)
-        losses = F.cross_entropy(_wide(logits), target, label_smoothing=self.label_smoothing, reduction="none")
-        # Not `weight=`, which divides by the weights of the batch: a rare class would count for less in a small one.
-        weights = target @ self.class_weights if target.is_floating_point() else self.class_weights[target]
-        return (losses * weights).mean()
+        rows = _wide(logits).flatten(0, -2)
+        targets = target.repeat(len(rows) // len(target), *(1 for _ in target.shape[1:]))
+        losses = F.cross_entropy(rows, targets, label_smoothing=self.label_smoothing, reduction="none")
+        losses = losses.view(-1, len(target))  # (member, batch)
+        if self.class_weights is not None:
+            # Not `weight=`, which divides by the weights of the batch: a rare class would count less in a small one.
+            shares = target.is_floating_point()
+            losses = losses * (target @ self.class_weights if shares else self.class_weights[target])
+        return self.member_loss(losses)
 
     def test_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> dict[str, Tensor]:
         """Add the batch to the test metrics; callbacks that plot get its logits."""
-        loss, logits = self._step(batch, self.test_metrics)
+        inputs, target = batch
+        logits = self.test_logits(inputs, target)
+        loss = F.cross_entropy(_wide(logits), target)
+        self.test_metrics.add(loss, logits, target)
         return {"loss": loss, "logits": logits}
 
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
@@ -205,15 +241,6 @@ def _check_images(settings: dict[str, float], image_shape: tuple[int, int, int] 
             f"model.shift_tta: {settings['shift_tta']} pixels are too many for images of {image_shape[1]} x "
             f"{image_shape[2]} (model.image_shape); choose fewer"
         )
-
-
-def _without(module: nn.Module, head: nn.Module) -> Iterator[nn.Module]:
-    """Yield the largest parts of a module that do not contain the head."""
-    for child in module.children():
-        if not any(part is head for part in child.modules()):
-            yield child
-        elif child is not head:
-            yield from _without(child, head)
 
 
 def _wide(logits: Tensor) -> Tensor:

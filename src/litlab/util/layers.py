@@ -1,6 +1,7 @@
 """Which parameters of a network are the weights of its hidden layers, and which its embeddings and its last layer."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from torch import nn
 
@@ -13,11 +14,16 @@ def last_layer(module: nn.Module) -> list[str]:
     """Return the names of the parameters of the layer with weights that is defined last, such as a classifier's head.
 
     Args:
-        module: Layers are in the order of their definition.
+        module: Layers are in the order of their definition. In an ensemble each member has a last layer.
     """
     layers = [(layer, name) for layer, name, _ in _owned(module)]
-    last = next((layer for layer, name in reversed(layers) if "weight" in name.rpartition(".")[2]), None)
-    return [name for layer, name in layers if layer is last]
+    ensemble = next((part for part in module.modules() if hasattr(part, "members")), None)
+    networks: Any = [module] if ensemble is None else ensemble.members
+    last = []
+    for network in networks:
+        own = [layer for layer, name, _ in _owned(network) if "weight" in name.rpartition(".")[2]]
+        last += own[-1:]
+    return [name for layer, name in layers if any(layer is one for one in last)]
 
 
 def hidden_weights(module: nn.Module, others: Sequence[str] | None, key: str) -> list[str]:

@@ -1,6 +1,7 @@
 """The CIFAR experiment's model."""
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -30,7 +31,7 @@ class CifarCNN(Classifier):
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out.
         label_smoothing: Share of the target that is spread evenly over all classes, from 0 to below 1.
-        **settings: mixup, cutmix, flip_tta, shift_tta, metrics, optimizer, schedule and param_groups, as of
+        **settings: members, mixup, cutmix, flip_tta, shift_tta, metrics, optimizer, schedule and param_groups, as of
             `Classifier`.
 
     Raises:
@@ -57,11 +58,10 @@ class CifarCNN(Classifier):
             raise UserError(
                 f"data.image_size: {image_shape[1]} x {image_shape[2]} is not valid; CifarCNN needs 16 x 16 or more"
             )
-        network = WhitenedCNN(image_shape[0], num_classes, (width // 4, width, 2 * width))
+        network = partial(WhitenedCNN, image_shape[0], num_classes, (width // 4, width, 2 * width))
         super().__init__(
             network, num_classes=num_classes, image_shape=image_shape, label_smoothing=label_smoothing, **settings
         )
-        self.network: WhitenedCNN
         self.small_image_fraction = small_image_fraction
         self._small_steps = 0
 
@@ -72,9 +72,11 @@ class CifarCNN(Classifier):
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         """Whiten the network's first layer by the first batch of a training that starts from nothing."""
-        if self.global_step == 0 and batch_idx == 0 and not self.network.whitened:
+        if self.global_step == 0 and batch_idx == 0 and not self.networks[0].whitened:
             # Every rank has another batch; all take the first rank's, so that they start from the same network.
-            self.network.whiten(self.trainer.strategy.broadcast(batch[0].cpu()))
+            images = self.trainer.strategy.broadcast(batch[0].cpu())
+            for network in self.networks:
+                network.whiten(images)
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         """Mean loss of the batch, shape ()."""

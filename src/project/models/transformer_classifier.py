@@ -1,6 +1,7 @@
 """The text experiment's model."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -55,7 +56,7 @@ class TransformerClassifier(Classifier):
         vocab_size: Token ids are below it. Taken from the data when left out.
         max_tokens: Tokens that are read at once. Taken from the data when left out.
         num_classes: Number of classes. Taken from the data when left out.
-        **settings: label_smoothing, metrics, optimizer, schedule and param_groups, as of `Classifier`.
+        **settings: members, label_smoothing, metrics, optimizer, schedule and param_groups, as of `Classifier`.
 
     Raises:
         UserError: If a value is out of range, or neither set nor told by the data.
@@ -105,8 +106,9 @@ class TransformerClassifier(Classifier):
             raise UserError(
                 f"model.pooling: {list(pooling)} is not valid; give one or more of mean, max and attention, each once"
             )
-        network = TextTransformer(
-            vocab_size, max_tokens, num_classes, embed_dim=embed_dim, num_layers=num_layers, num_heads=num_heads,
+        network = partial(
+            TextTransformer, vocab_size, max_tokens, num_classes,
+            embed_dim=embed_dim, num_layers=num_layers, num_heads=num_heads,
             dim_feedforward=dim_feedforward, positions=positions, norm=norm, norm_class=norm_class,
             attention=attention, activation=activation, stem=stem, patch=patch, pooling=pooling,
             embedding_dropout=embedding_dropout, dropout=dropout, head_dropout=head_dropout,

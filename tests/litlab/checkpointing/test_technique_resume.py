@@ -35,13 +35,22 @@ TECHNIQUES = {
     "activation checkpointing": ["--activation_checkpointing.blocks=[network.1, network.5]"],
     "adaptive clipping": ["--agc.factor=0.1", "--grad_norms={}"],
     "classes drawn evenly": ["--data.balance=even"],
+    "an ensemble": ["--model.members=2", "--model.bootstrap=true"],
     "averaged": ["--ema=null", "--swa.start=0"],
     "learning rate found": ["--trainer.callbacks+=LRFinder"],
     "batch size found": ["--data.batch_size=8", f"--trainer.callbacks+={LARGEST}"],
     "compiled": ["--compile.mode=default"],
     "compiled, of one shape": ["--compile.mode=default", "--compile.backend=aot_eager", "--compile.dynamic=false"],
 }
-APART = {"8-bit AdamW", "batch size found", "in the backward pass", "bfloat16", "compiled", "compiled, of one shape"}
+APART = {
+    "an ensemble",
+    "8-bit AdamW",
+    "batch size found",
+    "in the backward pass",
+    "bfloat16",
+    "compiled",
+    "compiled, of one shape",
+}
 
 
 @pytest.fixture(scope="module")

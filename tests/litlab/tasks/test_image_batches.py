@@ -123,10 +123,11 @@ def test_mirror_images_are_averaged_in_evaluation_only(batch):
     model, plain = classifier(flip_tta=True), classifier()
     assert torch.equal(model(images), plain(images))
     model.eval(), plain.eval()
-    assert torch.equal(model(images), (plain(images) + plain(images.flip(3))) / 2)  # to the bit
+    # Not to the bit: a convolution can round otherwise in a batch of another size.
+    torch.testing.assert_close(model(images), (plain(images) + plain(images.flip(3))) / 2)
     assert torch.equal(model.predict_step(images, 0), model(images).softmax(dim=1))
     model.network.compile(backend="eager")
-    assert torch.equal(model(images), (plain(images) + plain(images.flip(3))) / 2)
+    torch.testing.assert_close(model(images), (plain(images) + plain(images.flip(3))) / 2)
 
 
 def test_shifts_are_averaged_with_the_image():

@@ -1,5 +1,6 @@
 """Images."""
 
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -29,15 +30,23 @@ class SmallCNN(Classifier):
             raise UserError(f"model.width: {width} is not valid; it must be 4 or more")
         if image_shape is None or num_classes is None:
             raise UserError("model: image_shape or num_classes is not set, and the data does not give it")
-        network = nn.Sequential(
-            nn.Conv2d(image_shape[0], width, 4, stride=4, bias=False),
-            nn.BatchNorm2d(width),
-            nn.ReLU(),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(width, num_classes),
+        super().__init__(
+            partial(_network, width, num_classes, image_shape[0]),
+            num_classes=num_classes,
+            image_shape=image_shape,
+            **settings,
         )
-        super().__init__(network, num_classes=num_classes, image_shape=image_shape, **settings)
+
+
+def _network(width: int, num_classes: int, channels: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(channels, width, 4, stride=4, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(width, num_classes),
+    )
 
 
 class MNASNet(nn.Module):
