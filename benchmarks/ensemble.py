@@ -4,9 +4,9 @@ python benchmarks/ensemble.py DIR [--members 4] [--seeds 3] [--epochs 5] [--imag
 
 DIR is a folder of images, train/<class>/ and test/<class>/, such as CIFAR-10. The network is `VGG` with 16, 32 and 64
 channels, group norms and a linear head: vmap can take it. Sides, in turns, each a process of its own on two threads:
-"one": one network. "loop": an ensemble, member after member. "vmap": the same, at once. "bootstrap": "loop", each member
-with samples of its own. "runs": as many runs of one network, whose mean probability is the ensemble's; seconds are
-their sum. Accuracy and calibration (expected calibration error, 15 bins) are those of the test split after the last
+"one": one network. "loop": an ensemble, member after member. "vmap": the same, at once. "bootstrap": "loop", where each
+member has samples of its own. "runs": as many runs of one network, whose mean probability is the ensemble's; seconds
+are their sum. Accuracy and calibration (expected calibration error, 15 bins) are those of the test split after the last
 epoch; seconds those of the training.
 """
 
@@ -97,7 +97,10 @@ def main() -> None:
                     runs.append(fit(name, seed * 100 + part, [*flags, *own, *many]))
                     progress.advance(task)
                 rows[side].append(result(runs, test, members))
-    results = {side: {name: summary([one[name] for one in found]) for name in found[0]} for side, found in rows.items()}
+    results = {
+        side: {name: summary([round(one[name], 4) for one in found]) for name in found[0]}
+        for side, found in rows.items()
+    }
     settings = {name: value for name, value in vars(chosen).items() if name != "folder"}
     save("ensemble", {**settings, "batch": 128, "sides": results})
 

@@ -82,9 +82,17 @@ class EnsembleModule(SupervisedModule):
 
         Args:
             losses: Those of each member's samples, (member, batch).
+
+        Raises:
+            UserError: They are of a part of the batch, of which it is not known which samples each member has drawn.
         """
         if self.bootstrap:
             data: Any = self.trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
+            if losses.shape[1] != len(data.batch_numbers):
+                raise UserError(
+                    "model.bootstrap: members have samples of their own, so a callback that computes the loss of parts "
+                    "of a batch (GradientNoiseScale) can't go with it; leave one of the two out"
+                )
             losses = losses * self._counts[:, data.batch_numbers]
         mean, others = losses.mean(), len(losses) - 1
         return mean * (others + 1) - (mean * others).detach() if others else mean

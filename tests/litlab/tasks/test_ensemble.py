@@ -215,3 +215,10 @@ def test_muon_leaves_out_the_last_layer_of_each_member():
     groups = model.new_optimizer().param_groups
     others = {id(p) for group in groups if group["method"] != "muon" for p in group["params"]}
     assert all(id(one[4].weight) in others and id(one[0].weight) not in others for one in model.networks)
+
+
+def test_a_bootstrapped_ensemble_has_no_loss_of_a_part_of_a_batch(fit_images):
+    done = fit_images("fit", *MEMBERS, "--model.bootstrap=true", "--trainer.callbacks=[GradientNoiseScale]")
+    assert done.code == 2
+    assert "model.bootstrap: members have samples of their own, so a callback that computes" in done.err
+    assert "Traceback" not in done.err
