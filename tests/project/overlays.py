@@ -18,12 +18,13 @@ SMALL = {
     "forecast": ["--model.hidden_size=16", "--data.batch_size=32"],
 }
 THERE = [name for name in SMALL if (CONFIGS / f"{name}.yaml").is_file()]
-OF_CLASSIFIERS = {"cutmix", "label_smoothing", "mixup", "tta"}  # other models refuse them
+OF_CLASSIFIERS = {"cutmix", "ensemble", "label_smoothing", "mixup", "tta"}  # other models refuse them
 # What an overlay must be seen to have done, by the run folder and what was printed, after 8 steps.
 EFFECTS = {
     "agc": lambda folder, done: config_of(folder)["agc"]["init_args"]["factor"] == 0.1,
     "batch_size_finder": lambda folder, done: (folder / "batch_size_fastest.yaml").is_file(),
     "cutmix": lambda folder, done: _model(folder)["cutmix"] == 1.0,
+    "ensemble": lambda folder, done: "ensemble: 4 x WhitenedCNN, computed one after the other" in done.err,
     "label_smoothing": lambda folder, done: _model(folder)["label_smoothing"] == 0.1,
     "lr_finder": lambda folder, done: (folder / "lr_finder.png").is_file(),
     "mixup": lambda folder, done: _model(folder)["mixup"] == 0.2,
@@ -45,6 +46,7 @@ EFFECTS = {
     "ema": lambda folder, done: "current_model_state" in checkpoint_of(folder),
     "fused": lambda folder, done: all(group["fused"] for group in _groups(folder)),
     "grad_norms": lambda folder, done: "grad_norm/total" in _curves(folder),
+    "noise_scale": lambda folder, done: "noise_scale/trace" in _curves(folder),
     "graph_breaks": lambda folder, done: "graph break(s), " in (folder / "graph_breaks.txt").read_text(),
     "muon": lambda folder, done: {g["method"] for g in _groups(folder)} == {"muon", "adamw"},
     "one_cycle": lambda folder, done: checkpoint_of(folder)["lr_schedulers"][0]["total_steps"] == 8,

@@ -21,7 +21,11 @@ PAGE = ROOT / "docs/techniques.md"
 ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \| ([\w, ]+) \| (.*) \|$", re.MULTILINE)
 SHORT = ["--trainer.max_epochs=2", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
 SHORT += [f"--trainer.limit_{split}_batches={count}" for split, count in (("train", 8), ("val", 2), ("test", 2))]
-SEARCHES = {"batch_size_finder": {"max_size": 32}, "lr_finder": {"num_training_steps": 30}}  # few steps
+SEARCHES = {  # in few steps, and measurements after few
+    "batch_size_finder": {"max_size": 32},
+    "lr_finder": {"num_training_steps": 30},
+    "noise_scale": {"every": 2},
+}
 # What inductor does is torch's to test, and takes minutes; the backward pass is compiled where it may matter. The first
 # that is in a pair counts, or else it is `eager`.
 BACKENDS = {
@@ -75,7 +79,7 @@ def on_cpu(compiled: list[dict]) -> bool:
 
 
 def overlay_file(folder: Path, name: str) -> Path:
-    """Return an overlay's path; a search that it makes is shortened in a copy."""
+    """Return an overlay's path; a search that it makes, or a wait, is shortened in a copy."""
     if name not in SEARCHES:
         return CONFIGS / f"with/{name}.yaml"
     [search] = (content := settings(name))["trainer"]["callbacks+"]

@@ -14,6 +14,7 @@ from litlab.callbacks.lr_finder import LRFinder
 from litlab.callbacks.memory_snapshot import MemorySnapshot
 from litlab.callbacks.model_summary import ModelSummary
 from litlab.callbacks.nan_guard import NaNGuard
+from litlab.callbacks.noise_scale import GradientNoiseScale
 from litlab.callbacks.optimizer_in_backward import OptimizerInBackward
 from litlab.callbacks.profile import StepProfiler
 from litlab.callbacks.progress import ProgressBar
@@ -37,6 +38,7 @@ __all__ = [
     "Freeze",
     "FreezeRule",
     "GradNorms",
+    "GradientNoiseScale",
     "LRFinder",
     "MemorySnapshot",
     "ModelSummary",

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from litlab.errors import UserError
+
 
 def mixes(num_classes: int, mixup: float, cutmix: float) -> tuple[nn.Module, ...]:
     """Return torchvision's MixUp and CutMix, those whose parameter of the beta distribution is above 0.
@@ -43,3 +45,26 @@ def views(images: Tensor, flip: bool, shift: int) -> Iterator[Tensor]:
         yield view
         if flip:
             yield view.flip(3)
+
+
+def check_image_settings(settings: dict[str, float], image_shape: tuple[int, int, int] | None) -> None:
+    """Refuse what is done to images where the inputs are something else, and shifts that leave nothing of them.
+
+    Args:
+        settings: Settings of a model, 0 or false where they are off; with ``shift_tta``.
+        image_shape: Channels, height and width; None where the inputs are not images.
+
+    Raises:
+        UserError: One of them is on, or too large.
+    """
+    name = next((name for name, value in settings.items() if value), None)
+    if name is not None and image_shape is None:
+        raise UserError(
+            f"model.{name}: it works on images, and the data has no image_shape (model.image_shape is not set); leave "
+            f"{name} out, or use data with images"
+        )
+    if image_shape is not None and settings["shift_tta"] >= min(image_shape[1:]):
+        raise UserError(
+            f"model.shift_tta: {settings['shift_tta']} pixels are too many for images of {image_shape[1]} x "
+            f"{image_shape[2]} (model.image_shape); choose fewer"
+        )

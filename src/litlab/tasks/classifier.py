@@ -14,7 +14,7 @@ from litlab.errors import UserError
 from litlab.metrics.check import check_metrics
 from litlab.nn.adapt import adapt_network, without_head
 from litlab.nn.ensemble import mean_prediction
-from litlab.nn.image_batches import mixes, views
+from litlab.nn.image_batches import check_image_settings, mixes, views
 from litlab.tasks.ensemble import EnsembleModule
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt, check_bounds
 from litlab.util.class_counts import Balance, training_weights
@@ -109,7 +109,7 @@ class Classifier(EnsembleModule):
         # Shape (classes,); known when a fit begins.
         self.register_buffer("class_weights", None if class_weights is None else torch.ones(num_classes))
         of_images = {"mixup": mixup, "cutmix": cutmix, "flip_tta": flip_tta, "shift_tta": shift_tta}
-        _check_images(of_images, image_shape)
+        check_image_settings(of_images, image_shape)
         self._mixes = mixes(num_classes, mixup, cutmix)
         self.flip_tta, self.shift_tta = flip_tta, shift_tta
         check_metrics(metrics or {}, num_classes, taken=("ece",) if members > 1 else ())
@@ -125,6 +125,11 @@ class Classifier(EnsembleModule):
     def backbone(self) -> nn.ModuleList:
         """Return the network without its last linear layer or convolution, for Lightning's ``BackboneFinetuning``."""
         return nn.ModuleList(part for network in self.networks for part in without_head(network))
+
+    @property
+    def couples_samples(self) -> bool:
+        """Whether the training loss of a sample depends on the others of its batch, as with mixup and cutmix."""
+        return bool(self._mixes)
 
     def forward(self, inputs: Any) -> Tensor:
         """Return logits, shape (batch, classes); in evaluation their mean over the views of test-time augmentation."""
@@ -226,21 +231,6 @@ class Classifier(EnsembleModule):
         if isinstance(network, dict) and network.get("init_args", {}).get("weights") is not None:
             bare = {**network, "init_args": {**network["init_args"], "weights": None}}
             checkpoint["hyper_parameters"] = {**hparams, "network": bare}
-
-
-def _check_images(settings: dict[str, float], image_shape: tuple[int, int, int] | None) -> None:
-    """Refuse what is done to images where the inputs are something else, and shifts that leave nothing of them."""
-    name = next((name for name, value in settings.items() if value), None)
-    if name is not None and image_shape is None:
-        raise UserError(
-            f"model.{name}: it works on images, and the data has no image_shape (model.image_shape is not set); leave "
-            f"{name} out, or use data with images"
-        )
-    if image_shape is not None and settings["shift_tta"] >= min(image_shape[1:]):
-        raise UserError(
-            f"model.shift_tta: {settings['shift_tta']} pixels are too many for images of {image_shape[1]} x "
-            f"{image_shape[2]} (model.image_shape); choose fewer"
-        )
 
 
 def _wide(logits: Tensor) -> Tensor:

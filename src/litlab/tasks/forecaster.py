@@ -91,9 +91,13 @@ class Forecaster(ExperimentModule):
         """Return a forecast (batch, horizon, channel, outputs) for a past (batch, past, channel)."""
         return self.network(past, calendar)
 
+    def training_loss(self, batch: dict[str, Tensor]) -> Tensor:
+        """Return what `training_step` does, the mean loss of the batch, but leave metrics and loggers alone."""
+        return self._loss(self._outputs(batch), batch["future"].float())
+
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         """Return the mean loss of the batch, shape ()."""
-        loss = self._loss(self._outputs(batch), batch["future"].float())
+        loss = self.training_loss(batch)
         self.losses["train"].add(loss, len(batch["past"]))
         self.log_recent_loss(self.losses["train"].flush)
         return loss

@@ -49,6 +49,10 @@ class SupervisedModule(ExperimentModule):
         inputs = self._cast(inputs)
         return self.network(**inputs) if isinstance(inputs, dict) else self.network(inputs)
 
+    def training_loss(self, batch: tuple[Any, Tensor]) -> Tensor:
+        """Return what `training_step` does, the mean loss of the batch, but leave metrics and loggers alone."""
+        return self.outcome(*batch, "train")[0]
+
     def training_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> Tensor:
         """Return the mean loss of the batch, shape ()."""
         loss, _ = self._step(batch, self.train_metrics)

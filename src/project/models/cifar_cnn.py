@@ -78,9 +78,8 @@ class CifarCNN(Classifier):
             for network in self.networks:
                 network.whiten(images)
 
-    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
-        """Mean loss of the batch, shape ()."""
-        images, labels = batch
-        if self.global_step < self._small_steps and min(images.shape[2:]) >= 24:
-            images = F.interpolate(images, scale_factor=0.75, mode="bilinear", antialias=True)
-        return super().training_step((images, labels), batch_idx)
+    def outcome(self, inputs: Tensor, target: Tensor, stage: str) -> tuple[Tensor, Tensor, Tensor]:
+        """Return loss, logits and labels of a batch, whose images are smaller at the beginning of the training."""
+        if stage == "train" and self.global_step < self._small_steps and min(inputs.shape[2:]) >= 24:
+            inputs = F.interpolate(inputs, scale_factor=0.75, mode="bilinear", antialias=True)
+        return super().outcome(inputs, target, stage)

@@ -17,6 +17,7 @@ from litlab.callbacks.reporting import (
     Described,
     HasBaselines,
     HasCoverage,
+    HasTrainingLoss,
     ImageFacts,
     Labelled,
     MaybeGenerated,
@@ -33,7 +34,7 @@ from tests.litlab.callbacks.tiny import make_trainer
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
 PROTOCOLS = [cls for _, cls in getmembers(protocols, isclass) if cls.__doc__ and cls.__module__ == protocols.__name__]
-OF_A_MODEL = [HasCoverage]
+OF_A_MODEL = [HasCoverage, HasTrainingLoss]
 FOLDERS = tuple(str(ROOT / f"src/{package}/callbacks/") for package in ("litlab", "project"))
 # What each callback that looks at the data gets from the DataModules that it is meant for, and the file that it writes.
 GETS: dict[str, tuple[list[type], str, set[str]]] = {
@@ -49,8 +50,9 @@ SHIPPED = [cls for name in machinery.__all__ if issubclass(cls := getattr(machin
 for module in iter_modules(plots.__path__, "project.callbacks."):
     found = [thing for thing in vars(import_module(module.name)).values() if isclass(thing)]
     SHIPPED += [cls for cls in found if issubclass(cls, Callback) and cls.__module__ == module.name]
-# What these ask for is a network with blocks, an optimizer with a rate, or a batch size: they have tests of their own.
-SHIPPED = [cls for cls in SHIPPED if cls.__name__ not in ("ActivationCheckpointing", "BatchFinder", "LRFinder")]
+# These ask for a network with blocks, an optimizer with a rate, a batch size or a loss: they have tests of their own.
+APART = ("ActivationCheckpointing", "BatchFinder", "GradientNoiseScale", "LRFinder")
+SHIPPED = [cls for cls in SHIPPED if cls.__name__ not in APART]
 
 
 class Answers(LightningModule):

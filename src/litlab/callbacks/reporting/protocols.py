@@ -1,7 +1,7 @@
 """What callbacks ask of a data module or a model, as protocols: whatever has the attributes will do."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar, get_type_hints, runtime_checkable
+from typing import Any, Protocol, TypeVar, get_type_hints, runtime_checkable
 
 import numpy as np
 from lightning.pytorch import Callback, Trainer
@@ -94,6 +94,14 @@ class HasCoverage(Protocol):
 
     coverage: float
     """Share of the truth that they are to cover, from 0 to 1."""
+
+
+@runtime_checkable
+class HasTrainingLoss(Protocol):
+    """A model whose training loss can be computed beside the training."""
+
+    training_loss: Callable[[Any], Tensor]
+    """The mean training loss over the samples of a batch, shape (); logs nothing and changes nothing but buffers."""
 
 
 Facts = TypeVar("Facts")
