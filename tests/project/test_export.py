@@ -17,7 +17,14 @@ from tests.conftest import CONFIGS, command
 from tests.project.overlays import SMALL
 
 EXPERIMENTS = ("cifar", "text", "forecast", "tabular")
-FLAGS = ["--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--trainer.callbacks=[]", "--test_after_fit=false"]
+# In float32, as exports are: `auto` is bfloat16 on some CPUs.
+FLAGS = [
+    "--trainer.accelerator=cpu",
+    "--trainer.precision=32-true",
+    "--trainer.max_epochs=1",
+    "--trainer.callbacks=[]",
+    "--test_after_fit=false",
+]
 AXES = {
     "image": ["batch", 3, 32, 32], "ids": ["batch", "time"], "past": ["batch", 48, 2], "calendar": ["batch", 72, 2],
     "numbers": ["batch", 4], "categories": ["batch", 3],

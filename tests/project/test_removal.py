@@ -26,7 +26,7 @@ SOME = "test_the_flag or test_a_resumed_run_continues_in_its_folder or test_clas
 def left(tmp_path_factory) -> Path:
     """The tree without text and series."""
     folder = tmp_path_factory.mktemp("left")
-    for name in ("src", "configs", "tests", "docs"):
+    for name in ("src", "configs", "tests", "docs", "benchmarks"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("README.md", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)

@@ -13,6 +13,7 @@ EXPERIMENTS = {
     "cifar": (22, ["--model.width=16"]),
     "text": (18, ["--data.max_tokens=16", "--data.long_texts=crop", "--model.embed_dim=16"]),
     "forecast": (96, ["--model.hidden_size=8"]),
+    "maml": (14, ["--data.train_tasks=100", "--data.val_tasks=20", "--data.test_tasks=40"]),
     "tabular": (600, ["--model=Regressor", "--data.target=[spend]", "--model.network.hidden_sizes=[8]"]),
 }
 INTERRUPTIONS = [("kill", "inside", 2, 2), ("SIGTERM", "last batch", 0, 1), ("exception", "end", 2, 1)]
@@ -30,8 +31,11 @@ def resuming(request, tmp_path_factory) -> Resuming:
     return Resuming("project", tmp_path_factory.mktemp("resuming"), own)
 
 
-@pytest.mark.parametrize(  # tests/litlab resumes the same kind of data and model
-    "experiment", [pytest.param(name, marks=pytest.mark.matrix if name == "forecast" else []) for name in THERE]
+ELSEWHERE = ("forecast", "maml")  # tests/litlab and test_maml.py resume the same kind of data and model
+
+
+@pytest.mark.parametrize(
+    "experiment", [pytest.param(name, marks=pytest.mark.matrix if name in ELSEWHERE else []) for name in THERE]
 )
 def test_a_resumed_run_is_exact(resuming, experiment):
     assert resuming.interrupted(Cell(experiment, "kill", "inside", workers=2))[1] == []

@@ -9,9 +9,10 @@ from litlab.util.commands import Options, answer, count
 # The model is built, as the config says; nothing is trained, and no run folder is made.
 UNUSED = ("--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.logger=false", "--trainer.callbacks=null")
 DESCRIPTION = """\
-Write the data of an experiment into shards: a few large files for each split, in a new folder. StreamedImages reads
-them from there or, once you have copied the folder, from object storage (docs/streaming.md). All other arguments are
-settings. --data.cache none writes your own image files as they are, without decoding them into the cache first.
+Write the data of an experiment into shards: a few large files for each split, in a new folder. StreamedImages or
+StreamedTexts reads them from there or, once you have copied the folder, from object storage (docs/streaming.md). All
+other arguments are settings. --data.cache none writes your own image files as they are, without decoding them into the
+cache first.
 
   %(prog)s --config configs/mine.yaml --data.dataset folder --data.path DIR --data.cache none --output SHARDS
 """

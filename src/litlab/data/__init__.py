@@ -9,12 +9,12 @@ from litlab.data.series import SeriesData
 from litlab.data.serving import Serving, TensorSpec
 from litlab.data.table import write_classes
 from litlab.data.tables import TabularData
-from litlab.data.text import TextData
+from litlab.data.text import StreamedTexts, TextData
 from litlab.util.progress import SlowProgress
 from litlab.util.splitmix import GOLDEN, mix_array
 
 __all__ = [
     "GOLDEN", "Augment", "ClassMetadata", "ExperimentData", "ImageData", "Metadata", "PublicFile", "SeriesData",
-    "Serving", "SlowProgress", "StreamedImages", "TabularData", "TensorSpec", "TextData", "find_corruption",
-    "mix_array", "new_cache", "open_array", "write_classes",
+    "Serving", "SlowProgress", "StreamedImages", "StreamedTexts", "TabularData", "TensorSpec", "TextData",
+    "find_corruption", "mix_array", "new_cache", "open_array", "write_classes",
 ]  # fmt: skip

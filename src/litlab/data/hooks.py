@@ -85,7 +85,7 @@ class DataHooks(LightningDataModule, Generic[M]):
             folder: The folder to fill.
             size: Bytes of a shard.
         """
-        raise UserError(f"shards: {type(self).__name__} has no write_shards(); use ImageData")
+        raise UserError(f"shards: {type(self).__name__} has no write_shards(); use ImageData or TextData")
 
     def caches(self) -> dict[Path, Callable[[Path], None]]:
         """Folders below `cache_dir` that have to be whole, and what fills each, in the order in which that happens."""

@@ -9,7 +9,9 @@ import json
 import os
 import re
 import shutil
+import struct
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
@@ -47,6 +49,8 @@ class Shards:
     def about(self) -> dict[str, Any]:
         """What was written with the shards: ``version``, ``kind``, ``splits`` and what the kind adds.
 
+        Other folders of shards than those of the splits are in ``beside``.
+
         Raises:
             UserError: There are none, they can't be read, are damaged or of a later version.
         """
@@ -56,19 +60,19 @@ class Shards:
             text = bytes(_opened(f"{self.where}/{ABOUT}", str(self.cache_dir), os.getpid())[0]["json"])
         try:
             about = json.loads(text)
-            version, splits = about["version"], about["splits"]
+            version, folders = about["version"], {**about["splits"], **about.get("beside", {})}
         except (ValueError, TypeError, KeyError) as error:
             raise UserError(f"data.path: {self.where} is damaged ({first_line(error)}); write it again") from error
         if version > VERSION:
             raise UserError(f"data.path: {self.where} is of version {version}, for a later litlab; update it")
-        for split in splits:
-            self._check(split, splits[split])
+        for folder in folders:
+            self._check(folder, folders[folder])
         return about
 
-    def _check(self, split: str, known: Mapping[str, Any]) -> None:
-        """Look at the files of a split in a folder: all of them have to be there, and whole."""
+    def _check(self, folder: str, known: Mapping[str, Any]) -> None:
+        """Look at the files of a folder of shards: all of them have to be there, and whole."""
         for number, size in enumerate(known["bytes"]) if not self.remote else ():
-            file = Path(self.where, split, known["files"][number])
+            file = Path(self.where, folder, known["files"][number])
             if not file.is_file():
                 raise UserError(f"data.path: {file} is missing; copy the whole folder, or write it again")
             if file.stat().st_size != size:
@@ -140,13 +144,14 @@ def write_split(folder: Path, samples: Iterable[Mapping[str, bytes | int]], coun
         folder: Its folder.
         samples: Bytes and numbers by their names.
         count: How many there are.
-        size: Bytes of a shard.
+        size: Bytes of a shard, which can be larger by one sample.
 
     Returns:
         For `Shards.about`: ``files``, their ``bytes``, ``checksums`` and ``samples``, all in order.
     """
     cache = _litdata().streaming.Cache(str(folder), chunk_bytes=size)
-    with SlowProgress(count, f"writing {folder.name}") as progress:
+    with SlowProgress(count, f"writing {folder.name}") as progress, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "An item was larger than the target chunk size")
         for number, sample in enumerate(samples):
             cache[number] = sample
             progress.advance(1)
@@ -186,7 +191,9 @@ def _litdata() -> Any:
 @lru_cache(maxsize=4)
 def _opened(where: str, cache_dir: str, pid: int) -> Any:
     """Open a split in this process: what a parent has opened has threads, which are not there after a fork."""
-    opened = _litdata().StreamingDataset(where, cache_dir=cache_dir if _is_address(where) else None)
+    cache = cache_dir if _is_address(where) else None
+    # By itself litdata decodes 256 samples around each one that it reads, for iterators that take these next.
+    opened = _litdata().StreamingDataset(where, cache_dir=cache, batch_decode=0)
     index = json.loads(Path(opened.input_dir.path, "index.json").read_bytes())  # that of object storage is here by now
     if not set(index["config"]["data_format"]) <= _FORMATS:
         raise UserError(f"data.path: {where} was not written by the command shards; reading it could run code")
@@ -203,7 +210,7 @@ def _readable(where: str, kind: type[UserError]) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        known = isinstance(error, (OSError, ImportError, RuntimeError, ValueError))
+        known = isinstance(error, (OSError, ImportError, RuntimeError, ValueError, struct.error))
         if not known and type(error).__module__.partition(".")[0] not in ("botocore", "boto3", "litdata", "obstore"):
             raise
         raise kind(f"data.path: {where} can't be read ({first_line(error)})") from error

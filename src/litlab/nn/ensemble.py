@@ -49,7 +49,8 @@ class Ensemble(nn.Module):
     @property
     def at_once(self) -> bool:
         """Whether the members are computed at once, on the device where they are."""
-        if torch.compiler.is_exporting() or torch.jit.is_tracing():  # vmap would fix the size of the batch
+        tracing: bool = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
+        if tracing or torch.compiler.is_exporting():  # vmap would fix the size of the batch
             return False
         if self.vectorize is None:
             return self.obstacle is None and next(self.parameters()).is_cuda

@@ -15,7 +15,7 @@ from itertools import product
 
 import pytest
 
-from litlab.data import ImageData
+from litlab.data import ImageData, TextData
 from litlab.data.shards import new_shards
 from tests.litlab.checkpointing.resuming import (
     AT_CHECKPOINTS,
@@ -47,7 +47,12 @@ MATRIX = [
         )
     ),
     *(Cell("series", *which) for which in product(("kill", "exception"), AT_CHECKPOINTS, (0,), (1, 2))),
-    *(Cell("streamed", "kill", which, *loading) for which in ("inside", "end") for loading in ((0, 2), (2, 2))),
+    *(
+        Cell(experiment, "kill", which, *loading)
+        for experiment in ("streamed", "streamed_text")
+        for which in ("inside", "end")
+        for loading in ((0, 2), (2, 2))
+    ),
     *(Cell("series", "full", which) for which in ("best", "removed", "best, end", "removed, end")),
     *(
         Cell(experiment, *which)
@@ -59,14 +64,23 @@ MATRIX = [
 
 @pytest.fixture(scope="module")
 def resuming(images, texts, series, tmp_path_factory) -> Resuming:
-    batch = {"images": 22, "streamed": 23, "text": 18, "series": 96}
-    shards = tmp_path_factory.mktemp("resuming") / "shards"
-    with new_shards(shards) as folder:
-        written = ImageData("folder", str(images), cache="none", cache_dir=str(shards.parent))
+    batch = {"images": 22, "streamed": 23, "text": 18, "streamed_text": 19, "series": 96}
+    folder = tmp_path_factory.mktemp("resuming")
+    shards, text_shards = folder / "shards", folder / "text_shards"
+    for written, place, size in (
+        (ImageData("folder", str(images), cache="none", cache_dir=str(folder)), shards, 50_000),
+        (TextData("csv", str(texts), vocab_size=500, cache_dir=str(folder)), text_shards, 1_000),
+    ):
+        written.prepare_data()
         written.setup()
-        written.write_shards(folder, 50_000)
+        with new_shards(place) as staging:
+            written.write_shards(staging, size)
     data = {
         "streamed": ["--data=StreamedImages", f"--data.path={shards}", "--data.shuffle_shards=3"],
+        "streamed_text": [
+            "--data=StreamedTexts", f"--data.path={text_shards}", "--data.shuffle_shards=3", "--data.max_tokens=16",
+            "--data.long_texts=crop",
+        ],
         "images": ["--data.dataset=folder", f"--data.path={images}"],
         "text": ["--data.dataset=csv", f"--data.path={texts}", "--data.max_tokens=16", "--data.long_texts=crop"],
         "series": [
@@ -75,8 +89,10 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
     }  # fmt: skip
 
     def own(cell: Cell) -> list[str]:
-        size = batch[cell.experiment] // cell.ranks + (cell.experiment == "streamed" and cell.ranks > 1)
-        config = CONFIGS / f"{cell.experiment.replace('streamed', 'images')}.yaml"
+        streamed = cell.experiment.startswith("streamed")
+        size = batch[cell.experiment] // cell.ranks + (streamed and cell.ranks > 1)
+        name = {"streamed": "images", "streamed_text": "text"}.get(cell.experiment, cell.experiment)
+        config = CONFIGS / f"{name}.yaml"
         return ["--config", str(config), *data[cell.experiment], f"--data.batch_size={size}"]
 
     return Resuming("acme", tmp_path_factory.mktemp("resuming"), own)
@@ -90,7 +106,7 @@ def test_a_resumed_run_is_exact(cell, resuming):
 @pytest.fixture(scope="module")
 def table(request) -> Iterator[list[str]]:
     """Rows that are printed when all tests are through."""
-    rows = [f"{'experiment':10} {'interrupted by':14} {'in':12} {'workers':>7} {'ranks':>5} {'from step':>9}  resumed"]
+    rows = [f"{'experiment':13} {'interrupted by':14} {'in':12} {'workers':>7} {'ranks':>5} {'from step':>9}  resumed"]
     yield rows
     with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
         print("", *rows, sep="\n")
@@ -102,7 +118,7 @@ def test_matrix(cell, resuming, table):
     step, differs = resuming.interrupted(cell)
     result = "exact" if not differs else f"{len(differs)} differ: {', '.join(differs[:3])}"
     table.append(
-        f"{cell.experiment:10} {cell.how:14} {cell.place:12} {cell.workers:7} {cell.ranks:5} {step:9}  {result}"
+        f"{cell.experiment:13} {cell.how:14} {cell.place:12} {cell.workers:7} {cell.ranks:5} {step:9}  {result}"
     )
     assert differs == []
 

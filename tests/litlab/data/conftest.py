@@ -77,7 +77,8 @@ def a_rank(rank: int, strategy: object) -> SimpleNamespace:
 def said(monkeypatch):
     """What the user is told."""
     lines = []
-    for module in ("bad_rows", "text.datamodule", "series.scaler", "images.catalog", "images.datamodule"):
+    modules = "bad_rows", "text.datamodule", "text.batches", "series.scaler", "images.catalog", "images.datamodule"
+    for module in modules:
         monkeypatch.setattr(f"litlab.data.{module}.rank_zero_info", lines.append)
     return lines
 

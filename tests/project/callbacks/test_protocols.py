@@ -44,6 +44,7 @@ GETS: dict[str, tuple[list[type], str, set[str]]] = {
     "ImagePlots": ([ClassNames, ImageFacts], "test_images.png", {"ImageData"}),
     "TextSamples": ([ClassNames, TextFacts], "test_texts.csv", {"TextData"}),
     "ForecastPlots": ([SeriesFacts], "forecasts.png", {"SeriesData"}),
+    "SinusoidPlots": ([], "sinusoids.png", set()),
 }
 NEEDED = {"Freeze": {"rules": []}}  # arguments without a default
 SHIPPED = [cls for name in machinery.__all__ if issubclass(cls := getattr(machinery, name), Callback)]

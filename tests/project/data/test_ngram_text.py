@@ -8,8 +8,11 @@ from functools import partial
 import pytest
 import torch
 
+from litlab.data import StreamedTexts
+from litlab.data.shards import new_shards
 from litlab.errors import UserError
 from project.data.ngram_text import NgramTextData
+from project.models.transformer_classifier import TransformerClassifier
 from tests.litlab.data.conftest import make_trainer as make_trainer
 from tests.litlab.data.text.conftest import TextRecorder, decode, make_rows, write_csv
 from tests.litlab.data.text.conftest import reviews as reviews
@@ -161,3 +164,20 @@ def test_baselines_are_computed_once(csv_data, monkeypatch):
     assert results["most frequent class"] == {"test/acc": 0.5, "test/f1": pytest.approx(1 / 3)}
     monkeypatch.setattr("project.data.ngram_text.ngram_model", None)
     assert csv_data().baselines() == results
+
+
+def test_shards_hold_texts_without_features_only(csv_data, tmp_path):
+    data = csv_data(ngrams=2)
+    data.prepare_data()
+    data.setup()
+    with pytest.raises(UserError, match=r"^shards: they can't hold the ngram_features that NgramTextData gives"):
+        data.write_shards(tmp_path / "refused", 10_000)
+    plain = csv_data(ngrams=0)
+    plain.prepare_data()
+    plain.setup()
+    with new_shards(tmp_path / "shards") as folder:
+        plain.write_shards(folder, 10_000)
+    streamed = StreamedTexts(str(tmp_path / "shards"), batch_size=8)
+    inputs, labels = next(streamed.batches("test"))
+    settings = {name: getattr(streamed, name) for name in ("vocab_size", "max_tokens", "num_classes")}
+    assert TransformerClassifier(embed_dim=8, **settings)(inputs).shape == (len(labels), 2)

@@ -16,12 +16,12 @@ from litlab.data.images.lazy import decoded
 from litlab.data.images.metadata import ImageMetadata
 from litlab.data.sampler import EpochSampler
 from litlab.data.shard_batches import ShardBatches
-from litlab.data.shards import Shards, ShardSplit
-from litlab.errors import UserError
+from litlab.data.shards import ShardSplit
+from litlab.data.streamed import StreamedData
 from litlab.types import PositiveInt, Seed, check_bounds
 
 
-class StreamedImages(ImageBatches):
+class StreamedImages(StreamedData[ImageMetadata], ImageBatches):
     """Images with one class each, in shards that the command ``shards`` has written.
 
     For data that is larger than the memory, or lies in object storage. The model gets what `ImageData` gives it.
@@ -50,73 +50,39 @@ class StreamedImages(ImageBatches):
         cache_dir: str = "data/cache",
         **loader: Any,
     ) -> None:
-        super().__init__(batch_size=batch_size, seed=seed, cache_dir=cache_dir, **loader)
+        super().__init__(path, shuffle_shards, batch_size=batch_size, seed=seed, cache_dir=cache_dir, **loader)
         self.augment = Augment(**augment) if isinstance(augment, dict) else augment
         augment = asdict(replace(self.augment, steps=[]))  # type: ignore[assignment]  # as in `ImageData`
         self.save_hyperparameters(logger=False)
         check_bounds(StreamedImages, self.hparams, "data")
-        assert self.cache_dir is not None
-        self.shards = Shards(path, self.cache_dir)
-        self.shuffle_shards = shuffle_shards
         self.bad_rows = "error"
         self._predicted = []
 
     @property
-    def _known(self) -> ImageMetadata:
-        """The metadata of the shards."""
-        about = self.shards.about
-        if about.get("kind") != "images":
-            raise UserError(f"data.path: {self.shards.where} holds {about.get('kind')}, not images")
-        return ImageMetadata(**{**about["metadata"], "image_shape": tuple(about["metadata"]["image_shape"])})
-
-    @property
-    def class_names(self) -> list[str]:
-        """Name of each class, in the order of the labels; those of the checkpoint where one was loaded."""
-        return (self.metadata if self.metadata and self.restored else self._known).class_names
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes."""
-        return len(self.class_names)
+    def written(self) -> ImageMetadata:
+        """Metadata of the shards."""
+        known = self.about["metadata"]
+        return ImageMetadata(**{**known, "image_shape": tuple(known["image_shape"])})
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(channel, height, width) of the images that the model gets; of the checkpoint's where one was loaded."""
-        return (self.metadata if self.metadata and self.restored else self._known).image_shape
-
-    @property
-    def has_val(self) -> bool:
-        """Whether there are images to validate on."""
-        return "val" in self.shards.about["splits"]
-
-    @property
-    def has_test(self) -> bool:
-        """Whether there are images to test on."""
-        return "test" in self.shards.about["splits"]
+        return self.current.image_shape
 
     @property
     def description(self) -> str:
         """The data set in one line."""
-        splits = self.shards.about["splits"]
-        counts = " / ".join(f"{sum(known['samples']):,} {split}" for split, known in splits.items())
-        shape = " x ".join(map(str, self.image_shape))
-        return f"{self.shards.where}: {counts} images of {shape}, {self.num_classes} classes, in shards"
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever the shards are written again."""
-        return self.shards.about["fingerprint"]
+        return self.described(f"images of {' x '.join(map(str, self.image_shape))}")
 
     @override
     def open(self, stage: str | None) -> ImageMetadata:
-        known = self._known
+        known = super().open(stage)
         self.augment.check(known.image_shape)
-        self.sizes = {split: sum(part["samples"]) for split, part in self.shards.about["splits"].items()}
         return known
 
     @override
     def samples(self, split: str) -> "ShardImages":
-        known = self._known
+        known = self.written
         _, height, width = known.image_shape
         form = ImageFormat(height, width, known.mode, known.resize, convert=True)
         return ShardImages(self.shards.split(split), self.sizes[split], form)
@@ -125,8 +91,8 @@ class StreamedImages(ImageBatches):
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         if split == "predict":
             return super().sampler(samples, split)
-        shards = self.shards.about["splits"][split]["samples"]
-        return ShardBatches(shards, self.batch_size, self.shuffle_shards, **self.sampler_options(split))
+        shards, options = self.sizes_of_shards(split), self.sampler_options(split)
+        return ShardBatches(shards, self.batch_size, self.shuffle_shards, **options)
 
 
 class ShardImages(Dataset[dict[str, Tensor]]):

@@ -6,9 +6,10 @@ from litlab.data.text.metadata import TextMetadata
 from litlab.data.text.reading import read_texts
 from litlab.data.text.serving import TextServing
 from litlab.data.text.sources import PublicTexts
+from litlab.data.text.streamed import StreamedTexts
 from litlab.data.text.tokenizer import PADDING, UNKNOWN
 
 __all__ = [
-    "PADDING", "UNKNOWN", "PublicTexts", "TextData", "TextMetadata", "TextServing", "classification_scores",
-    "read_texts",
+    "PADDING", "UNKNOWN", "PublicTexts", "StreamedTexts", "TextData", "TextMetadata", "TextServing",
+    "classification_scores", "read_texts",
 ]  # fmt: skip

@@ -11,27 +11,23 @@ from torch import Tensor
 from typing_extensions import override
 
 from litlab.data.bad_rows import Policy, count_text
-from litlab.data.length_batches import LengthBatches
 from litlab.data.paths import user_path
 from litlab.data.selectable import SelectableData, check_settings
-from litlab.data.table import write_classes
 from litlab.data.text.baselines import most_frequent_class
+from litlab.data.text.batches import TextBatches
 from litlab.data.text.catalog import Catalog
 from litlab.data.text.memory import StoredTexts
 from litlab.data.text.metadata import TextMetadata
-from litlab.data.text.predictions import in_input_order, read_input, shorten
-from litlab.data.text.reading import Rows
-from litlab.data.text.serving import TextServing
+from litlab.data.text.shard_files import write_text_shards
 from litlab.data.text.sources import Corpus, PublicTexts, Source
 from litlab.data.text.stored import Stored, load, store, stored_classes
 from litlab.data.text.tokenizer import Kind, encode
+from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
 from litlab.util.class_counts import Balance
 
-_NAMES = {"train": "training", "val": "validation", "test": "test", "predict": "input"}
 
-
-class TextData(SelectableData[TextMetadata]):
+class TextData(TextBatches, SelectableData[TextMetadata]):
     """Texts with one class each: your own CSV file, a public data set (in subclasses), or generated.
 
     They are tokenised once, into a cache of flat ids; batches are gathered as a whole, from texts of about the same
@@ -74,10 +70,8 @@ class TextData(SelectableData[TextMetadata]):
     """
 
     public: ClassVar[PublicTexts | None] = None
-    item = kind = "texts"
-    input_kinds = "a .csv or .txt file"
-    metadata_type = TextMetadata
-    trained_settings: ClassVar[tuple[str, ...]] = ("vocab_size", "max_tokens", "long_texts")  # a checkpoint's win
+    kind = "texts"
+    trained_settings: ClassVar[tuple[str, ...]] = ("vocab_size", *TextBatches.trained_settings)
 
     def __init__(
         self,
@@ -116,11 +110,10 @@ class TextData(SelectableData[TextMetadata]):
         check_settings(("balance", balance, balance is None or tokens_per_batch is None, alone))
         self.tokens_per_batch = tokens_per_batch
         self.balance = balance
+        self.columns, self.bad_rows = columns, bad_rows
+        self.text_columns = None if list(text_columns) == ["text"] else list(text_columns)  # None: not set
         self._dropped = 0  # rows
         self._corpus: Corpus | None = None  # until it is in the cache
-        self._evaluated: dict[str, list[Tensor]] = {}  # for each split the numbers of the texts in each batch
-        self._reported: set[str] = set()
-        self._predicted: tuple[Rows, LengthBatches] | None = None
 
     # ---- what is known before `setup`, without tokenising any text
 
@@ -203,71 +196,35 @@ class TextData(SelectableData[TextMetadata]):
         own = {name: self.hparams[name] for name in names}
         return TextMetadata(stored.class_names, stored.tokenizer, **own, generated=self.generated)
 
-    @override
-    def samples(self, split: str) -> StoredTexts:
+    def _encoded(self, split: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and offsets of a split, by the tokenizer that counts: a checkpoint's may be another than the cache's."""
         stored, tokenizer = self.stored, self.known_metadata.tokenizer
         if tokenizer == stored.tokenizer:
-            ids, offsets = stored.array(split, "ids"), stored.array(split, "offsets")
-        else:
-            ids, offsets = encode(tokenizer, stored.texts(split))
-        return self._texts(ids, offsets, split, stored.array(split, "labels"))
+            return stored.array(split, "ids"), stored.array(split, "offsets")
+        return encode(tokenizer, stored.texts(split))
+
+    @override
+    def samples(self, split: str) -> StoredTexts:
+        return self.in_memory(*self._encoded(split), split, self.stored.array(split, "labels"))
 
     @override
     def labels(self, split: str) -> Tensor:
         return torch.from_numpy(np.array(self.stored.array(split, "labels")))
 
     @override
-    def open_input(self, source: str) -> StoredTexts:
-        metadata, here = self.known_metadata, self.catalog
-        unset = here.text_columns == ["text"]  # then the columns are those of the training
-        text_columns = metadata.text_columns if unset else here.text_columns
-        columns = here.columns or metadata.columns
-        rows = read_input(source, columns, text_columns, metadata.label_column, here.bad_rows)
-        texts = self._texts(*encode(metadata.tokenizer, rows.texts), "predict", None)
-        self._predicted = rows, self.sampler(texts, "predict")
-        return texts
-
-    def _texts(self, ids: np.ndarray, offsets: np.ndarray, split: str, labels: np.ndarray | None) -> StoredTexts:
-        crop = self.setting("long_texts") == "crop"
-        longest = None if crop and split != "train" else self.max_tokens
-        texts = StoredTexts(ids, offsets, labels, self.token_features(ids, offsets, split), longest)
-        cut = int((texts.full_lengths > self.max_tokens).sum())
-        if cut and not crop and split not in self._reported:
-            self._reported.add(split)
-            limit = f"data.max_tokens ({self.max_tokens})"
-            rank_zero_info(f"{cut:,} of {len(texts):,} {_NAMES[split]} texts are longer than {limit} and are cut")
-        return texts
-
-    def token_features(self, ids: np.ndarray, offsets: np.ndarray, split: str) -> dict[str, np.ndarray]:
-        """Compute features that batches give for each token beside its id; none here, for subclasses to override.
-
-        Args:
-            ids: Ids of all texts one after the other, int32 of shape (tokens,).
-            offsets: Where each text starts, and the number of tokens, int64 of shape (texts + 1,).
-            split: "train", "val", "test" or "predict".
-
-        Returns:
-            By the name that a batch gives them: an array of shape (tokens, features).
-        """
-        return {}
-
-    @override
     def missing_split(self, split: str) -> str:
         return f"data.{split}_fraction: 0 leaves no {split} texts of {self.path}; set it above 0"
 
     @override
-    def sampler(self, samples: StoredTexts, split: str) -> LengthBatches:
-        options = self.sampler_options(split)
-        batches = LengthBatches(samples.lengths, self.batch_size, self.tokens_per_batch, **options)
-        if split in ("val", "test"):
-            self._evaluated[split] = list(batches.batches())
-        if split == "train" and self.setting("long_texts") == "crop":
-            samples.crop_at_random(batches)
-        return batches
-
-    @override
-    def serving(self) -> TextServing:
-        return TextServing(self.known_metadata)
+    def write_shards(self, folder: Path, size: int) -> None:
+        splits = {split: (*self._encoded(split), self.stored.array(split, "labels")) for split in self.sizes}
+        ids, offsets, _ = splits["train"]
+        if features := self.token_features(ids, offsets, "train"):
+            raise UserError(
+                f"shards: they can't hold the {' and '.join(features)} that {type(self).__name__} gives each token; "
+                "write the texts without (docs/streaming.md)"
+            )
+        write_text_shards(folder, size, self.known_metadata, splits)
 
     # ---- what callbacks ask for
 
@@ -275,36 +232,6 @@ class TextData(SelectableData[TextMetadata]):
         """One raw text, by its number in a split."""
         return self.stored.text(split, index)
 
-    def sample_index(self, split: str, batch_idx: int) -> Tensor:
-        """Numbers of the texts, int64 of shape (batch,), in a batch of "val" or "test": these are taken by length."""
-        return self._evaluated[split][batch_idx]
-
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of simple methods on the same texts: for each its ``test/acc`` and ``test/f1``."""
         return {"most frequent class": most_frequent_class(self.stored)} if self.has_test else {}
-
-    # ---- checkpoint and prediction
-
-    @override
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        super().load_state_dict(state_dict)
-        for name in self.trained_settings:
-            trained, here = self.setting(name), self.hparams[name]
-            if trained != here:
-                rank_zero_info(f"data.{name}: {trained}, as the checkpoint was trained (here it is {here})")
-
-    def write_predictions(self, outputs: list[Tensor], path: str) -> None:
-        """Write a CSV file with a row per text of `predict_input`: its class, and the probability of every class.
-
-        Args:
-            outputs: Probabilities of the batches in order, each of shape (batch, class).
-            path: The file; one that is there is replaced.
-
-        Raises:
-            UserError: A probability is not finite, or the file can't be written.
-        """
-        assert self._predicted is not None  # `open_input` was called
-        rows, sampler = self._predicted
-        columns = {"row": rows.numbers, "text": [shorten(text) for text in rows.texts]}
-        names = [f"row {number}" for number in rows.numbers]
-        write_classes(Path(path), columns, names, self.class_names, in_input_order(outputs, sampler.order))

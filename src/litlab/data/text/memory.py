@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from litlab.data.length_batches import LengthBatches
+from litlab.data.sampler import EpochSampler
 from litlab.util.splitmix import mix_array
 
 
@@ -37,9 +37,9 @@ class StoredTexts(Dataset[Any]):
         self.lengths = self.full_lengths if max_tokens is None else np.minimum(self.full_lengths, max_tokens)
         self.labels = None if labels is None else torch.from_numpy(labels)
         self.features = {name: torch.from_numpy(values) for name, values in (features or {}).items()}
-        self.crops: LengthBatches | None = None
+        self.crops: EpochSampler | None = None
 
-    def crop_at_random(self, sampler: LengthBatches) -> None:
+    def crop_at_random(self, sampler: EpochSampler) -> None:
         """Cut texts that are too long somewhere, not always at the end: anew in every epoch of a sampler."""
         self.crops = sampler
 
@@ -58,8 +58,7 @@ class StoredTexts(Dataset[Any]):
         rows = drawn % len(self)
         starts, lengths = self.starts[rows], self.lengths[rows]
         if self.crops is not None:
-            spare = self.full_lengths[rows] - lengths + 1
-            starts = starts + (_uniform(self.crops.seed, self.crops.epoch, drawn) * spare).astype(np.int64)
+            starts = starts + crop_starts(self.crops, drawn, self.full_lengths[rows] - lengths)
         place = np.arange(lengths.max())
         inside = torch.from_numpy(place < lengths[:, None])
         source = torch.from_numpy(starts[:, None] + place).clamp_(max=len(self.ids) - 1)
@@ -69,7 +68,17 @@ class StoredTexts(Dataset[Any]):
         return inputs if self.labels is None else (inputs, self.labels[rows])
 
 
-def _uniform(seed: int, epoch: int, rows: np.ndarray) -> np.ndarray:
-    """Numbers in [0, 1) that depend on (seed, epoch, row) only, whatever batch a row is in."""
-    value = rows.astype(np.uint64) + np.uint64((seed * 1_000_003 + epoch) % 2**32 << 32)
-    return (mix_array(mix_array(value)) >> np.uint64(11)).astype(np.float64) / 2**53
+def crop_starts(sampler: EpochSampler, numbers: np.ndarray, spare: np.ndarray) -> np.ndarray:
+    """Choose where pieces of texts begin, by (seed, epoch, number) only, whatever batch a text is in.
+
+    Args:
+        sampler: Knows seed and epoch.
+        numbers: Numbers of the texts, int64 of shape (texts,).
+        spare: Tokens that each text is too long, int64 of shape (texts,).
+
+    Returns:
+        Tokens before each piece, from 0 to `spare`, int64 of shape (texts,).
+    """
+    value = numbers.astype(np.uint64) + np.uint64((sampler.seed * 1_000_003 + sampler.epoch) % 2**32 << 32)
+    uniform = (mix_array(mix_array(value)) >> np.uint64(11)).astype(np.float64) / 2**53  # in [0, 1)
+    return (uniform * (spare + 1)).astype(np.int64)

@@ -86,6 +86,21 @@ def encode(tokenizer: str, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(ids), np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
 
+def decode(tokenizer: str, ids: np.ndarray) -> str:
+    """Return a text as the model reads it: in lower case, with words that are not known as [UNK].
+
+    Args:
+        tokenizer: What `train_tokenizer` returned.
+        ids: The ids of a text, of shape (tokens,).
+    """
+    from tokenizers import Tokenizer, decoders
+
+    decoder: Tokenizer = Tokenizer.from_str(tokenizer)
+    if json.loads(tokenizer)["model"]["type"] == "BPE":  # words are joined by a space as it is
+        decoder.decoder = decoders.ByteLevel()
+    return decoder.decode(ids.tolist()).strip()
+
+
 def _chunks(texts: list[str], what: str) -> Iterator[list[str]]:
     """Yield some texts at a time, with a bar that says what is done with them."""
     with SlowProgress(len(texts), what) as progress:

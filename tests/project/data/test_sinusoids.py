@@ -1,0 +1,53 @@
+"""Tasks of few-shot regression: what they are, and what they follow from."""
+
+import math
+
+import pytest
+import torch
+
+from project.data.sinusoids import Sinusoids, _mix, uniforms
+
+
+def test_a_task_is_a_sinusoid_of_the_papers_ranges():
+    data = Sinusoids(shots=5, queries=15, batch_size=2000, train_tasks=2000)
+    batch = next(data.batches("train"))
+    assert {name: tuple(part.shape) for name, part in batch.items()} == {
+        "support_x": (2000, 5, 1), "support_y": (2000, 5, 1), "query_x": (2000, 15, 1), "query_y": (2000, 15, 1),
+        "amplitude": (2000,), "phase": (2000,),
+    }  # fmt: skip
+    x, y = (torch.cat([batch[f"support_{axis}"], batch[f"query_{axis}"]], dim=1)[..., 0] for axis in "xy")
+    torch.testing.assert_close(y, batch["amplitude"][:, None] * torch.sin(x - batch["phase"][:, None]))
+    for values, low, high in ((x, -5, 5), (batch["amplitude"], 0.1, 5), (batch["phase"], 0, math.pi)):
+        assert low <= values.min() < low + 0.02 * (high - low)
+        assert high - 0.02 * (high - low) < values.max() < high
+        assert values.mean().item() == pytest.approx((low + high) / 2, abs=0.02 * (high - low))
+        assert values.std().item() == pytest.approx((high - low) / math.sqrt(12), rel=0.05)
+
+
+def test_a_task_follows_from_seed_split_epoch_and_number():
+    def phases(split: str, epoch: int = 0, **settings) -> torch.Tensor:
+        data = Sinusoids(**{"batch_size": 10, "val_tasks": 40, "test_tasks": 40, "train_tasks": 40, **settings})
+        data.setup()
+        numbers = data.samples(split)[torch.arange(40)]
+        return data.transform(list(numbers), epoch if split == "train" else None)["phase"]
+
+    assert torch.equal(phases("test"), phases("test"))
+    assert torch.equal(phases("train", 3)[:20], phases("train", 3, train_tasks=50)[:20])
+    assert torch.equal(phases("test", shots=3), phases("test"))
+    others = [
+        phases("test"), phases("val"), phases("train"), phases("train", 1), phases("train", 2),
+        phases("test", seed=1), phases("val", seed=1), phases("train", seed=2**32 - 1),
+    ]  # fmt: skip
+    assert len(torch.cat(others).unique()) == 40 * len(others)
+
+
+def test_the_generator_is_splitmix64():
+    """The first outputs of Vigna's reference implementation for the state 1234567."""
+    golden = 0x9E3779B97F4A7C15 - 2**64
+    found = _mix(1234567 + torch.arange(1, 4) * golden)
+    assert [number % 2**64 for number in found.tolist()] == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+    ]
+    assert uniforms(torch.arange(3), 2**32 - 1, 4).shape == (3, 4)

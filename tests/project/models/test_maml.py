@@ -1,0 +1,121 @@
+"""MAML: its gradients beside those of a plain loop, and the networks that it takes."""
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from litlab.errors import UserError
+from litlab.testing import ModuleContract
+from project.data.sinusoids import Sinusoids
+from project.models.maml import MAML
+from tests.conftest import CONFIGS
+
+
+def tasks(**settings) -> dict[str, torch.Tensor]:
+    """A batch of six tasks, in float64."""
+    data = Sinusoids(**{"shots": 5, "queries": 7, "batch_size": 6, "train_tasks": 12, **settings})
+    return {name: part.double() for name, part in next(data.batches("train")).items()}
+
+
+def model(**settings) -> MAML:
+    torch.manual_seed(0)
+    return MAML(nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1)), inner_lr=0.1, **settings).double()
+
+
+def gradients(model: MAML, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """What `training_loss` gives."""
+    return list(torch.autograd.grad(model.training_loss(batch), list(model.parameters())))
+
+
+def by_hand(model: MAML, batch: dict[str, torch.Tensor], steps: int, second_order: bool) -> list[torch.Tensor]:
+    """Algorithm 2 of the paper, task by task; first order: query gradients at the adapted weights, summed up."""
+    start = dict(model.network.named_parameters())
+    total = [torch.zeros_like(value) for value in start.values()]
+    for sx, sy, qx, qy in zip(
+        *(batch[f"{kind}_{axis}"] for kind in ("support", "query") for axis in "xy"), strict=True
+    ):
+        params = dict(start) if second_order else {n: p.detach().requires_grad_() for n, p in start.items()}
+        for _ in range(steps):
+            loss = nn.functional.mse_loss(functional_call(model.network, params, (sx,)), sy)
+            slopes = torch.autograd.grad(loss, list(params.values()), create_graph=second_order)
+            params = {name: params[name] - 0.1 * slope for name, slope in zip(params, slopes, strict=True)}
+            if not second_order:
+                params = {name: value.detach().requires_grad_() for name, value in params.items()}
+        loss = nn.functional.mse_loss(functional_call(model.network, params, (qx,)), qy)
+        of = list((start if second_order else params).values())
+        total = [one + other for one, other in zip(total, torch.autograd.grad(loss, of), strict=True)]
+    return [one / len(batch["query_y"]) for one in total]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+@pytest.mark.parametrize("first_order", [False, True])
+def test_the_gradient_is_that_of_a_loop_over_the_tasks(steps, first_order):
+    one, batch = model(inner_steps=steps, first_order=first_order), tasks()
+    for found, expected in zip(gradients(one, batch), by_hand(one, batch, steps, not first_order), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_first_and_second_order_have_the_same_loss_and_other_gradients():
+    first, second, batch = model(first_order=True), model(), tasks()
+    assert first.training_loss(batch).item() == second.training_loss(batch).item()
+    pairs = zip(gradients(first, batch), gradients(second, batch), strict=True)
+    assert max((one - other).abs().max() / other.abs().max() for one, other in pairs) > 0.05
+
+
+def test_predictions_are_the_same_in_every_mode():
+    one, batch = model(), tasks()
+    parts = batch["support_x"], batch["support_y"], batch["query_x"]
+    tracked = one.predictions(*parts, [0, 2])
+    assert tracked.shape == (6, 2, 7, 1)
+    assert tracked.requires_grad
+    torch.testing.assert_close(tracked[:, 0], one(parts[2]))
+    for mode in (torch.no_grad(), torch.inference_mode()):
+        with mode:
+            again = [part.clone() for part in parts]  # in inference mode, inference tensors
+            untracked = one.predictions(again[0], again[1], again[2], [0, 2])
+        assert not untracked.requires_grad
+        assert torch.equal(untracked, tracked)
+
+
+class TestContract(ModuleContract):
+    config = CONFIGS / "maml.yaml"
+    settings = ("--data.train_tasks=100", "--model.optimizer.lr=0.02")
+    overfit_steps = 80
+
+    def theory(self, batch):
+        return batch["query_y"].square().mean().item()
+
+
+class Branching(nn.Linear):
+    def forward(self, input):
+        return super().forward(input if input.sum() > 0 else -input)
+
+
+@pytest.mark.parametrize("network", [nn.LSTM(1, 1), nn.Sequential(nn.GRU(1, 1)), nn.BatchNorm1d(1)])
+def test_layers_that_vmap_cant_take(network):
+    with pytest.raises(UserError, match=r"^model\.network: .*vmap can't"):
+        MAML(network)
+
+
+def test_a_network_that_branches_on_values_is_refused():
+    with pytest.raises(UserError, match=r"^model\.network: Branching can't be computed for many tasks at once"):
+        MAML(Branching(1, 1)).double().training_loss(tasks())
+
+
+def test_data_without_tasks_is_refused():
+    with pytest.raises(UserError, match=r"^data: its batches have no support_x"):
+        model().training_loss([torch.zeros(2, 1), torch.zeros(2, 1)])  # pyright: ignore[reportArgumentType]
+
+
+def test_dropout_differs_between_tasks():
+    torch.manual_seed(0)
+    one, x = MAML(nn.Dropout(0.5), inner_steps=0), torch.ones(2, 50, 1)
+    dropped = one.predictions(x, x, x, [0])
+    assert not torch.equal(dropped[0], dropped[1])
+
+
+@pytest.mark.parametrize("settings", [{"inner_lr": 0.0}, {"inner_steps": -1}])
+def test_bounds_in_python(settings):
+    with pytest.raises(UserError, match=r"^model\.inner_"):
+        MAML(nn.Linear(1, 1), **settings)
