@@ -3,7 +3,8 @@
 python benchmarks/maml.py                                        18 fits, each of some minutes
 python benchmarks/maml.py --shots 10 --seeds 1 -- --trainer.max_epochs 2    flags after -- are for the fits
 
-Each fit is a process of its own, `python -m project fit --config configs/maml.yaml`; the figures are those of its test.
+Each fit, `python -m project fit --config configs/maml.yaml`, is a process of its own on one thread, two at a time; the
+figures are those of its test.
 The two ways of computing a training step are measured in turns.
 """
 
@@ -12,10 +13,13 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
 from common import CONFIGS, project, save, split_flags, summary
+from rich.console import Console
+from rich.progress import track
 from torch import Tensor
 from torch.func import functional_call
 
@@ -30,18 +34,16 @@ METHODS = {
 }
 
 
-def fit(folder: str, method: str, shots: int, seed: int, flags: list[str]) -> dict[str, float]:
-    """Return the mean squared errors of the test, by inner steps, and the minutes of the command."""
-    begin = time.perf_counter()
+def fit(folder: Path, method: str, shots: int, seed: int, flags: list[str]) -> dict[str, float]:
+    """Fit once, in a new folder; return the mean squared errors of the test, by inner steps."""
+    folder.mkdir()
     project(
         folder, "fit", "--config", CONFIGS / "maml.yaml", "--experiment", "maml", "--data.shots", shots,
         "--data.queries", shots, "--seed_everything", seed, "--trainer.accelerator", "cpu",
         "--trainer.enable_progress_bar", "false", *METHODS[method], *flags,
     )  # fmt: skip
-    minutes = (time.perf_counter() - begin) / 60
-    run = max(Path(folder, "lightning_logs/maml").iterdir(), key=lambda path: int(path.name.split("_")[1]))
-    test = json.loads((run / "metrics.json").read_text())["test"]
-    return {**{f"mse_{steps}": test[f"test/mse_{steps}"] for steps in TEST_STEPS}, "minutes": minutes}
+    test = json.loads((folder / "lightning_logs/maml/version_0/metrics.json").read_text())["test"]
+    return {f"mse_{steps}": round(test[f"test/mse_{steps}"], 4) for steps in TEST_STEPS}
 
 
 def loop_loss(model: MAML, batch: dict[str, Tensor]) -> Tensor:
@@ -84,8 +86,8 @@ def milliseconds(tasks: int, turns: int) -> dict[str, dict[str, float]]:
             begin = time.perf_counter()
             step()
             if turn >= 0:
-                times[name].append(1000 * (time.perf_counter() - begin))
-    ratios = [loop / mapped for loop, mapped in zip(times["loop"], times["vmap"], strict=True)]
+                times[name].append(round(1000 * (time.perf_counter() - begin), 3))
+    ratios = [round(loop / mapped, 3) for loop, mapped in zip(times["loop"], times["vmap"], strict=True)]
     return {**{name: summary(values) for name, values in times.items()}, "loop / vmap": summary(ratios)}
 
 
@@ -99,18 +101,21 @@ def main() -> None:
     torch.set_num_threads(1)
     steps = {f"{tasks} tasks": milliseconds(tasks, options.turns) for tasks in (25, 4)}
     print(json.dumps(steps), flush=True)
-    table: dict[str, dict[str, dict]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for shots in options.shots:
-            runs: dict[str, list[dict[str, float]]] = {method: [] for method in METHODS}
-            for seed in range(options.seeds):
-                for method, found in runs.items():
-                    found.append(fit(folder, method, shots, seed, flags))
-                    print(f"{shots} shots, seed {seed}, {method}: {json.dumps(found[-1])}", flush=True)
-            table[f"{shots} shots"] = {
-                method: {name: summary([run[name] for run in found]) for name in found[0]}
-                for method, found in runs.items()
-            }
+    cases = [(shots, seed, method) for shots in options.shots for seed in range(options.seeds) for method in METHODS]
+    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(max_workers=2) as pool:
+
+        def run(case: tuple[int, int, str]) -> dict[str, float]:
+            shots, seed, method = case
+            return fit(Path(place, f"{shots} {seed} {method}"), method, shots, seed, flags)
+
+        found = list(track(pool.map(run, cases), total=len(cases), console=Console(stderr=True)))
+    rows: dict[tuple[int, str], list[dict[str, float]]] = {}
+    for (shots, _, method), errors in zip(cases, found, strict=True):
+        rows.setdefault((shots, method), []).append(errors)
+    table = {
+        f"{shots} shots, {method}": {name: summary([errors[name] for errors in own]) for name in own[0]}
+        for (shots, method), own in rows.items()
+    }
     save(
         "maml",
         {"seeds": options.seeds, "flags": flags, "threads": 1, "mse": table, "milliseconds_per_step": steps},
