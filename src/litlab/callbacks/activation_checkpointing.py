@@ -1,6 +1,8 @@
 """Activation checkpointing: less memory for more computation."""
 
 from collections.abc import Iterator
+from itertools import chain
+from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
@@ -80,7 +82,12 @@ class ActivationCheckpointing(Callback):
 def _blocks(module: LightningModule) -> dict[str, nn.Module]:
     """Return the blocks of a module's network, by their names."""
     network = getattr(module, "network", None)
-    found = dict(_parts(network, "network") if isinstance(network, nn.Module) else _parts(module, ""))
+    if getattr(network, "is_ensemble", False):
+        members: Any = getattr(network, "members", ())
+        named = [_parts(member, f"network.members.{number}") for number, member in enumerate(members)]
+        found = dict(chain.from_iterable(named))
+    else:
+        found = dict(_parts(network, "network") if isinstance(network, nn.Module) else _parts(module, ""))
     if not found:
         raise UserError(
             f"activation_checkpointing.blocks: model.network ({type(network or module).__name__}) has no blocks "

@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from litlab.callbacks.reporting.protocols import HasTrainingLoss
 from litlab.nn.fake_quantize import Rounding
 
-LARGEST = 2**25  # numbers in the gradients that exist at once: 128 MiB in float32
+LARGEST = 2**25  # numbers in the gradients of the samples of a chunk, if there are several: 128 MiB in float32
 MICRO_BATCHES = 8
 FEWEST = 2  # samples of a micro-batch: of a single one batch norms have no variance
 
@@ -44,8 +44,7 @@ def per_sample_moments(model: HasTrainingLoss, batch: Any, context: Context, sca
     Args:
         model: Its trainable parameters count. Each sample draws its own dropout.
         batch: Tensors of shape (batch, ...), however nested.
-        context: What the loss is computed in, such as autocast; entered anew for each chunk, because autocast keeps
-            the weights that it has cast.
+        context: What the loss is computed in, such as autocast.
         scale: Factor of the batch's loss in the backward pass, for float16; the moments are those without it.
 
     Raises:
@@ -75,6 +74,8 @@ def per_sample_moments(model: HasTrainingLoss, batch: Any, context: Context, sca
 def micro_batch_moments(model: HasTrainingLoss, batch: Any, context: Context, scale: float = 1.0) -> Moments:
     """Take the gradients of up to 8 equal micro-batches, one after the other; samples that are left over don't count.
 
+    They are drawn at random from the batch: neighbours may be alike, as texts of the same length.
+
     Args:
         model: As of `per_sample_moments`.
         batch: As of `per_sample_moments`; of 4 samples or more.
@@ -87,9 +88,9 @@ def micro_batch_moments(model: HasTrainingLoss, batch: Any, context: Context, sc
     scale = scale * size / samples
     parameters = [p for p in model.parameters() if p.requires_grad]
     sums = _Sums()
-    for start in range(0, samples - size + 1, size):
+    for rows in torch.randperm(samples)[: samples - samples % size].split(size):
         with context():
-            loss = model.training_loss(part_of(batch, start, start + size))
+            loss = model.training_loss(part_of(batch, rows))
         # Neither fills `.grad` nor calls the hooks of DDP.
         gradients = torch.autograd.grad(loss * scale, parameters, materialize_grads=True)
         sums.add(gradient.unsqueeze(0) for gradient in gradients)
@@ -119,9 +120,9 @@ def batch_rows(batch: Any) -> list[Tensor]:
     return found
 
 
-def part_of(batch: Any, start: int, end: int) -> Any:
-    """Return the samples of a batch from one number up to another, nested as they are."""
-    return apply_to_collection(batch, Tensor, lambda tensor: tensor[start:end])
+def part_of(batch: Any, rows: Tensor) -> Any:
+    """Return samples of a batch by their numbers, int64 of shape (samples,), nested as they are."""
+    return apply_to_collection(batch, Tensor, lambda tensor: tensor[rows.to(tensor.device)])
 
 
 @contextmanager

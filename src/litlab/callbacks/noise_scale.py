@@ -48,7 +48,8 @@ class GradientNoiseScale(Callback):
     A measurement computes the training loss of the batch once more, with the weights, precision and dropout of the
     training, which goes on as if there were none. Where a network can't be computed sample by sample (batch norms,
     recurrent layers, mixup, and what ``torch.func.vmap`` refuses), the gradients are those of up to 8 micro-batches,
-    with the same expectation and more variance; a line says so. The model needs `HasTrainingLoss`.
+    with the same expectation and more variance; a line says so. Where a batch holds samples that are alike, such as
+    texts of about the same length, the noise scale is too low. The model needs `HasTrainingLoss`.
 
     Args:
         every: Optimizer steps from one measurement to the next; the first step is not measured.
@@ -106,7 +107,7 @@ class GradientNoiseScale(Callback):
             if why := self._why or why_micro_batches(pl_module):
                 self._use_micro_batches(why)
             else:
-                self._per_sample(trainer, pl_module, part_of(batch, 0, 2))
+                self._per_sample(trainer, pl_module, part_of(batch, torch.arange(min(size, 2))))
         if due:
             self._note(trainer, self._moments(trainer, pl_module, batch, size), size)
 
@@ -124,7 +125,9 @@ class GradientNoiseScale(Callback):
         with untouched(pl_module):
             try:
                 return per_sample_moments(pl_module, batch, *_precision(trainer))  # pyright: ignore[reportArgumentType]
-            except RuntimeError as error:
+            except (RuntimeError, UserError) as error:
+                if isinstance(error, UserError) and not isinstance(error.__cause__, RuntimeError):
+                    raise
                 # What vmap refuses has no type or wording of its own. A mistake in the model is not hidden: it is in
                 # the line, and fails again, in a micro-batch or in the training step.
                 if is_out_of_memory(error):

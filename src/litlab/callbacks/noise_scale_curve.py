@@ -95,12 +95,14 @@ def draw_noise_scale(points: list[Point]) -> "Figure":
         points: At least one.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullLocator
 
     figure = Figure(figsize=(7, 4.5), dpi=120, layout="constrained")
     axes = figure.add_subplot()
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")  # the default one writes formulas, which reports show as they are
-    axes.yaxis.set_minor_formatter("")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter("{x:,g}")  # the default one writes formulas, which reports show as they are
     axes.set_xlabel("optimizer step")
     axes.set_ylabel("samples")
     steps = [point.step for point in points]

@@ -3,6 +3,7 @@
 from litlab.data.cache import find_corruption, new_cache, open_array
 from litlab.data.download import PublicFile
 from litlab.data.images import Augment, ImageData, StreamedImages
+from litlab.data.images.draws import uniform
 from litlab.data.metadata import ClassMetadata, Metadata
 from litlab.data.module import ExperimentData
 from litlab.data.series import SeriesData
@@ -16,5 +17,5 @@ from litlab.util.splitmix import GOLDEN, mix_array
 __all__ = [
     "GOLDEN", "Augment", "ClassMetadata", "ExperimentData", "ImageData", "Metadata", "PublicFile", "SeriesData",
     "Serving", "SlowProgress", "StreamedImages", "StreamedTexts", "TabularData", "TensorSpec", "TextData",
-    "find_corruption", "mix_array", "new_cache", "open_array", "write_classes",
+    "find_corruption", "mix_array", "new_cache", "open_array", "uniform", "write_classes",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the members of an ensemble reach on their own, and how well it and they know what they don't know."""
+"""Loss, accuracy and calibration of an ensemble's members, and calibration of the ensemble."""
 
 from typing import Any
 
@@ -10,6 +10,8 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibratio
 
 from litlab.metrics.gathering import gather_rows
 from litlab.metrics.mean_loss import MeanLoss, Reduce
+
+NAMES = ("ece", "member_loss", "member_acc", "member_ece")  # logged after ``test/``
 
 
 class MemberMetrics(nn.Module):
@@ -67,12 +69,13 @@ class MemberMetrics(nn.Module):
 
     def compute(self, reduce: Reduce) -> dict[str, Tensor]:
         """Return the means over all ranks, by logged name such as ``test/member_acc``."""
-        return {
-            "test/ece": self.calibration.compute(),
-            "test/member_loss": self.loss.compute(reduce),
-            "test/member_acc": _mean(self.accuracies),
-            "test/member_ece": _mean(self.calibrations),
-        }
+        values = (
+            self.calibration.compute(),
+            self.loss.compute(reduce),
+            _mean(self.accuracies),
+            _mean(self.calibrations),
+        )
+        return {f"test/{name}": value for name, value in zip(NAMES, values, strict=True)}
 
     def _metrics(self) -> list[Metric]:
         return [metric for metric in self.modules() if isinstance(metric, Metric)]

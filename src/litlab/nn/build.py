@@ -16,7 +16,7 @@ def build_networks(network: nn.Module | Callable[[], nn.Module], count: int, blo
         network: A network, or what makes one.
         count: How many there are to be.
         block: The block of the config (``class_path`` and ``init_args``) that a network was made from. Without it they
-            are copies of the network, which is right only where weights are loaded next: see `alike`.
+            are copies of the network, which is right only where weights are loaded next: see `same_weights`.
     """
     if not isinstance(network, nn.Module):
         return [network() for _ in range(count)]
@@ -24,7 +24,7 @@ def build_networks(network: nn.Module | Callable[[], nn.Module], count: int, blo
     return [network, *(make() for _ in range(count - 1))]
 
 
-def alike(networks: list[nn.Module]) -> bool:
+def same_weights(networks: list[nn.Module]) -> bool:
     """Return whether networks all have the same weights, so that they would learn the same."""
     first, *others = ([p.detach() for p in network.parameters()] for network in networks)
     return all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))

@@ -1,24 +1,23 @@
 """Networks of one kind that are trained on the same batches, each as if it were alone."""
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
-from torch.nn.modules.batchnorm import _NormBase
 
 from litlab.errors import UserError, first_line
+from litlab.nn.vmapping import refused_by_vmap, why_not_vmap
 
 
 class Ensemble(nn.Module):
     """Networks whose predictions are averaged (Lakshminarayanan et al. 2017, arXiv:1612.01474).
 
-    In training it returns the logits of all members, shape (member, batch, classes); in evaluation the logarithm of
-    their mean probability, shape (batch, classes), which stands where the logits of one network would.
+    It returns the logits of all members, shape (member, batch, classes); `mean_prediction` combines them.
 
     The members are modules of their own, in ``members``: so optimizers, checkpoints and callbacks see what they see of
     a single network. They are computed one after the other, or at once, by `torch.func.vmap` over their stacked weights
@@ -32,52 +31,33 @@ class Ensemble(nn.Module):
         UserError: They are to be computed at once, and vmap can't take them.
     """
 
+    is_ensemble = True
+
     def __init__(self, members: Sequence[nn.Module], vectorize: bool | None = None) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
         self.vectorize = vectorize
-        self.obstacle = _obstacle(members)
-        if vectorize and self.obstacle:
-            raise UserError(f"model.vectorize: vmap can't take {self.kind} ({self.obstacle}); leave it out")
-        self._apart = False
-
-    @property
-    def kind(self) -> str:
-        """Name of the members' class."""
-        return type(self.members[0]).__name__
+        self.obstacle: str | None = None  # why vmap can't take them
+        if reason := _difference(members) or why_not_vmap(members[0]):
+            self._refuse(reason)
 
     @property
     def at_once(self) -> bool:
         """Whether the members are computed at once, on the device where they are."""
         tracing: bool = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
-        if tracing or torch.compiler.is_exporting():  # vmap would fix the size of the batch
+        if self.obstacle or tracing or torch.compiler.is_exporting():  # vmap would fix the size of the batch
             return False
-        if self.vectorize is None:
-            return self.obstacle is None and next(self.parameters()).is_cuda
-        return self.vectorize
+        return next(self.parameters()).is_cuda if self.vectorize is None else self.vectorize
 
     @property
     def description(self) -> str:
         """How the members are computed, in one line."""
-        if self.at_once:
-            how = "at once, by vmap"
-        elif self.obstacle:
-            how = f"one after the other, as vmap can't take them ({self.obstacle})"
-        else:
-            how = "one after the other"
-        return f"ensemble: {len(self.members)} x {self.kind}, computed {how}"
-
-    @contextmanager
-    def apart(self) -> Iterator[None]:
-        """Return the logits of all members in evaluation, too, as in training."""
-        self._apart = True
-        try:
-            yield
-        finally:
-            self._apart = False
+        how = "at once, by vmap" if self.at_once else "one after the other"
+        why = f", as vmap can't take them ({self.obstacle})" if self.obstacle else ""
+        return f"ensemble: {len(self.members)} x {type(self.members[0]).__name__}, computed {how}{why}"
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Return logits of shape (member, batch, classes); in evaluation those of the ensemble, (batch, classes).
+        """Return the logits of all members, shape (member, batch, classes).
 
         Args:
             *args: What a member takes.
@@ -86,34 +66,53 @@ class Ensemble(nn.Module):
         Raises:
             UserError: The members are to be computed at once, and vmap can't take them.
         """
-        if self.at_once:
-            logits = self._vectorized(args, kwargs)
-        else:
-            logits = torch.stack([member(*args, **kwargs) for member in self.members])
-        return logits if self.training or self._apart else mean_prediction(logits)
+        if self.at_once and (logits := self._vectorized(args, kwargs)) is not None:
+            return logits
+        return torch.stack([member(*args, **kwargs) for member in self.members])
 
-    def _vectorized(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    def _vectorized(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+        """Compute all members at once; None if vmap can't take them, and they need not be."""
+        if reason := why_not_vmap(self.members[0]):
+            return self._give_up(reason)
         # Stacked anew for each batch, unlike torch.func.stack_module_state, whose stacks would have to be trained in
         # place of the members.
         states = [{**dict(member.named_parameters()), **dict(member.named_buffers())} for member in self.members]
         stacked = {name: torch.stack([state[name] for state in states]) for name in states[0]}
+        # In inference mode tensors have no versions; buffers change in training.
+        versions = {name: tensor._version for name, tensor in stacked.items() if self.training}
+        changed: list[str] = []
 
         def member(state: dict[str, Tensor]) -> Tensor:
-            return functional_call(self.members[0], state, args, kwargs)
+            given = dict(state)
+            logits = functional_call(self.members[0], given, args, kwargs)
+            changed.extend(name for name in given if given[name] is not state[name])
+            return logits
 
         try:
-            return vmap(member, randomness="different")(stacked)
+            logits = vmap(member, randomness="different")(stacked)
         except RuntimeError as error:
-            if "vmap" not in str(error):
+            if not refused_by_vmap(error):
                 raise
-            reason = f"{self.kind}: {first_line(error).rstrip('.')}"
-            raise UserError(f"model.vectorize: vmap can't take the network ({reason}); set it to false") from error
+            return self._give_up(first_line(error).rstrip("."), error)
+        changed += [name for name, version in versions.items() if stacked[name]._version != version]
+        return self._give_up(f"it changes {changed[0]}, which would be lost") if changed else logits
+
+    def _give_up(self, reason: str, error: Exception | None = None) -> None:
+        """Compute the members one after the other from now on, and say so."""
+        self._refuse(reason, error)
+        rank_zero_info(self.description)
+
+    def _refuse(self, reason: str, error: Exception | None = None) -> None:
+        self.obstacle = reason
+        if self.vectorize:
+            kind = type(self.members[0]).__name__
+            raise UserError(f"model.vectorize: vmap can't take {kind} ({reason}); leave it out") from error
 
 
 def mean_prediction(logits: Tensor) -> Tensor:
     """Return the logarithm of the mean probability, shape (batch, classes), of logits (member, batch, classes).
 
-    Those of one network, (batch, classes), stay as they are.
+    It stands where the logits of one network would. Those, (batch, classes), stay as they are.
     """
     if logits.ndim == 2:
         return logits
@@ -132,13 +131,9 @@ def bootstrap_counts(members: int, samples: int, seed: int) -> Tensor:
     return torch.stack([numbers.bincount(minlength=samples) for numbers in drawn]).to(torch.uint8)
 
 
-def _obstacle(members: Sequence[nn.Module]) -> str | None:
-    """Return why vmap can't take networks, as far as their parts show it; None where nothing does."""
-    for part in members[0].modules():
-        name = type(part).__name__
-        if isinstance(part, nn.RNNBase):
-            return f"it has no rule for {name}"
-        if isinstance(part, _NormBase) and part.track_running_stats:
-            return f"{name} changes its running statistics in place"
+def _difference(members: Sequence[nn.Module]) -> str | None:
+    """Return how members differ in more than their weights; vmap runs the code of the first for all."""
+    if len({repr(member) for member in members}) > 1:
+        return "the members differ in their parts"
     shapes = [{name: tensor.shape for name, tensor in member.state_dict().items()} for member in members]
     return None if all(shape == shapes[0] for shape in shapes) else "the members differ in their shapes"

@@ -109,7 +109,7 @@ def _parts(module: nn.Module) -> list[str | list[str]]:
         UserError: It is an ensemble.
     """
     network = getattr(module, "network", module)
-    if hasattr(network, "members"):
+    if getattr(network, "is_ensemble", False):
         raise UserError(
             "model.param_groups.layer_decay: the layers of several networks (model.members) have no common order; set "
             "model.param_groups.layers, such as [network.members.*.0, network.members.*.1]"

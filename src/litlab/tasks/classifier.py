@@ -12,6 +12,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from litlab.errors import UserError
 from litlab.metrics.check import check_metrics
+from litlab.metrics.member_metrics import NAMES
 from litlab.nn.adapt import adapt_network, without_head
 from litlab.nn.ensemble import mean_prediction
 from litlab.nn.image_batches import check_image_settings, mixes, views
@@ -112,7 +113,7 @@ class Classifier(EnsembleModule):
         check_image_settings(of_images, image_shape)
         self._mixes = mixes(num_classes, mixup, cutmix)
         self.flip_tta, self.shift_tta = flip_tta, shift_tta
-        check_metrics(metrics or {}, num_classes, taken=("ece",) if members > 1 else ())
+        check_metrics(metrics or {}, num_classes, taken=NAMES if members > 1 else ())
         counts = MetricCollection(
             {  # cross-entropy has already refused labels out of range
                 "acc": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
@@ -132,7 +133,10 @@ class Classifier(EnsembleModule):
         return bool(self._mixes)
 
     def forward(self, inputs: Any) -> Tensor:
-        """Return logits, shape (batch, classes); in evaluation their mean over the views of test-time augmentation."""
+        """Return logits, (batch, classes); in evaluation their mean over the views of test-time augmentation.
+
+        Those of an ensemble are (member, batch, classes): `mean_prediction` combines them.
+        """
         if self.training or not (self.flip_tta or self.shift_tta):
             return super().forward(inputs)
         seen = list(views(inputs, self.flip_tta, self.shift_tta))
@@ -155,6 +159,7 @@ class Classifier(EnsembleModule):
         if stage == "train":
             return self._training_loss(logits, target), mean_prediction(logits.detach()), target
         # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
+        logits = mean_prediction(logits)
         return F.cross_entropy(_wide(logits), target), logits, target
 
     def _mixed_outcome(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -193,7 +198,7 @@ class Classifier(EnsembleModule):
 
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return class probabilities, shape (batch, classes), for a batch of inputs without labels."""
-        return self(batch).float().softmax(dim=1)
+        return mean_prediction(self(batch)).float().softmax(dim=1)
 
     def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from litlab.errors import UserError
 from litlab.metrics.member_metrics import MemberMetrics
-from litlab.nn.build import alike, build_networks
+from litlab.nn.build import build_networks, same_weights
 from litlab.nn.ensemble import Ensemble, bootstrap_counts, mean_prediction
 from litlab.tasks.supervised import SupervisedModule
 from litlab.util.strategies import shards
@@ -62,17 +62,22 @@ class EnsembleModule(SupervisedModule):
             data.numbered = True
             self._counts = bootstrap_counts(len(self.networks), data.sizes["train"], data.seed)
 
+    def teardown(self, stage: str) -> None:
+        """Let the data give plain batches again."""
+        if self.bootstrap and stage == "fit":
+            self.trainer.datamodule.numbered = False  # pyright: ignore[reportAttributeAccessIssue]
+
     def on_fit_start(self) -> None:
         """Compare model and data, and say how members are computed."""
         super().on_fit_start()
         if isinstance(self.network, Ensemble):
-            if self.trainer.global_step == 0 and not self.bootstrap and alike(self.networks):
+            if shards(self.trainer.strategy):
+                raise UserError("trainer.strategy: it shards parameters; an ensemble (model.members) needs ddp")
+            if not self.bootstrap and same_weights(self.networks):
                 raise UserError(
                     "model.members: all have the same weights and would learn the same; in Python give Classifier the "
                     "network's class, or a function that makes it"
                 )
-            if shards(self.trainer.strategy):
-                raise UserError("trainer.strategy: it shards parameters; an ensemble (model.members) needs ddp")
             rank_zero_info(self.network.description)
         if self.bootstrap:
             self._counts = self._counts.to(self.device)
@@ -104,7 +109,9 @@ class EnsembleModule(SupervisedModule):
         gradient_clip_algorithm: str | None = None,
     ) -> None:
         """Clip gradients as the trainer's flags say; by the norm of each member on its own."""
-        if len(self.networks) == 1 or not gradient_clip_val or gradient_clip_algorithm == "value":
+        scaled = getattr(self.trainer.precision_plugin, "scaler", None) is not None
+        refused = scaled and getattr(optimizer, "_step_supports_amp_scaling", False)  # by Lightning: not unscaled yet
+        if len(self.networks) == 1 or not gradient_clip_val or gradient_clip_algorithm == "value" or refused:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
             return
         for network in self.networks:
@@ -117,13 +124,11 @@ class EnsembleModule(SupervisedModule):
             self.member_metrics.reset(self.device)
 
     def test_logits(self, inputs: Any, target: Tensor) -> Tensor:
-        """Return the logits of a test batch, shape (batch, classes); those of the members are measured."""
-        if not isinstance(self.network, Ensemble) or self.member_metrics is None:
-            return self(inputs)
-        with self.network.apart():
-            members = self(inputs)
+        """Return the logits of a test batch, shape (batch, classes); those of members are measured."""
+        members = self(inputs)
         logits = mean_prediction(members)
-        self.member_metrics.add(members, logits, target)
+        if self.member_metrics is not None:
+            self.member_metrics.add(members, logits, target)
         return logits
 
     def on_test_epoch_end(self) -> None:

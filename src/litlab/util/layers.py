@@ -17,7 +17,7 @@ def last_layer(module: nn.Module) -> list[str]:
         module: Layers are in the order of their definition. In an ensemble each member has a last layer.
     """
     layers = [(layer, name) for layer, name, _ in _owned(module)]
-    ensemble = next((part for part in module.modules() if hasattr(part, "members")), None)
+    ensemble = next((part for part in module.modules() if getattr(part, "is_ensemble", False)), None)
     networks: Any = [module] if ensemble is None else ensemble.members
     last = []
     for network in networks:

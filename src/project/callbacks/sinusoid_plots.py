@@ -58,8 +58,9 @@ class SinusoidPlots(Callback):
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Draw, log and save."""
         folder = run_folder(trainer)  # on every rank
+        drawn, self._drawn = self._drawn, []
         if trainer.is_global_zero:
-            publish_figure(trainer, folder, "sinusoids", draw_sinusoids(*(part.cpu() for part in self._drawn)))
+            publish_figure(trainer, folder, "sinusoids", draw_sinusoids(*(part.cpu() for part in drawn)))
 
 
 def draw_sinusoids(x: Tensor, y: Tensor, predicted: Tensor, support_x: Tensor, support_y: Tensor) -> "Figure":

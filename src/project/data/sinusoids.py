@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from litlab.data import GOLDEN, ExperimentData, Metadata
+from litlab.data import ExperimentData, Metadata, uniform
 from litlab.types import PositiveInt, check_bounds
 
 AMPLITUDE, PHASE, X = (0.1, 5.0), (0.0, torch.pi), (-5.0, 5.0)  # the paper's ranges; all three are uniform
@@ -78,12 +78,12 @@ class Sinusoids(ExperimentData[Metadata]):
         number, split = batch
         if getattr(self.trainer, "overfit_batches", 0):
             epoch = 0  # the same tasks again and again
-        place = number + (split << 32) + ((epoch or 0) << 34)  # one integer for each task of all epochs and splits
         points = self.shots + self.queries
-        uniform = uniforms(place, self.seed, 2 + points)
+        drawn = torch.arange(2 + points, device=number.device)
+        place = (number + (split << 32) << 20)[:, None] + drawn  # (task, number drawn)
+        parts = uniform(place.flatten(), self.seed, epoch or 0, "sinusoids").view_as(place).split([1, 1, points], dim=1)
         amplitude, phase, x = (
-            low + (high - low) * part
-            for part, (low, high) in zip(uniform.split([1, 1, points], dim=1), (AMPLITUDE, PHASE, X), strict=True)
+            low + (high - low) * part for part, (low, high) in zip(parts, (AMPLITUDE, PHASE, X), strict=True)
         )
         y = amplitude * torch.sin(x - phase)
         (support_x, query_x), (support_y, query_y) = (
@@ -93,28 +93,3 @@ class Sinusoids(ExperimentData[Metadata]):
             "support_x": support_x, "support_y": support_y, "query_x": query_x, "query_y": query_y,
             "amplitude": amplitude[:, 0], "phase": phase[:, 0],
         }  # fmt: skip
-
-
-def uniforms(place: Tensor, seed: int, count: int) -> Tensor:
-    """Return random numbers that follow from place and seed alone, by the generator splitmix64.
-
-    Args:
-        place: Of a row of numbers, int64 of shape (row,).
-        seed: Of all rows.
-        count: Numbers in a row.
-
-    Returns:
-        Float32 from [0, 1), of shape (row, count).
-    """
-    step = GOLDEN - 2**64  # as a signed integer: torch has no arithmetic of uint64
-    start = (seed * GOLDEN + 2**63) % 2**64 - 2**63
-    row = _mix(_mix(place + start) * step)
-    state = row[:, None] + torch.arange(1, count + 1, device=place.device) * step
-    return (_mix(state) >> 40 & 0xFFFFFF).float() / 2**24
-
-
-def _mix(value: Tensor) -> Tensor:
-    """Return the finaliser of splitmix64 of int64 numbers, which wrap around (Steele et al. 2014)."""
-    value = (value ^ (value >> 30 & 2**34 - 1)) * (0xBF58476D1CE4E5B9 - 2**64)
-    value = (value ^ (value >> 27 & 2**37 - 1)) * (0x94D049BB133111EB - 2**64)
-    return value ^ (value >> 31 & 2**33 - 1)

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn.modules.batchnorm import _NormBase
 
 from litlab.errors import UserError, first_line
 from litlab.metrics import MeanLoss
+from litlab.nn import refused_by_vmap, why_not_vmap
 from litlab.tasks import ExperimentModule
 from litlab.types import NonNegativeInt, PositiveFloat, check_bounds
 
@@ -56,7 +56,10 @@ class MAML(ExperimentModule):
     ) -> None:
         super().__init__(**training)
         check_bounds(MAML, locals(), "model")
-        check_network(network)
+        if reason := why_not_vmap(network):
+            raise UserError(
+                f"model.network: torch.func.vmap can't take {type(network).__name__} ({reason}); use another network"
+            )
         self.network = network
         self.inner_lr, self.inner_steps, self.first_order = inner_lr, inner_steps, first_order
         self.train_loss = MeanLoss()
@@ -99,11 +102,11 @@ class MAML(ExperimentModule):
             try:
                 return vmap(of_task, randomness="different")(*parts)  # each task has its own dropout
             except RuntimeError as error:
-                if not any(word in str(error) for word in ("vmap", "Batching rule")):
+                if not refused_by_vmap(error):
                     raise
                 raise UserError(
-                    f"model.network: {type(self.network).__name__} can't be computed for many tasks at once by "
-                    f"torch.func.vmap ({first_line(error)[:150]}); use another network"
+                    f"model.network: torch.func.vmap can't take {type(self.network).__name__} "
+                    f"({first_line(error)[:150]}); use another network"
                 ) from error
 
     def training_loss(self, batch: dict[str, Tensor]) -> Tensor:
@@ -194,23 +197,6 @@ class MAML(ExperimentModule):
         means = {steps: loss.compute(self.sum_over_ranks) for steps, loss in self.losses.items()}
         values = {f"{stage}/mse_{steps}": means[steps] for steps in TEST_STEPS}
         self.log_dict({f"{stage}/loss": means[self.inner_steps], **values}, sync_dist=True)
-
-
-def check_network(network: nn.Module) -> None:
-    """Refuse networks with layers that are known not to work task by task under vmap.
-
-    Raises:
-        UserError: If one of its layers keeps running statistics of its batches, or is recurrent.
-    """
-    for layer in network.modules():
-        kind = type(layer).__name__
-        if isinstance(layer, _NormBase) and layer.track_running_stats:
-            raise UserError(
-                f"model.network: {kind} keeps running statistics, which torch.func.vmap can't keep for each task; use "
-                "torch.nn.LayerNorm"
-            )
-        if isinstance(layer, nn.RNNBase):
-            raise UserError(f"model.network: torch.func.vmap can't compute {kind}; use a network without it")
 
 
 def _normal(tensor: Tensor) -> Tensor:

@@ -62,14 +62,14 @@ def test_predictions_are_the_mean_of_probabilities():
     model = built(3, image_shape=SHAPE, flip_tta=True).eval()
     seen = torch.randn(5, *SHAPE)
     of_members = [((one(seen) + one(seen.flip(3))) / 2).softmax(dim=1) for one in model.networks]
-    with model.network.apart():
-        logits = model(seen)
-    assert logits.shape == (3, 5, 10)
-    torch.testing.assert_close(logits.softmax(dim=2), torch.stack(of_members))
-    model.flip_tta = False
-    expected = torch.stack([one(seen).softmax(dim=1) for one in model.networks]).mean(dim=0)
+    torch.testing.assert_close(model(seen).softmax(dim=2), torch.stack(of_members))
+    expected = torch.stack(of_members).mean(dim=0)
     torch.testing.assert_close(model.predict_step(seen, 0), expected)
-    assert model.train()(seen).shape == (3, 5, 10)
+    labels = torch.arange(5)
+    loss, logits, _ = model.outcome(seen, labels, "val")
+    torch.testing.assert_close(logits.exp(), expected)
+    torch.testing.assert_close(loss, F.nll_loss(expected.log(), labels))
+    torch.testing.assert_close(model.test_step((seen, labels), 0)["logits"], logits)
 
 
 def test_class_weights_and_mixed_labels_count_for_each_member():
@@ -121,16 +121,82 @@ def test_vmap_is_not_for_all_networks():
     assert Ensemble([frozen, frozen], vectorize=True)(torch.randn(4, *SHAPE)).shape == (2, 4, 10)
     with pytest.raises(UserError, match=r"model\.vectorize: vmap can't take LSTM \(it has no rule for LSTM\); leave"):
         Ensemble([nn.LSTM(3, 4), nn.LSTM(3, 4)], vectorize=True)
+    with pytest.raises(UserError, match="differ in their parts"):
+        Ensemble([nn.Dropout(0.1), nn.Dropout(0.2)], vectorize=True)
     with pytest.raises(UserError, match="differ in their shapes"):
-        Ensemble([nn.Linear(3, 4), nn.Linear(3, 5)], vectorize=True)
+        Ensemble([Weights(3), Weights(4)], vectorize=True)
 
-    class Branches(nn.Linear):
-        def forward(self, x):
-            return super().forward(x) * (2 if self.weight.sum() > 0 else 1)
 
-    with pytest.raises(UserError, match=r"model\.vectorize: vmap can't take the network \(Branches: .*; set it to"):
-        Ensemble([Branches(3, 4), Branches(3, 4)], vectorize=True)(torch.randn(2, 3))
-    assert Ensemble([Branches(3, 4), Branches(3, 4)])(torch.randn(2, 3)).shape == (2, 2, 4)
+class Weights(nn.Module):
+    """One vector of weights."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.ones(size))
+
+
+class Branches(nn.Linear):
+    """A branch that depends on the weights."""
+
+    def forward(self, x):
+        return super().forward(x) * (2 if self.weight.sum() > 0 else 1)
+
+
+class Counts(nn.Linear):
+    """Changes a buffer in place, or puts another in its place."""
+
+    def __init__(self, in_place: bool) -> None:
+        super().__init__(3, 4)
+        self.in_place = in_place
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        if self.in_place:
+            self.calls.add_(1)
+        else:
+            self.calls = self.calls + 1
+        return super().forward(x)
+
+
+class Replaced(nn.Linear):
+    """Has another forward than its class, as some callbacks make it."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 4)
+        self.forward = lambda x: F.linear(x, self.weight)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (
+            lambda: Branches(3, 4),
+            "vmap: It looks like you're attempting to use a Tensor",
+        ),
+        (lambda: Counts(True), "it changes calls, which would be lost"),
+        (lambda: Counts(False), "it changes calls, which would be lost"),
+        (Replaced, "a callback has replaced the forward of Replaced"),
+    ],
+)
+def test_what_vmap_refuses_as_it_runs_is_computed_one_by_one(make, reason, monkeypatch, caplog):
+    members = [make(), make()]
+    x = torch.randn(2, 3)
+    expected = torch.stack([member(x) for member in members])
+    monkeypatch.setattr(Ensemble, "_refuse", lambda self, *_: None)  # of what it sees when it is made
+    asked = Ensemble(members, vectorize=True)
+    monkeypatch.undo()
+    with pytest.raises(UserError) as refusal:
+        asked(x)
+    assert str(refusal.value).startswith(f"model.vectorize: vmap can't take {type(members[0]).__name__} ({reason}")
+    # On a GPU it is tried where nobody asked for it.
+    monkeypatch.setattr(Ensemble, "at_once", property(lambda self: self.obstacle is None))
+    left = Ensemble(members)
+    left.obstacle = None
+    torch.testing.assert_close(left(x), expected)
+    assert left.obstacle.startswith(reason)
+    assert f"computed one after the other, as vmap can't take them ({reason}" in caplog.text
+    if isinstance(members[0], Counts):
+        assert members[0].calls == 2, "once by itself, once as a member"
 
 
 def test_dropout_differs_between_members():

@@ -217,13 +217,14 @@ class TextData(TextBatches, SelectableData[TextMetadata]):
 
     @override
     def write_shards(self, folder: Path, size: int) -> None:
-        splits = {split: (*self._encoded(split), self.stored.array(split, "labels")) for split in self.sizes}
-        ids, offsets, _ = splits["train"]
-        if features := self.token_features(ids, offsets, "train"):
+        stored = self.stored
+        offsets = stored.array("train", "offsets")[:2]  # of the first text, which tells as much as all
+        if features := self.token_features(stored.array("train", "ids")[: offsets[-1]], offsets, "train"):
             raise UserError(
                 f"shards: they can't hold the {' and '.join(features)} that {type(self).__name__} gives each token; "
                 "write the texts without (docs/streaming.md)"
             )
+        splits = {split: (*self._encoded(split), stored.array(split, "labels")) for split in self.sizes}
         write_text_shards(folder, size, self.known_metadata, splits)
 
     # ---- what callbacks ask for

@@ -117,9 +117,9 @@ class StreamedTexts(StreamedData[TextMetadata], TextBatches):
         return TextShardBatches(lengths, shards, self.batch_size, self.shuffle_shards, **options)
 
     def text(self, split: str, index: int) -> str:
-        """One text as the model reads it, by its number in a split: in lower case, unknown words as [UNK]."""
-        ids = self.samples(split).read(torch.tensor([index]))[0][0]
-        return decode(self.written.tokenizer, ids)
+        """One whole text, by its number in a split: in lower case, unknown words as [UNK]."""
+        (sample,) = self.shards.split(split).read(torch.tensor([index]))
+        return decode(self.written.tokenizer, np.frombuffer(sample["ids"], id_type(self.written.vocab_size)))
 
 
 class ShardTexts(Dataset[tuple[dict[str, Tensor], Tensor]]):
