@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
@@ -13,6 +12,7 @@ from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
 from litlab.types import PositiveInt, check_bounds
 from litlab.util.commands import some
+from litlab.util.layers import member_networks
 from litlab.util.name_patterns import called_modules, matching_modules
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
@@ -82,12 +82,9 @@ class ActivationCheckpointing(Callback):
 def _blocks(module: LightningModule) -> dict[str, nn.Module]:
     """Return the blocks of a module's network, by their names."""
     network = getattr(module, "network", None)
-    if getattr(network, "is_ensemble", False):
-        members: Any = getattr(network, "members", ())
-        named = [_parts(member, f"network.members.{number}") for number, member in enumerate(members)]
-        found = dict(chain.from_iterable(named))
-    else:
-        found = dict(_parts(network, "network") if isinstance(network, nn.Module) else _parts(module, ""))
+    whole = {"network": network} if isinstance(network, nn.Module) else {"": module}
+    networks = member_networks(module) or whole
+    found = dict(chain.from_iterable(_parts(one, name) for name, one in networks.items()))
     if not found:
         raise UserError(
             f"activation_checkpointing.blocks: model.network ({type(network or module).__name__}) has no blocks "

@@ -8,6 +8,7 @@ from torch.optim import LBFGS, Optimizer
 
 from litlab.errors import UserError
 from litlab.types import NonNegativeFloat, OpenUnitInterval, PositiveFloat
+from litlab.util.layers import member_networks
 from litlab.util.name_patterns import first_matches, parameter_names
 
 
@@ -109,7 +110,7 @@ def _parts(module: nn.Module) -> list[str | list[str]]:
         UserError: It is an ensemble.
     """
     network = getattr(module, "network", module)
-    if getattr(network, "is_ensemble", False):
+    if member_networks(network):
         raise UserError(
             "model.param_groups.layer_decay: the layers of several networks (model.members) have no common order; set "
             "model.param_groups.layers, such as [network.members.*.0, network.members.*.1]"

@@ -10,6 +10,19 @@ from litlab.util.name_patterns import first_matches
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
 
+def member_networks(module: nn.Module) -> dict[str, nn.Module]:
+    """Return the members of an ensemble by their dotted names; of a module that has none, nothing.
+
+    Args:
+        module: The ensemble, or a module that has it.
+    """
+    for name, part in module.named_modules():
+        if getattr(part, "is_ensemble", False):
+            members: Any = part.members
+            return {f"{name}.members.{number}".lstrip("."): member for number, member in enumerate(members)}
+    return {}
+
+
 def last_layer(module: nn.Module) -> list[str]:
     """Return the names of the parameters of the layer with weights that is defined last, such as a classifier's head.
 
@@ -17,10 +30,8 @@ def last_layer(module: nn.Module) -> list[str]:
         module: Layers are in the order of their definition. In an ensemble each member has a last layer.
     """
     layers = [(layer, name) for layer, name, _ in _owned(module)]
-    ensemble = next((part for part in module.modules() if getattr(part, "is_ensemble", False)), None)
-    networks: Any = [module] if ensemble is None else ensemble.members
     last = []
-    for network in networks:
+    for network in member_networks(module).values() or [module]:
         own = [layer for layer, name, _ in _owned(network) if "weight" in name.rpartition(".")[2]]
         last += own[-1:]
     return [name for layer, name in layers if any(layer is one for one in last)]
