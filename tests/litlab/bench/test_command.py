@@ -115,8 +115,8 @@ def test_bad_input_is_one_line(run, arguments, more, line):
     assert (done.code, done.out, done.err) == (2, "", f"error: {line}\n")
 
 
-def test_without_time_for_the_first_trial(bench):
-    done = bench("--minutes=0.001")
+def test_without_time_for_the_first_trial(bench, tmp_path):
+    done = bench("--minutes=0.001", "--config", overlay(tmp_path, "Stuck"))
     assert done.code == 2
     assert done.err == "error: --minutes: baseline was not done within 1 s; give more time\n"
 

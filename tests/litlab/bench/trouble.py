@@ -15,6 +15,13 @@ class SlowUnlessChannelsLast(Callback):
             time.sleep(0.1)
 
 
+class Stuck(Callback):
+    """Does not come to its first step."""
+
+    def on_train_start(self, *_: object) -> None:
+        time.sleep(60)
+
+
 class TooLarge(Callback):
     """Wants more memory than there is."""
 
