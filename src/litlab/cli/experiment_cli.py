@@ -47,7 +47,6 @@ from litlab.runs.saved import checkpoint_of
 from litlab.runs.trial_report import TrialReport
 from litlab.util.class_blocks import imported
 from litlab.util.refusals import named_classes, refusals
-from litlab.util.team import typed
 from litlab.util.variables import TRIAL
 
 
@@ -68,9 +67,6 @@ class ExperimentCLI(CheckpointCLI):
             subclass_mode_model=True,
             subclass_mode_data=True,
             parser_class=ExperimentParser,
-            parser_kwargs={
-                verb: {"usage": f"{typed(verb)} [--config FILE ...] [--key value ...]"} for verb in self.subcommands()
-            },
             save_config_callback=RunConfig,
             save_config_kwargs={"overwrite": True},
             seed_everything_default=0,

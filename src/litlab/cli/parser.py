@@ -17,10 +17,12 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.cli.bases import is_file_name, with_bases, without_base
 from litlab.cli.diagnosis import Diagnosis
+from litlab.cli.help import HelpFormatter, arrange
 from litlab.cli.hints import not_set, parser_of, types_of
 from litlab.cli.named_modules import flags
 from litlab.cli.trust import denied
 from litlab.errors import UserError
+from litlab.util.team import typed
 from litlab.util.yaml_files import check, flat, nodes, read_text
 
 _load = jsonargparse.get_loader("yaml")
@@ -47,7 +49,8 @@ class ExperimentParser(LightningArgumentParser):
     """LightningArgumentParser without abbreviated flags, whose errors are a `UserError` of one line."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(allow_abbrev=False, **kwargs)
+        kwargs.setdefault("usage", f"{typed(*sys.argv[1:2])} [--config FILE ...] [--key value ...]")
+        super().__init__(allow_abbrev=False, formatter_class=HelpFormatter, **kwargs)
         self.arguments = sys.argv[1:]  # what is parsed, from the verb on
         self.names = {"-": "standard input"}  # of config files that the user does not know by their path
         self.texts: dict[str, str] = {}  # of the config files that were read
@@ -106,6 +109,12 @@ class ExperimentParser(LightningArgumentParser):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", rf"\s*{UNWRITTEN}(?!<)")
             return re.sub(f"{UNWRITTEN}(?!<)", "", super().dump(*args, **kwargs))
+
+    def format_help(self, *further: Any, **kwargs: Any) -> str:
+        """Return the help: of a verb with what is used most first, of a class as jsonargparse has it."""
+        if self is not self.root:
+            arrange(self, self.root.arguments[0])
+        return super().format_help(*further, **kwargs)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise the `UserError`. Parsers that jsonargparse itself tries values with raise as before."""
