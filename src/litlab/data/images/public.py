@@ -56,7 +56,7 @@ class PublicImages:
         archives = self._intact_archives(root)
         try:
             if len(archives) < len(self.archives):
-                reach(self._servers(), seconds)
+                reach(self.servers(), seconds)
             self._download(root, archives)
         except Unavailable as error:
             if present:
@@ -103,7 +103,7 @@ class PublicImages:
         sums = [md5 for _, md5 in reader.resources] if hasattr(reader, "resources") else [reader.tgz_md5]
         return [name for name, md5 in zip(self.archives, sums, strict=True) if check_integrity(root / name, md5)]
 
-    def _servers(self) -> list[str]:
+    def servers(self) -> list[str]:
         """One address to try per server that torchvision downloads from."""
         reader = self._torchvision
         return [f"{m}{reader.resources[0][0]}" for m in reader.mirrors] if hasattr(reader, "mirrors") else [reader.url]
