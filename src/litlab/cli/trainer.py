@@ -20,10 +20,10 @@ from litlab.data.module import ExperimentData
 from litlab.errors import UserError
 from litlab.runs import claim
 from litlab.runs.durable_logs import append_to_csv_files
-from litlab.runs.folder import COMPILED, ROOT
+from litlab.runs.folder import COMPILED, ROOT, root_of
 from litlab.runs.lock import is_first_process
-from litlab.runs.resume_auto import root_of
 from litlab.runs.resume_plan import ResumePlan
+from litlab.runs.seed_group import without_seed
 from litlab.util.host_memory import keep_freed_memory
 
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
@@ -97,10 +97,10 @@ def compile_cache(experiment: str) -> Path:
 
 
 def keep_compiled(callbacks: list[Callback], config: Any, experiment: str) -> None:
-    """Let the next run of an experiment find what this one compiles, unless nothing is to be written."""
+    """Let the next run of an experiment, or its next seed, find what this one compiles, unless nothing is written."""
     for callback in callbacks:
         if isinstance(callback, Compile) and not (config["fast_dev_run"] or config["barebones"]):
-            callback.cache = compile_cache(experiment)
+            callback.cache = compile_cache(without_seed(experiment))
 
 
 def searched_only(trainer: Trainer) -> bool:

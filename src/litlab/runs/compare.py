@@ -6,22 +6,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litlab.errors import UserError
-from litlab.runs.find import RUN_HELP, find_run
-from litlab.runs.folder import ROOT, DamagedFile, read_json, read_or_note
+from litlab.runs.find import RUN_HELP, find_group, find_run
+from litlab.runs.folder import ROOT, DamagedFile, RunFolder, read_json, read_or_note
+from litlab.runs.run_table import describe_group
+from litlab.runs.seed_group import SeedGroup
 from litlab.util import metric_direction as metric
 from litlab.util.commands import Options, answer, decimals, terminal
+from litlab.util.renamed import saved_as_now
+from litlab.util.spread import plus_minus
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 DESCRIPTION = """\
 Compare runs side by side: the settings that differ, the metrics with the better value in bold, and the
-commit, versions, hardware and data where they differ.
+commit, versions, hardware and data where they differ. The runs of `fit --seeds` are one column, with mean
+and standard deviation.
 
   %(prog)s mine/version_3 mine/version_4
   %(prog)s mine other                  the newest run of each experiment
+  %(prog)s mine/seeds_0 mine/seeds_1   all seeds of each
 """
 MISSING = object()
+VARIES = "varies"  # a setting of a group of seeds that is not the same in all its runs
 
 
 def main(arguments: list[str]) -> int:
@@ -31,26 +38,24 @@ def main(arguments: list[str]) -> int:
 
 def _compare(arguments: list[str]) -> int:
     options = Options("compare", DESCRIPTION)
-    options.add_argument("run", nargs="+", metavar="RUN", help=RUN_HELP)
+    options.add_argument("run", nargs="+", metavar="RUN", help=f"{RUN_HELP}, or a group of seeds")
     options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)
-    runs = [find_run(text, chosen.root) for text in chosen.run]
+    runs = [find_group(text, chosen.root) or find_run(text, chosen.root) for text in chosen.run]
     if len({run.path.resolve() for run in runs}) < 2:
         what = f"{chosen.run[0]} is one run" if len(runs) == 1 else f"{' and '.join(chosen.run)} are the same run"
         raise UserError(f"compare: {what}; give two or more.")
 
     problems: list[str] = []
-    configs = [flat_config(read_or_note(problems, read_config, run.config)) for run in runs]
-    metrics = [read_or_note(problems, read_json, run.metrics) for run in runs]
-    origins = [flat_provenance(read_or_note(problems, read_json, run.provenance)) for run in runs]
+    configs, metrics, origins = zip(*(_facts(run, chosen.root, problems) for run in runs), strict=True)
     names = [run.name for run in runs]
     from litlab.util.tables import Fitted
 
     console = terminal()
     parts = [
-        side_by_side("Settings", names, differences(configs)),
-        metrics_table(names, metrics),
-        side_by_side("Made from", names, differences(origins)),
+        side_by_side("Settings", names, differences(list(configs))),
+        metrics_table(names, list(metrics)),
+        side_by_side("Made from", names, differences(list(origins))),
     ]
     same = ("The settings are the same.", "There are no metrics.", "Code, versions, hardware and data are the same.")
     for part, otherwise in zip(parts, same, strict=True):
@@ -61,8 +66,26 @@ def _compare(arguments: list[str]) -> int:
     return 0
 
 
+def _facts(
+    subject: RunFolder | SeedGroup, root: Path, problems: list[str]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return settings, metrics and origin of a run, or of a group of seeds: what its runs share, and means."""
+    if isinstance(subject, SeedGroup):
+        runs, metrics = list(subject.runs().values()), describe_group(subject, root)
+    else:
+        runs, metrics = [subject], read_or_note(problems, read_json, subject.metrics)
+    configs = [flat_config(read_or_note(problems, read_config, run.config)) for run in runs]
+    origins = [flat_provenance(read_or_note(problems, read_json, run.provenance)) for run in runs]
+    return _shared(configs), metrics, _shared(origins)
+
+
+def _shared(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the entries that are the same in all runs, and `VARIES` for the others."""
+    return {**(entries[0] if entries else {}), **dict.fromkeys(differences(entries), VARIES)}
+
+
 def read_config(path: Path) -> dict[str, Any]:
-    """Read the resolved config of a run.
+    """Read the resolved config of a run, with the names that its classes and settings have now.
 
     Raises:
         UserError: If there is none, or it is not YAML.
@@ -78,7 +101,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise DamagedFile(path, " ".join(str(error).split())) from error
     if not isinstance(config, dict):
         raise DamagedFile(path, "it holds no settings")
-    return config
+    return saved_as_now(config)
 
 
 def flat_config(config: Any, key: str = "") -> dict[str, Any]:
@@ -138,7 +161,7 @@ def side_by_side(title: str, names: list[str], rows: dict[str, list[Any]]) -> "T
 
 
 def metrics_table(names: list[str], runs: list[dict[str, Any]]) -> "Table":
-    """Build the table of metrics, the best value of each in bold, and of what the runs cost."""
+    """Build the table of metrics, the best value of each in bold, and of what the runs cost; of groups, their means."""
     from rich.text import Text
 
     table = _table("Metrics", names)
@@ -147,7 +170,8 @@ def metrics_table(names: list[str], runs: list[dict[str, Any]]) -> "Table":
         values = [one.get(name) for one in found]
         winner = _better(metric.direction(name, runs), [value for value in values if value is not None])
         styles = ["bold green" if winner is not None and value == winner else "" for value in values]
-        table.add_row(Text(name), *(Text(decimals(v), style=s) for v, s in zip(values, styles, strict=True)))
+        cells = [_cell(run, name, value) for run, value in zip(runs, values, strict=True)]
+        table.add_row(Text(name), *(Text(cell, style=style) for cell, style in zip(cells, styles, strict=True)))
     epochs = [(run.get("best") or {}).get("epoch") for run in runs]
     costs = {
         "best epoch": [None if epoch is None else epoch + 1 for epoch in epochs],  # as the progress bar counts them
@@ -162,6 +186,11 @@ def metrics_table(names: list[str], runs: list[dict[str, Any]]) -> "Table":
         marks = ["yes: not real" if run.get("generated_data") else "-" for run in runs]
         table.add_row("generated data", *marks, style="bold red")
     return table
+
+
+def _cell(run: dict[str, Any], name: str, value: float | None) -> str:
+    deviations = (run.get("seeds") or {}).get("deviation", {})
+    return decimals(value) if value is None else plus_minus(value, deviations.get(name))
 
 
 def _better(direction: int, values: list[float]) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from litlab.errors import UserError
 from litlab.runs.folder import COMPILED, ROOT, RunFolder, read_json, read_or_note
+from litlab.runs.seed_group import SeedGroup, experiment_of
 from litlab.util.nearest import nearest
 from litlab.util.team import typed
 
@@ -41,7 +42,8 @@ def find_run(text: str, root: Path = ROOT) -> RunFolder:
     Args:
         text: ``last`` (the newest run), ``best`` (of the newest run's experiment, the run with the best value of the
             metric that it monitors), a run folder, a checkpoint in it, or an experiment, which stands for its newest
-            run. Folders may be given as they are or from ``lightning_logs`` on: ``mine``, ``mine/version_3``.
+            run, one of its seeds included. Folders may be given as they are or from ``lightning_logs`` on: ``mine``,
+            ``mine/version_3``, ``mine/seeds_0/seed_1``.
         root: Where the runs are.
 
     Raises:
@@ -64,15 +66,22 @@ def find_run(text: str, root: Path = ROOT) -> RunFolder:
             return RunFolder(path)
         if path.resolve() == root.resolve() or path.resolve() in root.resolve().parents:
             raise UserError(f"there is no run '{text}': {_experiments(root)}")
-        if runs := runs_of(path) or all_runs(path):
-            names = sorted({str(run.path.parent) for run in runs})
-            if len(names) == 1:
-                return runs[0]
+        if runs := all_runs(path):
+            own = [run for run in runs if experiment_of(run) == path]
+            names = sorted({str(experiment_of(run)) for run in runs})
+            if own or len(names) == 1:
+                return (own or runs)[0]
             raise UserError(f"{text} holds several experiments; give one of {', '.join(names)}.")
     known = [run.path.relative_to(root).as_posix() for run in all_runs(root)]
     names = ["last", *known, *(run.rpartition("/")[0] for run in known)] if known else []
     hint = nearest(relative_name(root, text), names, otherwise=f": {_experiments(root)}")
     raise UserError(f"there is no run '{text}'{hint}")
+
+
+def find_group(text: str, root: Path = ROOT) -> SeedGroup | None:
+    """Return the group of seeds whose folder the user typed, if it is one: ``mine/seeds_0``."""
+    groups = (SeedGroup(path) for path in (Path(text), root / text))
+    return next((group for group in groups if group.file.is_file()), None)
 
 
 def relative_name(root: Path, text: str) -> str:
@@ -102,24 +111,25 @@ def noted_owner(folder: Path) -> Path | None:
 
 
 def _best(runs: list[RunFolder]) -> RunFolder:
-    """Return the best run of the newest run's experiment."""
+    """Return the best run of the newest run's experiment, seeds included."""
     found: dict[RunFolder, dict[str, Any]] = {}
     problems: list[str] = []
-    for run in (run for run in runs if run.path.parent == runs[0].path.parent):
+    experiment = experiment_of(runs[0])
+    for run in (run for run in runs if experiment_of(run) == experiment):
         best = read_or_note(problems, read_json, run.metrics).get("best") or {}
         if best.get("value") is not None:
             found[run] = best
     for problem in problems:  # the other runs can still be compared
         print(f"warning: {problem}", file=sys.stderr)
     if not found:
-        raise UserError(f"best: no run of {runs[0].path.parent} has monitored a metric yet; give a run's name.")
+        raise UserError(f"best: no run of {experiment} has monitored a metric yet; give a run's name.")
     monitored = next((best["monitor"], best["mode"]) for best in found.values())
     values = {run: best["value"] for run, best in found.items() if (best["monitor"], best["mode"]) == monitored}
     return (max if monitored[1] == "max" else min)(values, key=values.__getitem__)
 
 
 def _experiments(root: Path) -> str:
-    names = {run.path.relative_to(root).parent.as_posix() for run in all_runs(root)}
+    names = {experiment_of(run).relative_to(root).as_posix() for run in all_runs(root)}
     if not names:
         return f"there are no runs in {root} yet."
     return f"the experiments in {root} are {', '.join(sorted(names))}; `{typed('runs')}` lists the runs."

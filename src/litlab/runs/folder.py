@@ -116,6 +116,11 @@ class RunFolder:
             return datetime.now().astimezone()  # it was deleted just now
 
 
+def root_of(trainer: dict[str, Any]) -> Path:
+    """Return the folder of all runs, by the section ``trainer`` of a config."""
+    return Path(trainer.get("default_root_dir") or ".") / ROOT
+
+
 class DamagedFile(UserError):
     """A file of a run is not what the run wrote.
 

@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from litlab import __version__
 from litlab.runs.git import WorkTree, work_tree
 from litlab.runs.masking import mask, mask_command
 from litlab.util import team
@@ -70,7 +71,7 @@ def command() -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, of the team's package and of all packages that it requires."""
+    """Return the versions of Python, of the team's package, of litlab and of all packages that it requires."""
     found = {"python": platform.python_version()}
     try:
         name = _distribution()
@@ -78,6 +79,7 @@ def versions() -> dict[str, str]:
         found[name] = metadata.version(name)
     except metadata.PackageNotFoundError:  # run from the sources without being installed
         declared = ["torch", "lightning", "jsonargparse", "numpy"]
+    found["litlab"] = __version__
     for requirement in declared:
         name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
         if "extra ==" not in requirement:

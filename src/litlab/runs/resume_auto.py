@@ -12,7 +12,7 @@ from litlab.errors import UserError
 from litlab.runs import claim, lock
 from litlab.runs.config_diff import OF_THE_COMMAND
 from litlab.runs.find import newest_first, runs_of
-from litlab.runs.folder import ROOT, RunFolder, read_json, read_or_note
+from litlab.runs.folder import RunFolder, read_json, read_or_note, root_of
 from litlab.runs.masking import mask_command
 from litlab.runs.resume_plan import ResumePlan, resume_run
 from litlab.runs.saved import checkpoint_in, saved_config, temporary_config
@@ -58,11 +58,6 @@ def choose_run(plan: ResumePlan, config: dict[str, Any]) -> ResumePlan:
             return ResumePlan(plan.arguments, plan.command, new=claim.new_run(root, config["experiment"]))
     except OSError as error:
         raise UserError(f"experiment: {folder} can't be written to ({error.strerror}); choose another name.") from error
-
-
-def root_of(config: dict[str, Any]) -> Path:
-    """Return the folder of all runs, by the section ``trainer`` of a config."""
-    return Path(config.get("default_root_dir") or ".") / ROOT
 
 
 def _newest(plan: ResumePlan, folder: Path) -> RunFolder | None:

@@ -17,6 +17,7 @@ from litlab.runs.find import find_run, owner_of
 from litlab.runs.folder import RunFolder, read_or_set_aside
 from litlab.runs.missing_classes import check_classes
 from litlab.runs.saved import checkpoint_in, config_in, saved_config
+from litlab.runs.seed_group import how_to_continue
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,10 @@ def resume_plan(arguments: list[str]) -> ResumePlan:
         for flag in ("--ckpt_path", "--init_from"):
             if take_flag(flag, flags)[0] is not None:
                 raise UserError(f"resume: the run continues from its own newest checkpoint; leave {flag} out.")
-        return resume_run(find_run(wanted), rest)
+        run = find_run(wanted)
+        if line := how_to_continue(run):
+            rank_zero_info(line)
+        return resume_run(run, rest)
     restarts = os.environ.get("SLURM_RESTART_COUNT", "")
     return ResumePlan(arguments, arguments, requeued=restarts.isdecimal() and int(restarts) > 0)
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from litlab.errors import UserError
 from litlab.runs.find import all_runs, relative_name
 from litlab.runs.folder import ROOT, RunFolder, read_json, read_or_note
+from litlab.runs.seed_group import SeedGroup, group_of, group_row
 from litlab.util import metric_direction as metric
 from litlab.util.commands import Options, answer, count, decimals, terminal
 from litlab.util.nearest import nearest
+from litlab.util.spread import plus_minus
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,10 +23,12 @@ COLOURS = {"finished": "green", "failed": "red", "killed": "red", "interrupted":
 DESCRIPTION = """\
 List the runs in lightning_logs, the newest first: how each ended, its best validation metric and the
 corresponding test metric, minutes, peak memory in GiB, when it was started, and the commit of its code
-(with * where the code had uncommitted changes).
+(with * where the code had uncommitted changes). The runs of `fit --seeds` are one row, with the mean and
+standard deviation of their metrics and the sum of their minutes.
 
   %(prog)s                          all runs
   %(prog)s mine --sort test/acc     those of one experiment, the best first
+  %(prog)s mine/seeds_0             each run of these seeds
   %(prog)s --status failed          with the reason of each
 """
 
@@ -45,9 +49,10 @@ def _runs(arguments: list[str]) -> int:
     chosen = options.parse_args(arguments)
 
     folders = all_runs(chosen.root)
-    if chosen.experiment:
-        folders = list(_of_experiments(folders, chosen.experiment, chosen.root))
-    rows = [describe(folder, chosen.root) for folder in folders]
+    named = [relative_name(chosen.root, name) for name in chosen.experiment]
+    if named:
+        folders = list(_of_experiments(folders, named, chosen.root))
+    rows = list(_rows(folders, named, chosen.root))
     if chosen.status:
         rows = [row for row in rows if row["status"].rstrip("?") == chosen.status]
     if chosen.sort and rows:
@@ -91,15 +96,30 @@ def describe(folder: RunFolder, root: Path = ROOT) -> dict[str, Any]:
         "commit": made.get("commit"),
         "dirty": made.get("dirty"),
         "command": made.get("command"),
+        "seeds": None,
         "problems": problems,
     }
 
 
-def table(rows: list[dict[str, Any]], sort: str | None = None) -> "Table":
-    """Build the table, one row per run.
+def describe_group(group: SeedGroup, root: Path = ROOT) -> dict[str, Any]:
+    """Describe the runs of ``fit --seeds`` as `describe` does a run, with means over the seeds that are finished.
 
     Args:
-        rows: The runs, as `describe` returns them.
+        group: The group. Its ``seeds`` are those asked for and finished, the runs, and the metrics' deviations.
+        root: Where the runs are.
+    """
+    try:
+        runs = group.runs()
+    except UserError:  # the row says so
+        runs = {}
+    return group_row(group, {seed: describe(run, root) for seed, run in runs.items()}, root)
+
+
+def table(rows: list[dict[str, Any]], sort: str | None = None) -> "Table":
+    """Build the table, one row per run or group of seeds.
+
+    Args:
+        rows: The runs and groups, as `describe` and `describe_group` return them.
         sort: A metric to show although no column has it.
     """
     from rich.table import Table
@@ -108,12 +128,12 @@ def table(rows: list[dict[str, Any]], sort: str | None = None) -> "Table":
     now = datetime.now().astimezone()
     columns: dict[str, list[str | Text]] = {
         "run": [Text(row["run"]) for row in rows],
-        "status": [Text(row["status"], style=COLOURS.get(row["status"].rstrip("?"), "")) for row in rows],
+        "status": [Text(_status(row), style=COLOURS.get(row["status"].rstrip("?"), "")) for row in rows],
         "best": [_metric(row, _best(row)) for row in rows],
         "test": [_metric(row, metric.of_test(row)) for row in rows],
     }
     if sort and any(sort not in ((_best(row) or [""])[0], (metric.of_test(row) or [""])[0]) for row in rows):
-        columns[sort] = [decimals(metric.values(row).get(sort)) for row in rows]
+        columns[sort] = [_value(row, sort, metric.values(row).get(sort)) for row in rows]
     columns |= {
         "min": [_minutes(row["seconds"]) for row in rows],
         "GiB": ["-" if row["peak_memory_gib"] is None else f"{row['peak_memory_gib']:.1f}" for row in rows],
@@ -153,9 +173,20 @@ def when(started: datetime, now: datetime) -> str:
     return started.strftime("%d %b %H:%M" if started.year == now.year else "%Y-%m-%d")
 
 
+def _rows(folders: list[RunFolder], named: list[str], root: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the table; a group of seeds is one, where its newest run is, unless the group was named."""
+    shown: set[SeedGroup] = set()
+    for folder in folders:
+        group = group_of(folder)
+        if group is None or any(_lies_in(name, group.path.relative_to(root).as_posix()) for name in named):
+            yield describe(folder, root)
+        elif group not in shown:
+            shown.add(group)
+            yield describe_group(group, root)
+
+
 def _of_experiments(folders: list[RunFolder], wanted: list[str], root: Path) -> Iterator[RunFolder]:
     names = {folder: folder.path.relative_to(root).parent.as_posix() for folder in folders}
-    wanted = [relative_name(root, name) for name in wanted]
     for name in wanted:
         if not any(_lies_in(experiment, name) for experiment in names.values()):
             known = sorted(set(names.values()))
@@ -184,7 +215,19 @@ def _best(row: dict[str, Any]) -> tuple[str, float | None] | None:
 
 
 def _metric(row: dict[str, Any], found: tuple[str, float | None] | None) -> str:
-    return f"{found[0]} {'~' if row['generated_data'] else ''}{decimals(found[1])}" if found else "-"
+    return f"{found[0]} {'~' if row['generated_data'] else ''}{_value(row, *found)}" if found else "-"
+
+
+def _value(row: dict[str, Any], name: str, value: float | None) -> str:
+    deviation = (row["seeds"] or {"deviation": {}})["deviation"].get(name)
+    return decimals(value) if value is None else plus_minus(value, deviation)
+
+
+def _status(row: dict[str, Any]) -> str:
+    if row["seeds"] is None:
+        return row["status"]
+    finished = f"{len(row['seeds']['finished'])} of {len(row['seeds']['asked'])}"
+    return finished if row["status"] == "finished" else f"{finished}, {row['status']}"
 
 
 def _minutes(seconds: float | None) -> str:

@@ -18,6 +18,10 @@ FILES: dict[str, dict[str, Any]] = {
         "versions": dict[str, Any], "hardware": dict[str, Any], "uncommitted": {"file": str, "sha256": str},
         "continued": list[dict[str, Any]],
     },
+    "seeds.json": {
+        "command": list[str], "seeds": list[int], "runs": dict[str, str], "config": dict[str, Any],
+        "metrics": dict[str, Any],
+    },
 }  # fmt: skip
 
 
