@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -22,7 +23,7 @@ PATH = re.compile(r"(?<![\w.])/(?:[\w.+-]+/)+")  # up to the last name of an abs
 
 
 def environment() -> dict[str, Any]:
-    """Date, commit, versions and hardware."""
+    """Command, date, commit, versions and hardware."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=RESULTS).stdout.strip()
@@ -31,7 +32,9 @@ def environment() -> dict[str, Any]:
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), cpu)
+    threads = torch.get_num_threads()
     return {
+        "command": shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": git("rev-parse", "--short", "HEAD") + (" + changes" if git("status", "--porcelain") else ""),
         "versions": {
@@ -40,7 +43,7 @@ def environment() -> dict[str, Any]:
             "torchvision": torchvision.__version__,
             "lightning": lightning.__version__,
         },
-        "cpu": f"{cpu}, {torch.get_num_threads()} threads",
+        "cpu": f"{cpu}, {threads} thread{'s' * (threads != 1)}",
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
 
@@ -76,12 +79,11 @@ def summary(values: list[float]) -> dict[str, float]:
 
 
 def earlier(name: str, rows: Collection[str]) -> dict[str, Any]:
-    """Return these rows of ``results/NAME.json`` if it is there, each with its date and commit."""
+    """Return these rows of ``results/NAME.json`` if it is there, each with its command, date and commit."""
     path = RESULTS / f"{name}.json"
     result = json.loads(path.read_text()) if path.is_file() else {}
-    return {
-        key: {"date": result["date"], "commit": result["commit"]} | row for key, row in result.items() if key in rows
-    }
+    made = {key: result[key] for key in ("command", "date", "commit") if key in result}
+    return {key: made | row for key, row in result.items() if key in rows}
 
 
 def save(name: str, results: dict[str, Any]) -> None:
