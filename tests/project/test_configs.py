@@ -1,7 +1,6 @@
 """Every shipped config runs, and every overlay is parsed with each; a new one is run by being there."""
 
 import math
-from pathlib import Path
 
 import pytest
 from jsonargparse import ArgumentParser
@@ -11,13 +10,14 @@ from litlab.cli.class_paths import find_class
 from litlab.cli.start import register_classes
 from litlab.cli.trust import Trust
 from litlab.errors import UserError
-from litlab.tasks import Classifier
+from litlab.tasks import Classifier, ExperimentModule
 from tests.conftest import CONFIGS, ROOT, settings_of
 from tests.litlab.fuzz.harness import verb_parser
 from tests.project.overlays import EXPERIMENTS, OF_CLASSIFIERS, OVERLAYS, SMALL, THERE, callbacks_of, config_of
 
-# Experiments without the settings that an overlay sets; one line says so.
-UNSET = {"linear": {"adamw8bit", "fused", "muon", "one_cycle", "plateau", "warm_restarts"}, "cifar": {"fused"}}
+UNSET = {"cifar": {"fused"}}  # experiments without the settings that an overlay sets; one line says so
+# Overlays of optimizer and schedule, which any LightningModule need not have as settings; one line says so.
+OF_TASKS = {"adamw8bit", "fused", "muon", "one_cycle", "plateau", "qat", "warm_restarts"}
 GUESSES = {"cifar": 10, "text": 4}  # classes
 
 
@@ -64,8 +64,10 @@ def parser() -> ArgumentParser:
 def test_overlay_fits_experiment(parser, config, overlay):
     """All that an overlay says is in the config that would be run, and it takes no callback away."""
     Trust().enforce()
-    if overlay.stem in OF_CLASSIFIERS and not _classifies(config):
-        with pytest.raises(UserError, match=r"^model: Option '\w+' is not accepted"):
+    model = find_class(settings_of(config)["model"]["class_path"], LightningModule)
+    needed = Classifier if overlay.stem in OF_CLASSIFIERS else ExperimentModule if overlay.stem in OF_TASKS else object
+    if not issubclass(model, needed):
+        with pytest.raises(UserError, match=r"^model"):
             parser.parse_args(["--config", str(config), "--config", str(overlay)])
         return
     merged = parser.parse_args(["--config", str(config), "--config", str(overlay)]).as_dict()
@@ -81,13 +83,10 @@ def test_overlay_fits_experiment(parser, config, overlay):
             assert merged["trainer"][name] == value or isinstance(value, dict)
 
 
-def _classifies(config: Path) -> bool:
-    return issubclass(find_class(settings_of(config)["model"]["class_path"], LightningModule), Classifier)
-
-
 @pytest.mark.parametrize("config", [*EXPERIMENTS, *OVERLAYS], ids=lambda path: path.stem)
 def test_first_lines_say_what_it_is_and_how_it_is_run(config):
-    lines = config.read_text().splitlines()
+    schema, *lines = config.read_text().splitlines()
+    assert schema.startswith("# yaml-language-server: ")  # tests/project/test_schema.py follows it
     assert lines[0].startswith("# ")
     assert any(f"--config {config.relative_to(ROOT)}" in line for line in lines[:3] if line.startswith("#"))
     if config in OVERLAYS:

@@ -1,0 +1,48 @@
+"""A project without experiments, for the commands that write and delete them; not a test itself."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.litlab.conftest import TEAM
+
+CONFTEST = """\
+import pytest
+
+
+@pytest.fixture(scope="module")
+def team() -> str:
+    return "{package}"
+"""
+
+
+def plant(root: Path, package: str) -> Path:
+    """Make the project: an empty package, an overlay, and the tests' own modules."""
+    for folder in (f"src/{package}", "configs/with", f"tests/{package}"):
+        (root / folder).mkdir(parents=True)
+    for name in ("__init__.py", "__main__.py"):
+        shutil.copy(TEAM / "acme" / name, root / "src" / package)
+    for name in ("pyproject.toml", "tests/conftest.py", "tests/processes.py"):
+        shutil.copy(ROOT / name, root / name)
+    shutil.copy(TEAM / "configs/with/smoke.yaml", root / "configs/with")
+    (root / "tests/__init__.py").touch()
+    (root / f"tests/{package}/__init__.py").touch()
+    (root / f"tests/{package}/conftest.py").write_text(CONFTEST.format(package=package))
+    return root
+
+
+@pytest.fixture
+def project(run, team, tmp_path, monkeypatch) -> Path:
+    """A project that `run` runs in. Its package is never imported, or the next test would find this one's."""
+    root = plant(tmp_path / "root", team)
+    monkeypatch.syspath_prepend(str(root / "src"))
+    monkeypatch.chdir(root)
+    return root
+
+
+def contents(root: Path) -> dict[str, bytes | None]:
+    """All folders and files, with their content."""
+    paths = [path for path in root.rglob("*") if not {"__pycache__", ".git"} & {*path.relative_to(root).parts}]
+    return {path.relative_to(root).as_posix(): path.read_bytes() if path.is_file() else None for path in paths}
