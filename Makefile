@@ -2,6 +2,8 @@
 # make test    run all tests
 # make test-gpu    run the tests that need a CUDA GPU
 # make lint    check formatting, style and types
+# make schema  write the JSON schemas with which an editor checks configs
+# make docs    build the docs as a site, build/docs/index.html
 # make clean   remove the environment and build files; data/ and lightning_logs/ stay
 # All but the last create the environment first, if need be.
 
@@ -12,9 +14,11 @@ INSTALLED := $(VENV)/installed
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: fit test test-gpu lint clean
+.PHONY: fit test test-gpu lint schema docs clean
 
+# First a few steps, which tell how long it will take here.
 fit: $(INSTALLED)
+	$(BIN)/python -m project fit --config configs/cifar.yaml --check
 	$(BIN)/python -m project fit --config configs/cifar.yaml
 
 test: $(INSTALLED)
@@ -28,13 +32,21 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-# The environment is made anew only when pyproject.toml or constraints.txt has changed.
+schema: $(INSTALLED)
+	$(BIN)/python -m project schema
+
+docs: $(INSTALLED)
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky docs build/docs
+
+# The environment is made anew only when pyproject.toml or constraints.txt has changed. The schemas are for editors: no
+# mistake in the package may keep the rest from being installed.
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "error: Python 3.11 to 3.13 is needed; set PYTHON=/path/to/python3.12" >&2; exit 2; }
 	@echo "Installing into $(VENV): a few minutes, about 6 GB on Linux (torch comes with CUDA)."
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	-$(BIN)/python -m project schema
 	@touch $@
 
 clean:

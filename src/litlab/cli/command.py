@@ -16,21 +16,36 @@ from litlab.cli.streams import survive_lost_readers
 from litlab.util.team import typed, use_package
 
 COMMANDS = {
-    "fit": "train, then test the best checkpoint",
-    "validate": "evaluate a checkpoint on the validation split",
-    "test": "evaluate a checkpoint on the test split",
-    "predict": "read raw files and write a predictions file",
-    "runs": "list runs: status, metrics, minutes, memory, commit",
-    "compare": "show settings and metrics of runs side by side",
-    "reproduce": "repeat a run with its settings, on the same code",
-    "sweep": "search the settings of an experiment",
-    "export": "write a run's model as a folder that needs neither this project nor its checkpoint",
-    "serve": "answer HTTP requests with a run's model or an exported one, with a page to try it",
-    "shards": "write the data of an experiment into a few large files, to stream them",
-    "bench": "find the settings that make an experiment faster on this machine",
+    "Train": {
+        "fit": "train, then test the best checkpoint",
+        "validate": "evaluate a checkpoint on the validation split",
+        "test": "evaluate a checkpoint on the test split",
+        "predict": "read raw files and write a predictions file",
+        "sweep": "search the settings of an experiment",
+        "bench": "find the settings that make an experiment faster on this machine",
+    },
+    "Look at runs": {
+        "runs": "list runs: status, metrics, minutes, memory, commit",
+        "compare": "show settings and metrics of runs side by side",
+        "report": "write a page about runs, for people who were not there",
+        "reproduce": "repeat a run with its settings, on the same code",
+    },
+    "Use a run elsewhere": {
+        "export": "write a run's model as a folder that needs neither this project nor its checkpoint",
+        "serve": "answer HTTP requests with a run's model or an exported one, with a page to try it",
+        "shards": "write the data of an experiment into a few large files, to stream them",
+    },
+    "Work on the project": {
+        "new": "write a new experiment: network or model, data, config and test",
+        "remove": "delete an experiment again",
+        "rename": "give the package another name",
+        "doctor": "check this machine: Python, torch, devices, memory, disk, data",
+        "results": "write the tables of results in README.md and docs/ from result files",
+        "schema": "write the JSON schemas with which an editor checks and completes configs",
+        "completion": "print the completion script of a shell",
+    },
 }
-# Those whose main() needs no torch. They are imported by name: `bench`, `export`, `serve` and `sweep` are above
-# `cli`, and this is the only way up.
+# Those whose main() needs no torch. They are imported by name: those above `cli` have no other way up.
 LIGHT = {
     "runs": "litlab.runs.run_table",
     "compare": "litlab.runs.compare",
@@ -40,7 +55,29 @@ LIGHT = {
     "export": "litlab.export.export",
     "serve": "litlab.serve.serve",
     "shards": "litlab.cli.shards",
+    "new": "litlab.scaffold.new",
+    "remove": "litlab.scaffold.remove",
+    "rename": "litlab.scaffold.rename",
+    "doctor": "litlab.doctor.doctor",
+    "report": "litlab.report.report",
+    "results": "litlab.report.results",
+    "schema": "litlab.editor.schema",
+    "completion": "litlab.editor.completion",
 }
+SEEDS = "litlab.seeds.seeds"  # `fit --seeds`
+IMPORTS_LIGHTNING = (
+    "bench",
+    "completion",
+    "export",
+    "fit",
+    "predict",
+    "serve",
+    "shards",
+    "schema",
+    "sweep",
+    "test",
+    "validate",
+)
 
 USAGE = """\
 usage: {command} COMMAND [--config FILE ...] [--key value ...]
@@ -76,8 +113,8 @@ def main(package: str | None) -> NoReturn:
 
     Raises:
         RuntimeError: If that file was not run as ``python -m PACKAGE``.
-        SystemExit: In any case, with 0 for success and 2 for bad input. (Lightning itself exits with 1 on a second
-            signal.)
+        SystemExit: In any case, with 0 for success, 1 for a failed check (``doctor``, ``results --check``) and 2 for
+            bad input. (Lightning itself exits with 1 on a second signal.)
     """
     if not package:
         raise RuntimeError("run it as python -m PACKAGE")
@@ -101,26 +138,28 @@ def run_command(package: str) -> int:
     survive_lost_readers(sys.argv[1:])
     verb = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if verb in ("-h", "--help", "help"):
-        commands = "\n".join(f"  {name:9} {what}" for name, what in COMMANDS.items())
-        print(USAGE.format(command=typed(), commands=commands), end="")
+        print(USAGE.format(command=typed(), commands="\n\n".join(map(_group, COMMANDS))), end="")
         return 0
 
     from litlab.cli.environment import check_variables, check_working_directory
     from litlab.errors import UserError
     from litlab.util.nearest import nearest
 
+    known = [name for group in COMMANDS.values() for name in group]
     try:
-        if verb not in COMMANDS:
-            hint = nearest(verb, COMMANDS, f"; choose from {', '.join(COMMANDS)}")
+        if verb not in known:
+            hint = nearest(verb, known, f"; choose from {', '.join(known)}")
             raise UserError(f"{verb}: there is no such command{hint}")
         check_working_directory()
-        if verb not in LIGHT or verb in ("bench", "export", "serve", "shards", "sweep"):
+        if verb in IMPORTS_LIGHTNING:
             check_variables()  # Lightning reads them when it is imported
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if verb in LIGHT:
         return import_module(LIGHT[verb]).main(sys.argv[2:])
+    if verb == "fit" and any(word.partition("=")[0] == "--seeds" for word in sys.argv[2:]):
+        return import_module(SEEDS).main(sys.argv[2:])
 
     if "LOCAL_RANK" in os.environ:  # else the death of the first rank shows a page of C++ frames
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -130,6 +169,11 @@ def run_command(package: str) -> int:
         quiet()
         register_classes()
     return run()
+
+
+def _group(title: str) -> str:
+    """Return the lines of a group of commands."""
+    return "\n".join([f"{title}:", *(f"  {name:10} {what}" for name, what in COMMANDS[title].items())])
 
 
 @contextmanager
