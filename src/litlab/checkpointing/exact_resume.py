@@ -10,8 +10,13 @@ from torch import Generator
 from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from litlab.checkpointing.callback import relocate
-from litlab.checkpointing.internals import is_accumulating
-from litlab.checkpointing.loop_state import complete_batch, count_restarted_validation_once, is_within_epoch
+from litlab.checkpointing.internals import end_restart, is_accumulating, is_last_batch
+from litlab.checkpointing.loop_state import (
+    complete_batch,
+    count_restarted_validation_once,
+    is_within_epoch,
+    reopen_epoch,
+)
 from litlab.checkpointing.optimizer_changes import group_names, match_names
 from litlab.checkpointing.random_state import RandomState
 from litlab.checkpointing.resumed_schedule import (
@@ -64,6 +69,7 @@ class ExactResume(Callback):
         self._order = Generator()  # of plain loaders
         self._checkpoint: dict[str, Any] = {}  # until training starts
         self._epoch_ended = False
+        self._sums_of_cut: list[torch.Tensor] | None = None  # of an epoch that `max_steps` has cut short
         self._has_metrics = False  # of the epoch that is resumed; a checkpoint of plain Lightning holds none
 
     # Random numbers
@@ -73,7 +79,7 @@ class ExactResume(Callback):
         if self._checkpoint:
             match_names(trainer, pl_module, self._checkpoint, self._checkpoint.get(NAMES, []))
             renew_plateaus(trainer, pl_module, self._checkpoint)
-        self._random = RandomState(trainer)
+        self._random, self._sums_of_cut = RandomState(trainer), None
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Seed plain loaders that shuffle: they draw their order after this."""
@@ -88,8 +94,10 @@ class ExactResume(Callback):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Let Lightning step ReduceLROnPlateau at the end of an epoch that was resumed: the metrics are there."""
         self._epoch_ended = True
+        if not is_last_batch(trainer):  # the model is about to begin new sums, but a resumed run goes on with these
+            self._sums_of_cut = [value.clone() for value in _sums(pl_module)]
         if self._has_metrics:
-            trainer.fit_loop.restarting = False
+            end_restart(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Seed torch's generators.
@@ -114,7 +122,7 @@ class ExactResume(Callback):
         if trainer.state.fn != "fit":
             return
         self._random = self._random or RandomState(trainer)  # Lightning's finders save before `on_fit_start`
-        sums = pl_module.epoch_sums() if hasattr(pl_module, "epoch_sums") else []  # pyright: ignore[reportCallIssue]
+        sums = _sums(pl_module) if self._sums_of_cut is None else self._sums_of_cut
         gradients = {}
         if not shards(trainer.strategy) and is_accumulating(trainer):
             gradients = {name: p.grad.cpu() for name, p in pl_module.named_parameters() if p.grad is not None}
@@ -132,6 +140,7 @@ class ExactResume(Callback):
         checkpoint[LENGTH] = run_length(trainer)
         checkpoint[PLATEAU] = pending_plateau_step(trainer, self._epoch_ended)
         complete_batch(trainer, checkpoint["loops"]["fit_loop"])
+        reopen_epoch(trainer, checkpoint["loops"]["fit_loop"])
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Keep it until training starts; refuse another number of processes within an epoch."""
@@ -187,6 +196,10 @@ class ExactResume(Callback):
         for name, parameter in pl_module.named_parameters():
             if name in part["gradients"]:
                 parameter.grad = part["gradients"][name].to(parameter.device)
+
+
+def _sums(module: LightningModule) -> list[torch.Tensor]:
+    return module.epoch_sums() if hasattr(module, "epoch_sums") else []  # pyright: ignore[reportCallIssue]
 
 
 def first_step_logged_again(checkpoint: dict[str, Any]) -> int:

@@ -36,6 +36,14 @@ def validation_follows(trainer: Trainer) -> bool:
     return fetcher is not None and trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher)
 
 
+def end_restart(trainer: Trainer) -> None:
+    """Let the fit loop know that the epoch it has resumed is over.
+
+    With ``max_steps``, setting its public property to False would set that of its loops to True.
+    """
+    trainer.fit_loop._restarting = False
+
+
 # Signals
 
 

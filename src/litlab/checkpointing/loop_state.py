@@ -4,7 +4,7 @@ from typing import Any
 
 from lightning.pytorch import Trainer
 
-from litlab.checkpointing.internals import validation_follows
+from litlab.checkpointing.internals import is_last_batch, validation_follows
 
 
 def is_within_epoch(checkpoint: dict[str, Any]) -> bool:
@@ -35,6 +35,23 @@ def complete_batch(trainer: Trainer, state: dict[str, Any]) -> None:
         restart_validation(state, 0)
     else:  # Lightning counts the step in the logs after this hook
         state["epoch_loop.state_dict"]["_batches_that_stepped"] += 1
+
+
+def reopen_epoch(trainer: Trainer, state: dict[str, Any]) -> None:
+    """Let a checkpoint written after an epoch that ``max_steps`` has cut short say that the epoch is not over.
+
+    Lightning (2.6.6) counts it as processed, and would resume with its remaining batches as the next epoch.
+
+    Args:
+        trainer: It is writing the checkpoint.
+        state: The checkpoint's state of the fit loop, changed in place.
+    """
+    progress = state["epoch_progress"]
+    if is_last_batch(trainer) or progress["current"]["processed"] < progress["current"]["started"]:
+        return
+    for counts in (progress["total"], progress["current"]):
+        counts["processed"] = counts["started"] - 1
+        counts["completed"] = min(counts["completed"], counts["processed"])
 
 
 def restart_validation(state: dict[str, Any], done: int) -> None:

@@ -14,7 +14,7 @@ from torch import nn
 from litlab.checkpointing.exact_resume import KEY, first_step_logged_again
 from litlab.errors import UserError
 from litlab.tasks import Classifier
-from tests.litlab.checkpointing.in_process import BATCHES, Data, Draws, Interrupted, fit, saving, trainer
+from tests.litlab.checkpointing.in_process import BATCHES, EACH_STEP, Data, Draws, Interrupted, fit, saving, trainer
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:Checkpoint directory"
@@ -47,6 +47,7 @@ def whole(tmp_path_factory):
                 "plain": {},
                 "none": {"limit_val_batches": 0},
                 "often": {"val_check_interval": 3},
+                "three epochs": {"max_epochs": 3},
             }.items()
         }
 
@@ -98,6 +99,22 @@ def test_what_follows_a_batch_is_not_left_out(tmp_path, whole, kind, settings, s
     before, _ = fit(tmp_path, stop, **settings)
     resumed, fitting = fit(tmp_path, resume=True, **settings)
     check(whole[kind], [before, resumed], fitting)
+
+
+@pytest.mark.parametrize("options", [{}, EACH_STEP], ids=["each epoch", "each step"])
+@pytest.mark.parametrize("further", [-1, 9], ids=str)
+def test_an_epoch_that_max_steps_has_cut_short_goes_on(tmp_path, whole, options, further):
+    """Neither as the next epoch nor from its start, and with the sums of its first part."""
+    first, before = fit(tmp_path, options=options, max_steps=4)
+    assert (before.global_step, first.drawn.keys() & {(1, 1), (1, 2)}) == (4, {(1, 1)})
+    second, fitting = fit(tmp_path, resume=True, options=options, max_epochs=3, max_steps=further)
+    expected, fitted = whole["three epochs"]
+    assert (fitting.global_step, fitting.current_epoch) == (fitted.global_step, 3)
+    assert {**first.drawn, **second.drawn} == expected.drawn
+    assert not second.drawn.keys() & first.drawn.keys()
+    assert means(fitting) == means(fitted)
+    for name, weight in expected.state_dict().items():
+        assert torch.equal(weight, second.state_dict()[name]), name
 
 
 def test_steps_and_validations_draw_by_their_place_alone(tmp_path, whole):

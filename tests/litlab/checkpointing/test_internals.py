@@ -27,6 +27,7 @@ def trainer(tmp_path_factory) -> Trainer:
 @pytest.mark.parametrize(
     "path",
     [
+        "fit_loop._restarting",
         "fit_loop._should_accumulate",
         "fit_loop._data_fetcher",
         "fit_loop.epoch_loop._num_ready_batches_reached",
