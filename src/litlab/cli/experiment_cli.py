@@ -165,7 +165,7 @@ class ExperimentCLI(CheckpointCLI):
         if self.plan.run is not None and self.plan.resumes and self._setting("trainer").precision == "auto":
             compare_precision(trainer, self.plan.run)
         if self.checkpoint is not None and self.subcommand != "fit":  # where results belong in the curves of the run
-            log_at_step(trainer, self.checkpoint["global_step"])
+            log_at_step(trainer, self.checkpoint.get("global_step", 0))
         return trainer
 
     def _loggers(self, config: Any) -> list[Logger] | bool:

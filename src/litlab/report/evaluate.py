@@ -1,0 +1,135 @@
+"""The checkpoint of a run, evaluated once more on its test split, for what no file of the run has."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from litlab.callbacks.reporting import ClassNames, Labelled
+from litlab.cli.experiment_cli import ExperimentCLI
+from litlab.cli.start import quiet, register_classes
+from litlab.cli.user_message import user_message
+from litlab.errors import UserError
+from litlab.report.blocks import Evaluation
+from litlab.report.of_classes import OfClasses
+from litlab.report.of_forecasts import OfForecasts
+from litlab.report.of_numbers import OfNumbers
+from litlab.report.shown import Shower, Watched
+from litlab.runs.folder import RunFolder
+
+# One process on whatever device there is; nothing is drawn, logged or compiled.
+ALONE = (
+    "--trainer.accelerator=auto", "--trainer.devices=1", "--trainer.num_nodes=1", "--trainer.strategy=auto",
+    "--trainer.logger=false", "--trainer.callbacks=null", "--trainer.profiler=null", "--compile=null",
+    "--activation_checkpointing=null", "--vram=null",
+)  # fmt: skip
+
+
+KINDS = OfClasses, OfForecasts, OfNumbers  # of predictions: the first that fits is taken
+
+
+def evaluate(run: RunFolder) -> Evaluation:
+    """Test the best checkpoint of a run, or its last where none was kept as the best.
+
+    Args:
+        run: The run.
+
+    Raises:
+        UserError: Its checkpoint, classes or data are missing, or there is nothing to test.
+    """
+    quiet()
+    register_classes()
+    sys.argv[1:] = ["test", "--run", str(run.path), *ALONE]
+    try:
+        with _without_messages():
+            return EvaluationCLI().evaluation
+    except Exception as error:
+        message = user_message(error)
+        if message is None:
+            raise
+        raise UserError(message) from error
+
+
+@contextmanager
+def _without_messages() -> Iterator[None]:
+    """Leave out what a test says of seeds, devices and data: the page says it."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+class Collector(Callback):
+    """Looks at each batch of a test and its predictions. What it does not know it leaves alone.
+
+    Args:
+        data: The DataModule.
+    """
+
+    def __init__(self, data: Any) -> None:
+        self.shower = Shower(data)
+        self.kind: OfClasses | OfForecasts | OfNumbers | None = None
+
+    def on_test_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:  # fmt: skip
+        """Choose by the first batch what to collect, and collect."""
+        if dataloader_idx or not isinstance(outputs, dict):
+            return
+        if self.kind is None:
+            fitting = next((kind for kind in KINDS if kind.fits(outputs, batch)), None)
+            test = Watched(trainer, pl_module, self.shower, sum(trainer.num_test_batches))
+            self.kind = None if fitting is None else fitting(test)
+        if self.kind is not None:
+            self.kind.add(outputs, batch, batch_idx)
+
+
+class EvaluationCLI(ExperimentCLI):
+    """The command line of ``test``, which collects what the report needs, and prints no summary.
+
+    Attributes:
+        evaluation: What was found.
+    """
+
+    evaluation: Evaluation
+
+    def _compare_with(self, run: RunFolder, config: dict[str, Any]) -> None:
+        """Leave out the list of settings that differ: the report itself has set most of them."""
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        """Test, and keep what was found."""
+        trainer, data = self.trainer, self.datamodule
+        collector = Collector(data)
+        trainer.callbacks.append(collector)  # pyright: ignore[reportAttributeAccessIssue]
+        checkpoint = str(self.plan.checkpoint)
+        trainer.test(self.model, data, ckpt_path=checkpoint, verbose=False, weights_only=True)
+        kind, parameters = collector.kind, list(self.model.parameters())
+        self.evaluation = Evaluation(
+            metrics={name: float(value) for name, value in trainer.callback_metrics.items()},
+            task="" if kind is None else kind.task,
+            parameters=(
+                sum(weight.numel() for weight in parameters),
+                sum(weight.numel() for weight in parameters if weight.requires_grad),
+            ),
+            sections=[] if kind is None else kind.sections(),
+            samples=[] if kind is None else kind.samples(),
+            sizes=dict(getattr(data, "sizes", {})),
+        )
+        if isinstance(kind, OfClasses) and isinstance(data, Labelled):
+            names = data.class_names if isinstance(data, ClassNames) else range(kind.classes)
+            self.evaluation.class_names = [str(name) for name in names]
+            labels = {split: data.labels(split) for split in data.sizes}
+            self.evaluation.counts = {
+                split: found.cpu().bincount(minlength=kind.classes).tolist()
+                for split, found in labels.items()
+                if found is not None
+            }

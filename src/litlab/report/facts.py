@@ -1,0 +1,126 @@
+"""What the files of a run say of it. Nothing is computed, and none of the run's code is imported."""
+
+import ast
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import litlab
+from litlab.report.curves import Curves, read_curves
+from litlab.runs.compare import flat_config, read_config
+from litlab.runs.folder import DamagedFile, RunFolder, read_json, read_or_note
+from litlab.runs.masking import mask
+from litlab.util.team import package, package_folder
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A run as its files describe it, secrets masked.
+
+    Args:
+        run: The run.
+        state: Of ``status.json``, {} where it is missing or damaged, like the others.
+        metrics: Of ``metrics.json``.
+        made: Of ``provenance.json``.
+        config: Of ``config.yaml``.
+        baselines: Test metrics of each baseline, by its name.
+        curves: What was logged for TensorBoard.
+        remarks: What the run has noted of itself in text files: generated data, random weights.
+        problems: Files that can't be read, a line each.
+    """
+
+    run: RunFolder
+    state: dict[str, Any]
+    metrics: dict[str, Any]
+    made: dict[str, Any]
+    config: dict[str, Any]
+    baselines: dict[str, dict[str, float]]
+    curves: Curves
+    remarks: list[str]
+    problems: list[str]
+
+    @property
+    def status(self) -> str:
+        """How the run ended."""
+        return self.state.get("status") or "unknown"
+
+    @property
+    def generated(self) -> bool:
+        """Whether its data was generated."""
+        described = (self.made.get("data") or {}).get("generated")
+        return bool(self.metrics.get("generated_data", described)) or bool(described)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The config by dotted key."""
+        return flat_config(self.config) if self.config else {}
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds that it took, without the test."""
+        return self.metrics.get("seconds") or self.state.get("seconds")
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Speed of the median epoch."""
+        points = self.curves.get("time/samples_per_second")
+        return statistics.median(value for _, value in points) if points else None
+
+
+def read_facts(run: RunFolder) -> Facts:
+    """Read the files of a run; those that are damaged are listed as problems."""
+    problems: list[str] = []
+    state = read_or_note(problems, run.state)
+    metrics, made = (read_or_note(problems, read_json, path) for path in (run.metrics, run.provenance))
+    config = read_or_note(problems, read_config, run.config) if run.config.is_file() else {}
+    baselines = read_or_note(problems, _read_baselines, run.path / "baselines.json")
+    if not run.config.is_file():
+        problems.append(f"{run.config} is missing: the settings of the run are not known.")
+    notes = [path.read_text(encoding="utf-8", errors="replace").strip() for path in _notes(run)]
+    curves = read_curves(run.path, problems)
+    return Facts(run, mask(state), metrics, mask(made), mask(config), baselines, curves, notes, problems)
+
+
+def class_line(class_path: str) -> str | None:
+    """Return the first line of the docstring of a class, by its source, which is not run.
+
+    Args:
+        class_path: Its dotted path. Only classes of the team's package and of litlab are looked up.
+
+    Returns:
+        The line, "" for one without a docstring or of a library; None for a class that is no longer there, or whose
+        file can't be parsed.
+    """
+    module, _, name = class_path.rpartition(".")
+    root, *parts = module.split(".")
+    folders = {package(): package_folder(), "litlab": Path(litlab.__file__).parent}
+    if root not in folders or not all(part.isidentifier() for part in parts):
+        return ""
+    path = folders[root].joinpath(*parts)
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not file.is_file():
+        return None
+    try:
+        nodes = ast.parse(file.read_text(encoding="utf-8", errors="replace")).body
+    except SyntaxError:
+        return None
+    for node in nodes:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return (ast.get_docstring(node) or "").partition("\n")[0].replace("`", "")
+        if isinstance(node, ast.ImportFrom) and any((alias.asname or alias.name) == name for alias in node.names):
+            return class_line(f"{node.module}.{name}")
+    return None
+
+
+def _notes(run: RunFolder) -> list[Path]:
+    return [path for name in ("GENERATED_DATA.txt", "RANDOM_WEIGHTS.txt") if (path := run.path / name).is_file()]
+
+
+def _read_baselines(path: Path) -> dict[str, Any]:
+    """Read the test metrics of the baselines, which stand behind those of the model."""
+    rows = read_json(path)
+    values = [value for row in rows.values() if isinstance(row, dict) for value in row.values()]
+    if not all(isinstance(row, dict) for row in rows.values()) or not all(isinstance(v, (int, float)) for v in values):
+        raise DamagedFile(path, "it holds no table of numbers")
+    return dict(list(rows.items())[1:])

@@ -1,0 +1,183 @@
+"""The report on one run, from its files and, where it was evaluated, from its checkpoint."""
+
+from typing import Any
+
+import yaml
+
+from litlab.report.blocks import Block, Code, Evaluation, Folded, Report, Section, Table, Words
+from litlab.report.curves import charts
+from litlab.report.facts import Facts, class_line
+from litlab.report.left_behind import left_behind
+from litlab.report.origin import cost, duration, origin, reproduction
+from litlab.report.shipped import Shipped, differences, shipped_config
+from litlab.report.tables import beside_baselines, validation_line
+from litlab.util import metric_direction as metric
+from litlab.util.class_blocks import class_blocks
+from litlab.util.commands import decimals
+
+KINDS = {"finished": "good", "running": "plain", "interrupted": "plain", "unknown": "plain"}  # of badges; else bad
+LIMITS = ("limit_train_batches", "limit_val_batches", "limit_test_batches", "overfit_batches")  # settings of trainer
+NOT_REAL = "The data was GENERATED, not real: the figures say nothing about the real data."
+
+
+def report_on(facts: Facts, evaluation: Evaluation | None, why_not: str) -> Report:
+    """Build the report.
+
+    Args:
+        facts: What the files of the run say.
+        evaluation: What its checkpoint showed.
+        why_not: Why there is no evaluation.
+    """
+    shipped = shipped_config(facts)
+    monitored = (facts.metrics.get("best") or {}).get("monitor")
+    judged = evaluation is not None and evaluation.sections
+    sections = [
+        Section("what", "What it is", _what(facts, shipped, evaluation)),
+        Section("results", "Results", _results(facts, evaluation)),
+        *(evaluation.sections if evaluation else []),
+        Section("curves", "Curves", charts([("", facts.curves)], monitored)),
+        Section("data", "Data", _data(facts, evaluation)),
+        Section("settings", "Settings", _settings(facts, shipped)),
+        Section("cost", "Cost", cost(facts)),
+        Section("origin", "Made from", origin(facts)),
+        Section("reproduce", "How to reproduce it", reproduction(facts)),
+        Section("files", "What its callbacks have drawn", left_behind(facts.run, everything=not judged)),
+        Section("missing", "What is left out", _left_out(facts, evaluation, why_not)),
+    ]
+    return Report(
+        title=facts.run.name,
+        lead=shipped.first_sentence if shipped else "",
+        badges=[(facts.status, KINDS.get(facts.status.rstrip("?"), "bad"))],
+        banners=banners(facts),
+        tiles=_tiles(facts, evaluation),
+        sections=[section for section in sections if section.blocks],
+    )
+
+
+def banners(facts: Facts) -> list[Words]:
+    """Return what must be read before any figure of a run."""
+    found = []
+    if facts.generated:
+        found.append(Words(NOT_REAL, "error"))
+    found += [Words(remark, "error") for remark in facts.remarks if "GENERATED" not in remark]
+    endings = {
+        "running": "The run is not finished: the figures are those of its last complete epoch.",
+        "interrupted": "The run was interrupted: the figures are those of its last complete epoch.",
+        "failed": "The run failed.",
+        "killed": "The process of the run was killed: the figures are those of its last complete epoch.",
+    }
+    if ending := endings.get(facts.status.rstrip("?")):
+        reason = facts.state.get("reason")
+        found.append(Words(f"{ending} {reason}" if reason else ending, "warning"))
+    values = {f"trainer.{name}": facts.settings.get(f"trainer.{name}") for name in LIMITS}
+    if parts := [f"{key}: {value}" for key, value in values.items() if value and repr(value) != "1.0"]:
+        said = f"It used a part of its data ({', '.join(parts)}): the figures are not those of all of it."
+        found.append(Words(said, "warning"))
+    return found + [Words(problem, "warning") for problem in facts.problems]
+
+
+def classes_of(facts: Facts) -> list[list[str]]:
+    """Return model, network and data with the first line of what their docstrings say."""
+    wanted = {"model": "model", "model.network": "network", "model.optimizer": "optimizer", "data": "data"}
+    rows = []
+    for key, path, _ in class_blocks(facts.config):
+        if key in wanted:
+            said = class_line(path)
+            gone = "This class is no longer in the project, or its file is broken." if said is None else said
+            rows.append([f"{wanted[key]}: {path.rpartition('.')[2]}", gone])
+    return rows
+
+
+def _what(facts: Facts, shipped: Shipped | None, evaluation: Evaluation | None) -> list[Block]:
+    found: list[Block] = []
+    if shipped and shipped.comment:
+        found += [Words(f"What {shipped.name} says of the experiment:", "note"), Code(shipped.comment)]
+    if rows := classes_of(facts):
+        found.append(Table(["", "what it is"], rows))
+    if evaluation:
+        every, trained = evaluation.parameters
+        found.append(Words(f"{every:,} parameters, {trained:,} of them trained."))
+    return found
+
+
+def _results(facts: Facts, evaluation: Evaluation | None) -> list[Block]:
+    table = beside_baselines(facts, evaluation)
+    line = validation_line(facts)
+    return [*([table] if table else []), *([Words(line)] if line else [])]
+
+
+def _tiles(facts: Facts, evaluation: Evaluation | None) -> list[tuple[str, str, str]]:
+    tiles = []
+    mark = "generated data" if facts.generated else ""
+    tested = metric.of_test(facts.metrics)
+    if tested:
+        name, value = tested
+        others = {who: row[name] for who, row in facts.baselines.items() if name in row}
+        sign = metric.direction(name, [facts.metrics])
+        best = max(others, key=lambda who: sign * others[who]) if others and sign else None
+        beside = f"{best}: {decimals(others[best])}" if best else ""
+        tiles.append((decimals(value), name, " · ".join(filter(None, [beside, mark]))))
+    best = facts.metrics.get("best") or {}
+    if best.get("value") is not None:
+        when = f"best, in epoch {best['epoch'] + 1}" if best.get("epoch") is not None else "best"
+        tiles.append((decimals(best["value"]), best["monitor"], " · ".join(filter(None, [when, mark]))))
+    if facts.seconds:
+        hardware = facts.made.get("hardware") or {}
+        device = hardware.get("device_name") or hardware.get("device")
+        tiles.append((duration(facts.seconds), "time", f"on {device}" if device else ""))
+    if evaluation:
+        tiles.append((_short(evaluation.parameters[0]), "parameters", ""))
+    return tiles
+
+
+def _data(facts: Facts, evaluation: Evaluation | None) -> list[Block]:
+    data: dict[str, Any] = facts.made.get("data") or {}
+    found: list[Block] = [Words(str(data["description"]))] if data.get("description") else []
+    if evaluation is None:
+        return found
+    if counts := evaluation.counts:
+        rows = [
+            [name, *(f"{split[place]:,}" for split in counts.values())]
+            for place, name in enumerate(evaluation.class_names)
+        ]
+        total = ["all", *(f"{sum(split):,}" for split in counts.values())]
+        table = Table(["class", *counts], [*rows, total], "Samples of each class", numbers=True)
+        found.append(table if len(rows) <= 12 else Folded(f"Samples of each of {len(rows)} classes", [table]))
+    elif evaluation.sizes:
+        row = ["samples", *(f"{size:,}" for size in evaluation.sizes.values())]
+        found.append(Table(["", *evaluation.sizes], [row], numbers=True))
+    return [*found, *evaluation.samples]
+
+
+def _settings(facts: Facts, shipped: Shipped | None) -> list[Block]:
+    if not facts.config:
+        return []
+    found: list[Block] = []
+    if shipped is None:
+        found.append(Words("The config that the run was started with is not here, so there is nothing to compare."))
+    elif rows := differences(facts, shipped):
+        found.append(Table(["setting", shipped.name, "this run"], rows))
+    else:
+        found.append(Words(f"The settings are those of {shipped.name}."))
+    text = yaml.safe_dump(facts.config, sort_keys=False, allow_unicode=True)
+    return [*found, Folded(f"All {len(facts.settings)} settings", [Code(text)])]
+
+
+def _left_out(facts: Facts, evaluation: Evaluation | None, why_not: str) -> list[Block]:
+    found = []
+    if evaluation is None:
+        found.append(f"Results of each class, calibration, residuals, mistakes, samples and parameters: {why_not}")
+    elif not evaluation.sections:
+        found.append("Mistakes and calibration: the model's test_step returns no logits, forecast or predicted.")
+    if not facts.metrics.get("test") and not evaluation:
+        found.append("Test results: the run has none.")
+    if not facts.curves:
+        found.append("Curves: there are no event files of TensorBoard in its folder.")
+    return [Words(line) for line in found]
+
+
+def _short(count: int) -> str:
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return str(count)
