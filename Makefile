@@ -5,7 +5,9 @@
 # make schema  write the JSON schemas with which an editor checks configs
 # make docs    build the docs as a site, build/docs/index.html
 # make clean   remove the environment and build files; data/ and lightning_logs/ stay
-# All but the last create the environment first, if need be.
+# make test-oldest    run the tests with the oldest versions that pyproject.toml allows, in build/oldest
+# make test-wheel    build the wheel, install it in build/wheel, and train with it
+# All but clean and those in build/ create the environment first, if need be.
 
 VENV ?= .venv
 TEST_PROCESSES ?= 3
@@ -14,7 +16,7 @@ INSTALLED := $(VENV)/installed
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: fit test test-gpu lint schema docs clean
+.PHONY: fit test test-gpu test-oldest test-wheel lint schema docs clean
 
 # First a few steps, which tell how long it will take here.
 fit: $(INSTALLED)
@@ -26,6 +28,20 @@ test: $(INSTALLED)
 
 test-gpu: $(INSTALLED)
 	$(BIN)/python -m pytest -m gpu
+
+test-oldest:
+	rm -rf build/oldest
+	$(PYTHON) -m venv build/oldest
+	build/oldest/bin/pip install --disable-pip-version-check uv
+	build/oldest/bin/uv pip install --python build/oldest --resolution lowest-direct --editable '.[dev]'
+	build/oldest/bin/python -m pytest --numprocesses $(TEST_PROCESSES) --dist worksteal
+
+test-wheel:
+	rm -rf build/wheel build/lib dist
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
+	build/wheel/bin/pip install --disable-pip-version-check --constraint constraints.txt dist/*.whl
+	cd build && wheel/bin/python -m project fit --config ../configs/linear.yaml --trainer.max_epochs 1
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
