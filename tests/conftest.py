@@ -30,13 +30,28 @@ from tests.processes import Python, ranks, start_fork_server, variables_at_start
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
+[PACKAGE] = [path.parent.name for path in ROOT.glob("src/*/__main__.py")]  # the team's, whatever it is called
 SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # of processes that use `tests`
-LONGEST = {"test_readme.py", "test_removal.py", "test_sweep.py", "test_wheel.py"}
+LONGEST = {
+    "test_new.py",
+    "test_readme.py",
+    "test_removal.py",
+    "test_rename_tree.py",
+    "test_seeds.py",
+    "test_sweep.py",
+    "test_tutorials.py",
+    "test_update.py",
+    "test_wheel.py",
+}
 OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Import Lightning before pytest has log handlers, or it will not make its own, unless others run the tests."""
+    """Let old names of litlab pass, and import Lightning before pytest has log handlers, or it will not make its own.
+
+    Where other processes run the tests, these import it.
+    """
+    config.addinivalue_line("filterwarnings", "default::litlab.util.renamed.RenamedWarning")  # after an update
     if not config.getoption("numprocesses", None):
         import lightning.pytorch  # noqa: F401
 
@@ -63,7 +78,7 @@ class Outcome:
 @pytest.fixture(scope="module")
 def team() -> str:
     """The package whose experiments a test runs; tests/litlab has one of its own."""
-    return "project"
+    return PACKAGE
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -136,7 +151,7 @@ def series(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def short(request) -> Callable[[Path], list[str]]:
-    """Flags that make an experiment small, as tests/project/short says of its data, for one epoch on the CPU."""
+    """Flags that make an experiment small, as short/ in the team's tests says of its data, for one epoch on the CPU."""
     brief = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
     limits = [f"--trainer.limit_{split}_batches=2" for split in ("train", "val", "test")]
 
@@ -165,10 +180,10 @@ def settings_of(config: Path) -> dict[str, Any]:
 
 
 def small_data(name: str, request: pytest.FixtureRequest) -> list[str]:
-    """Flags with which tests/project/short makes the data of a class small; none where it has no file."""
-    if not (Path(__file__).parent / f"project/short/{name}.py").is_file():
+    """Flags with which a file in short/, in the team's tests, makes the data of a class small, if there is one."""
+    if not (Path(__file__).parent / f"{PACKAGE}/short/{name}.py").is_file():
         return []
-    return import_module(f"tests.project.short.{name}").settings(request.getfixturevalue)
+    return import_module(f"tests.{PACKAGE}.short.{name}").settings(request.getfixturevalue)
 
 
 @pytest.fixture
@@ -186,7 +201,7 @@ def run(team, tmp_path, monkeypatch, capsys) -> Callable[..., Outcome]:
     return run_here
 
 
-def command(patch: pytest.MonkeyPatch, *arguments: object, package: str = "project") -> int:
+def command(patch: pytest.MonkeyPatch, *arguments: object, package: str = PACKAGE) -> int:
     """Runs ``python -m PACKAGE ARGUMENTS`` in this process; returns the exit code."""
     patch.setattr(sys, "argv", [package, *map(str, arguments)])
     for name in ("lightning.pytorch", "lightning.fabric"):
@@ -226,9 +241,9 @@ def cifar(run, images) -> Callable[..., Outcome]:
 
 
 def shell(*arguments: object, cwd: Path, count: int = 1, seconds: int = 240) -> Outcome:
-    """Runs ``python -m project ARGUMENTS`` as one or more processes of their own; what the first one printed."""
+    """Runs ``python -m PACKAGE ARGUMENTS`` as one or more processes of their own; what the first one printed."""
     processes = [
-        Python("-m", "project", *arguments, cwd=cwd, environment={**OFFLINE, **of_rank}) for of_rank in ranks(count)
+        Python("-m", PACKAGE, *arguments, cwd=cwd, environment={**OFFLINE, **of_rank}) for of_rank in ranks(count)
     ]
     printed = [process.communicate(seconds) for process in processes]
     return Outcome(processes[0].wait(), *printed[0])

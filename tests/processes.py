@@ -121,10 +121,11 @@ def _become(arguments: list[str], cwd: Path, variables: dict[str, str], files: l
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
     try:
         if arguments[0] == "-m":
             sys.argv = arguments[1:]
-            sys.path[:0] = ["", *filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))]
+            sys.path.insert(0, "")
             runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
         else:
             sys.argv = arguments

@@ -1,4 +1,4 @@
-"""The tests of litlab run the experiments of a team of their own, `acme`: they know nothing of src/project."""
+"""The tests of litlab run the experiments of a team of their own, `auks`: they know no other."""
 
 import os
 import sys
@@ -20,12 +20,12 @@ os.environ["PYTHONPATH"] = os.pathsep.join([SEARCH_PATH, str(TEAM)])  # of the p
 @pytest.fixture(scope="module")
 def team() -> str:
     """The package whose experiments a test runs."""
-    return "acme"
+    return "auks"
 
 
 @pytest.fixture
 def short(images, texts, series) -> Callable[[Path], list[str]]:
-    """Flags that let an experiment of acme read a few files, for one epoch on the CPU."""
+    """Flags that let an experiment of auks read a few files, for one epoch on the CPU."""
     data = {
         "images": ["--data.dataset=folder", f"--data.path={images}"],
         "text": ["--data.dataset=csv", f"--data.path={texts}"],

@@ -13,7 +13,7 @@ import torch
 import yaml
 
 from litlab.checkpointing import load_checkpoint
-from tests.conftest import ROOT
+from tests.conftest import PACKAGE, ROOT
 from tests.litlab.pages import blocks
 
 PAGE = (ROOT / "docs/data.md").read_text()
@@ -24,14 +24,14 @@ FOLDER = Path("lightning_logs/sensors/version_0")
 
 @pytest.fixture(scope="module")
 def team(tmp_path_factory):
-    """A package with the page's files; the page's own is called `project`."""
+    """A package with the page's files, which the page puts into the team's."""
     folder = tmp_path_factory.mktemp("page")
     written = FILES.findall(PAGE)
     assert len(written) == 3
     for name, text in written:
-        path = folder / name.replace("src/project", TEAM)
+        path = folder / name.replace(f"src/{PACKAGE}", TEAM)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.replace("project.", f"{TEAM}."))
+        path.write_text(text.replace(f"{PACKAGE}.", f"{TEAM}."))
     for package in (folder / TEAM, *(folder / TEAM).iterdir()):
         (package / "__init__.py").touch()
     sys.path.append(str(folder))  # it stays: the parser lists all subclasses that this process knows, and imports them

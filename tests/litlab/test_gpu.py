@@ -41,7 +41,7 @@ class NoWaiting(Callback):
 
 @pytest.fixture
 def fit(run, short, tmp_path, monkeypatch):
-    """Fits an experiment of acme on one GPU; returns its newest checkpoint, what was printed, and the peak in bytes."""
+    """Fits an experiment of auks on one GPU; returns its newest checkpoint, what was printed, and the peak in bytes."""
 
     def fit_on_gpu(name, *flags, callback=None):
         whole = Trainer.fit

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import OFFLINE, ROOT
+from tests.conftest import OFFLINE, PACKAGE, ROOT
 from tests.litlab.conftest import CONFIGS, TEAM
 
 
@@ -29,13 +29,13 @@ def environment(tmp_path_factory) -> Path:
     venv.create(folder / "venv", symlinks=True)
     [packages] = (folder / "venv/lib").glob("python*/site-packages")
     subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", packages, wheel], check=True)
-    shutil.rmtree(packages / "project")
+    shutil.rmtree(packages / PACKAGE)
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))  # a path there does not become one here
     return folder / "venv/bin/python"
 
 
 def test_another_team_uses_litlab_alone(environment, images, tmp_path):
-    shutil.copytree(TEAM / "acme", tmp_path / "src/acme", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(TEAM / "auks", tmp_path / "src/auks", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(CONFIGS, tmp_path / "configs")
     variables = {**os.environ, **OFFLINE, "PYTHONPATH": "src", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
@@ -46,17 +46,17 @@ def test_another_team_uses_litlab_alone(environment, images, tmp_path):
         assert done.returncode == 0, done.stderr
         return done
 
-    where = run("-c", "import litlab, importlib.util as util; print(litlab.__file__, util.find_spec('project'))")
+    where = run("-c", f"import litlab, importlib.util as util; print(litlab.__file__, util.find_spec('{PACKAGE}'))")
     assert where.stdout.startswith(str(environment.parents[1]))
     assert where.stdout.endswith("None\n")
     data = ["--data.dataset=folder", f"--data.path={images}", "--trainer.accelerator=cpu"]
-    done = run("-m", "acme", "fit", "--config", "configs/images.yaml", *data)
+    done = run("-m", "auks", "fit", "--config", "configs/images.yaml", *data)
     assert "test/acc" in done.stdout
     assert "error" not in done.stderr
     assert "leaked" not in done.stderr  # as nanobind says at the end where objects were never collected
-    listed = run("-m", "acme", "runs")
+    listed = run("-m", "auks", "runs")
     assert "images/version_0" in listed.stdout
     saved = (tmp_path / "lightning_logs/images/version_0/config.yaml").read_text()
-    assert "class_path: acme.images.SmallCNN" in saved
+    assert "class_path: auks.images.SmallCNN" in saved
     provenance = (tmp_path / "lightning_logs/images/version_0/provenance.json").read_text()
-    assert '"acme"' in provenance
+    assert '"auks"' in provenance

@@ -24,7 +24,7 @@ SHORT += [f"--trainer.limit_{split}_batches={count}" for split, count in (("trai
 SEARCHES = {  # in few steps, and measurements after few
     "batch_size_finder": {"max_size": 32},
     "lr_finder": {"num_training_steps": 30},
-    "noise_scale": {"every": 2},
+    "noise_scale": {"every_n_steps": 2},
 }
 # What inductor does is torch's to test, and takes minutes; the backward pass is compiled where it may matter. The first
 # that is in a pair counts, or else it is `eager`.

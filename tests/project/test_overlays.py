@@ -34,7 +34,7 @@ GIVEN_UP = {
 FEWER = {  # steps of a search, or between measurements
     "batch_size_finder": ["--trainer.callbacks.max_size=32"],
     "lr_finder": ["--trainer.callbacks.num_training_steps=30"],
-    "noise_scale": ["--trainer.callbacks.every=2"],
+    "noise_scale": ["--trainer.callbacks.every_n_steps=2"],
 }
 STACK = ("bf16", "accumulate", "clip", "ema", "deterministic", "smoke")
 COMPILED = {"compile", "compile_blocks", "compile_dynamic", "graph_breaks"}

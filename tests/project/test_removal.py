@@ -20,16 +20,20 @@ for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--assert=plain", *sys.argv[1:]]))
 """
 SOME = "test_the_flag or test_a_resumed_run_continues_in_its_folder or test_class_help or test_check_finds"
+NOT_COPIED = {".git", ".venv", "build", "data", "dist", "lightning_logs"}  # of the root
+
+
+def not_of_the_tree(folder: str, names: list[str]) -> set[str]:
+    """Names in a folder that no test needs, and that may be large."""
+    made = {name for name in names if name.endswith((".egg-info", "_cache")) or name == "__pycache__"}
+    return made | (NOT_COPIED & set(names) if Path(folder) == ROOT else set())
 
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory) -> Path:
     """The tree without text and series."""
     folder = tmp_path_factory.mktemp("left")
-    for name in ("src", "configs", "tests", "docs", "benchmarks"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("README.md", "pyproject.toml"):
-        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT, folder, ignore=not_of_the_tree, dirs_exist_ok=True)
     assert SECTION is not None
     for block in re.findall(r"```bash\n(.*?)```", SECTION[1], re.DOTALL):
         subprocess.run(["bash", "-euc", block], cwd=folder, check=True)

@@ -41,7 +41,7 @@ class GradientNoiseScale(Callback):
     the samples of one batch, and averaged over the last 10 measurements or so. By the paper's model, a training in
     batches of that many samples takes twice the fewest steps and twice the fewest samples.
 
-    Logged every `every` steps, before the step: ``noise_scale/simple`` in samples, and its two parts
+    Logged every `every_n_steps` steps, before the step: ``noise_scale/simple`` in samples, and its two parts
     ``noise_scale/trace`` and ``noise_scale/grad_sq``. At the end of a fit: a line, ``noise_scale.png`` and
     ``noise_scale.csv`` in the run folder. Ranks average over their batches.
 
@@ -52,16 +52,16 @@ class GradientNoiseScale(Callback):
     texts of about the same length, the noise scale is too low. The model needs `HasTrainingLoss`.
 
     Args:
-        every: Optimizer steps from one measurement to the next; the first step is not measured.
+        every_n_steps: Optimizer steps from one measurement to the next; the first step is not measured.
 
     Raises:
         UserError: If a value is out of bounds; in a fit, if the model has no ``training_loss``, its weights are sharded
             or norms wait for other ranks, or batches can't be taken apart into samples.
     """
 
-    def __init__(self, every: PositiveInt = 50) -> None:
+    def __init__(self, every_n_steps: PositiveInt = 50) -> None:
         check_bounds(GradientNoiseScale, locals(), f"trainer.callbacks.{NAME}")
-        self.every = every
+        self.every_n_steps = every_n_steps
         self.points: list[Point] = []
         self._decided = False  # whether it is known if gradients of single samples can be had
         self._why: str | None = None  # they can't
@@ -92,7 +92,7 @@ class GradientNoiseScale(Callback):
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Measure on the first batch of every so many steps; on the first of all, find out how."""
         step = trainer.global_step
-        due = step > 0 and step % self.every == 0 and batch_idx % trainer.accumulate_grad_batches == 0
+        due = step > 0 and step % self.every_n_steps == 0 and batch_idx % trainer.accumulate_grad_batches == 0
         if not due and self._decided:
             return
         sizes = {len(tensor) if tensor.ndim else 0 for tensor in batch_rows(batch)}
@@ -162,9 +162,9 @@ class GradientNoiseScale(Callback):
         """Say how it ended, and publish the points."""
         if not self.points:
             rank_zero_info(
-                f"{NAME}: nothing was measured in {trainer.global_step} steps: it takes a batch every {self.every} "
-                f"steps, of 2 samples or more ({2 * FEWEST} for micro-batches) and with finite gradients; lower "
-                f"trainer.callbacks.{NAME}.every"
+                f"{NAME}: nothing was measured in {trainer.global_step} steps: it takes a batch every "
+                f"{self.every_n_steps} steps, of 2 samples or more ({2 * FEWEST} for micro-batches) and with finite "
+                f"gradients; lower trainer.callbacks.{NAME}.every_n_steps"
             )
             return
         rank_zero_info(f"gradient noise scale: {in_words(self.points[-1])}")

@@ -9,11 +9,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from litlab.errors import UserError, first_line
+from litlab.util.renamed import saved_as_now
 from litlab.util.torch_files import read_torch_file
+
+SETTINGS = ("hyper_parameters", "datamodule_hyper_parameters")  # as Lightning calls those of model and data
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:
-    """Read a checkpoint file without executing anything in it.
+    """Read a checkpoint file without executing anything in it. Settings have the names that they have now.
 
     Args:
         path: A local file. Tensors are mapped, not read, until they are used.
@@ -45,7 +48,8 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
             raise UserError(
                 f"checkpoint {path}: it is not a Lightning checkpoint, as it has no {name}; use another one."
             )
-    return checkpoint
+    saved = {name: saved_as_now(checkpoint[name]) for name in SETTINGS if name in checkpoint}
+    return {**checkpoint, **saved}
 
 
 def check_finite(model: nn.Module, checkpoint: dict[str, Any]) -> None:

@@ -71,6 +71,7 @@ IMPORTS_LIGHTNING = (
     "export",
     "fit",
     "predict",
+    "report",
     "serve",
     "shards",
     "schema",

@@ -21,6 +21,7 @@ from litlab.cli.hints import accepts, kind, made_by, options, parameters, takes_
 from litlab.cli.wrong_values import shown, wrong
 from litlab.errors import UserError
 from litlab.util.nearest import nearest
+from litlab.util.renamed import new_setting
 from litlab.util.yaml_files import check, check_mapping, place, read_text
 
 SPEC = ("class_path", "init_args", "dict_kwargs")
@@ -117,6 +118,8 @@ class Diagnosis:
         otherwise = f"; did you mean '{elsewhere}'?" if elsewhere else ""
         if prefix:
             cls = self._classes[prefix[:-1]][0]
+            if new := new_setting(cls.__name__, name):
+                return f"{cls.__name__} has no '{name}'; it is called '{new}' now"
             return f"{cls.__name__} has no '{name}'{nearest(name, known, otherwise)}"
         depth = name.count(".") + 1
         similar = {".".join(key.split(".")[:depth]) for key in everywhere} | {key.split(".")[0] for key in everywhere}

@@ -19,9 +19,10 @@ from litlab.cli.bases import is_file_name, with_bases, without_base
 from litlab.cli.diagnosis import Diagnosis
 from litlab.cli.help import HelpFormatter, arrange
 from litlab.cli.hints import not_set, parser_of, types_of
-from litlab.cli.named_modules import flags
+from litlab.cli.named_modules import flags, is_of_a_run
 from litlab.cli.trust import denied
 from litlab.errors import UserError
+from litlab.util.renamed import use_new_names
 from litlab.util.team import typed
 from litlab.util.yaml_files import check, flat, nodes, read_text
 
@@ -76,7 +77,9 @@ class ExperimentParser(LightningArgumentParser):
             return self.parse_string(texts.setdefault(name, sys.stdin.read()), name, *further, **kwargs)
         text = texts[name] = read_text(Path(name))
         root = check(text, name)
-        if (rest := without_base(root)) is not root:
+        is_saved = is_of_a_run(Path(name)) or name in self.root.names
+        renamed = use_new_names(root, "" if is_saved else name)
+        if (rest := without_base(root)) is not root or renamed:
             text = yaml.serialize(rest)
         with Path_fr(name).relative_path_context():  # pyright: ignore[reportCallIssue] - it is a class
             return self.parse_string(text, name, *further, **kwargs)
@@ -187,7 +190,9 @@ def _config(value: str | None, parser: ExperimentParser) -> tuple[str, yaml.Node
         name, text = ("--config", value) if value != "-" else (parser.names[value], parser.texts[value])
         return name, check(text, name)
     name = parser.names.get(value, value)
-    return name, without_base(check(parser.texts.get(value) or read_text(Path(value)), name))
+    root = check(parser.texts.get(value) or read_text(Path(value)), name)
+    use_new_names(root)
+    return name, without_base(root)
 
 
 def _innermost(message: str) -> str:

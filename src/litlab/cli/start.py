@@ -12,6 +12,8 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.cli.user_message import user_message
 from litlab.runs.config_diff import Finished
+from litlab.runs.lock import is_first_process
+from litlab.util.renamed import RenamedWarning, one_line
 from litlab.util.team import package
 
 
@@ -40,6 +42,9 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message="The dirpath has changed")  # every run has a folder of its own
     warnings.filterwarnings("ignore", message="Checkpoint directory .* exists")  # a resumed run's does
     warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)  # Lightning with torch's pytree
+    warnings.formatwarning = one_line
+    if not is_first_process():
+        warnings.filterwarnings("ignore", category=RenamedWarning)
 
 
 def run(cli: Callable[[], object] | None = None) -> int:

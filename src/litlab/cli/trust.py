@@ -28,6 +28,7 @@ from litlab.cli.bases import with_bases
 from litlab.cli.named_modules import NEVER, is_of_a_run, modules_named, values_of
 from litlab.errors import UserError
 from litlab.util.class_blocks import imported
+from litlab.util.former_names import former_names
 from litlab.util.team import is_own, package
 
 LIBRARIES = ("litlab", "torch", "torchvision", "lightning", "torchmetrics", "torchao.optim")
@@ -49,7 +50,7 @@ FUNCTIONS = ("torch.nn.functional", "torch._C._nn", "lightning.pytorch.callbacks
 
 def trusted() -> tuple[str, ...]:
     """Return the packages whose classes the config of a run or checkpoint may name."""
-    return (package(), *LIBRARIES)
+    return (package(), *former_names(package()), *LIBRARIES)
 
 
 @dataclass(frozen=True)

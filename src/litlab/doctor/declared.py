@@ -48,7 +48,7 @@ def declared() -> Declared:
     Raises:
         PackageNotFoundError: If there is none, and no installed distribution holds the team's package.
     """
-    for folder in package_folder().resolve().parents[:2]:  # of src/project/ or of project/
+    for folder in package_folder().resolve().parents[:2]:  # of src/PACKAGE/ or of PACKAGE/
         file = folder / "pyproject.toml"
         project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {}) if file.is_file() else {}
         if "dependencies" in project:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-DEEPEST = 1000  # layers; more are a typing error, and building them would take hours
+MAX_LAYERS = 1000  # layers; more are a typing error, and building them would take hours
 
 
 def check_sizes(least: int = 1, **sizes: int | Sequence[int]) -> None:

@@ -75,8 +75,8 @@ def fit_command(run: RunFolder, made: dict[str, Any]) -> list[str]:
     ours = team.command("fit")
     if (was := "".join(command[2:3])) in former_names(team.package()):
         raise UserError(
-            f"{run.name} was made when {team.package()} was called {was}; git checkout {made.get('commit')}, and there: "
-            f"python -m {was} reproduce {run.path}"
+            f"{run.name} was made when {team.package()} was called {was}; git checkout {made.get('commit')}, and "
+            f"there: python -m {was} reproduce {run.path}"
         )
     if command[:4] != ours:
         raise UserError(f"{run.name} was not made by `{shlex.join(ours)}` but by `{shlex.join(command)}`.")

@@ -7,6 +7,8 @@ is to be repeated, asks here.
 import importlib.util
 from pathlib import Path
 
+from litlab.util.former_names import former_names
+
 _package = ""
 
 
@@ -14,7 +16,7 @@ def use_package(name: str) -> None:
     """Say which package holds the experiments.
 
     Args:
-        name: Its import name, such as ``project``.
+        name: Its import name, such as ``mypackage``.
     """
     global _package
     _package = name
@@ -40,7 +42,7 @@ def package_folder() -> Path:
 
 
 def command(*arguments: str) -> list[str]:
-    """Return the words of a command of the team's package: ``python -m project`` and arguments."""
+    """Return the words of a command of the team's package: ``python -m PACKAGE`` and arguments."""
     return ["python", "-m", package(), *arguments]
 
 
@@ -53,6 +55,6 @@ def is_own(module: str) -> bool:
     """Return whether a module belongs to the team's package or to litlab.
 
     Args:
-        module: Its dotted name.
+        module: Its dotted name, which may begin with a former name of the package.
     """
-    return module.partition(".")[0] in (package(), "litlab")
+    return module.partition(".")[0] in (package(), *former_names(package()), "litlab")

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from torch import Tensor, nn
 
 from litlab.errors import UserError
-from litlab.nn import DEEPEST
+from litlab.nn import MAX_LAYERS
 from litlab.tasks import Forecaster
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt
 from project.networks.segment_rnn import Cell, Decoder, SegmentRNN
@@ -147,8 +147,8 @@ class _Member:
             raise UserError(
                 f"{where}hidden_size: {self.hidden_size} is not valid; it must be 2 or more, or 0 beside a skip"
             )
-        if not 1 <= self.num_layers <= DEEPEST:
-            raise UserError(f"{where}num_layers: {self.num_layers} is not valid; it must be from 1 to {DEEPEST}")
+        if not 1 <= self.num_layers <= MAX_LAYERS:
+            raise UserError(f"{where}num_layers: {self.num_layers} is not valid; it must be from 1 to {MAX_LAYERS}")
         if not 1 <= self.context_length <= window:
             raise UserError(
                 f"{where}context_length: {self.context_length} is not valid; it must be from 1 to the {window} rows of "

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from litlab.data.text import PADDING
 from litlab.errors import UserError
-from litlab.nn import DEEPEST
+from litlab.nn import MAX_LAYERS
 from litlab.tasks import Classifier
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, bounded, check_bounds
 from project.networks.attention import MultiHeadAttention
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     NumLayers = int
     VocabSize = int
 else:
-    NumLayers = bounded(int, ">= 0", f"<= {DEEPEST}")
+    NumLayers = bounded(int, ">= 0", f"<= {MAX_LAYERS}")
     VocabSize = bounded(int, ">= 2")  # padding and the unknown word
 
 

@@ -85,7 +85,7 @@ def test_the_overlay_holds_what_pays(bench, run, arguments, tmp_path, monkeypatc
     text = file.read_text()
     assert yaml.safe_load(text) == {"channels_last": True}
     assert "# channels_last: " in text
-    assert f"# {'':1} python -m acme fit" in text
+    assert f"# {'':1} python -m auks fit" in text
     shown = run("fit", *arguments, "--config", file, "--print_config")
     assert yaml.safe_load(shown.out)["channels_last"] is True
 

@@ -18,7 +18,6 @@ from litlab.callbacks.noise_scale_curve import next_point
 from litlab.errors import UserError
 from litlab.tasks import Forecaster, Regressor
 from litlab.util.torch_files import read_torch_file
-from tests.conftest import CONFIGS
 from tests.litlab.callbacks.test_gradient_moments import SGD, Shift, classifier, cnn
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from tests.litlab.checkpointing.in_process import Draws, fit
@@ -61,7 +60,7 @@ class DrawsBranch(DrawsApart):
 def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_path, caplog, module, why):
     """With dropout, accumulation, what the model itself draws, and a run that is interrupted twice."""
     plain, _ = fit(tmp_path / "plain", module=module)
-    whole = GradientNoiseScale(every=2)
+    whole = GradientNoiseScale(every_n_steps=2)
     watched, _ = fit(tmp_path / "watched", module=module, callbacks=[whole])
     assert ("measures gradients of micro-batches instead of single samples" in caplog.text) == (why is not None)
     assert (why or "") in caplog.text
@@ -70,12 +69,12 @@ def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_
         assert torch.equal(value, watched.state_dict()[name]), name
     assert [(point.step, point.batch) for point in whole.points] == [(2, 8), (4, 8)]
 
-    fit(tmp_path / "cut", stop=("batch", 0, 4), module=module, callbacks=[GradientNoiseScale(every=2)])
+    fit(tmp_path / "cut", stop=("batch", 0, 4), module=module, callbacks=[GradientNoiseScale(every_n_steps=2)])
     cut = {"resume": True, "module": module}
-    fit(tmp_path / "cut", stop=("batch", 1, 4), callbacks=[GradientNoiseScale(every=2)], **cut)
+    fit(tmp_path / "cut", stop=("batch", 1, 4), callbacks=[GradientNoiseScale(every_n_steps=2)], **cut)
     state = read_torch_file(tmp_path / "cut/last.ckpt")["callbacks"]["GradientNoiseScale"]
     assert state["points"].shape == (2, 4)
-    resumed = GradientNoiseScale(every=2)
+    resumed = GradientNoiseScale(every_n_steps=2)
     fit(tmp_path / "cut", callbacks=[resumed], **cut)
     assert resumed.points == whole.points
 
@@ -90,7 +89,7 @@ def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_
     ],
 )
 def test_what_can_not_be_computed_sample_by_sample_is_in_micro_batches(tmp_path, caplog, network, settings, says):
-    callback, logger = GradientNoiseScale(every=2), CSVLogger(tmp_path)
+    callback, logger = GradientNoiseScale(every_n_steps=2), CSVLogger(tmp_path)
     model = classifier(network, **settings)
     trainer = make_trainer(tmp_path, max_epochs=2, callbacks=[callback], logger=logger)
     trainer.fit(model, TinyData(samples=24, batch_size=8))
@@ -112,13 +111,13 @@ def test_a_recurrent_forecaster_and_a_regressor(tmp_path, caplog):
         def forward(self, past, calendar=None):
             return self.head(self.rnn(past)[0][:, -1]).view(-1, 6, 2, 1)
 
-    callback = GradientNoiseScale(every=1)
+    callback = GradientNoiseScale(every_n_steps=1)
     model = Forecaster(Last(), horizon=6, num_targets=2, optimizer=SGD)
     make_trainer(tmp_path, callbacks=[callback], limit_val_batches=0).fit(model, TinySeries())
     assert "because network.rnn (nn.LSTM) has no rule for torch.func.vmap" in caplog.text
     assert [point.step for point in callback.points] == [1, 2, 3]  # the last of 5 batches has 3 samples, too few
 
-    callback = GradientNoiseScale(every=1)
+    callback = GradientNoiseScale(every_n_steps=1)
     data = DataLoader(TensorDataset(torch.randn(12, 3), torch.randn(12)), batch_size=5)
     model = Regressor(nn.Linear(3, 1), target_names=["y"], optimizer=SGD)
     make_trainer(tmp_path, callbacks=[callback]).fit(model, data, data)
@@ -168,7 +167,7 @@ def test_what_is_refused(tmp_path):
         with pytest.raises(UserError, match=line):
             make_trainer(tmp_path, callbacks=[GradientNoiseScale()], limit_val_batches=0).fit(model, data)
 
-    with pytest.raises(UserError, match=r"^trainer\.callbacks\.GradientNoiseScale\.every: 0 is not valid"):
+    with pytest.raises(UserError, match=r"^trainer\.callbacks\.GradientNoiseScale\.every_n_steps: 0 is not valid"):
         GradientNoiseScale(0)
     refused(Tiny(), r"^trainer\.callbacks: .* model\.training_loss\(batch\), .* Tiny does not have it", TinyData())
     refused(classifier(nn.SyncBatchNorm(3)), r"^trainer\.sync_batchnorm: .*; set it to false, or leave", TinyData())
@@ -195,14 +194,14 @@ def test_a_mistake_in_the_model_is_not_hidden(tmp_path):
 def test_a_fit_too_short_to_measure_says_so(tmp_path, caplog):
     make_trainer(tmp_path, callbacks=[GradientNoiseScale()]).fit(classifier(cnn()), TinyData())
     assert "nothing was measured in 3 steps: it takes a batch every 50 steps" in caplog.text
-    assert "lower trainer.callbacks.GradientNoiseScale.every" in caplog.text
+    assert "lower trainer.callbacks.GradientNoiseScale.every_n_steps" in caplog.text
 
 
 def test_what_is_left_of_a_run(fit_images, tmp_path):
-    overlay = CONFIGS / "with/noise_scale.yaml"
+    overlay = "trainer: {callbacks+: [{class_path: GradientNoiseScale}]}"
     logger = "--trainer.logger={class_path: tests.recorder.Recorder}"
     done = fit_images(
-        "fit", "--config", overlay, "--trainer.callbacks.every=2", "--trainer.accumulate_grad_batches=2",
+        "fit", "--config", overlay, "--trainer.callbacks.every_n_steps=2", "--trainer.accumulate_grad_batches=2",
         "--trainer.max_epochs=4", "--trainer.limit_val_batches=1", "--test_after_fit=false", logger
     )  # fmt: skip
     assert done.code == 0, done.err

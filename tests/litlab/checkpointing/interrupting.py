@@ -83,7 +83,7 @@ class Interrupt(Callback):
             torch.save([pl_module.state_dict(), averages, optimizers], "final.pt")
 
 
-def fit(folder: Path, *arguments: str, package: str = "acme", count: int = 1, interrupt: str = "never") -> int:
+def fit(folder: Path, *arguments: str, package: str = "auks", count: int = 1, interrupt: str = "never") -> int:
     """Runs ``python -m PACKAGE fit ARGUMENTS`` in a folder; what it prints is in ``printed_N.txt``, N the rank.
 
     Returns:

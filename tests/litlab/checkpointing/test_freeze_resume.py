@@ -20,7 +20,7 @@ def resuming(images, tmp_path_factory) -> Resuming:
             f"--data.batch_size={22 // cell.ranks}", f"--freeze={rules}", f"--model.param_groups={GROUPS}",
         ]  # fmt: skip
 
-    return Resuming("acme", tmp_path_factory.mktemp("resuming"), own)
+    return Resuming("auks", tmp_path_factory.mktemp("resuming"), own)
 
 
 @pytest.mark.parametrize("cell", [Cell("frozen", "kill", "inside"), Cell("unfrozen", "kill", "inside")], ids=str)

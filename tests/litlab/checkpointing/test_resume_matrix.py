@@ -95,7 +95,7 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
         config = CONFIGS / f"{name}.yaml"
         return ["--config", str(config), *data[cell.experiment], f"--data.batch_size={size}"]
 
-    return Resuming("acme", tmp_path_factory.mktemp("resuming"), own)
+    return Resuming("auks", tmp_path_factory.mktemp("resuming"), own)
 
 
 @pytest.mark.parametrize("cell", REPRESENTATIVE, ids=str)
@@ -134,7 +134,7 @@ def test_a_command_that_starts_its_second_rank_itself(resuming, tmp_path):
     ):
         with (tmp_path / "printed_0.txt").open("a") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "acme", "fit", *arguments], cwd=tmp_path, start_new_session=True,
+                [sys.executable, "-m", "auks", "fit", *arguments], cwd=tmp_path, start_new_session=True,
                 env={**environment, "INTERRUPT": plan}, stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
         try:

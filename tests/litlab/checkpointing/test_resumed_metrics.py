@@ -24,12 +24,12 @@ def resuming(images, tmp_path_factory) -> Resuming:
     def own(cell: Cell) -> list[str]:
         return [
             "--config", str(CONFIGS / "images.yaml"), "--data.dataset=folder", f"--data.path={images}",
-            f"--data.batch_size={22 // cell.ranks}", "--model=Classifier", "--model.network=acme.images.MNASNet",
+            f"--data.batch_size={22 // cell.ranks}", "--model=Classifier", "--model.network=auks.images.MNASNet",
             "--model.optimizer=torch.optim.SGD", "--model.optimizer.lr=0.1",
             f"--model.metrics={json.dumps(METRICS)}",
         ]  # fmt: skip
 
-    return Resuming("acme", tmp_path_factory.mktemp("resuming"), own)
+    return Resuming("auks", tmp_path_factory.mktemp("resuming"), own)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def resuming(images, tmp_path_factory) -> Resuming:
     def over(cell: Cell) -> list[str]:
         return [flag for name in cell.experiment.split(" + ") for flag in TECHNIQUES[name]]
 
-    return Resuming("acme", tmp_path_factory.mktemp("resuming"), own, over)
+    return Resuming("auks", tmp_path_factory.mktemp("resuming"), own, over)
 
 
 def test_techniques_that_go_together(resuming):

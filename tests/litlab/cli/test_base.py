@@ -255,7 +255,7 @@ def test_resume_auto_appends_once(run, configs, tmp_path):
 def test_every_process_reads_the_bases(configs, tmp_path):
     """Lightning starts the others with the arguments of the first one, which stay as they were typed."""
     flags = ["--trainer.strategy=ddp", "--trainer.devices=2", "--trainer.accelerator=cpu", "--test_after_fit=false"]
-    command = ["-m", "acme", "fit", "--config", "configs/mine.yaml", *flags]
+    command = ["-m", "auks", "fit", "--config", "configs/mine.yaml", *flags]
     processes = [Python(*command, cwd=tmp_path, environment=of_rank) for of_rank in ranks(2)]
     assert [process.wait() for process in processes] == [0, 0], [process.printed() for process in processes]
     [folder] = (tmp_path / "lightning_logs/mine").iterdir()

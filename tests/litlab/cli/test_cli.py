@@ -14,8 +14,8 @@ from tests.litlab.conftest import CONFIGS
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys; sys.argv = ['acme', '--help']\n"
-        "from litlab.cli.command import run_command; assert run_command('acme') == 0\n"
+        "import sys; sys.argv = ['auks', '--help']\n"
+        "from litlab.cli.command import run_command; assert run_command('auks') == 0\n"
         "heavy = {'torch', 'lightning', 'jsonargparse', 'numpy', 'rich'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
@@ -55,7 +55,7 @@ def test_flags_alone_are_enough(run):
 
 
 def test_a_bug_keeps_its_traceback(fit_images, monkeypatch):
-    from acme.images import SmallCNN
+    from auks.images import SmallCNN
 
     def broken(*_):
         raise ZeroDivisionError("a bug")
@@ -97,7 +97,7 @@ def test_what_a_model_gets_from_data_checkpoint_and_flags(fit_images, run, image
 
     done = fit_images("test", "--model=Classifier", "--model.network=torchvision.models.resnet18", "--ckpt_path", last)
     assert done.code == 2
-    assert "holds a acme.images.SmallCNN; name that class" in done.err
+    assert "holds a auks.images.SmallCNN; name that class" in done.err
     done = fit_images("test", "--model.width=32", "--ckpt_path", last)
     assert done.code == 2
     assert "weights don't fit it as it is described here (model.width: 16 -> 32)" in done.err

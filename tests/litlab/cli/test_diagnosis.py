@@ -1,7 +1,7 @@
 """The message for settings that the parser refuses: one line for each mistake in a flag or file."""
 
 import pytest
-from acme.series import SmallForecaster
+from auks.series import SmallForecaster
 
 from litlab.cli.class_paths import find_class
 from litlab.cli.diagnosis import Diagnosis

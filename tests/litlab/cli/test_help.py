@@ -16,7 +16,7 @@ def test_help_begins_with_what_is_used_most_and_groups_the_rest(run, verb):
     done = run(verb, "--help")
     assert done.code == 0
     lines = done.out.splitlines()
-    assert lines[0] == f"usage: python -m acme {verb} [--config FILE ...] [--key value ...]"
+    assert lines[0] == f"usage: python -m auks {verb} [--config FILE ...] [--key value ...]"
     titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
     screen = [title for title in titles if f"\n{title}\n" in FIRST_SCREEN[verb]]
     assert titles == [

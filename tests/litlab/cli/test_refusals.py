@@ -155,7 +155,7 @@ REFUSED = {
     ),
     "network": (
         ["GOOD", "--model=Classifier", "--model.network=MNASNet"],
-        "there are several classes 'MNASNet'; give the path, acme.images.MNASNet or torchvision.models.MNASNet",
+        "there are several classes 'MNASNet'; give the path, auks.images.MNASNet or torchvision.models.MNASNet",
     ),
     "worst": (["GOOD", "--checkpoint.monitor=val/f1"], "checkpoint.mode: a higher val/f1 is better; set max"),
     "checkpoint mode": (["GOOD", '--checkpoint={"monitor": "val/acc", "mode": "up"}'], "mode"),

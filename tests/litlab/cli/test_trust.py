@@ -77,7 +77,7 @@ def trained(tmp_path_factory) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         smoke = [f"--config={CONFIGS / 'series.yaml'}", f"--config={CONFIGS / 'with/smoke.yaml'}"]
-        patch.setattr("sys.argv", ["acme", "fit", *smoke, "--trainer.accelerator=cpu", "--test_after_fit=false"])
+        patch.setattr("sys.argv", ["auks", "fit", *smoke, "--trainer.accelerator=cpu", "--test_after_fit=false"])
         cli = WithoutRunning()
         cli.trainer.fit(cli.model, cli.datamodule)
     return torch.load(next(folder.rglob("last.ckpt")), weights_only=True)

@@ -96,7 +96,7 @@ def test_the_arguments_of_classes_have_bounds(place, class_path, name, value):
     entry = settings(class_path, **{name: value})
     config = in_config(place, [entry] if place == "trainer.callbacks" else entry)
     if place.startswith("model"):
-        config["model.class_path"] = "acme.images.SmallCNN"
+        config["model.class_path"] = "auks.images.SmallCNN"
     key = place.replace(".init_args", "") + ("[0]" if place == "trainer.callbacks" else "")
     assert refusal(config).startswith(f"{key}.{name}: {value} is not valid; it must be ")
 
@@ -105,7 +105,7 @@ def test_a_cyclic_schedule_has_its_base_below_its_top():
     def cyclic(base: float, top: float) -> Namespace:
         schedule = settings(f"{SCHEDULERS}.CyclicLR", base_lr=base, max_lr=top)
         config = in_config("model.init_args.schedule.scheduler", schedule)
-        config["model.class_path"] = "acme.images.SmallCNN"
+        config["model.class_path"] = "auks.images.SmallCNN"
         return config
 
     check_values("fit", cyclic(0.1, 0.2))
@@ -116,7 +116,7 @@ def test_a_cyclic_schedule_has_its_base_below_its_top():
 
 
 def test_the_same_name_in_a_model_or_data_is_its_own_matter():
-    config = in_config("model", settings("acme.images.SmallCNN", gamma=-1.0, patience=-1))
+    config = in_config("model", settings("auks.images.SmallCNN", gamma=-1.0, patience=-1))
     config["data"] = settings("litlab.data.ImageData", momentum=-1)
     check_values("fit", config)
 

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from acme.images import MNASNet, SmallCNN
-from acme.series import SmallForecaster
+from auks.images import MNASNet, SmallCNN
+from auks.series import SmallForecaster
 from lightning.pytorch import LightningModule, Trainer
 
 from litlab.data import ImageData, SeriesData, TextData

@@ -5,7 +5,7 @@ from functools import cache, partial
 
 import pytest
 import torch
-from acme.text import SmallTextClassifier
+from auks.text import SmallTextClassifier
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 

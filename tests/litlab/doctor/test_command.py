@@ -37,7 +37,7 @@ def test_on_a_sound_machine_nothing_fails_and_the_facts_are_there(run, tmp_path)
     assert lines["threads"]["facts"]["threads"] >= 1
     assert lines["all-reduce"]["facts"]["works"] is True
     assert lines["generated"]["facts"]["configs"] == ["images", "table"]
-    assert lines["acme"]["what"].startswith("its modules can be imported, from ")
+    assert lines["auks"]["what"].startswith("its modules can be imported, from ")
     assert lines["C++ compiler"]["facts"]["works"] is True
     assert {"packages", "torchvision", "GPU", "cores", "memory", "data", "runs", "ninja", "variables"} <= lines.keys()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["configs"], "nothing is left behind"
@@ -48,7 +48,7 @@ def test_with_a_torch_that_fails_at_import_the_rest_is_checked(tmp_path):
     ours, theirs = pty.openpty()
     environment = {**os.environ, **OFFLINE, "COLUMNS": "80", "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("NO_COLOR", None)
-    command = [sys.executable, "-m", "acme", "doctor"]
+    command = [sys.executable, "-m", "auks", "doctor"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=theirs, stderr=theirs)
     os.close(theirs)
     text = "".join(iter(lambda: read(ours), ""))
@@ -74,7 +74,7 @@ def test_in_an_environment_without_packages_it_says_where_they_are(tmp_path):
     venv.create(tmp_path / "bare")
     path = os.pathsep.join([str(ROOT / "src"), str(TEAM)])
     environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "80", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [tmp_path / "bare/bin/python", "-m", "acme", "doctor"]
+    command = [tmp_path / "bare/bin/python", "-m", "auks", "doctor"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     page = " ".join(done.stdout.split())
     assert (done.returncode, done.stderr) == (1, "")

@@ -16,7 +16,7 @@ def lab(tmp_path, monkeypatch):
     """Installs a team's package ``lab`` of a distribution ``lab-experiments`` with the metadata that a test gives."""
     monkeypatch.syspath_prepend(tmp_path)
     yield lambda *lines: install(tmp_path, "lab-experiments", "lab", *lines)
-    use_package("acme")
+    use_package("auks")
 
 
 def install(place: Path, name: str, package: str, *lines: str) -> None:
@@ -105,7 +105,7 @@ def test_a_package_that_is_not_installed_is_a_note(tmp_path, monkeypatch):
     try:
         lines = found()
     finally:
-        use_package("acme")
+        use_package("auks")
     assert lines["Python"][0] == "ok"
     assert lines["packages"][0] == "note"
     assert "there is no pyproject.toml" in lines["packages"][1]

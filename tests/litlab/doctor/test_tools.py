@@ -105,4 +105,4 @@ def test_code_without_git_or_a_commit_is_a_warning(tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", str(tmp_path))
         assert code().remedy == "install git"
     finally:
-        use_package("acme")
+        use_package("auks")

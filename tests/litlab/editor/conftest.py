@@ -10,4 +10,4 @@ from tests.litlab.editor.schemas import written
 @pytest.fixture(scope="session")
 def schemas(tmp_path_factory) -> dict[str, dict[str, Any]]:
     """What the command ``schema`` writes, by the name of the file."""
-    return written("acme", tmp_path_factory.mktemp("schemas"))
+    return written("auks", tmp_path_factory.mktemp("schemas"))

@@ -18,7 +18,7 @@ complete -F before python
 source {script}
 source {script}
 COMP_WORDS=({words}) COMP_CWORD={last}
-_acme_of_{entry} {entry}
+_auks_of_{entry} {entry}
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 # In zsh it hands them to compadd, which works while a line is being edited only; so does compset.
@@ -31,62 +31,62 @@ before() {{ compadd -- kept; }}
 typeset -A _comps=(python before)
 source {script}
 words=({words}) CURRENT={count} PREFIX=$words[-1]
-_acme_of_{entry}
+_auks_of_{entry}
 """
 RUNS = ["images/version_0", "images/version_1", "images", "deep/er/version_0", "deep/er", "last", "best"]
 # What TAB offers at the end of a line: a list is all of it, a set some.
 LINES = {
-    "python -m acme ": {"fit", "sweep", "runs", "completion", "--help"},
-    "acme ": {"fit", "sweep", "runs", "completion", "--help"},
-    "python3 -m acme fi": ["fit"],
-    "acme fit --tra": ["--trainer", "--trainer."],
-    "acme fit --trainer.call": ["--trainer.callbacks", "--trainer.callbacks+", "--trainer.callbacks."],
-    "acme fit --trainer.max_epo": ["--trainer.max_epochs"],
-    "acme validate --trainer.max_epo": ["--trainer.max_epochs"],
-    "acme bench --trainer.max_epo": ["--trainer.max_epochs"],
-    "acme shards --shard": ["--shard_mb"],
-    "acme shards --data.batch_s": ["--data.batch_size"],
-    "acme export --data.batch_s": ["--data.batch_size"],
-    "acme fit --model.": {"--model.hidden_size", "--model.width", "--model.optimizer", "--model.optimizer."},
-    "acme fit --model.optimizer.weight_": ["--model.optimizer.weight_decay"],
-    "acme fit --model.schedule.scheduler.warm": ["--model.schedule.scheduler.warmup"],
-    "acme fit --checkpoint.moni": ["--checkpoint.monitor"],
-    "acme fit --model.he": ["--model.help"],
-    "acme fit --model.help SmallF": ["SmallForecaster"],
-    "acme fit --res": ["--resume"],
-    "acme fit --see": ["--seed_everything", "--seeds"],
-    "acme test --re": [],
-    "acme test --ru": ["--run"],
-    "acme predict --outp": ["--output"],
-    "acme fit --model ": {"SmallCNN", "SmallForecaster", "Classifier"},
-    "acme fit --model=SmallC": ["SmallCNN"],
-    "acme fit --model.optimizer Adam": ["Adam", "AdamW", "Adamax"],
-    "acme fit --model.network acme.im": ["acme.images.MNASNet"],
-    "acme fit --model.activation ": ["tanh", "relu"],
-    "acme fit --trainer.callbacks+=Pic": ["Pictures"],
-    "acme fit --trainer.callbacks+ Pic": ["Pictures"],
-    "acme fit --trainer.callbacks=": {"EMA", "Pictures"},
-    "acme fit --trainer.precision bf16-": ["bf16-true", "bf16-mixed"],
-    "acme fit --test_after_fit ": ["true", "false"],
-    "acme fit --trainer.max_epochs ": [],
-    "acme fit --check --resu": ["--resume"],
-    "acme fit --config ": ["configs/images.yaml", "configs/with/smoke.yaml"],
-    "acme sweep --config ": ["configs/sweeps/images.yaml"],
-    "acme fit --config configs/images.yaml --config configs/w": ["configs/with/smoke.yaml"],
-    "acme fit --early_stopping.monitor ": ["val/acc", "test/f1"],
-    "acme runs --sort te": ["test/f1"],
-    "acme runs --status fin": ["finished"],
-    "acme runs ": RUNS,
-    "acme compare images/version_0 deep/er/": ["deep/er/version_0"],
-    "acme test --run ": RUNS,
-    "acme export --run l": ["last"],
-    "acme fit --init_from best": ["best"],
-    "acme test --ckpt_path ": ["best", "last"],
-    "acme export --format on": ["onnx"],
-    "acme export --quantize ": {"int8-weights"},
-    "acme completion ": ["bash", "zsh"],
-    "acme schema --": ["--help"],
-    "acme nothing --": [],
+    "python -m auks ": {"fit", "sweep", "runs", "completion", "--help"},
+    "auks ": {"fit", "sweep", "runs", "completion", "--help"},
+    "python3 -m auks fi": ["fit"],
+    "auks fit --tra": ["--trainer", "--trainer."],
+    "auks fit --trainer.call": ["--trainer.callbacks", "--trainer.callbacks+", "--trainer.callbacks."],
+    "auks fit --trainer.max_epo": ["--trainer.max_epochs"],
+    "auks validate --trainer.max_epo": ["--trainer.max_epochs"],
+    "auks bench --trainer.max_epo": ["--trainer.max_epochs"],
+    "auks shards --shard": ["--shard_mb"],
+    "auks shards --data.batch_s": ["--data.batch_size"],
+    "auks export --data.batch_s": ["--data.batch_size"],
+    "auks fit --model.": {"--model.hidden_size", "--model.width", "--model.optimizer", "--model.optimizer."},
+    "auks fit --model.optimizer.weight_": ["--model.optimizer.weight_decay"],
+    "auks fit --model.schedule.scheduler.warm": ["--model.schedule.scheduler.warmup"],
+    "auks fit --checkpoint.moni": ["--checkpoint.monitor"],
+    "auks fit --model.he": ["--model.help"],
+    "auks fit --model.help SmallF": ["SmallForecaster"],
+    "auks fit --res": ["--resume"],
+    "auks fit --see": ["--seed_everything", "--seeds"],
+    "auks test --re": [],
+    "auks test --ru": ["--run"],
+    "auks predict --outp": ["--output"],
+    "auks fit --model ": {"SmallCNN", "SmallForecaster", "Classifier"},
+    "auks fit --model=SmallC": ["SmallCNN"],
+    "auks fit --model.optimizer Adam": ["Adam", "AdamW", "Adamax"],
+    "auks fit --model.network auks.im": ["auks.images.MNASNet"],
+    "auks fit --model.activation ": ["tanh", "relu"],
+    "auks fit --trainer.callbacks+=Pic": ["Pictures"],
+    "auks fit --trainer.callbacks+ Pic": ["Pictures"],
+    "auks fit --trainer.callbacks=": {"EMA", "Pictures"},
+    "auks fit --trainer.precision bf16-": ["bf16-true", "bf16-mixed"],
+    "auks fit --test_after_fit ": ["true", "false"],
+    "auks fit --trainer.max_epochs ": [],
+    "auks fit --check --resu": ["--resume"],
+    "auks fit --config ": ["configs/images.yaml", "configs/with/smoke.yaml"],
+    "auks sweep --config ": ["configs/sweeps/images.yaml"],
+    "auks fit --config configs/images.yaml --config configs/w": ["configs/with/smoke.yaml"],
+    "auks fit --early_stopping.monitor ": ["val/acc", "test/f1"],
+    "auks runs --sort te": ["test/f1"],
+    "auks runs --status fin": ["finished"],
+    "auks runs ": RUNS,
+    "auks compare images/version_0 deep/er/": ["deep/er/version_0"],
+    "auks test --run ": RUNS,
+    "auks export --run l": ["last"],
+    "auks fit --init_from best": ["best"],
+    "auks test --ckpt_path ": ["best", "last"],
+    "auks export --format on": ["onnx"],
+    "auks export --quantize ": {"int8-weights"},
+    "auks completion ": ["bash", "zsh"],
+    "auks schema --": ["--help"],
+    "auks nothing --": [],
     "python -m other fit --": ["kept"],  # what completed python before
     "python script.py --": ["kept"],
 }
@@ -110,7 +110,7 @@ def offered(request, schemas, tmp_path_factory) -> Callable[[str], list[str]]:
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
         patch.chdir(folder)
         patch.setattr("litlab.editor.completion.all_schemas", lambda: schemas)  # takes seconds for each shell
-        assert command(patch, "completion", shell, package="acme") == 0
+        assert command(patch, "completion", shell, package="auks") == 0
     script.write_text(printed.getvalue())
 
     def offer(line: str) -> list[str]:

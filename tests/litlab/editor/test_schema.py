@@ -88,10 +88,10 @@ def test_names_are_offered_with_what_they_mean(schemas):
     assert dict(zip(*callbacks["then"].values(), strict=True))["Pictures"] == "A callback with a setting."
     assert {"EMA", "EarlyStopping", "lightning.pytorch.callbacks.ModelSummary"} <= set(callbacks["examples"])
     networks = definitions["torch.nn.modules.module.Module:names"]["examples"]
-    assert {"ThreeLayers", "acme.images.MNASNet", "torchvision.models.resnet18", "litlab.nn.pretrained"} <= set(
+    assert {"ThreeLayers", "auks.images.MNASNet", "torchvision.models.resnet18", "litlab.nn.pretrained"} <= set(
         networks
     )
-    assert not {"SmallCNN", "Classifier", "acme.images._network"} & set(networks)  # models, and what is private
+    assert not {"SmallCNN", "Classifier", "auks.images._network"} & set(networks)  # models, and what is private
 
 
 def test_the_schemas_are_valid(schemas):

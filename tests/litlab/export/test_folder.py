@@ -12,7 +12,7 @@ class Data:
 
 
 def test_settings_stay_and_weights_and_secrets_do_not():
-    logger = {"class_path": "acme.Logger", "init_args": {"api_key": "k3y-of-mine", "project": "mine"}}
+    logger = {"class_path": "auks.Logger", "init_args": {"api_key": "k3y-of-mine", "project": "mine"}}
     checkpoint = {
         "state_dict": {"weight": 1}, "optimizer_states": [1], "epoch": 3, "Data": {"mean": 2.0}, "own": 5,
         "config": yaml.safe_dump({"trainer": {"logger": logger}, "data": {"path": "ähren.csv"}}),

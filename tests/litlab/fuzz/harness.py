@@ -68,7 +68,7 @@ class _Building(WithoutRunning):
 
 def verb_parser(verb: str) -> ArgumentParser:
     """The parser of a verb, with its keys and types."""
-    with mock.patch.object(sys, "argv", ["acme", verb]), mock.patch.object(_Building, "parse_arguments", _stop):
+    with mock.patch.object(sys, "argv", ["auks", verb]), mock.patch.object(_Building, "parse_arguments", _stop):
         try:
             _Building()
         except _Parsed as parsed:
@@ -95,11 +95,11 @@ def run_input(arguments: list[str], folder: Path, seconds: float = 60.0, whole: 
     """
     out, err = io.StringIO(), io.StringIO()
     command = contextlib.nullcontext() if whole else mock.patch("litlab.cli.start.ExperimentCLI", _Building)
-    argv = mock.patch.object(sys, "argv", ["acme", *arguments])  # restored, as the command changes it
+    argv = mock.patch.object(sys, "argv", ["auks", *arguments])  # restored, as the command changes it
     with argv, command, _as_before(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             with _limits(seconds):
-                code = run_command("acme")
+                code = run_command("auks")
         except SystemExit as exit_:
             code = exit_.code or 0
         except Hang:

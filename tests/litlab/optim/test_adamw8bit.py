@@ -97,7 +97,7 @@ def test_no_compiler_is_one_line(images, tmp_path):
         "import sys, torch._inductor.config\n"
         "torch._inductor.config.cpp.cxx = (None, '/no/such/compiler')\n"
         "from litlab.cli import main\n"
-        "sys.exit(main('acme'))\n"
+        "sys.exit(main('auks'))\n"
     )
     flags = ["--config", CONFIGS / "images.yaml", "--data.dataset=folder", f"--data.path={images}", *BRIEF]
     process = Python(

@@ -29,7 +29,7 @@ def from_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
 
     def check_it(config: Path, *flags: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["acme", "fit", "--config", str(config), *flags])
+        monkeypatch.setattr(sys, "argv", ["auks", "fit", "--config", str(config), *flags])
         quiet()
         register_classes()
         Checking()

@@ -93,7 +93,7 @@ def fitted(images, texts, series, tmp_path_factory) -> Path:
         patch.chdir(folder)
         torch.set_num_threads(1)
         for name, *flags in fits:
-            assert command(patch, "fit", "--config", CONFIGS / f"{name}.yaml", *QUIET, *flags, package="acme") == 0
+            assert command(patch, "fit", "--config", CONFIGS / f"{name}.yaml", *QUIET, *flags, package="auks") == 0
     return folder / "lightning_logs"
 
 

@@ -152,7 +152,7 @@ def test_curves_of_several_validations_an_epoch_are_drawn_over_steps():
 @pytest.mark.parametrize(
     ("comment", "sentence"),
     [
-        ("A small CNN.\n  python -m acme fit", "A small CNN."),
+        ("A small CNN.\n  python -m auks fit", "A small CNN."),
         ("y = 3.5x, with\nnoise. It takes seconds.", "y = 3.5x, with noise."),
         ("No end\n\nAnother paragraph.", "No end"),
         ("", ""),
@@ -163,9 +163,9 @@ def test_a_page_begins_with_the_first_sentence_of_the_config(comment, sentence):
 
 
 def test_the_docstring_of_a_class_is_read_without_running_it(tmp_path, monkeypatch):
-    assert class_line("acme.images.SmallCNN") == "Classify images with one convolution."
+    assert class_line("auks.images.SmallCNN") == "Classify images with one convolution."
     assert class_line("litlab.tasks.Classifier") == "Train any network with cross-entropy."  # through __init__
-    assert class_line("acme.images.Gone") is None
-    assert class_line("acme.gone.Gone") is None
+    assert class_line("auks.images.Gone") is None
+    assert class_line("auks.gone.Gone") is None
     assert class_line("torch.optim.AdamW") == ""
     assert class_line("SmallCNN") == ""

@@ -71,10 +71,10 @@ def test_a_run_without_its_data(report, images_run):
 
 def test_a_run_whose_classes_are_gone(report, images_run):
     text = images_run.config.read_text()
-    images_run.config.write_text(text.replace("acme.images.SmallCNN", "acme.images.DeletedCNN"))
+    images_run.config.write_text(text.replace("auks.images.SmallCNN", "auks.images.DeletedCNN"))
     page = report("images/version_0")
     assert "This class is no longer in the project" in page.section("what")
-    assert "acme.images.DeletedCNN" in page.section("missing")
+    assert "auks.images.DeletedCNN" in page.section("missing")
     assert "<svg" in page.section("curves")
     assert page.section("results")
 

@@ -1,4 +1,4 @@
-"""`python -m acme results`: tables in pages, from result files."""
+"""`python -m auks results`: tables in pages, from result files."""
 
 import json
 import subprocess
@@ -55,7 +55,7 @@ WRITTEN = """\
 
 <details><summary>Made by</summary>
 
-1. `python -m acme fit --config configs/mine.yaml`: seeds 0, 1; 2026-01-31; commit 1234567 with changes; torch 2.15.0; \
+1. `python -m auks fit --config configs/mine.yaml`: seeds 0, 1; 2026-01-31; commit 1234567 with changes; torch 2.15.0; \
 A CPU, 2 threads
 2. `python benchmarks/large.py`: seeds 0, 1; 2026-01-31; commit 1234567 with changes; torch 2.15.0; A GPU
 </details>
@@ -96,7 +96,7 @@ def test_a_check_finds_what_drifted_and_writes_nothing(project, run):
     assert done.out.splitlines() == [
         "README.md:9: mine differs from the result files",
         "docs/mine.md:9: mine differs from the result files",
-        "`python -m acme results` writes them anew.",
+        "`python -m auks results` writes them anew.",
     ]
     assert (project / "docs/mine.md").read_text() == PAGE
     run("results")
@@ -121,7 +121,7 @@ def test_one_command_for_all_rows_is_one_line(project, run):
     run("results")
     text = (project / "docs/mine.md").read_text()
     assert "| model | accuracy | by seed | epochs |\n" in text
-    assert "\n\nMade by `python -m acme fit --config configs/mine.yaml`: seeds 0, 1; 2026-01-31; commit" in text
+    assert "\n\nMade by `python -m auks fit --config configs/mine.yaml`: seeds 0, 1; 2026-01-31; commit" in text
     assert "details" not in text
 
 
@@ -201,7 +201,7 @@ def test_a_row_without_a_figure_has_no_command(project, run):
 def test_it_starts_without_torch(project):
     lines = (
         "import sys; from litlab.report import results; from litlab.util.team import use_package",
-        "use_package('acme'); assert results.main(['--check']) == 1",
+        "use_package('auks'); assert results.main(['--check']) == 1",
         "assert not {'torch', 'numpy'} & set(sys.modules)",
     )
     subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=project, check=True)

@@ -1,4 +1,4 @@
-"""`python -m acme results --add`: the results of runs as a result file."""
+"""`python -m auks results --add`: the results of runs as a result file."""
 
 import getpass
 import json
@@ -36,7 +36,7 @@ def seed(root: Path, number: int, acc: float, **more) -> None:
     command = ["fit", "--config=/home/Jane Doe/configs/mine.yaml", f"--data.path={home}", "--seed_everything", number]
     data = {"description": f"folder {home}: 7 images", "fingerprint": "f", "generated": False}
     hardware = {"cpu": "A CPU", "cores": 2, "host": socket.gethostname(), "device": "cpu", "precision": "32-true"}
-    made = {"command": ["python", "-m", "acme", *map(str, command)], "data": data, "hardware": hardware, "seed": number,
+    made = {"command": ["python", "-m", "auks", *map(str, command)], "data": data, "hardware": hardware, "seed": number,
             "started": "2026-01-31T10:00:00+00:00", "versions": {"torch": "2.15.0", "rich": "15"},
             "directory": "/home/Jane Doe"}  # fmt: skip
     folder = write_run(root, f"mine/version_{number}", test={"test/acc": acc, "test/loss": 1.0}, **{**made, **more})
@@ -102,7 +102,7 @@ def test_the_readme_has_a_row_after_one_command(run, texts, tmp_path):
     assert found["result"]["values"] == [pytest.approx(metrics["test"]["test/acc"], abs=1e-6)]
     assert row.startswith("| `text.yaml` | csv texts.csv: 1")
     assert row.endswith(f"| test/acc {found['result']['mean']:.3f} | most frequent class .250 |".replace(" 0.", " ."))
-    made = "Made by `python -m acme fit --config text.yaml --data.dataset csv --data.path texts.csv --trainer.max_epo"
+    made = "Made by `python -m auks fit --config text.yaml --data.dataset csv --data.path texts.csv --trainer.max_epo"
     assert made_by.startswith(made)
     assert "seed 0; 20" in made_by
     assert not [word for word in (str(tmp_path), getpass.getuser() + "/", "pytest") if word in json.dumps(found)]
@@ -131,7 +131,7 @@ def test_runs_that_have_no_mean_are_refused(root, run):
     seed(root, 2, 0.8, width=99)
     refused(run(*add, "mine/version_0", "mine/version_2"), "differ by more than the seed: in model.width")
     write_run(root, "mine/version_3")
-    refused(run(*add, "mine/version_3"), "has no test metrics; `python -m acme test --run mine/version_3` makes them")
+    refused(run(*add, "mine/version_3"), "has no test metrics; `python -m auks test --run mine/version_3` makes them")
     write_run(root, "mine/version_4", test={"test/acc": 0.1}, command=None)
     refused(run(*add, "mine/version_4"), "provenance.json doesn't say which command made it")
     refused(run(*add, "mien"), "there is no run 'mien'; did you mean 'mine'?")

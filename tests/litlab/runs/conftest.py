@@ -69,7 +69,7 @@ def fitted(settings, tmp_path_factory) -> Path:
         patch.chdir(folder)
         torch.set_num_threads(1)
         name = "--checkpoint.filename={epoch}-{val/mse:.3f}"
-        assert command(patch, "fit", "--config", CONFIG, *settings, "--trainer.max_epochs=2", name, package="acme") == 0
+        assert command(patch, "fit", "--config", CONFIG, *settings, "--trainer.max_epochs=2", name, package="auks") == 0
     return folder / "lightning_logs"
 
 

@@ -22,14 +22,14 @@ def write_run(
     run.checkpoints.mkdir(parents=True)
     (run.checkpoints / "last.ckpt").touch()
     started = (datetime.now().astimezone() - timedelta(hours=hours_ago)).isoformat(timespec="seconds")
-    model = {"class_path": "acme.images.SmallCNN", "init_args": {"width": width}}
+    model = {"class_path": "auks.images.SmallCNN", "init_args": {"width": width}}
     run.config.write_text(yaml.safe_dump({"seed_everything": 0, "model": model, "ckpt_path": None}))
     write(run.status, status=status, reason="RuntimeError: it broke" if status == "failed" else None, started=started,
           ended=None, pid=os.getpid(), host=socket.gethostname(), seconds=90.0)  # fmt: skip
     write(run.metrics, val={"val/acc": best - 0.1, "val/loss": 1.0}, test=test or {}, epochs=3, steps=12, seconds=90.0,
           peak_memory_gib=1.25, generated_data=generated,
           best={"monitor": monitor, "mode": mode, "value": best, "epoch": 1, "checkpoint": "e.ckpt"})  # fmt: skip
-    command = ["python", "-m", "acme", "fit", "--config", "configs/images.yaml"]
+    command = ["python", "-m", "auks", "fit", "--config", "configs/images.yaml"]
     write(run.provenance, **{"command": command, "commit": COMMIT, "dirty": False, "seed": 0, **provenance})
     return run
 

@@ -1,4 +1,4 @@
-"""`python -m acme compare`."""
+"""`python -m auks compare`."""
 
 import io
 
@@ -108,16 +108,16 @@ def test_errors_are_one_line(root, capsys, arguments, line):
 def test_a_config_by_dotted_keys():
     config = yaml.safe_load("""
         model:
-          class_path: acme.images.SmallCNN
+          class_path: auks.images.SmallCNN
           init_args:
             width: 16
             shape: [3, 32]
             optimizer: {class_path: torch.optim.SGD, init_args: {lr: 0.1}}
         trainer:
           callbacks:
-          - {class_path: acme.callbacks.Pictures, init_args: {images: 32}}
+          - {class_path: auks.callbacks.Pictures, init_args: {images: 32}}
           - {class_path: litlab.callbacks.VRAM}
-          - {class_path: acme.callbacks.Pictures, init_args: {images: 8}}
+          - {class_path: auks.callbacks.Pictures, init_args: {images: 8}}
         ema: null
         plugins: []
     """)

@@ -85,13 +85,13 @@ def test_a_fit_and_its_test(trainer_of, folder):
 
 
 def test_provenance(trainer_of, folder, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["/x/acme/__main__.py", "fit", "--hub.token", "hunter2x"])
+    monkeypatch.setattr(sys, "argv", ["/x/auks/__main__.py", "fit", "--hub.token", "hunter2x"])
     code = WorkTree(folder.path, "c" * 40, diff="diff --git ...\n", digest="d" * 64, untracked=("notes.txt",))
     monkeypatch.setattr(provenance_module, "work_tree", lambda: code)
     seed_everything(7, verbose=False)
     trainer_of(max_epochs=1).fit(Tiny(), Data())
     made = read_json(folder.provenance)
-    assert made["command"] == ["python", "-m", "acme", "fit", "--hub.token", "***"]
+    assert made["command"] == ["python", "-m", "auks", "fit", "--hub.token", "***"]
     assert (made["commit"], made["dirty"]) == ("c" * 40, True)
     assert made["uncommitted"] == {"file": "uncommitted.diff", "sha256": "d" * 64, "complete": True}
     assert (folder.path / "uncommitted.diff").read_text() == code.diff

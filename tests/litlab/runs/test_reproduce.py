@@ -1,4 +1,4 @@
-"""`python -m acme reproduce`."""
+"""`python -m auks reproduce`."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from litlab.runs.git import work_tree
 from litlab.runs.provenance import describe_code, versions
 from tests.litlab.runs.make import write, write_run
 
-FIT = ["-m", "acme", "fit", "--config", "lightning_logs/tiny/version_0/config.yaml"]
+FIT = ["-m", "auks", "fit", "--config", "lightning_logs/tiny/version_0/config.yaml"]
 
 
 class Replaced(Exception):
@@ -161,7 +161,7 @@ IMPOSSIBLE = [
     ({"commit": None, "why_no_commit": "not a git repository"}, "its code is not known (not a git repository)"),
     ({"commit": "e" * 40}, f"its commit {'e' * 40} is not in"),
     ({"commit": "e" * 40, "continued": [{"commit": "d" * 40}]}, "continued on other code"),
-    ({"command": ["python", "train.py"]}, "was not made by `python -m acme fit` but by `python train.py`"),
+    ({"command": ["python", "train.py"]}, "was not made by `python -m auks fit` but by `python train.py`"),
     ({"uncommitted": {"file": "uncommitted.diff", "sha256": "9" * 64, "complete": False}}, "only in part"),
 ]
 

@@ -1,4 +1,4 @@
-"""`python -m acme runs`."""
+"""`python -m auks runs`."""
 
 import json
 import os
@@ -217,7 +217,7 @@ def test_when():
 
 def test_the_light_verbs_import_neither_torch_nor_lightning(root):
     code = (
-        "import sys; from litlab.util.team import use_package; use_package('acme')\n"
+        "import sys; from litlab.util.team import use_package; use_package('auks')\n"
         "from litlab.runs import compare, reproduce, run_table\n"
         "codes = [run_table.main([]), compare.main(['cifar', 'cifar_vgg']), reproduce.main(['cifar', '--print'])]\n"
         "print(codes, [name for name in ('torch', 'lightning', 'jsonargparse', 'numpy') if name in sys.modules])"
@@ -227,7 +227,7 @@ def test_the_light_verbs_import_neither_torch_nor_lightning(root):
 
 
 def test_the_reader_of_a_pipe_may_leave(root):
-    command = [sys.executable, "-m", "acme", "runs", "--json"]
+    command = [sys.executable, "-m", "auks", "runs", "--json"]
     for number in range(2, 40):
         write_run(root, f"cifar/version_{number}")  # more than a pipe holds
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

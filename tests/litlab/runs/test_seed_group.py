@@ -23,7 +23,7 @@ def write_group(root: Path, name: str, best: list[float], hours_ago: float = 3, 
         run = f"{name}/seed_{seed}/version_0"
         write_run(root, run, best=value, test=test, hours_ago=hours_ago - seed, seed=seed, **settings)
     runs = {str(seed): f"seed_{seed}/version_0" for seed in range(len(best))}
-    command = ["python", "-m", "acme", "fit", "--config", "my config.yaml", "--seeds", "0,1,2"]
+    command = ["python", "-m", "auks", "fit", "--config", "my config.yaml", "--seeds", "0,1,2"]
     write(group.file, command=command, seeds=[0, 1, 2], runs=runs, metrics={}, config={})
     return group
 
@@ -147,7 +147,7 @@ def test_a_seed_that_is_resumed_alone_says_what_continues_all(root):
     run = find_run("cifar/seeds_1/seed_1")
     line = how_to_continue(run)
     assert line.startswith("cifar/seeds_1/seed_1/version_0 is one seed of cifar/seeds_1.")
-    assert line.endswith("python -m acme fit --config 'my config.yaml' --seeds 0,1,2")
+    assert line.endswith("python -m auks fit --config 'my config.yaml' --seeds 0,1,2")
     with held_by_another(root / "cifar/seeds_1"):
         assert how_to_continue(run) == ""
     assert how_to_continue(find_run("other")) == ""
@@ -170,7 +170,7 @@ def test_a_group_and_one_of_its_runs(root, capsys):
 
 def test_groups_are_shown_without_torch(root):
     code = (
-        "import sys; from litlab.util.team import use_package; use_package('acme')\n"
+        "import sys; from litlab.util.team import use_package; use_package('auks')\n"
         "from litlab.runs import compare, run_table\n"
         "print(run_table.main([]), compare.main(['cifar/seeds_0', 'cifar/seeds_1']))\n"
         "print([name for name in ('torch', 'lightning', 'scipy', 'numpy') if name in sys.modules])"

@@ -253,7 +253,7 @@ def test_a_closed_terminal_saves_the_run(series, tmp_path):
     """The kernel sends SIGHUP, and whatever is printed from then on raises an error."""
     run = RunFolder(tmp_path / "lightning_logs/series/version_0")
     command = [
-        "-m", "acme", "fit", "--config", CONFIGS / "series.yaml", "--data.dataset=csv",
+        "-m", "auks", "fit", "--config", CONFIGS / "series.yaml", "--data.dataset=csv",
         f"--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
         "--data.horizon=24", "--model.hidden_size=8",
         "--data.split=[0.6, 0.2, 0.2]", "--trainer.callbacks=[]", "--trainer.max_epochs=3000", "--early_stopping=null",
@@ -287,7 +287,7 @@ def test_slurm_s_signal_puts_the_job_back_into_the_queue(tiny, slurm):
 def test_a_requeued_job_resumes_its_run(slurm, series, tmp_path, monkeypatch):
     """The very command of the batch script, once more."""
     command = [
-        "-m", "acme", "fit", "--config", CONFIGS / "series.yaml", "--data.dataset=csv",
+        "-m", "auks", "fit", "--config", CONFIGS / "series.yaml", "--data.dataset=csv",
         f"--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
         "--data.horizon=24", "--model.hidden_size=8",
         "--data.split=[0.6, 0.2, 0.2]", "--trainer.callbacks=[]", "--trainer.max_epochs=30", "--early_stopping=null",

@@ -29,7 +29,7 @@ def test_pruned_under_ddp(tmp_path, arguments):
     """The first rank alone reports; all ranks stop in order after the validation that says so."""
     ddp = arguments("--trainer.strategy=ddp", "--trainer.devices=2")
     first, second = ({**of_rank, "OMP_NUM_THREADS": "1"} for of_rank in ranks(2))
-    other = Python("-m", "acme", *ddp, cwd=tmp_path, environment={TRIAL: "1", **second})
+    other = Python("-m", "auks", *ddp, cwd=tmp_path, environment={TRIAL: "1", **second})
     reports: list[dict[str, Any]] = []
 
     def hear(report: dict[str, Any]) -> str | None:
@@ -38,7 +38,7 @@ def test_pruned_under_ddp(tmp_path, arguments):
 
     environment = {name: str(value) for name, value in first.items()}
     log = tmp_path / "log"
-    status = run(run_project, "acme", ddp, log, environment, hear=hear, stop=Stop(), stall_seconds=200)
+    status = run(run_project, "auks", ddp, log, environment, hear=hear, stop=Stop(), stall_seconds=200)
     assert (status, other.wait()) == (0, 0), log.read_text()
     folder = RunFolder(tmp_path / reports[0]["run"])
     assert folder.state()["status"] == "finished"
@@ -74,4 +74,4 @@ def test_sweep_is_gone(tmp_path, arguments):
 
 def _run(connection: Any, arguments: list[str], log: Path) -> None:
     os.setsid()
-    run_project(connection, "acme", arguments, log, {"OMP_NUM_THREADS": "1"})
+    run_project(connection, "auks", arguments, log, {"OMP_NUM_THREADS": "1"})

@@ -160,7 +160,7 @@ def run(plan: dict) -> int:
 
 
 if __name__ == "__main__":
-    use_package("acme")
+    use_package("auks")
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     for plan in json.loads(sys.argv[1]):

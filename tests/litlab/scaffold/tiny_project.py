@@ -23,7 +23,7 @@ def plant(root: Path, package: str) -> Path:
     for folder in (f"src/{package}", "configs/with", f"tests/{package}"):
         (root / folder).mkdir(parents=True)
     for name in ("__init__.py", "__main__.py"):
-        shutil.copy(TEAM / "acme" / name, root / "src" / package)
+        shutil.copy(TEAM / "auks" / name, root / "src" / package)
     for name in ("pyproject.toml", "tests/conftest.py", "tests/processes.py"):
         shutil.copy(ROOT / name, root / name)
     shutil.copy(TEAM / "configs/with/smoke.yaml", root / "configs/with")

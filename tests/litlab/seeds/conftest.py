@@ -15,10 +15,10 @@ from tests.processes import Python
 
 
 class Fit(Python):
-    """``python -m acme ARGUMENTS``, whose output becomes that of this process when it ends, unless it is read."""
+    """``python -m auks ARGUMENTS``, whose output becomes that of this process when it ends, unless it is read."""
 
     def __init__(self, *arguments: str, stdout: object = None) -> None:
-        super().__init__("-m", "acme", *arguments, cwd=Path.cwd())
+        super().__init__("-m", "auks", *arguments, cwd=Path.cwd())
         self.read = stdout is not None
 
     def wait(self, timeout: float = 240) -> int:

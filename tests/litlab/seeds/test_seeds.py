@@ -1,4 +1,4 @@
-"""`python -m acme fit --seeds`: stopped, continued, extended, with seeds that fail."""
+"""`python -m auks fit --seeds`: stopped, continued, extended, with seeds that fail."""
 
 import json
 import re

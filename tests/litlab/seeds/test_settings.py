@@ -24,7 +24,7 @@ CONFIG = {
     "seed_everything": 0,
     "experiment": "cifar",
     "model": {
-        "class_path": "acme.images.SmallCNN",
+        "class_path": "auks.images.SmallCNN",
         "init_args": {"width": 16, "limit": float("inf"), "api_key": "x1y2"},
     },
     "trainer": {"logger": None, "barebones": False, "fast_dev_run": False, "default_root_dir": None, "max_epochs": 2},
@@ -94,7 +94,7 @@ def test_one_of_several_processes(refused, monkeypatch, variables, named):
 def test_a_mistake_in_the_config_is_found_before_any_fit(tmp_path):
     """With processes as users have them."""
     mistake = ["--config", CONFIGS / "series.yaml", "--seeds", "0,1", "--trainer.max_epocs=2"]
-    command = [sys.executable, "-m", "acme", "fit", *mistake]
+    command = [sys.executable, "-m", "auks", "fit", *mistake]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     line = "error: --trainer.max_epocs: there is no such key; did you mean 'trainer.max_epochs'?\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", line)

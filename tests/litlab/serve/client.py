@@ -50,7 +50,7 @@ class Server:
     """
 
     def __init__(
-        self, folder: Path, *arguments: object, environment: dict[str, Any] | None = None, package: str = "acme"
+        self, folder: Path, *arguments: object, environment: dict[str, Any] | None = None, package: str = "auks"
     ) -> None:
         variables = {**OFFLINE, **(environment or {})}
         command = ["-m", package, "serve", "--port", 0, *arguments]

@@ -57,13 +57,13 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
         "texts": ["--data.dataset=csv", f"--data.path={copies['texts']}"],
         "series": ["--data.dataset=csv", f"--data.path={copies['series']}", "--data.targets=[load,heat]", *CALENDAR],
         "rows": [],
-        "targets": ["--model=Regressor", "--model.network=acme.table.Flat", "--data.target=[spend]"],
+        "targets": ["--model=Regressor", "--model.network=auks.table.Flat", "--data.target=[spend]"],
     }
     configs = {"texts": "text", "rows": "table", "targets": "table"}
 
     @cache
     def of(kind: str) -> Example:
-        use_package("acme")
+        use_package("auks")
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
             torch.set_num_threads(1)
@@ -71,10 +71,10 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
             if source is not None:
                 (shutil.copytree if source.is_dir() else shutil.copy)(source, copies[kind])
             config, name = CONFIGS / f"{configs.get(kind, kind)}.yaml", f"--experiment={kind}"
-            assert command(patch, "fit", "--config", config, *data[kind], *BRIEF, name, package="acme") == 0
+            assert command(patch, "fit", "--config", config, *data[kind], *BRIEF, name, package="auks") == 0
             run, output = folder / "lightning_logs" / kind / "version_0", folder / f"{kind}_predicted.csv"
             arguments = ["--run", run, "--input", inputs[kind], "--output", output, "--trainer.accelerator=cpu"]
-            assert command(patch, "predict", *arguments, package="acme") == 0
+            assert command(patch, "predict", *arguments, package="auks") == 0
         for copy in (copies.get(kind), folder / "data"):
             if copy is not None and copy.exists():
                 shutil.rmtree(copy) if copy.is_dir() else copy.unlink()
@@ -115,8 +115,8 @@ def answerers(example, tmp_path_factory) -> Callable[[str, str], Answerer]:
     def of(kind: str, source: str) -> Answerer:
         if (kind, source) not in made:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("sys.argv", ["acme"])
-                use_package("acme")
+                patch.setattr("sys.argv", ["auks"])
+                use_package("auks")
                 patch.setattr(RunCLI, "_run_subcommand", keep(RunCLI._run_subcommand, kept, kind))
                 model = load_model(str(example(kind).run), [], 1)
                 made[kind, "run"] = Answerer(model)

@@ -66,7 +66,7 @@ def test_an_export_that_cannot_be_served(run, tmp_path):
 def test_what_a_worker_cannot_load(tmp_path):
     """What it says is what the command says."""
     run = folder(tmp_path, format="torchscript")
-    process = Python("-m", "acme", "serve", "--run", run, "--port", 0, cwd=tmp_path)
+    process = Python("-m", "auks", "serve", "--run", run, "--port", 0, cwd=tmp_path)
     out, err = process.communicate(120)
     assert (process.returncode, out) == (2, "")
     assert err.splitlines()[-1].startswith(f"error: {tmp_path / 'model.ts'}: it can't be loaded here (")
@@ -85,7 +85,7 @@ def test_nothing_slow_is_imported_by_the_process_that_listens(arguments):
         "import sys\n"
         "from litlab.cli.command import run_command\n"
         f"sys.argv = ['x', 'serve', *{arguments}]\n"
-        "try:\n    run_command('acme')\n"
+        "try:\n    run_command('auks')\n"
         "finally:\n    assert not {'torch', 'lightning', 'PIL'} & sys.modules.keys()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

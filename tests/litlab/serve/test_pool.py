@@ -13,7 +13,7 @@ from litlab.serve.pool import Pool, Rules
 from litlab.serve.refusal import Refusal
 from litlab.serve.worker_process import Lost
 
-SETUP = Setup("acme", "run", (), 1)
+SETUP = Setup("auks", "run", (), 1)
 
 
 class Fake:

@@ -1,4 +1,4 @@
-"""``python -m acme`` with a first fork server that is a fork of itself.
+"""``python -m auks`` with a first fork server that is a fork of itself.
 
 A fork server takes some eight seconds of a core to import torch and Lightning, which this process has imported already.
 """
@@ -34,4 +34,4 @@ def _fork(path: str, arguments: list[str], descriptors: list[int]) -> int:
 
 if __name__ == "__main__":
     util.spawnv_passfds = _fork
-    main(package="acme")
+    main(package="auks")

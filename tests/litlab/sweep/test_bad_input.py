@@ -72,7 +72,7 @@ def test_file_that_is_none(run, tmp_path):
 
 def test_sweep_that_was_not_started(run, sweep):
     assert run("sweep", "status", "nothing").err == "error: there is no sweep 'nothing': there are none yet.\n"
-    line = "error: sweep status: tiny has not been started; run python -m acme sweep --config tiny.yaml\n"
+    line = "error: sweep status: tiny has not been started; run python -m auks sweep --config tiny.yaml\n"
     assert run("sweep", "status", "--config", "tiny.yaml").err == line
 
 

@@ -62,7 +62,7 @@ def test_its_heading_says_where_it_comes_from_but_no_secret(sweep):
     [file] = write_best(sweep, trials)
     assert file.read_text().splitlines()[:3] == [
         f"# Trial {trials[0].number} of the sweep cifar: val/mse 0.2 (standard deviation over 2 seeds 0.1414).",
-        f"#   python -m acme fit --config {sweep.base[0]} --config {file}",
+        f"#   python -m auks fit --config {sweep.base[0]} --config {file}",
         "# Found with --trainer.max_epochs=2 --data.hf_token ***",
     ]
 

@@ -114,7 +114,7 @@ def test_a_bootstrapped_member_does_not_learn_from_what_it_has_not_drawn(images,
     assert next(module.batches("train"))[0].shape[1:] == SHAPE  # without numbers, for one's own loops
 
 
-MEMBERS = ["--model=Classifier", "--model.network=acme.images.MNASNet", "--model.members=2"]
+MEMBERS = ["--model=Classifier", "--model.network=auks.images.MNASNet", "--model.members=2"]
 
 
 def test_a_run_of_an_ensemble(fit_images, run, images, tmp_path):

@@ -24,7 +24,7 @@ METRICS = {
 
 
 def test_from_yaml_to_checkpoints_and_back(run, images):
-    network = ["--model=Classifier", "--model.network=acme.images.MNASNet", f"--model.metrics={json.dumps(METRICS)}"]
+    network = ["--model=Classifier", "--model.network=auks.images.MNASNet", f"--model.metrics={json.dumps(METRICS)}"]
     data = ["--data.dataset=folder", f"--data.path={images}", "--trainer.max_epochs=1", "--trainer.accelerator=cpu"]
     monitor = ["--checkpoint.monitor=val/auroc", "--early_stopping.monitor=val/ap"]
     done = run("fit", "--config", CONFIGS / "images.yaml", *data, *network, *monitor)
@@ -56,7 +56,7 @@ def test_from_yaml_to_checkpoints_and_back(run, images):
     ],
 )
 def test_bad_yaml_is_one_line(run, tmp_path, metrics, says):
-    network = ["--model=Classifier", "--model.network=acme.images.MNASNet", f"--model.metrics={json.dumps(metrics)}"]
+    network = ["--model=Classifier", "--model.network=auks.images.MNASNet", f"--model.metrics={json.dumps(metrics)}"]
     done = run("fit", "--config", CONFIGS / "images.yaml", *network)
     assert done.code == 2
     [line] = [line for line in done.err.splitlines() if "error" in line]

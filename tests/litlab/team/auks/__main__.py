@@ -1,4 +1,4 @@
-"""``python -m acme``: the commands of this package's experiments."""
+"""``python -m auks``: the commands of this package's experiments."""
 
 from litlab.cli import main
 

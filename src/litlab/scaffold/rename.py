@@ -1,0 +1,124 @@
+"""``python -m PACKAGE rename``: give the team's package another name, wherever its files mention it."""
+
+import importlib.util
+import keyword
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+from litlab.errors import UserError
+from litlab.runs.git import GitError, git
+from litlab.scaffold.renaming import Plan, carry_out, place, planned
+from litlab.scaffold.tree import Project, here
+from litlab.util.commands import Options, answer, some, terminal
+from litlab.util.former_names import former_names
+
+DESCRIPTION = """\
+Rename the package of the experiments: its folder, that of its tests, and what configs, pages, tests and other files in
+git say of it. Its runs and checkpoints can be used as before. Everything must be committed, so that one commit holds
+the renaming, and git can undo it.
+
+  %(prog)s acme
+  %(prog)s acme      again: names it acme where an update or a merge has brought back a former name
+"""
+MOST = 20  # lines that are shown
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command ``rename`` and return its exit code: 0, or 2 after one line on what is wrong."""
+    return answer(_rename, arguments)
+
+
+def _rename(arguments: list[str]) -> int:
+    options = Options("rename", DESCRIPTION)
+    options.add_argument("name", metavar="NAME", help="the new name, as it is imported")
+    new = options.parse_args(arguments).name
+    project = here("rename")
+    old, former = project.package, former_names(project.package)
+    if new != old:
+        check_package(new, project)
+    elif not former:
+        raise UserError(f"rename: {new} is its name already, and it had no other")
+    check_committed()
+    plan = planned(project, new, (old, *former))
+    if not plan.texts:
+        print(f"Nothing to do: no file names it {' or '.join(former)}.")
+        return 0
+    carry_out(plan)
+    report(plan, old)
+    return 0
+
+
+def check_package(name: str, project: Project) -> None:
+    """Check that the package can have a name, and nothing else has it.
+
+    Args:
+        name: What was typed.
+        project: Where the package is.
+
+    Raises:
+        UserError: If not.
+    """
+    if not re.fullmatch(r"[A-Za-z](?:\w*[A-Za-z0-9])?", name, re.ASCII):
+        raise UserError(
+            f"rename: {name!r} can't be the name of a package; use letters, digits and _, begin with a letter, and "
+            "don't end with _"
+        )
+    if keyword.iskeyword(name):
+        raise UserError(f"rename: {name} is a keyword of Python; choose another name")
+    if name.lower() != name and name.lower() == project.package.lower():
+        raise UserError(f"rename: {name} differs from {project.package} in its case alone; choose another name")
+    if name in former_names(project.package):
+        return  # back to it
+    of_litlab = Path("tests/litlab/team") / name  # a package that its tests import
+    for folder in (Path(name), project.source.with_name(name), project.tests.with_name(name), of_litlab):
+        if folder.exists():
+            raise UserError(f"rename: there is {folder} already; choose another name")
+    if name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None:
+        raise UserError(f"rename: {name} is a module of Python or of an installed package; choose another name")
+
+
+def check_committed() -> None:
+    """Check that git has all of the project as it is.
+
+    Raises:
+        UserError: If there is no repository, or something is not committed.
+    """
+    try:
+        states = git("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", ".", at=Path.cwd())
+        git("rev-parse", "--verify", "HEAD", at=Path.cwd())
+    except GitError as error:
+        raise UserError(
+            f"rename: git could not undo it here ({error}); git init && git add --all && git commit first"
+        ) from error
+    if changed := [state[3:] for state in states.split("\0")[:-1]]:
+        what = f"there are uncommitted changes ({some(changed)})"
+        raise UserError(f"rename: {what}; commit them first, or git stash --include-untracked")
+
+
+def report(plan: Plan, old: str) -> None:
+    """Print what was changed and what to do next."""
+    from rich.table import Table
+
+    files: Counter[str] = Counter()
+    mentions: Counter[str] = Counter()
+    for file, count in plan.counts.items():
+        path = place(plan, file)
+        where = "/".join(path.parts[: 2 if path.parts[0] in ("src", "tests") else 1])
+        files[where] += 1
+        mentions[where] += count
+    table = Table("where", "files", "mentions")
+    for where in sorted(files, key=lambda where: (-mentions[where], where)):
+        table.add_row(where, str(files[where]), str(mentions[where]))
+    table.add_row("all", str(files.total()), str(mentions.total()))
+    terminal().print(table)
+    for folder, name in plan.moves:
+        print(f"{folder} is {name} now.")
+    if plan.left:
+        print("These lines may mean the package, too; they are as they were:")
+        print("\n".join(f"  {line}" for line in plan.left[:MOST]))
+        print(f"  and {len(plan.left) - MOST} more\n" if len(plan.left) > MOST else "", end="")
+    what = f"Rename {old} to {plan.new}" if plan.moves else f"It is called {plan.new}"
+    reinstall = "pip install --no-deps --editable .    # or let make do it, which installs everything anew\n  "
+    print(f"Next:\n  {reinstall if plan.moves else ''}make test\n  git add --all && git commit --message '{what}'")

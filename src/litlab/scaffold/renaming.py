@@ -1,0 +1,144 @@
+"""What a renaming of the team's package changes, and changing it: all of it or nothing."""
+
+import ast
+import importlib.util
+import re
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from litlab.errors import UserError
+from litlab.runs.git import git
+from litlab.scaffold.mentions import Mentions
+from litlab.scaffold.tree import Project
+
+UPSTREAM = (Path("src/litlab"), Path("tests/litlab"))  # these never mention it
+LARGEST = 16 * 2**20  # bytes of a file that is looked into
+FORMERLY = re.compile(r"^formerly\(__name__, .*\)\n", re.MULTILINE)
+WHY = """
+# Runs and checkpoints name classes by what the package was called then. Delete this line and its import with the last
+# of them.
+"""
+
+
+@dataclass
+class Plan:
+    """What a renaming changes.
+
+    Args:
+        new: The name.
+        texts: The new content of files, by their paths before the renaming.
+        moves: Folders, with what they are called then.
+        counts: Mentions that were replaced, by file.
+        left: What may be mentions and was not replaced.
+    """
+
+    new: str
+    texts: dict[Path, str] = field(default_factory=dict)
+    moves: list[tuple[Path, Path]] = field(default_factory=list)
+    counts: Counter[Path] = field(default_factory=Counter)
+    left: list[str] = field(default_factory=list)
+
+
+def planned(project: Project, new: str, names: tuple[str, ...]) -> Plan:
+    """Find what is to be changed.
+
+    Args:
+        project: Where the package is.
+        new: Its new name.
+        names: The name that it has, then those that it had before.
+    """
+    plan = Plan(new)
+    if new != project.package:
+        folders = [folder for folder in (project.source, project.tests) if folder.is_dir()]
+        plan.moves = [(folder, folder.with_name(new)) for folder in folders]
+    replace = [name for name in names if name != new]
+    parts = {path.stem for folder in (project.source, project.tests) for path in folder.glob("[!_.]*")}
+    mentions = Mentions(replace, new, parts)
+    package = project.source / "__init__.py"
+    for file in map(Path, git("ls-files", "-z", at=Path.cwd()).split("\0")[:-1]):
+        if any(file.is_relative_to(folder) for folder in UPSTREAM) or (text := _text(file)) is None:
+            continue
+        changed, count = mentions.replaced(text, in_columns=file.suffix == ".md")
+        plan.left += [f"{place(plan, file)}:{number}: {line}" for number, line in mentions.left(changed)]
+        if file == package:
+            count -= mentions.replaced("".join(FORMERLY.findall(text)))[1]
+            changed = known_by(changed, replace)
+        if changed != text:
+            plan.texts[file], plan.counts[file] = changed, count
+    return plan
+
+
+def known_by(text: str, names: list[str]) -> str:
+    """Return the package's ``__init__.py`` with a line that lets its former names lead to it.
+
+    Args:
+        text: The file.
+        names: The names.
+    """
+    line = "formerly(__name__, " + ", ".join(f'"{name}"' for name in sorted(names)) + ")\n"
+    if FORMERLY.search(text):
+        return FORMERLY.sub(line, text)
+    lines, tree, start = text.splitlines(keepends=True), ast.parse(text), 0
+    for number, node in enumerate(tree.body):
+        is_docstring = number == 0 and ast.get_docstring(tree, clean=False) is not None
+        if not (is_docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__")):
+            break
+        start = node.end_lineno or 0
+    head, rest = "".join(lines[:start]), "".join(lines[start:])
+    return f"{head}\nfrom litlab.cli import formerly\n{rest}{WHY}{line}".lstrip()
+
+
+def _text(file: Path) -> str | None:
+    """Return what a file holds; None where that is no text."""
+    if file.is_symlink() or not file.is_file() or file.stat().st_size > LARGEST:
+        return None
+    content = file.read_bytes()
+    try:
+        return None if b"\0" in content else content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def carry_out(plan: Plan) -> None:
+    """Change the files; if one of them can't be changed, none is.
+
+    Raises:
+        UserError: If one can't be changed.
+    """
+    moved: list[tuple[Path, Path]] = []
+    python = [file for file in plan.texts if file.suffix == ".py"]
+    is_tidy = _ruff("check", "--select", "I", *python) and _ruff("format", "--check", *python)
+    try:
+        for file, text in plan.texts.items():
+            file.write_bytes(text.encode())
+        for folder, name in plan.moves:
+            folder.rename(name)
+            moved.append((folder, name))
+        if is_tidy:  # names are sorted and lines broken by their lengths
+            new = [place(plan, file) for file in python]
+            _ruff("check", "--select", "I", "--fix", *new)
+            _ruff("format", *new)
+    except BaseException as error:
+        for folder, name in moved:
+            name.rename(folder)
+        git("restore", "--worktree", "--", ".", at=Path.cwd())
+        if isinstance(error, OSError):
+            raise UserError(f"rename: {error.filename}: {error.strerror}; nothing was changed") from error
+        raise
+
+
+def place(plan: Plan, file: Path) -> Path:
+    """Return where a file is once the plan is carried out."""
+    folders = ((folder, name) for folder, name in plan.moves if file.is_relative_to(folder))
+    return next((name / file.relative_to(folder) for folder, name in folders), file)
+
+
+def _ruff(*arguments: object) -> bool:
+    """Run ruff, where it is installed; return whether it found nothing."""
+    if importlib.util.find_spec("ruff") is None:
+        return False
+    words = [sys.executable, "-m", "ruff", *map(str, arguments), "--quiet", "--no-cache"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0

@@ -1,0 +1,184 @@
+"""``rename`` on a small repository whose package is called `work`."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.litlab.scaffold.tiny_project import contents
+
+MAIN = """\
+from litlab.cli import main
+
+if __name__ == "__main__":
+    main(package=__package__)
+"""
+TEST = """\
+from tests.work.helper import Helper
+from work.models.mine import Mine
+
+BOTH = Mine, Helper
+"""
+FILES = {
+    "README.md": "# Work\n\n`python -m work fit` is our work.\n\n```\nsrc/work/     ours\nconfigs/      configs\n```\n",
+    "pyproject.toml": '[project]\nname = "work"\nversion = "1"\n',
+    "configs/mine.yaml": "# python -m work fit --config configs/mine.yaml\nmodel: {body: work.models.mine.Mine}\n",
+    "scripts/fit.sh": "#!/bin/sh\nexec python -m work fit\n",
+    "notebook.ipynb": '{"cells": [{"source": ["from work.models.mine import Mine\\n"]}]}\r\n',
+    "image: work": "image: work\n",
+    "src/work/__init__.py": '"""Our work."""\n\nfrom work.models.mine import Mine\n\n__all__ = ["Mine"]\n',
+    "src/work/__main__.py": MAIN,
+    "src/work/models/mine.py": "class Mine:\n    pass\n",
+    "src/litlab/ours.py": "import work  # as if it were litlab's\n",
+    "tests/__init__.py": "",
+    "tests/work/helper.py": "class Helper:\n    pass\n",
+    "tests/work/test_mine.py": TEST,
+}
+BYTES = b"\0 import work\n"
+GIT = ("git", "-c", "user.name=A", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+
+
+def git(root: Path, *arguments: str) -> str:
+    return subprocess.run([*GIT, *arguments], cwd=root, check=True, capture_output=True, text=True).stdout
+
+
+def commit(root: Path) -> None:
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "x")
+
+
+@pytest.fixture
+def repository(tmp_path) -> Path:
+    root = tmp_path / "root"
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(text.encode())
+    (root / "scripts/fit.sh").chmod(0o755)
+    (root / "weights.bin").write_bytes(BYTES)
+    (root / ".gitignore").write_text("__pycache__/\n")
+    git(root, "init", "--quiet")
+    commit(root)
+    return root
+
+
+def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """``python ARGUMENTS`` as a process of its own, as the package is under another name afterwards."""
+    path = os.pathsep.join([str(root / "src"), os.environ["PYTHONPATH"]])
+    variables = {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run([sys.executable, *arguments], cwd=root, env=variables, capture_output=True, text=True)
+
+
+def rename(root: Path, package: str, *arguments: str) -> str:
+    done = run(root, "-m", package, "rename", *arguments)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def test_everything_is_renamed_in_one_go(repository):
+    before = contents(repository)
+    printed = rename(repository, "work", "atelier")
+    after = contents(repository)
+    assert {name.replace("/atelier", "/work") for name in after} == set(before)
+    texts = {name: text.decode() for name, text in after.items() if text is not None and name != "weights.bin"}
+    assert texts["src/atelier/__init__.py"] == (
+        '"""Our work."""\n\nfrom litlab.cli import formerly\n\nfrom atelier.models.mine import Mine\n\n'
+        '__all__ = ["Mine"]\n\n'
+        "# Runs and checkpoints name classes by what the package was called then. Delete this line and its import with "
+        'the last\n# of them.\nformerly(__name__, "work")\n'
+    )
+    assert texts["tests/atelier/test_mine.py"].startswith("from atelier.models.mine import Mine\nfrom tests.atelier")
+    assert texts["README.md"] == (
+        "# Work\n\n`python -m atelier fit` is our work.\n\n```\nsrc/atelier/  ours\nconfigs/      configs\n```\n"
+    )
+    for name in ("pyproject.toml", "configs/mine.yaml", "scripts/fit.sh", "notebook.ipynb"):
+        assert texts[name] == FILES[name].replace("work", "atelier"), name
+    assert (after["weights.bin"], texts["src/litlab/ours.py"]) == (BYTES, FILES["src/litlab/ours.py"])
+    assert os.access(repository / "scripts/fit.sh", os.X_OK)
+    assert "  image: work:1: image: work\n" in printed
+    assert "src/work is src/atelier now.\ntests/work is tests/atelier now.\n" in printed
+    assert [line.split()[1::2] for line in printed.splitlines() if "all" in line.split()] == [["all", "7", "10"]]
+    assert "\n  git add --all && git commit --message 'Rename work to atelier'\n" in printed
+    found = run(repository, "-c", "import atelier, work.models.mine as old; print(old.Mine is atelier.Mine)")
+    assert found.stdout == "True\n", found.stderr
+
+
+def test_a_second_name_and_back(repository):
+    rename(repository, "work", "atelier")
+    commit(repository)
+    rename(repository, "atelier", "studio")
+    assert 'formerly(__name__, "atelier", "work")\n' in (repository / "src/studio/__init__.py").read_text()
+    script = "import studio, atelier.models.mine as one, work.models.mine as two; print(one.Mine is two.Mine)"
+    assert run(repository, "-c", script).stdout == "True\n"
+    commit(repository)
+    rename(repository, "studio", "work")
+    assert 'formerly(__name__, "atelier", "studio")\n' in (repository / "src/work/__init__.py").read_text()
+    assert (repository / "configs/mine.yaml").read_text() == FILES["configs/mine.yaml"]
+
+
+def test_mentions_that_come_back_are_renamed_with_the_name_that_it_has(repository):
+    rename(repository, "work", "atelier")
+    commit(repository)
+    assert rename(repository, "atelier", "atelier") == "Nothing to do: no file names it work.\n"
+    (repository / "page.md").write_text("Our work: `python -m work fit`\n")
+    commit(repository)
+    before = contents(repository)
+    assert "pip" not in rename(repository, "atelier", "atelier")
+    assert contents(repository) == {**before, "page.md": b"Our work: `python -m atelier fit`\n"}
+
+
+def new_folder(root: Path) -> None:
+    (root / "studio").mkdir()
+
+
+def change(root: Path) -> None:
+    (root / "README.md").write_text("# Changed\n")
+
+
+def new_file(root: Path) -> None:
+    (root / "src/work/new.py").touch()
+
+
+def no_repository(root: Path) -> None:
+    (root / ".git").rename(root.parent / "elsewhere")
+
+
+def dangling_link(root: Path) -> None:
+    (root / "tests/studio").symlink_to("nowhere")
+    commit(root)
+
+
+@pytest.mark.parametrize(
+    ("name", "prepare", "says"),
+    [
+        ("work", None, "rename: work is its name already, and it had no other"),
+        ("our-studio", None, "rename: 'our-studio' can't be the name of a package; use letters, digits and _, begin"),
+        ("2nd", None, "rename: '2nd' can't be the name of a package"),
+        ("studio_", None, "rename: 'studio_' can't be the name of a package"),
+        ("class", None, "rename: class is a keyword of Python; choose another name"),
+        ("Work", None, "rename: Work differs from work in its case alone; choose another name"),
+        ("json", None, "rename: json is a module of Python or of an installed package; choose another name"),
+        ("torch", None, "rename: torch is a module of Python or of an installed package; choose another name"),
+        ("litlab", None, "rename: there is src/litlab already; choose another name"),
+        ("tests", None, "rename: there is tests already; choose another name"),
+        ("studio", new_folder, "rename: there is studio already; choose another name"),
+        (
+            "studio",
+            change,
+            "rename: there are uncommitted changes (README.md); commit them first, or git stash --include",
+        ),
+        ("studio", new_file, "rename: there are uncommitted changes (src/work/new.py); commit them first"),
+        ("studio", no_repository, "rename: git could not undo it here (not a git repository"),
+        ("studio", dangling_link, "rename: tests/work: Not a directory; nothing was changed"),  # found in the middle
+    ],
+)
+def test_what_can_not_be_is_one_line_and_changes_nothing(repository, name, prepare, says):
+    if prepare is not None:
+        prepare(repository)
+    before = contents(repository)
+    done = run(repository, "-m", "work", "rename", name)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {says}"), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert contents(repository) == before
