@@ -95,7 +95,8 @@ def _run(command: str, verb: Verb, others: dict[str, Callable[[str], Outcome]]) 
     if words[:3] == ["python", "-m", "pytest"]:
         return run_tests(words[3:])
     if words[0] == "make":
-        return _shell(f"make --dry-run --directory={ROOT} {words[1]}")
+        done = _shell(f"make --dry-run --directory={ROOT} {words[1]}")
+        return Outcome(done.code, "", done.err)  # else it would print the commands, with messages for other cases
     if command == "source .venv/bin/activate":
         assert "\nVENV ?= .venv\n" in (ROOT / "Makefile").read_text()
         return Outcome(0, "", "")

@@ -47,7 +47,8 @@ def reopen_epoch(trainer: Trainer, state: dict[str, Any]) -> None:
         state: The checkpoint's state of the fit loop, changed in place.
     """
     progress = state["epoch_progress"]
-    if is_last_batch(trainer) or progress["current"]["processed"] < progress["current"]["started"]:
+    began = state["epoch_loop.batch_progress"]["current"]["ready"] > 0
+    if not began or is_last_batch(trainer) or progress["current"]["processed"] < progress["current"]["started"]:
         return
     for counts in (progress["total"], progress["current"]):
         counts["processed"] = counts["started"] - 1

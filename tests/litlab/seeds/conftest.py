@@ -2,8 +2,9 @@
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,18 @@ def quick_fits(monkeypatch) -> None:
 
 
 @pytest.fixture
-def fit(run, tmp_path, series, monkeypatch) -> Callable[..., Outcome]:
+def _ctrl_c() -> Iterator[None]:
+    """Lets Ctrl-C come through: pytest-xdist ignores it in its workers."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def fit(_ctrl_c, run, tmp_path, series, monkeypatch) -> Callable[..., Outcome]:
     """Runs `fit` of two short epochs of the series experiment, in which `trouble` may befall a seed."""
     monkeypatch.setenv(COMMAND, str(os.getpid()))
+    monkeypatch.setenv("COLUMNS", "200")  # tables fold names where there is less room
     callbacks = [{"class_path": "tests.litlab.seeds.trouble.Trouble", "init_args": {"file": "trouble.json"}}]
     settings = [
         "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.split=[0.6, 0.2, 0.2]",
