@@ -60,7 +60,8 @@ def test_options_of_the_first_screens_are_listed_below(run):
 
 
 def test_classes_are_listed_with_the_teams_first_and_internal_ones_hidden(run, tmp_path):
-    text = " ".join(Python("-m", "auks", "fit", "--help", cwd=tmp_path).communicate()[0].split())  # without the classes of tests
+    """In a process of its own, which has not imported the classes of other tests."""
+    text = " ".join(Python("-m", "auks", "fit", "--help", cwd=tmp_path).communicate()[0].split())
     models = re.search(r"any subclass of LightningModule\. .*?classes: ([\w, ]+)\)", text)
     assert models
     assert models[1].split(", ")[:2] == ["SmallCNN", "SmallTextClassifier"]
