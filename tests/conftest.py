@@ -93,14 +93,24 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
-@pytest.fixture(autouse=True)
-def _trust():
-    """What a command may import is settled once per process: here every test is a command of its own."""
+@pytest.fixture(autouse=True, scope="session")
+def _settings_at_start() -> dict[str, Any]:
     from jsonargparse._common import parsing_settings
 
-    before = dict(parsing_settings)
+    return dict(parsing_settings)
+
+
+@pytest.fixture(autouse=True)
+def _trust(_settings_at_start):
+    """What a command may import is settled once per process: here every test is a command of its own.
+
+    So is a fixture of a module, which runs before this one.
+    """
+    from jsonargparse._common import parsing_settings
+
+    parsing_settings.update(_settings_at_start)
     yield
-    parsing_settings.update(before)
+    parsing_settings.update(_settings_at_start)
 
 
 @pytest.fixture(scope="session")
