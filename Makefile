@@ -58,7 +58,7 @@ docs: $(INSTALLED)
 # mistake in the package may keep the rest from being installed.
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "error: Python 3.11 to 3.13 is needed; set PYTHON=/path/to/python3.12" >&2; exit 2; }
-	@echo "Installing into $(VENV): a few minutes, about 6 GB on Linux (torch comes with CUDA)."
+	@echo "Installing into $(VENV): a few minutes, about 6.5 GB on Linux (torch comes with CUDA)."
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'

@@ -91,7 +91,7 @@ def _is_key(found: re.Match[str]) -> bool:
 
 def _in_columns(old: str, new: str) -> str:
     """Return a line that has changed with what follows several spaces where it was, if there is room."""
-    gap = re.search(r"(?<=\S) {3,}(?=\S)", new)
+    gap = re.search(r"(?<=[^\s#]) {3,}(?=\S)", new)
     if old == new or gap is None:
         return new
     width = max(1, len(gap[0]) + len(old) - len(new))

@@ -23,6 +23,7 @@ the renaming, and git can undo it.
   %(prog)s acme      again: names it acme where an update or a merge has brought back a former name
 """
 MOST = 20  # lines that are shown
+INSTALLED = Path(".venv/installed")  # of the Makefile: it installs where pyproject.toml is newer
 
 
 def main(arguments: list[str]) -> int:
@@ -120,5 +121,9 @@ def report(plan: Plan, old: str) -> None:
         print("\n".join(f"  {line}" for line in plan.left[:MOST]))
         print(f"  and {len(plan.left) - MOST} more\n" if len(plan.left) > MOST else "", end="")
     what = f"Rename {old} to {plan.new}" if plan.moves else f"It is called {plan.new}"
-    reinstall = "pip install --no-deps --editable .    # or let make do it, which installs everything anew\n  "
-    print(f"Next:\n  {reinstall if plan.moves else ''}make test\n  git add --all && git commit --message '{what}'")
+    print(f"Next:\n  git add --all && git commit --message '{what}'")
+    if plan.moves:
+        print(f"  pip uninstall --yes {old} && pip install --no-deps --editable .", end="")
+        print(f" && touch {INSTALLED}    # so that make need not" if INSTALLED.exists() else "")
+        print(f"  python -m {plan.new} schema    # for editors")
+    print("  make test")
