@@ -116,10 +116,8 @@ def test_several_names_become_one():
 
 def test_what_stands_in_columns_stays_there():
     mentions = Mentions(["toils"], "work", ["data"])
-    text = "src/toils/    yours\ndata/         its files\npython -m toils  # two spaces are no column\n#   python -m toils\n"
-    after = (
-        "src/work/     yours\ndata/         its files\npython -m work  # two spaces are no column\n#   python -m work\n"
-    )
+    text = "src/toils/    yours\ndata/         its files\npython -m toils  # no column\n#   python -m toils\n"
+    after = "src/work/     yours\ndata/         its files\npython -m work  # no column\n#   python -m work\n"
     assert mentions.replaced(text, in_columns=True)[0] == after
     back = Mentions(["work"], "toils", ["data"])
     assert back.replaced(after, in_columns=True)[0] == text
