@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import OFFLINE, PACKAGE, ROOT
 from tests.processes import Python
 
-NAME = "acme" if PACKAGE != "acme" else "work"  # what a test renames the package to
+NAME = "acme" if PACKAGE != "acme" else "craft"  # what a test renames the package to
 SETTINGS = ("user.name=A", "user.email=a@b", "commit.gpgsign=false", "init.defaultBranch=main")
 PROBE = '''\
 """A network of the team."""

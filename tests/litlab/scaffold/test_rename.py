@@ -1,4 +1,4 @@
-"""``rename`` on a small repository whose package is called `work`."""
+"""``rename`` on a small repository whose package is called `yarn`."""
 
 import os
 import subprocess
@@ -16,27 +16,27 @@ if __name__ == "__main__":
     main(package=__package__)
 """
 TEST = """\
-from tests.work.helper import Helper
-from work.models.mine import Mine
+from tests.yarn.helper import Helper
+from yarn.models.mine import Mine
 
 BOTH = Mine, Helper
 """
 FILES = {
-    "README.md": "# Work\n\n`python -m work fit` is our work.\n\n```\nsrc/work/     ours\nconfigs/      configs\n```\n",
-    "pyproject.toml": '[project]\nname = "work"\nversion = "1"\n',
-    "configs/mine.yaml": "# python -m work fit --config configs/mine.yaml\nmodel: {body: work.models.mine.Mine}\n",
-    "scripts/fit.sh": "#!/bin/sh\nexec python -m work fit\n",
-    "notebook.ipynb": '{"cells": [{"source": ["from work.models.mine import Mine\\n"]}]}\r\n',
-    "image: work": "image: work\n",
-    "src/work/__init__.py": '"""Our work."""\n\nfrom work.models.mine import Mine\n\n__all__ = ["Mine"]\n',
-    "src/work/__main__.py": MAIN,
-    "src/work/models/mine.py": "class Mine:\n    pass\n",
-    "src/litlab/ours.py": "import work  # as if it were litlab's\n",
+    "README.md": "# Yarn\n\n`python -m yarn fit` is our yarn.\n\n```\nsrc/yarn/     ours\nconfigs/      more\n```\n",
+    "pyproject.toml": '[project]\nname = "yarn"\nversion = "1"\n',
+    "configs/mine.yaml": "# python -m yarn fit --config configs/mine.yaml\nmodel: {body: yarn.models.mine.Mine}\n",
+    "scripts/fit.sh": "#!/bin/sh\nexec python -m yarn fit\n",
+    "notebook.ipynb": '{"cells": [{"source": ["from yarn.models.mine import Mine\\n"]}]}\r\n',
+    "image: yarn": "image: yarn\n",
+    "src/yarn/__init__.py": '"""Our yarn."""\n\nfrom yarn.models.mine import Mine\n\n__all__ = ["Mine"]\n',
+    "src/yarn/__main__.py": MAIN,
+    "src/yarn/models/mine.py": "class Mine:\n    pass\n",
+    "src/litlab/ours.py": "import yarn  # as if it were litlab's\n",
     "tests/__init__.py": "",
-    "tests/work/helper.py": "class Helper:\n    pass\n",
-    "tests/work/test_mine.py": TEST,
+    "tests/yarn/helper.py": "class Helper:\n    pass\n",
+    "tests/yarn/test_mine.py": TEST,
 }
-BYTES = b"\0 import work\n"
+BYTES = b"\0 import yarn\n"
 GIT = ("git", "-c", "user.name=A", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
 
 
@@ -78,54 +78,54 @@ def rename(root: Path, package: str, *arguments: str) -> str:
 
 def test_everything_is_renamed_in_one_go(repository):
     before = contents(repository)
-    printed = rename(repository, "work", "atelier")
+    printed = rename(repository, "yarn", "atelier")
     after = contents(repository)
-    assert {name.replace("/atelier", "/work") for name in after} == set(before)
+    assert {name.replace("/atelier", "/yarn") for name in after} == set(before)
     texts = {name: text.decode() for name, text in after.items() if text is not None and name != "weights.bin"}
     assert texts["src/atelier/__init__.py"] == (
-        '"""Our work."""\n\nfrom litlab.cli import formerly\n\nfrom atelier.models.mine import Mine\n\n'
+        '"""Our yarn."""\n\nfrom litlab.cli import formerly\n\nfrom atelier.models.mine import Mine\n\n'
         '__all__ = ["Mine"]\n\n'
         "# Runs and checkpoints name classes by what the package was called then. Delete this line and its import with "
-        'the last\n# of them.\nformerly(__name__, "work")\n'
+        'the last\n# of them.\nformerly(__name__, "yarn")\n'
     )
     assert texts["tests/atelier/test_mine.py"].startswith("from atelier.models.mine import Mine\nfrom tests.atelier")
     assert texts["README.md"] == (
-        "# Work\n\n`python -m atelier fit` is our work.\n\n```\nsrc/atelier/  ours\nconfigs/      configs\n```\n"
+        "# Yarn\n\n`python -m atelier fit` is our yarn.\n\n```\nsrc/atelier/  ours\nconfigs/      more\n```\n"
     )
     for name in ("pyproject.toml", "configs/mine.yaml", "scripts/fit.sh", "notebook.ipynb"):
-        assert texts[name] == FILES[name].replace("work", "atelier"), name
+        assert texts[name] == FILES[name].replace("yarn", "atelier"), name
     assert (after["weights.bin"], texts["src/litlab/ours.py"]) == (BYTES, FILES["src/litlab/ours.py"])
     assert os.access(repository / "scripts/fit.sh", os.X_OK)
-    assert "  image: work:1: image: work\n" in printed
-    assert "src/work is src/atelier now.\ntests/work is tests/atelier now.\n" in printed
+    assert "  image: yarn:1: image: yarn\n" in printed
+    assert "src/yarn is src/atelier now.\ntests/yarn is tests/atelier now.\n" in printed
     assert [line.split()[1::2] for line in printed.splitlines() if "all" in line.split()] == [["all", "7", "10"]]
-    assert "\n  git add --all && git commit --message 'Rename work to atelier'\n" in printed
-    found = run(repository, "-c", "import atelier, work.models.mine as old; print(old.Mine is atelier.Mine)")
+    assert "\n  git add --all && git commit --message 'Rename yarn to atelier'\n" in printed
+    found = run(repository, "-c", "import atelier, yarn.models.mine as old; print(old.Mine is atelier.Mine)")
     assert found.stdout == "True\n", found.stderr
 
 
 def test_a_second_name_and_back(repository):
-    rename(repository, "work", "atelier")
+    rename(repository, "yarn", "atelier")
     commit(repository)
     rename(repository, "atelier", "studio")
-    assert 'formerly(__name__, "atelier", "work")\n' in (repository / "src/studio/__init__.py").read_text()
-    script = "import studio, atelier.models.mine as one, work.models.mine as two; print(one.Mine is two.Mine)"
+    assert 'formerly(__name__, "atelier", "yarn")\n' in (repository / "src/studio/__init__.py").read_text()
+    script = "import studio, atelier.models.mine as one, yarn.models.mine as two; print(one.Mine is two.Mine)"
     assert run(repository, "-c", script).stdout == "True\n"
     commit(repository)
-    rename(repository, "studio", "work")
-    assert 'formerly(__name__, "atelier", "studio")\n' in (repository / "src/work/__init__.py").read_text()
+    rename(repository, "studio", "yarn")
+    assert 'formerly(__name__, "atelier", "studio")\n' in (repository / "src/yarn/__init__.py").read_text()
     assert (repository / "configs/mine.yaml").read_text() == FILES["configs/mine.yaml"]
 
 
 def test_mentions_that_come_back_are_renamed_with_the_name_that_it_has(repository):
-    rename(repository, "work", "atelier")
+    rename(repository, "yarn", "atelier")
     commit(repository)
-    assert rename(repository, "atelier", "atelier") == "Nothing to do: no file names it work.\n"
-    (repository / "page.md").write_text("Our work: `python -m work fit`\n")
+    assert rename(repository, "atelier", "atelier") == "Nothing to do: no file names it yarn.\n"
+    (repository / "page.md").write_text("Our yarn: `python -m yarn fit`\n")
     commit(repository)
     before = contents(repository)
     assert "pip" not in rename(repository, "atelier", "atelier")
-    assert contents(repository) == {**before, "page.md": b"Our work: `python -m atelier fit`\n"}
+    assert contents(repository) == {**before, "page.md": b"Our yarn: `python -m atelier fit`\n"}
 
 
 def new_folder(root: Path) -> None:
@@ -137,7 +137,7 @@ def change(root: Path) -> None:
 
 
 def new_file(root: Path) -> None:
-    (root / "src/work/new.py").touch()
+    (root / "src/yarn/new.py").touch()
 
 
 def no_repository(root: Path) -> None:
@@ -152,12 +152,12 @@ def dangling_link(root: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "prepare", "says"),
     [
-        ("work", None, "rename: work is its name already, and it had no other"),
+        ("yarn", None, "rename: yarn is its name already, and it had no other"),
         ("our-studio", None, "rename: 'our-studio' can't be the name of a package; use letters, digits and _, begin"),
         ("2nd", None, "rename: '2nd' can't be the name of a package"),
         ("studio_", None, "rename: 'studio_' can't be the name of a package"),
         ("class", None, "rename: class is a keyword of Python; choose another name"),
-        ("Work", None, "rename: Work differs from work in its case alone; choose another name"),
+        ("Yarn", None, "rename: Yarn differs from yarn in its case alone; choose another name"),
         ("json", None, "rename: json is a module of Python or of an installed package; choose another name"),
         ("torch", None, "rename: torch is a module of Python or of an installed package; choose another name"),
         ("litlab", None, "rename: there is src/litlab already; choose another name"),
@@ -168,16 +168,16 @@ def dangling_link(root: Path) -> None:
             change,
             "rename: there are uncommitted changes (README.md); commit them first, or git stash --include",
         ),
-        ("studio", new_file, "rename: there are uncommitted changes (src/work/new.py); commit them first"),
+        ("studio", new_file, "rename: there are uncommitted changes (src/yarn/new.py); commit them first"),
         ("studio", no_repository, "rename: git could not undo it here (not a git repository"),
-        ("studio", dangling_link, "rename: tests/work: Not a directory; nothing was changed"),  # found in the middle
+        ("studio", dangling_link, "rename: tests/yarn: Not a directory; nothing was changed"),  # found in the middle
     ],
 )
 def test_what_can_not_be_is_one_line_and_changes_nothing(repository, name, prepare, says):
     if prepare is not None:
         prepare(repository)
     before = contents(repository)
-    done = run(repository, "-m", "work", "rename", name)
+    done = run(repository, "-m", "yarn", "rename", name)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {says}"), done.stderr
     assert done.stderr.count("\n") == 1

@@ -1,92 +1,92 @@
-"""Where a word is the package and where it is only a word: `work`, which becomes `play`."""
+"""Where a word is the package and where it is only a word: `craft`, which becomes `play`."""
 
 import pytest
 
 from litlab.scaffold.mentions import Mentions
 
 MEANT = """\
-python -m work fit --config configs/mine.yaml
-$(BIN)/python -m work
-`python -m work`, and torchrun --nproc_per_node 2 -m work fit
-ENTRYPOINT ["python", "-m", "work"]
-words = [sys.executable, "-m", "work", *more]
-python -m work rename work
-python -m work.ops.build
-import work
-import work.models.mine as mine
-import work as w
-    from work import data
-from work.data.mine import Mine
->>> from work.data import mine
-"from work.models import mine\\n", "import work\\n",
-from tests.work.short.Mine import settings
-COPY src/work /app/src/work
-[mine](../src/work/models/mine.py)
-`src/work/`: yours
-rm src/work/data/mine.py tests/work/data/test_mine.py
-path = ROOT / f"src/work/{name}.py"
-{class_path: work.models.mine.Mine}
---model.activation=work.ops.squared_relu.SquaredReLU
-{"$ref": "#/definitions/work.models.mine.Mine()"}
-`work.models` and `work/models/`, `work`, `work/__main__.py`, ``work``
-work/__main__.py calls it
-importlib.import_module(f"work.{path.stem}")
-name = "work"
-"work.ops" = ["csrc/*"]
-dev = ["work[export,serve]", "pytest"]
-pip install 'work[serve]' && pip uninstall --yes work
-use_package("work")
-packages = ["litlab", 'work']
-if name == "work": pass
-sys.argv = ["work", "fit"]
-"module": "work",
-known = {"work"}
-PACKAGE := work
-package: work
-pytest --cov=work
-  work --> callbacks
-  callbacks --> work
-torch.ops.work.masked_softmax(scores)
-"work::masked_softmax", `work::masked_softmax`
-STABLE_TORCH_LIBRARY_IMPL(work, CPU, library) {
+python -m craft fit --config configs/mine.yaml
+$(BIN)/python -m craft
+`python -m craft`, and torchrun --nproc_per_node 2 -m craft fit
+ENTRYPOINT ["python", "-m", "craft"]
+words = [sys.executable, "-m", "craft", *more]
+python -m craft rename craft
+python -m craft.ops.build
+import craft
+import craft.models.mine as mine
+import craft as w
+    from craft import data
+from craft.data.mine import Mine
+>>> from craft.data import mine
+"from craft.models import mine\\n", "import craft\\n",
+from tests.craft.short.Mine import settings
+COPY src/craft /app/src/craft
+[mine](../src/craft/models/mine.py)
+`src/craft/`: yours
+rm src/craft/data/mine.py tests/craft/data/test_mine.py
+path = ROOT / f"src/craft/{name}.py"
+{class_path: craft.models.mine.Mine}
+--model.activation=craft.ops.squared_relu.SquaredReLU
+{"$ref": "#/definitions/craft.models.mine.Mine()"}
+`craft.models` and `craft/models/`, `craft`, `craft/__main__.py`, ``craft``
+craft/__main__.py calls it
+importlib.import_module(f"craft.{path.stem}")
+name = "craft"
+"craft.ops" = ["csrc/*"]
+dev = ["craft[export,serve]", "pytest"]
+pip install 'craft[serve]' && pip uninstall --yes craft
+use_package("craft")
+packages = ["litlab", 'craft']
+if name == "craft": pass
+sys.argv = ["craft", "fit"]
+"module": "craft",
+known = {"craft"}
+PACKAGE := craft
+package: craft
+pytest --cov=craft
+  craft --> callbacks
+  callbacks --> craft
+torch.ops.craft.masked_softmax(scores)
+"craft::masked_softmax", `craft::masked_softmax`
+STABLE_TORCH_LIBRARY_IMPL(craft, CPU, library) {
 """
 A_WORD = """\
-This work is yours: work on it, at work; the work's end (work, mostly). Does it work? work.
-homework, work_dir, working, WORK, teamwork/data, work-in-progress
-[work]
-[work.optional-dependencies]
-from common import CONFIGS, work, save
-def work(folder: Path, *arguments: object) -> None:
-    work(folder, "fit")
-WandbLogger(work="mine", name="mine")
-{"work": "mine"}
-    "work": "mine",
-logger = {class_path: WandbLogger, init_args: {work: mine}}
-settings["work"], settings.get("work"), settings.pop("work")
-import the work of others, from work to play; pip install --editable the work
-package = work.source; module = work()
-https://github.com/somebody/work
-a module of work, a package for work
+This craft is yours: craft it well, by craft; the craft's end (craft, mostly). Did they craft? craft.
+witchcraft, craft_dir, crafting, CRAFT, witchcraft/data, craft-in-progress
+[craft]
+[craft.optional-dependencies]
+from common import CONFIGS, craft, save
+def craft(folder: Path, *arguments: object) -> None:
+    craft(folder, "fit")
+WandbLogger(craft="mine", name="mine")
+{"craft": "mine"}
+    "craft": "mine",
+logger = {class_path: WandbLogger, init_args: {craft: mine}}
+settings["craft"], settings.get("craft"), settings.pop("craft")
+import the craft of others, from craft to play; pip install --editable the craft
+package = craft.source; module = craft()
+https://github.com/somebody/craft
+a module of craft, a package for craft
 """
 LEFT = {
-    '"/opt/work"': '"/opt/work"',
-    "docker build -t work:latest .": "docker build -t work:latest .",
-    "image: work": "image: work",
-    "This work, at work.": None,
-    "work(folder), work = 3, {'work': 1}, x['work'], x = work.files, x == work['a']": None,
-    "[work.optional-dependencies]": None,
-    f"{'a' * 500} '/opt/work' {'b' * 500}": f"{'a' * 44} '/opt/work' {'b' * 48}",
+    '"/opt/craft"': '"/opt/craft"',
+    "docker build -t craft:latest .": "docker build -t craft:latest .",
+    "image: craft": "image: craft",
+    "This craft, at craft.": None,
+    "craft(folder), craft = 3, {'craft': 1}, x['craft'], x = craft.files, x == craft['a']": None,
+    "[craft.optional-dependencies]": None,
+    f"{'a' * 500} '/opt/craft' {'b' * 500}": f"{'a' * 44} '/opt/craft' {'b' * 48}",
 }
 
 
 @pytest.fixture
 def mentions() -> Mentions:
-    return Mentions(["work"], "play", ["models", "data", "ops", "optional"])
+    return Mentions(["craft"], "play", ["models", "data", "ops", "optional"])
 
 
 @pytest.mark.parametrize("line", MEANT.splitlines())
 def test_the_package_is_renamed(mentions, line):
-    assert mentions.replaced(line) == (line.replace("work", "play"), line.count("work"))
+    assert mentions.replaced(line) == (line.replace("craft", "play"), line.count("craft"))
 
 
 @pytest.mark.parametrize("line", A_WORD.splitlines())
@@ -101,23 +101,23 @@ def test_what_may_be_a_mention_is_listed(mentions, line, shown):
 
 
 def test_where_the_package_is_imported_its_attributes_are_meant(mentions):
-    assert mentions.replaced("import work\nprint(work.__file__, self.work.do)") == (
-        "import play\nprint(play.__file__, self.work.do)", 2
+    assert mentions.replaced("import craft\nprint(craft.__file__, self.craft.do)") == (
+        "import play\nprint(play.__file__, self.craft.do)", 2
     )  # fmt: skip
-    assert mentions.replaced("work = here()\nprint(work.files)") == ("work = here()\nprint(work.files)", 0)
+    assert mentions.replaced("craft = here()\nprint(craft.files)") == ("craft = here()\nprint(craft.files)", 0)
 
 
 def test_several_names_become_one():
-    mentions = Mentions(["work", "toil"], "play", ["data"])
-    assert mentions.replaced('import work\nfrom toil.data import x\nnames = "work", "toil"\n') == (
+    mentions = Mentions(["craft", "toil"], "play", ["data"])
+    assert mentions.replaced('import craft\nfrom toil.data import x\nnames = "craft", "toil"\n') == (
         'import play\nfrom play.data import x\nnames = "play", "play"\n', 4
     )  # fmt: skip
 
 
 def test_what_stands_in_columns_stays_there():
-    mentions = Mentions(["toils"], "work", ["data"])
+    mentions = Mentions(["toils"], "lore", ["data"])
     text = "src/toils/    yours\ndata/         its files\npython -m toils  # no column\n#   python -m toils\n"
-    after = "src/work/     yours\ndata/         its files\npython -m work  # no column\n#   python -m work\n"
+    after = "src/lore/     yours\ndata/         its files\npython -m lore  # no column\n#   python -m lore\n"
     assert mentions.replaced(text, in_columns=True)[0] == after
-    back = Mentions(["work"], "toils", ["data"])
+    back = Mentions(["lore"], "toils", ["data"])
     assert back.replaced(after, in_columns=True)[0] == text
