@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
 from multiprocessing import forkserver, get_context, set_start_method
 from pathlib import Path
@@ -21,6 +22,7 @@ FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload(["litlab.cli.start", "litlab.sweep.workers", __name__])
 
 variables_at_start: dict[str, str] = {}  # those of the session, before any test
+_one_at_a_time = threading.Lock()  # some tests start several processes from threads, and these change the variables
 
 
 def start_fork_server() -> None:
@@ -52,10 +54,11 @@ class Python:
         own = {name: str(value) for name, value in (environment or {}).items()}
         self._printed = [_temporary_file(self) for _ in range(1 if merge else 2)]
         files = [terminal] * 3 if terminal else [os.devnull, *map(str, self._printed)]
-        variables = {**os.environ, **defaults, **own}
-        start_fork_server()
-        self._process = FORKS.Process(target=_become, args=([*map(str, arguments)], cwd, variables, files))
-        self._process.start()
+        with _one_at_a_time:
+            variables = {**os.environ, **defaults, **own}
+            start_fork_server()
+            self._process = FORKS.Process(target=_become, args=([*map(str, arguments)], cwd, variables, files))
+            self._process.start()
         self.pid: int = self._process.pid or 0
 
     @property
