@@ -1,5 +1,6 @@
 """Schedulers that are made of others: one after the other, or all at once."""
 
+from bisect import bisect_right
 from itertools import pairwise
 
 from torch.optim import Optimizer
@@ -46,7 +47,14 @@ class Sequence(SequentialLR):
                 "them rise, up to the length"
             )
         lengths = [max(1, end - start) for start, end in pairwise(places)]  # a run of two steps skips the third part
-        super().__init__(optimizer, _parts(schedulers, optimizer, lengths), starts)
+        parts = _parts(schedulers, optimizer, lengths)
+        super().__init__(optimizer, parts, starts)
+        first = parts[bisect_right(starts, 0)]
+        if first.last_epoch < 0:  # torch 2.10 begins with parts[0], even where that has no steps
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"]
+            first._initial_step()
+            self._last_lr = first.get_last_lr()
         self.total_steps = total_steps
 
 

@@ -18,7 +18,7 @@ def peak_tensor_bytes(action: Callable[[], object]) -> int:
     Args:
         action: What runs; it is called once.
     """
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
         action()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"

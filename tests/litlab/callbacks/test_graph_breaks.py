@@ -63,8 +63,9 @@ def test_graph_break_report_of_a_frame_that_is_not_compiled_at_all(tmp_path):
     trainer = make_trainer(tmp_path, logger=CSVLogger(tmp_path), callbacks=[compile], limit_val_batches=0)
     trainer.fit(Tiny(network=GivenUp()), TinyData(8))
     text = next(tmp_path.rglob("graph_breaks.txt")).read_text()
-    assert re.search(r"Graph break in user code at .*test_graph_breaks\.py", text)
-    assert "Skipping the function and falling back to eager" in text
+    # As torch 2.15 and 2.10 put it:
+    assert re.search(rf"Graph break in user code at {__file__}|graph break occurred in.*\n +File \"{__file__}\"", text)
+    assert re.search(r"Skipping the function and falling back to eager|skip tracing the frame .* to eager", text)
 
 
 def test_graph_break_report_counts_recompilations(tmp_path):
