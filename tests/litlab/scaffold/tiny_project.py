@@ -24,10 +24,9 @@ def plant(root: Path, package: str) -> Path:
         (root / folder).mkdir(parents=True)
     for name in ("__init__.py", "__main__.py"):
         shutil.copy(TEAM / "auks" / name, root / "src" / package)
-    for name in ("pyproject.toml", "tests/conftest.py", "tests/processes.py"):
-        shutil.copy(ROOT / name, root / name)
+    for file in (ROOT / "pyproject.toml", *(ROOT / "tests").glob("*.py")):
+        shutil.copy(file, root / file.relative_to(ROOT))
     shutil.copy(TEAM / "configs/with/smoke.yaml", root / "configs/with")
-    (root / "tests/__init__.py").touch()
     (root / f"tests/{package}/__init__.py").touch()
     (root / f"tests/{package}/conftest.py").write_text(CONFTEST.format(package=package))
     return root
