@@ -77,7 +77,7 @@ def test_the_overlay_holds_what_pays(bench, run, arguments, tmp_path, monkeypatc
     monkeypatch.setattr("litlab.bench.bench.hopeless", lambda machine, change: "no" if change is tried[2] else "")
     monkeypatch.setattr("litlab.bench.bench.TURNS", 1)
     slow = overlay(tmp_path, "SlowUnlessChannelsLast")
-    done = bench("--config", slow)
+    done = bench("--config", slow, "--trainer.max_epochs=1000")  # long enough to pay back any start-up
     assert done.code == 0, done.err
     assert "bf16 *" in done.out
     assert "not tried: no" in done.out
