@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 
 @dataclass(frozen=True)
-class Words:
+class Paragraph:
     """A paragraph.
 
     Args:
@@ -16,7 +16,7 @@ class Words:
         kind: ``plain``, ``note`` (small), or a banner: ``warning`` or ``error``.
     """
 
-    block: ClassVar[str] = "words"
+    block: ClassVar[str] = "paragraph"
     text: str
     kind: str = "plain"
 
@@ -121,7 +121,7 @@ class Gallery:
 
 
 @dataclass(frozen=True)
-class Folded:
+class Details:
     """Blocks that are shown on a click.
 
     Args:
@@ -129,12 +129,12 @@ class Folded:
         blocks: The rest.
     """
 
-    block: ClassVar[str] = "folded"
+    block: ClassVar[str] = "details"
     title: str
     blocks: Sequence["Block"]
 
 
-Block = Words | Code | Table | Figure | Picture | Gallery | Folded
+Block = Paragraph | Code | Table | Figure | Picture | Gallery | Details
 
 
 @dataclass(frozen=True)
@@ -193,6 +193,6 @@ class Report:
     title: str
     lead: str
     badges: Sequence[tuple[str, str]]
-    banners: Sequence[Words]
+    banners: Sequence[Paragraph]
     tiles: Sequence[tuple[str, str, str]]
     sections: Sequence[Section]

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from litlab.callbacks.reporting import markdown_table
-from litlab.report.blocks import Block, Code, Evaluation, Figure, Report, Section, Table, Words
+from litlab.report.blocks import Block, Code, Evaluation, Figure, Paragraph, Report, Section, Table
 from litlab.report.facts import Facts
 from litlab.report.render import rendered, style
 from litlab.report.svg import standalone
@@ -57,7 +57,7 @@ def write_card(
         head=yaml.safe_dump(metadata(facts, evaluation), sort_keys=False, allow_unicode=True),
         title=_escaped(report.title),
         lead=_escaped(report.lead),
-        banners="\n>\n".join(f"> **{_escaped(words.text)}**" for words in report.banners),
+        banners="\n>\n".join(f"> **{_escaped(' '.join(words.text.split()))}**" for words in report.banners),
         parts={part: _part(report.sections, names) for part, names in PARTS.items()},
         predict=shlex.join(team.command("predict", "--run", str(facts.run.path), "--input", "FILE")),
         command=command.replace("`", "'"),
@@ -101,7 +101,7 @@ def _part(sections: Sequence[Section], names: Sequence[str]) -> str:
 def _markdown(blocks: Sequence[Block]) -> Iterator[str]:
     """Yield blocks in Markdown. Samples, pictures and what is folded are on the page alone."""
     for block in blocks:
-        if isinstance(block, Words):
+        if isinstance(block, Paragraph):
             yield _escaped(block.text)
         elif isinstance(block, Code):
             fence = "`" * max(3, 1 + max((len(ticks) for ticks in re.findall("`+", block.text)), default=0))
@@ -109,7 +109,7 @@ def _markdown(blocks: Sequence[Block]) -> Iterator[str]:
         elif isinstance(block, Table):
             if block.caption:
                 yield f"{_escaped(block.caption)}:"
-            yield markdown_table([*map(_escaped, block.header)], block.rows)
+            yield markdown_table(block.header, block.rows)
         elif isinstance(block, Figure):
             yield f"![{_escaped(block.caption)}]({FIGURES}/{block.name}.svg)"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from litlab.report.blocks import Figure
+from litlab.report.blocks import Block, Figure, Paragraph
 from litlab.report.drawings import Line, draw_lines
 from litlab.report.svg import Point, colour
 
@@ -39,12 +39,15 @@ def read_curves(folder: Path, problems: list[str]) -> Curves:
     return {name: [(event.step, event.value) for event in events.Scalars(name)] for name in names}
 
 
-def charts(runs: Sequence[tuple[str, Curves]], first: str | None) -> list[Figure]:
+def charts(runs: Sequence[tuple[str, Curves]], first: str | None) -> list[Block]:
     """Draw the curves of a run, training and validation together, or those of several runs.
 
     Args:
         runs: Their names and curves.
         first: A metric such as ``val/acc``, whose chart comes behind that of the loss.
+
+    Returns:
+        At most `MOST` charts, and the names of those that are left out.
     """
     stems = dict.fromkeys(_stem(name) for _, curves in runs for name in curves if not name.startswith(NOT_SHOWN))
     wanted = ["loss", _stem(first or "")]
@@ -56,7 +59,10 @@ def charts(runs: Sequence[tuple[str, Curves]], first: str | None) -> list[Figure
     else:
         found = [figure for stem in ordered if (figure := _of_stages(runs[0][1], stem))]
     rates = [figure for figure in [_rates(runs)] if figure]
-    return [*found[: MOST - len(rates)], *rates]
+    room = MOST - len(rates)
+    left = ", ".join(figure.caption for figure in found[room:])
+    said = [Paragraph(f"Only in TensorBoard, as the page would become too long: {left}.", "note")] if left else []
+    return [*found[:room], *rates, *said]
 
 
 def _of_stages(curves: Curves, stem: str) -> Figure | None:

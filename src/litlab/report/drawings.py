@@ -34,7 +34,7 @@ def draw_lines(lines: Sequence[Line], x_label: str, label: str) -> Markup:
     Args:
         lines: The curves, with a finite value at least.
         x_label: What is on the horizontal axis.
-        label: What it shows, for those who can't see it.
+        label: Description for screen readers.
     """
     xs = [x for line in lines for x, _ in line.points]
     ys = sorted(y for line in lines for _, y in line.points if math.isfinite(y))
@@ -92,7 +92,7 @@ def draw_reliability(edges: np.ndarray, accuracy: np.ndarray, share: np.ndarray,
         edges: Ends of the bins of the confidence, shape (bin + 1,).
         accuracy: Share of correct predictions in each bin, NaN in one without samples, shape (bin,).
         share: Share of the samples in each bin, shape (bin,).
-        label: What it shows, for those who can't see it.
+        label: Description for screen readers.
     """
     legend = [("correct", "c0"), ("share of samples", "c1"), ("ideal", "c7")]
     plot = Plot((0, 1), (0, 1), "confidence of the prediction", legend)
@@ -114,7 +114,7 @@ def draw_window(past: np.ndarray, future: np.ndarray, forecast: np.ndarray, ends
         future: The truth, shape (horizon,).
         forecast: Shape (horizon,).
         ends: Lower and upper end of the interval, NaN where there is none, shape (2, horizon).
-        label: What it shows, for those who can't see it.
+        label: Description for screen readers.
     """
     known = np.isfinite(ends).all()
     every = np.concatenate([past, future, *(ends if known else ()), forecast[np.isfinite(forecast)]])
@@ -139,7 +139,7 @@ def draw_scatter(true: np.ndarray, predicted: np.ndarray, label: str) -> Markup:
     Args:
         true: Shape (sample,).
         predicted: Shape (sample,).
-        label: What it shows, for those who can't see it.
+        label: Description for screen readers.
     """
     low, high = float(min(true.min(), predicted.min())), float(max(true.max(), predicted.max()))
     plot = Plot((low, high), (low, high), "true value", [("predicted", "c0"), ("right", "c7")])
@@ -154,7 +154,7 @@ def draw_histogram(values: np.ndarray, x_label: str, label: str) -> Markup:
     Args:
         values: Shape (sample,).
         x_label: What they are.
-        label: What it shows, for those who can't see it.
+        label: Description for screen readers.
     """
     counts, edges = np.histogram(values, bins=min(30, max(5, math.isqrt(len(values)))))
     plot = Plot((float(edges[0]), float(edges[-1])), (0, float(counts.max())), x_label)
@@ -168,7 +168,7 @@ def draw_steps(values: dict[str, np.ndarray], label: str) -> Markup:
 
     Args:
         values: By name: a value for each step, shape (horizon,).
-        label: What it shows, for those who can't see it.
+        label: Description for screen readers.
     """
     lines = [
         Line(name, [(float(step), float(y)) for step, y in enumerate(curve, 1)], colour(number))

@@ -12,12 +12,13 @@ from litlab.callbacks.reporting import ClassNames, Labelled
 from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.cli.start import quiet, register_classes
 from litlab.cli.user_message import user_message
+from litlab.data.selectable import SelectableData
 from litlab.errors import UserError
 from litlab.report.blocks import Evaluation
-from litlab.report.of_classes import OfClasses
-from litlab.report.of_forecasts import OfForecasts
-from litlab.report.of_numbers import OfNumbers
-from litlab.report.shown import Shower, Watched
+from litlab.report.classification import Classification
+from litlab.report.forecasting import Forecasting
+from litlab.report.regression import Regression
+from litlab.report.samples import EvaluationContext, SampleRenderer
 from litlab.runs.folder import RunFolder
 
 # One process on whatever device there is; nothing is drawn, logged or compiled.
@@ -26,26 +27,26 @@ ALONE = (
     "--trainer.logger=false", "--trainer.callbacks=null", "--trainer.profiler=null", "--compile=null",
     "--activation_checkpointing=null", "--vram=null",
 )  # fmt: skip
+KINDS = Classification, Forecasting, Regression  # of predictions: the first that fits is taken
 
 
-KINDS = OfClasses, OfForecasts, OfNumbers  # of predictions: the first that fits is taken
-
-
-def evaluate(run: RunFolder) -> Evaluation:
+def evaluate(run: RunFolder, generated: bool, modules: str) -> Evaluation:
     """Test the best checkpoint of a run, or its last where none was kept as the best.
 
     Args:
         run: The run.
+        generated: Whether its data was generated; it is tested on the same kind of data, never on the other.
+        modules: Those beside the team's that its config may name, separated by commas.
 
     Raises:
         UserError: Its checkpoint, classes or data are missing, or there is nothing to test.
     """
     quiet()
     register_classes()
-    sys.argv[1:] = ["test", "--run", str(run.path), *ALONE]
+    sys.argv[1:] = ["test", "--run", str(run.path), *ALONE, *([f"--allow_modules={modules}"] if modules else [])]
     try:
         with _without_messages():
-            return EvaluationCLI().evaluation
+            return EvaluationCLI(generated).evaluation
     except Exception as error:
         message = user_message(error)
         if message is None:
@@ -75,8 +76,8 @@ class Collector(Callback):
     """
 
     def __init__(self, data: Any) -> None:
-        self.shower = Shower(data)
-        self.kind: OfClasses | OfForecasts | OfNumbers | None = None
+        self.renderer = SampleRenderer(data)
+        self.kind: Classification | Forecasting | Regression | None = None
 
     def on_test_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int,
@@ -87,7 +88,7 @@ class Collector(Callback):
             return
         if self.kind is None:
             fitting = next((kind for kind in KINDS if kind.fits(outputs, batch)), None)
-            test = Watched(trainer, pl_module, self.shower, sum(trainer.num_test_batches))
+            test = EvaluationContext(trainer, pl_module, self.renderer, trainer.num_test_batches[0])
             self.kind = None if fitting is None else fitting(test)
         if self.kind is not None:
             self.kind.add(outputs, batch, batch_idx)
@@ -96,11 +97,18 @@ class Collector(Callback):
 class EvaluationCLI(ExperimentCLI):
     """The command line of ``test``, which collects what the report needs, and prints no summary.
 
+    Args:
+        generated: Whether the data of the run was generated.
+
     Attributes:
         evaluation: What was found.
     """
 
     evaluation: Evaluation
+
+    def __init__(self, generated: bool) -> None:
+        self.generated = generated
+        super().__init__()
 
     def _compare_with(self, run: RunFolder, config: dict[str, Any]) -> None:
         """Leave out the list of settings that differ: the report itself has set most of them."""
@@ -108,6 +116,8 @@ class EvaluationCLI(ExperimentCLI):
     def _run_subcommand(self, subcommand: str) -> None:
         """Test, and keep what was found."""
         trainer, data = self.trainer, self.datamodule
+        if isinstance(data, SelectableData):
+            data.generated, data.fallback = data.generated or self.generated, None
         collector = Collector(data)
         trainer.callbacks.append(collector)  # pyright: ignore[reportAttributeAccessIssue]
         checkpoint = str(self.plan.checkpoint)
@@ -124,7 +134,7 @@ class EvaluationCLI(ExperimentCLI):
             samples=[] if kind is None else kind.samples(),
             sizes=dict(getattr(data, "sizes", {})),
         )
-        if isinstance(kind, OfClasses) and isinstance(data, Labelled):
+        if isinstance(kind, Classification) and isinstance(data, Labelled):
             names = data.class_names if isinstance(data, ClassNames) else range(kind.classes)
             self.evaluation.class_names = [str(name) for name in names]
             labels = {split: data.labels(split) for split in data.sizes}

@@ -8,9 +8,11 @@ from typing import Any
 
 import litlab
 from litlab.report.curves import Curves, read_curves
+from litlab.report.results_record import read_baselines
 from litlab.runs.compare import flat_config, read_config
-from litlab.runs.folder import DamagedFile, RunFolder, read_json, read_or_note
+from litlab.runs.folder import RunFolder, read_json, read_or_note
 from litlab.runs.masking import mask
+from litlab.runs.provenance import is_generated
 from litlab.util.team import package, package_folder
 
 
@@ -26,7 +28,7 @@ class Facts:
         config: Of ``config.yaml``.
         baselines: Test metrics of each baseline, by its name.
         curves: What was logged for TensorBoard.
-        remarks: What the run has noted of itself in text files: generated data, random weights.
+        random_weights: What the run has noted of weights that should be pretrained and are random; "" for none.
         problems: Files that can't be read, a line each.
     """
 
@@ -37,7 +39,7 @@ class Facts:
     config: dict[str, Any]
     baselines: dict[str, dict[str, float]]
     curves: Curves
-    remarks: list[str]
+    random_weights: str
     problems: list[str]
 
     @property
@@ -48,8 +50,8 @@ class Facts:
     @property
     def generated(self) -> bool:
         """Whether its data was generated."""
-        described = (self.made.get("data") or {}).get("generated")
-        return bool(self.metrics.get("generated_data", described)) or bool(described)
+        known = is_generated(self.metrics, self.made)
+        return (self.run.path / "GENERATED_DATA.txt").is_file() if known is None else known
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -74,12 +76,13 @@ def read_facts(run: RunFolder) -> Facts:
     state = read_or_note(problems, run.state)
     metrics, made = (read_or_note(problems, read_json, path) for path in (run.metrics, run.provenance))
     config = read_or_note(problems, read_config, run.config) if run.config.is_file() else {}
-    baselines = read_or_note(problems, _read_baselines, run.path / "baselines.json")
+    baselines = read_or_note(problems, read_baselines, run)
     if not run.config.is_file():
         problems.append(f"{run.config} is missing: the settings of the run are not known.")
-    notes = [path.read_text(encoding="utf-8", errors="replace").strip() for path in _notes(run)]
+    note = run.path / "RANDOM_WEIGHTS.txt"
+    random = note.read_text(encoding="utf-8", errors="replace").strip() if note.is_file() else ""
     curves = read_curves(run.path, problems)
-    return Facts(run, mask(state), metrics, mask(made), mask(config), baselines, curves, notes, problems)
+    return Facts(run, mask(state), metrics, mask(made), mask(config), baselines, curves, random, problems)
 
 
 def class_line(class_path: str) -> str | None:
@@ -103,24 +106,15 @@ def class_line(class_path: str) -> str | None:
         return None
     try:
         nodes = ast.parse(file.read_text(encoding="utf-8", errors="replace")).body
-    except SyntaxError:
+    except (SyntaxError, ValueError):  # the latter from Python 3.11 on a null byte
         return None
+    around = [root, *parts] if path.is_dir() else [root, *parts[:-1]]
     for node in nodes:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return (ast.get_docstring(node) or "").partition("\n")[0].replace("`", "")
-        if isinstance(node, ast.ImportFrom) and any((alias.asname or alias.name) == name for alias in node.names):
-            return class_line(f"{node.module}.{name}")
+        if isinstance(node, ast.ImportFrom):
+            source = around[: len(around) + 1 - node.level] if node.level else []
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    return class_line(".".join(filter(None, [*source, node.module, alias.name])))
     return None
-
-
-def _notes(run: RunFolder) -> list[Path]:
-    return [path for name in ("GENERATED_DATA.txt", "RANDOM_WEIGHTS.txt") if (path := run.path / name).is_file()]
-
-
-def _read_baselines(path: Path) -> dict[str, Any]:
-    """Read the test metrics of the baselines, which stand behind those of the model."""
-    rows = read_json(path)
-    values = [value for row in rows.values() if isinstance(row, dict) for value in row.values()]
-    if not all(isinstance(row, dict) for row in rows.values()) or not all(isinstance(v, (int, float)) for v in values):
-        raise DamagedFile(path, "it holds no table of numbers")
-    return dict(list(rows.items())[1:])

@@ -3,7 +3,7 @@
 import shlex
 from typing import Any
 
-from litlab.report.blocks import Block, Code, Folded, Table, Words
+from litlab.report.blocks import Block, Code, Details, Paragraph, Table
 from litlab.report.facts import Facts
 from litlab.util import team
 
@@ -35,14 +35,14 @@ def origin(facts: Facts) -> list[Block]:
         return []
     data, hardware = made.get("data") or {}, made.get("hardware") or {}
     changes = made.get("uncommitted") or {}
-    code = (made.get("commit") or "")[
-        :12
-    ] or f"not known ({made.get('why_no_commit', 'it was not under version control')})"
+    code = (made.get("commit") or "")[:12]
+    if not code:
+        code = f"not known ({made.get('why_no_commit', 'it was not under version control')})"
     if changes:
         part = "" if changes.get("complete", True) else ", which holds them only in part"
         code += f", with uncommitted changes ({changes.get('file')}{part})"
     known = {
-        "started": str(made.get("started")).replace("T", " "),
+        "started": made["started"].replace("T", " ") if made.get("started") else None,
         "commit": code,
         "seed": made.get("seed"),
         "data": data.get("class"),
@@ -53,10 +53,11 @@ def origin(facts: Facts) -> list[Block]:
     found: list[Block] = [Table(["", ""], rows)]
     if later := made.get("continued"):
         sessions = [f"{session.get('started')} on commit {session.get('commit')}" for session in later]
-        found.append(Words(f"The run was continued {len(later)} times: {'; '.join(sessions)}."))
+        times = "once" if len(later) == 1 else f"{len(later)} times"
+        found.append(Paragraph(f"The run was continued {times}: {'; '.join(sessions)}."))
     if versions := made.get("versions"):
         table = Table(["package", "version"], [[name, str(version)] for name, version in versions.items()])
-        found.append(Folded(f"Versions of {len(versions)} packages", [table]))
+        found.append(Details(f"Versions of {len(versions)} packages", [table]))
     return found
 
 
@@ -73,13 +74,15 @@ def reproduction(facts: Facts) -> list[Block]:
     steps.append(made["command"])
     by_hand = "\n".join(shlex.join(step) for step in steps)
     found: list[Block] = [
-        Words("In a clone of the repository that has the run's folder:"),
+        Paragraph("In a clone of the repository that has the run's folder:"),
         Code(shlex.join(team.command("reproduce", str(facts.run.path)))),
-        Words("The same by hand, with the versions above:"),
+        Paragraph("The same by hand, with the versions above:"),
         Code(by_hand),
     ]
     if (made.get("uncommitted") or {}).get("complete") is False:
-        found.append(Words("The uncommitted changes were kept only in part, so the code can't be restored from them."))
+        found.append(
+            Paragraph("The uncommitted changes were kept only in part, so the code can't be restored from them.")
+        )
     return found
 
 

@@ -10,7 +10,7 @@ from litlab.errors import UserError
 from litlab.runs.find import RUN_HELP
 from litlab.runs.folder import ROOT, write_text
 from litlab.util import team
-from litlab.util.commands import Options, answer
+from litlab.util.commands import Options, answer, some
 
 if TYPE_CHECKING:
     from litlab.report.blocks import Evaluation
@@ -40,6 +40,9 @@ def _report(arguments: list[str]) -> int:
     options.add_argument("--output", metavar="FILE", type=Path, help="file to write (default: in the run's folder)")
     options.add_argument("--card", action="store_true", help="also write a model card, card.md, beside the page")
     options.add_argument("--no-evaluate", action="store_true", help="make the page from the run's files alone")
+    options.add_argument(
+        "--allow_modules", metavar="M,M", default="", help="modules that the run's config may name, too"
+    )
     options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)
 
@@ -57,6 +60,8 @@ def _report(arguments: list[str]) -> int:
     check_folder("--output", output.parent)
     command, made = shlex.join(team.command("report", *arguments)), f"{datetime.now():%Y-%m-%d %H:%M}"
     facts = [read_facts(run) for run in found.runs]
+    if generated := some([each.run.name for each in facts if each.generated]):
+        print(f"warning: {generated}: on GENERATED data; it says nothing about the real data", file=sys.stderr)
     if len(facts) > 1:
         from litlab.report.several import report_on_several
 
@@ -65,7 +70,7 @@ def _report(arguments: list[str]) -> int:
         return 0
     from litlab.report.single import report_on
 
-    evaluation, why_not = _evaluated(facts[0], chosen.no_evaluate)
+    evaluation, why_not = _evaluated(facts[0], chosen.no_evaluate, chosen.allow_modules)
     report = report_on(facts[0], evaluation, why_not)
     write_text(output, html(report, command, made))
     print(output)
@@ -76,7 +81,7 @@ def _report(arguments: list[str]) -> int:
     return 0
 
 
-def _evaluated(facts: "Facts", no_evaluate: bool) -> "tuple[Evaluation | None, str]":
+def _evaluated(facts: "Facts", no_evaluate: bool, modules: str) -> "tuple[Evaluation | None, str]":
     """Return what the checkpoint of a run shows, or why it was not evaluated."""
     if no_evaluate:
         return None, "the checkpoint was not evaluated (--no-evaluate)."
@@ -85,7 +90,7 @@ def _evaluated(facts: "Facts", no_evaluate: bool) -> "tuple[Evaluation | None, s
     from litlab.report.evaluate import evaluate
 
     try:
-        return evaluate(facts.run), ""
+        return evaluate(facts.run, facts.generated, modules), ""
     except UserError as error:  # the page is made of the files
         why_not = f"the checkpoint can't be evaluated here: {error}"
         print(f"note: {why_not}", file=sys.stderr)

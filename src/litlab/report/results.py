@@ -5,6 +5,7 @@ is written by the command; the prose around it is not touched.
 """
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -22,8 +23,8 @@ from litlab.util.team import typed
 BEGIN, END = re.compile(r"<!-- results: *(.*?) *-->\s*"), re.compile(r"<!-- end of results -->\s*")
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 DESCRIPTION = f"""\
-Write the tables of results in README.md and docs/ anew, from the files in {FOLDER}/. A page has
-them between <!-- results: NAME --> and <!-- end of results -->, and {TABLES}/NAME.yaml
+Rewrite the tables of results in README.md and docs/ from the files in {FOLDER}/. A page has them
+between <!-- results: NAME --> and <!-- end of results -->, and {TABLES}/NAME.yaml
 describes them. --add writes the results of runs to {EXPERIMENTS}/ first.
 
   %(prog)s                                  write all tables
@@ -73,14 +74,16 @@ def _results(arguments: list[str]) -> int:
         for line in changed:
             print(f"{line} differs from the result files")
         if changed:
-            print(f"`{typed('results')}` writes {'it' if len(changed) == 1 else 'them'} anew.")
+            print(f"`{typed('results')}` rewrites {'it' if len(changed) == 1 else 'them'}.")
         return 1 if changed else 0
     for name, content in added.items():
         write_json(FOLDER / name, content)
         print(f"{FOLDER / name}: added")
+        if content["generated"]:
+            print(f"warning: {name}: on GENERATED data; it says nothing about the real data", file=sys.stderr)
     for page, text in pages.items():
         write_text(page, text)
-    print("\n".join(f"{line} is written anew" for line in changed) or "All tables are as the result files say.")
+    print("\n".join(f"{line} is rewritten" for line in changed) or "All tables are as the result files say.")
     return 0
 
 

@@ -1,21 +1,23 @@
 """The results of runs as a result file: what anyone may read, without names of folders, host or user."""
 
+import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from litlab.errors import UserError
 from litlab.report.results_files import FOLDER
-from litlab.runs.compare import differences, flat_config, read_config
+from litlab.runs.compare import beside_seed, flat_config, read_config
 from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.provenance import is_generated
+from litlab.runs.seed_group import experiment_of, without_seed
 from litlab.util import metric_direction as metric
 from litlab.util import team
 from litlab.util.spread import spread
 
 EXPERIMENTS = FOLDER / "experiments"
-MAY_DIFFER = {"seed_everything", "data.seed", "experiment", "ckpt_path"}  # settings in runs of one experiment
 VERSIONS = ("python", "torch", "torchvision", "lightning")
 PATH = re.compile(r"(?:file://|(?<![\w.:/]))[/~](?:[\w.+-]*/)+")  # absolute, up to the last name; no other URL
 
@@ -51,36 +53,46 @@ def record(runs: list[RunFolder], note: str | None = None) -> dict[str, Any]:
     values = [metric.values(each) for each in metrics]
     baselines = _baselines(runs)
     name, _ = metric.of_test(metrics[0]) or ("", 0.0)
-    generated = "on generated data" if any(each.get("generated_data") for each in metrics) else None
+    generated = any(map(is_generated, metrics, made))
     described = {
         "command": command,
         "seeds": [origin.get("seed") for origin in made],
         "date": max(session.get("started") or "" for session in sessions)[:10],
         "commit": _listed(_commit(session) for session in sessions),
         "versions": {key: value for key, value in (made[0].get("versions") or {}).items() if key in VERSIONS},
-        "cpu": _listed(f"{each.get('cpu')}, {each.get('cores')} cores" for each in hardware),
+        "cpu": _listed(f"{each['cpu']}, {each.get('cores')} cores" for each in hardware if each.get("cpu")),
         "gpu": _listed(each.get("device_name") for each in hardware),
         "precision": _listed(each.get("precision") for each in hardware),
-        "note": "; ".join(filter(None, (generated, note))) or None,
-        "config": " + ".join(_config_names(command)) or runs[0].path.parent.name,
+        "note": "; ".join(filter(None, ("on generated data" if generated else None, note))) or None,
+        "config": " + ".join(_config_names(command)) or experiment_of(runs[0]).name,
         "data": data.get("description") or data.get("class"),
     }
     return _without_folders(described, configs, made) | {
         "result": {"metric": name, **_spread(each.get(name) for each in values)},
         "baseline": _best(baselines, name, metrics),
-        "metrics": {key: _spread(each.get(key) for each in values) for key in values[0]},
+        "metrics": {key: _spread(each.get(key) for each in values) for key in _names(values)},
         "baselines": baselines,
         "minutes": _spread(each["seconds"] / 60 if each.get("seconds") else None for each in metrics),
         "epochs": metrics[0].get("epochs"),
+        "generated": generated,
     }
+
+
+def read_baselines(run: RunFolder) -> dict[str, dict[str, float]]:
+    """Return the finite test metrics of a run's baselines by their names; the file's first row is the model's.
+
+    Raises:
+        UserError: If the file can't be read, or is damaged.
+    """
+    rows = list(read_json(run.path / "baselines.json").items())[1:]
+    return {name: {key: value for key, value in (row or {}).items() if _is_finite(value)} for name, row in rows}
 
 
 def _check_seeds(runs: list[RunFolder], configs: list[dict[str, Any]], made: list[dict[str, Any]]) -> None:
     """Refuse runs whose mean would mean nothing."""
     names = " and ".join(run.name for run in runs)
     seeds = [origin.get("seed") for origin in made]
-    other = [key for key in differences(configs) if key not in MAY_DIFFER]
-    if other:
+    if other := beside_seed(configs):
         raise UserError(f"{names} differ by more than the seed: in {other[0]}; add each under a name of its own")
     if len(set(seeds)) < len(seeds):
         raise UserError(f"{names} have the seeds {', '.join(map(str, seeds))}; give runs with a seed each")
@@ -89,8 +101,8 @@ def _check_seeds(runs: list[RunFolder], configs: list[dict[str, Any]], made: lis
 
 
 def _spread(values: Iterable[float | None]) -> dict[str, Any]:
-    """Return mean, standard deviation and range of a figure, and the values; null where a run lacks it."""
-    rounded = [None if value is None else round(value, 6) for value in values]
+    """Return mean, standard deviation and range of a figure, and the values; null where a run has no finite one."""
+    rounded = [round(value, 6) if _is_finite(value) else None for value in values]
     known = [value for value in rounded if value is not None]
     if not known:
         return {"mean": None, "deviation": None, "min": None, "max": None, "values": rounded}
@@ -101,13 +113,22 @@ def _spread(values: Iterable[float | None]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _is_finite(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
+
+
 def _baselines(runs: list[RunFolder]) -> dict[str, dict[str, Any]]:
-    """Return the metrics of each baseline; the first row of the file is the model."""
-    found = [dict(list(read_json(run.path / "baselines.json").items())[1:]) for run in runs]
+    """Return the metrics of each baseline."""
+    found = [read_baselines(run) for run in runs]
+    by_name = {name: [each.get(name, {}) for each in found] for name in _names(found)}
     return {
-        name: {key: _spread((each.get(name) or {}).get(key) for each in found) for key in values}
-        for name, values in found[0].items()
+        name: {key: _spread(row.get(key) for row in rows) for key in _names(rows)} for name, rows in by_name.items()
     }
+
+
+def _names(mappings: Iterable[dict[str, Any]]) -> dict[str, None]:
+    """Return the keys of all, each once, in order."""
+    return dict.fromkeys(key for mapping in mappings for key in mapping)
 
 
 def _best(baselines: dict[str, dict[str, Any]], name: str, metrics: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -127,7 +148,7 @@ def _as_typed(command: list[str]) -> str:
         for before, word in zip(["", *words], words, strict=False)
         if "--seed_everything" not in (before, word) and not word.startswith("--seed_everything=")
     ]
-    return shlex.join(map(_last_name, kept))
+    return shlex.join(without_seed(_last_name(word)) for word in kept)
 
 
 def _last_name(word: str) -> str:

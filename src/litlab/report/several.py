@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from litlab.report.blocks import Block, Code, Folded, Report, Section, Table, Words
+from litlab.report.blocks import Block, Code, Details, Paragraph, Report, Section, Table
 from litlab.report.curves import charts
 from litlab.report.facts import Facts
 from litlab.report.origin import duration, reproduction
@@ -66,14 +66,14 @@ def _shared(parts: Sequence[Sequence[str]]) -> int:
     return sum(1 for _ in takewhile(lambda items: len(set(items)) == 1, zip(*parts, strict=False)))
 
 
-def _banners(runs: Runs) -> list[Words]:
+def _banners(runs: Runs) -> list[Paragraph]:
     """Return what must be read before any figure, each once, with the runs that it is about."""
-    found: dict[Words, list[str]] = {}
+    found: dict[Paragraph, list[str]] = {}
     for name, facts in runs.items():
         for words in banners(facts):
             found.setdefault(words, []).append(name)
     return [
-        Words(f"{'All runs' if len(names) == len(runs) else ', '.join(names)}: {words.text}", words.kind)
+        Paragraph(f"{'All runs' if len(names) == len(runs) else ', '.join(names)}: {words.text}", words.kind)
         for words, names in found.items()
     ]
 
@@ -102,27 +102,28 @@ def _classes(runs: Runs) -> list[Block]:
 
 def _data(runs: Runs) -> list[Block]:
     found = dict.fromkeys(str((facts.made.get("data") or {}).get("description") or "") for facts in runs.values())
-    return [Words(f"Data: {line}") for line in found if line]
+    return [Paragraph(f"Data: {line}") for line in found if line]
 
 
 def _results(runs: Runs) -> list[Block]:
-    columns = {name: metric.values(facts.metrics) for name, facts in runs.items()}
+    columns = [(name, metric.values(facts.metrics)) for name, facts in runs.items()]
     baselines = [facts.baselines for facts in runs.values()]
     if all(one == baselines[0] for one in baselines):  # of the same data, so they can stand beside all runs
-        columns |= baselines[0]
-    names = list(dict.fromkeys(name for values in columns.values() for name in values))
+        columns += baselines[0].items()
+    names = list(dict.fromkeys(name for _, values in columns for name in values))
     names.sort(key=lambda name: not name.startswith("test"))
     if not names:
-        return [Words("There are no metrics.")]
-    winners = best_values(columns.values(), [facts.metrics for facts in runs.values()])
+        return [Paragraph("There are no metrics.")]
+    winners = best_values([values for _, values in columns], [facts.metrics for facts in runs.values()])
     best = {
         (row, place)
         for row, name in enumerate(names)
-        for place, values in enumerate(columns.values(), 1)
+        for place, (_, values) in enumerate(columns, 1)
         if name in winners and values.get(name) == winners[name]
     }
-    cells = [[name, *(decimals(values.get(name)) for values in columns.values())] for name in names]
-    return [Table(["", *columns], cells, "The best of each row is bold", frozenset(best), numbers=True)]
+    cells = [[name, *(decimals(values.get(name)) for _, values in columns)] for name in names]
+    header = ["", *(title for title, _ in columns)]
+    return [Table(header, cells, "The best of each row is bold", frozenset(best), numbers=True)]
 
 
 def _settings(runs: Runs) -> list[Block]:
@@ -138,18 +139,18 @@ def _origin(runs: Runs) -> list[Block]:
 def _side_by_side(runs: Runs, entries: list[dict[str, Any]], otherwise: str) -> list[Block]:
     """Return a table of the entries that differ."""
     rows = [[key, *map(as_text, values)] for key, values in differences(entries).items()]
-    return [Table(["", *runs], rows)] if rows else [Words(otherwise)]
+    return [Table(["", *runs], rows)] if rows else [Paragraph(otherwise)]
 
 
 def _reproduction(runs: Runs) -> list[Block]:
-    return [Folded(name, blocks) for name, facts in runs.items() if (blocks := reproduction(facts))]
+    return [Details(name, blocks) for name, facts in runs.items() if (blocks := reproduction(facts))]
 
 
 def _more(runs: Runs) -> list[Block]:
     """Say where the rest is."""
     commands = [shlex.join(team.command("report", str(facts.run.path))) for facts in runs.values()]
     said = "Calibration, mistakes, residuals and samples are in the report on each run:"
-    return [Words(said), Code("\n".join(commands))]
+    return [Paragraph(said), Code("\n".join(commands))]
 
 
 def _day(facts: Facts) -> str | None:

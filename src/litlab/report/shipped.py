@@ -12,6 +12,7 @@ from litlab.cli.named_modules import flags, is_of_a_run
 from litlab.errors import UserError
 from litlab.report.facts import Facts
 from litlab.runs.compare import MISSING, as_text, flat_config
+from litlab.runs.masking import mask, mask_text
 from litlab.util.yaml_files import read_mapping, read_text
 
 
@@ -59,7 +60,7 @@ def shipped_config(facts: Facts) -> Shipped | None:
             for overlay in configs[1:]:
                 path = next((found for folder in folders if _is_config(found := folder / overlay)), None)
                 named += list(_settings(path)) if path is not None else []
-            return Shipped(name, _comment(read_text(file)), _settings(file), named)
+            return Shipped(name, mask_text(_comment(read_text(file))), _settings(file), named)
     except UserError:  # it is no longer a config, and so not that of the run
         return None
     return None
@@ -90,10 +91,10 @@ def _is_config(path: Path) -> bool:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    """Return what a config sets by dotted key, without sections that are empty."""
+    """Return what a config sets by dotted key, secrets masked, without sections that are empty."""
     configs = [read_mapping(path) for path in chain(file)]
     merged = reduce(_merged, configs)
-    return {key: value for key, value in flat_config(merged).items() if key != BASE and value != {}}
+    return {key: value for key, value in flat_config(mask(merged)).items() if key != BASE and value != {}}
 
 
 def _merged(before: Any, over: Any) -> Any:

@@ -4,10 +4,10 @@ from typing import Any
 
 import yaml
 
-from litlab.report.blocks import Block, Code, Evaluation, Folded, Report, Section, Table, Words
+from litlab.report.blocks import Block, Code, Details, Evaluation, Paragraph, Report, Section, Table
+from litlab.report.callback_files import callback_files
 from litlab.report.curves import charts
 from litlab.report.facts import Facts, class_line
-from litlab.report.left_behind import left_behind
 from litlab.report.origin import cost, duration, origin, reproduction
 from litlab.report.shipped import Shipped, differences, shipped_config
 from litlab.report.tables import beside_baselines, validation_line
@@ -41,7 +41,7 @@ def report_on(facts: Facts, evaluation: Evaluation | None, why_not: str) -> Repo
         Section("cost", "Cost", cost(facts)),
         Section("origin", "Made from", origin(facts)),
         Section("reproduce", "How to reproduce it", reproduction(facts)),
-        Section("files", "What its callbacks have drawn", left_behind(facts.run, everything=not judged)),
+        Section("files", "What its callbacks have drawn", callback_files(facts.run, everything=not judged)),
         Section("missing", "What is left out", _left_out(facts, evaluation, why_not)),
     ]
     return Report(
@@ -54,12 +54,13 @@ def report_on(facts: Facts, evaluation: Evaluation | None, why_not: str) -> Repo
     )
 
 
-def banners(facts: Facts) -> list[Words]:
+def banners(facts: Facts) -> list[Paragraph]:
     """Return what must be read before any figure of a run."""
     found = []
     if facts.generated:
-        found.append(Words(NOT_REAL, "error"))
-    found += [Words(remark, "error") for remark in facts.remarks if "GENERATED" not in remark]
+        found.append(Paragraph(NOT_REAL, "error"))
+    if facts.random_weights:
+        found.append(Paragraph(facts.random_weights, "error"))
     endings = {
         "running": "The run is not finished: the figures are those of its last complete epoch.",
         "interrupted": "The run was interrupted: the figures are those of its last complete epoch.",
@@ -68,12 +69,12 @@ def banners(facts: Facts) -> list[Words]:
     }
     if ending := endings.get(facts.status.rstrip("?")):
         reason = facts.state.get("reason")
-        found.append(Words(f"{ending} {reason}" if reason else ending, "warning"))
+        found.append(Paragraph(f"{ending} {reason}" if reason else ending, "warning"))
     values = {f"trainer.{name}": facts.settings.get(f"trainer.{name}") for name in LIMITS}
     if parts := [f"{key}: {value}" for key, value in values.items() if value and repr(value) != "1.0"]:
         said = f"It used a part of its data ({', '.join(parts)}): the figures are not those of all of it."
-        found.append(Words(said, "warning"))
-    return found + [Words(problem, "warning") for problem in facts.problems]
+        found.append(Paragraph(said, "warning"))
+    return found + [Paragraph(problem, "warning") for problem in facts.problems]
 
 
 def classes_of(facts: Facts) -> list[list[str]]:
@@ -91,19 +92,19 @@ def classes_of(facts: Facts) -> list[list[str]]:
 def _what(facts: Facts, shipped: Shipped | None, evaluation: Evaluation | None) -> list[Block]:
     found: list[Block] = []
     if shipped and shipped.comment:
-        found += [Words(f"What {shipped.name} says of the experiment:", "note"), Code(shipped.comment)]
+        found += [Paragraph(f"What {shipped.name} says of the experiment:", "note"), Code(shipped.comment)]
     if rows := classes_of(facts):
         found.append(Table(["", "what it is"], rows))
     if evaluation:
         every, trained = evaluation.parameters
-        found.append(Words(f"{every:,} parameters, {trained:,} of them trained."))
+        found.append(Paragraph(f"{every:,} parameters, {trained:,} of them trained."))
     return found
 
 
 def _results(facts: Facts, evaluation: Evaluation | None) -> list[Block]:
     table = beside_baselines(facts, evaluation)
     line = validation_line(facts)
-    return [*([table] if table else []), *([Words(line)] if line else [])]
+    return [*([table] if table else []), *([Paragraph(line)] if line else [])]
 
 
 def _tiles(facts: Facts, evaluation: Evaluation | None) -> list[tuple[str, str, str]]:
@@ -132,7 +133,7 @@ def _tiles(facts: Facts, evaluation: Evaluation | None) -> list[tuple[str, str, 
 
 def _data(facts: Facts, evaluation: Evaluation | None) -> list[Block]:
     data: dict[str, Any] = facts.made.get("data") or {}
-    found: list[Block] = [Words(str(data["description"]))] if data.get("description") else []
+    found: list[Block] = [Paragraph(str(data["description"]))] if data.get("description") else []
     if evaluation is None:
         return found
     if counts := evaluation.counts:
@@ -142,7 +143,7 @@ def _data(facts: Facts, evaluation: Evaluation | None) -> list[Block]:
         ]
         total = ["all", *(f"{sum(split):,}" for split in counts.values())]
         table = Table(["class", *counts], [*rows, total], "Samples of each class", numbers=True)
-        found.append(table if len(rows) <= 12 else Folded(f"Samples of each of {len(rows)} classes", [table]))
+        found.append(table if len(rows) <= 12 else Details(f"Samples of each of {len(rows)} classes", [table]))
     elif evaluation.sizes:
         row = ["samples", *(f"{size:,}" for size in evaluation.sizes.values())]
         found.append(Table(["", *evaluation.sizes], [row], numbers=True))
@@ -154,13 +155,13 @@ def _settings(facts: Facts, shipped: Shipped | None) -> list[Block]:
         return []
     found: list[Block] = []
     if shipped is None:
-        found.append(Words("The config that the run was started with is not here, so there is nothing to compare."))
+        found.append(Paragraph("The config that the run was started with is not here, so there is nothing to compare."))
     elif rows := differences(facts, shipped):
         found.append(Table(["setting", shipped.name, "this run"], rows))
     else:
-        found.append(Words(f"The settings are those of {shipped.name}."))
+        found.append(Paragraph(f"The settings are those of {shipped.name}."))
     text = yaml.safe_dump(facts.config, sort_keys=False, allow_unicode=True)
-    return [*found, Folded(f"All {len(facts.settings)} settings", [Code(text)])]
+    return [*found, Details(f"All {len(facts.settings)} settings", [Code(text)])]
 
 
 def _left_out(facts: Facts, evaluation: Evaluation | None, why_not: str) -> list[Block]:
@@ -173,7 +174,7 @@ def _left_out(facts: Facts, evaluation: Evaluation | None, why_not: str) -> list
         found.append("Test results: the run has none.")
     if not facts.curves:
         found.append("Curves: there are no event files of TensorBoard in its folder.")
-    return [Words(line) for line in found]
+    return [Paragraph(line) for line in found]
 
 
 def _short(count: int) -> str:

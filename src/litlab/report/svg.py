@@ -96,7 +96,7 @@ class Plot:
         """Return the ``<svg>`` element.
 
         Args:
-            label: What it shows, for those who can't see it.
+            label: Description for screen readers.
         """
         return wrapped(self.parts, self.width, self.height, label)
 
@@ -133,7 +133,7 @@ def wrapped(parts: Iterable[Markup], width: float, height: float, label: str) ->
         parts: The elements in it.
         width: Its width in their units.
         height: Its height.
-        label: What it shows, for those who can't see it.
+        label: Description for screen readers.
     """
     start = Markup(
         '<svg role="img" aria-label="{}" width="{w}" height="{h}" viewBox="0 0 {w} {h}" '

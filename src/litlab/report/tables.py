@@ -1,7 +1,7 @@
 """Tables of results: a run beside its baselines, and which value is the best."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from litlab.report.blocks import Evaluation, Table
@@ -17,27 +17,27 @@ def beside_baselines(facts: Facts, evaluation: Evaluation | None) -> Table | Non
         facts: The run.
         evaluation: Where the run itself has no test metrics, those of its checkpoint now.
     """
-    tested: dict[str, float] = facts.metrics.get("test") or {}
+    tested: Mapping[str, float | None] = facts.metrics.get("test") or {}
     caption = "Test"
     if not tested and evaluation is not None:
         tested, caption = evaluation.metrics, "Test of the checkpoint, made for this report"
     if not tested:
         return None
-    rows = {str(facts.settings.get("model") or "model"): tested, **facts.baselines}
-    names = list(dict.fromkeys(name for row in rows.values() for name in row))
-    winners = best_values(rows.values(), [facts.metrics])
+    rows = [(str(facts.settings.get("model") or "model"), tested), *facts.baselines.items()]
+    names = list(dict.fromkeys(name for _, row in rows for name in row))
+    winners = best_values([row for _, row in rows], [facts.metrics])
     best = {
         (place, column)
-        for place, row in enumerate(rows.values())
+        for place, (_, row) in enumerate(rows)
         for column, name in enumerate(names, 1)
         if name in winners and row.get(name) == winners[name]
     }
-    cells = [[who, *(decimals(row.get(name)) for name in names)] for who, row in rows.items()]
+    cells = [[who, *(decimals(row.get(name)) for name in names)] for who, row in rows]
     caption += ", on generated data" if facts.generated else ""
     return Table(["", *(name.removeprefix("test/") for name in names)], cells, caption, frozenset(best), numbers=True)
 
 
-def best_values(columns: Iterable[dict[str, float]], runs: Sequence[dict[str, Any]]) -> dict[str, float]:
+def best_values(columns: Iterable[Mapping[str, float | None]], runs: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Return the best value of each metric, where several have different ones, and it is known what is better.
 
     Args:
@@ -47,7 +47,7 @@ def best_values(columns: Iterable[dict[str, float]], runs: Sequence[dict[str, An
     values: dict[str, list[float]] = {}
     for column in columns:
         for name, value in column.items():
-            if math.isfinite(value):
+            if value is not None and math.isfinite(value):
                 values.setdefault(name, []).append(value)
     found = {}
     for name, known in values.items():

@@ -29,6 +29,7 @@ and standard deviation.
 """
 MISSING = object()
 VARIES = "varies"  # a setting of a group of seeds that is not the same in all its runs
+OF_A_SEED = ("seed_everything", "data.seed", "experiment")  # in which runs of the same settings may differ
 
 
 def main(arguments: list[str]) -> int:
@@ -94,7 +95,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
     try:  # the parser in C where it was built: ten times as fast
         config = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        json.dumps(config, default=str)  # finds what refers to itself, or is nested without end
+        json.dumps(config, default=str, ensure_ascii=False).encode()  # finds loops, and what can't be shown
     except OSError as error:
         raise UserError(f"{path}: it can't be read ({error.strerror}); restore it.") from error
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
@@ -150,6 +151,15 @@ def differences(runs: list[dict[str, Any]]) -> dict[str, list[Any]]:
     return {key: row for key, row in rows.items() if any(value != row[0] for value in row[1:])}
 
 
+def beside_seed(configs: list[dict[str, Any]]) -> list[str]:
+    """Return the settings in which runs differ, those that only tell their seeds apart left out.
+
+    Args:
+        configs: Their configs as `flat_config` returns them.
+    """
+    return [key for key in differences(configs) if key not in OF_A_SEED]
+
+
 def side_by_side(title: str, names: list[str], rows: dict[str, list[Any]]) -> "Table":
     """Build a table of differences, one column per run."""
     from rich.text import Text
@@ -201,11 +211,12 @@ def _better(direction: int, values: list[float]) -> float | None:
 
 def _table(title: str, names: list[str]) -> "Table":
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     table.add_column("", overflow="fold")
     for name in names:
-        table.add_column(name, overflow="fold")
+        table.add_column(Text(name), overflow="fold")
     return table
 
 

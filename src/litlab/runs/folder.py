@@ -147,6 +147,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise DamagedFile(path, "it is not a file")
     try:
         content = json.loads(path.read_bytes())
+        json.dumps(content, ensure_ascii=False).encode()  # finds half a character, which can't be shown
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -50,6 +50,17 @@ def provenance(trainer: "Trainer", diff_name: str = "uncommitted.diff") -> tuple
     return mask(described), code.diff
 
 
+def is_generated(metrics: dict[str, Any], made: dict[str, Any]) -> bool | None:
+    """Return whether the data of a run was generated; None where neither of two files says so.
+
+    Args:
+        metrics: The content of ``metrics.json``.
+        made: That of ``provenance.json``.
+    """
+    known = [metrics.get("generated_data"), (made.get("data") or {}).get("generated")]
+    return next((each for each in known if each is not None), None)
+
+
 def describe_code(code: WorkTree, diff_name: str) -> dict[str, Any]:
     """Return the entries on the code: commit, whether it was changed, and where the changes are."""
     described: dict[str, Any] = {"commit": code.commit, "dirty": code.dirty}

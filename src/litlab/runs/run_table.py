@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from litlab.errors import UserError
 from litlab.runs.find import all_runs, relative_name
 from litlab.runs.folder import ROOT, RunFolder, read_json, read_or_note
-from litlab.runs.seed_group import SeedGroup, group_of, group_row
+from litlab.runs.provenance import is_generated
+from litlab.runs.seed_group import SeedGroup, experiment_of, group_of, group_row
 from litlab.util import metric_direction as metric
 from litlab.util.commands import Options, answer, count, decimals, terminal
 from litlab.util.nearest import nearest
@@ -92,7 +93,7 @@ def describe(folder: RunFolder, root: Path = ROOT) -> dict[str, Any]:
         "ended": state.get("ended"),
         "seconds": metrics.get("seconds", state.get("seconds")),
         **{name: metrics.get(name) for name in ("best", "val", "test", "epochs", "steps", "peak_memory_gib")},
-        "generated_data": metrics.get("generated_data", (made.get("data") or {}).get("generated")),
+        "generated_data": is_generated(metrics, made),
         "commit": made.get("commit"),
         "dirty": made.get("dirty"),
         "command": made.get("command"),
@@ -142,14 +143,14 @@ def table(rows: list[dict[str, Any]], sort: str | None = None) -> "Table":
     }
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
-        shown.add_column(name, justify="right" if name in ("min", "GiB", sort) else "left")
+        shown.add_column(Text(name), justify="right" if name in ("min", "GiB", sort) else "left")
     for cells in zip(*columns.values(), strict=True):
-        shown.add_row(*cells)
+        shown.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
     return shown
 
 
 def remarks(rows: list[dict[str, Any]]) -> Iterator[Any]:
-    """Yield what the table has no room for: why runs failed, what ~ means, which files are damaged."""
+    """Yield what the table has no room for: why runs failed, what ~ and * mean, which files are damaged."""
     from rich.text import Text
 
     for row in rows:
@@ -157,6 +158,8 @@ def remarks(rows: list[dict[str, Any]]) -> Iterator[Any]:
             yield Text(f"{row['run']} {row['status']}: {row['reason']}", style="dim")
     if any(row["generated_data"] for row in rows):
         yield Text("~ on generated data: says nothing about the real data.", style="dim")
+    if any(row["dirty"] for row in rows):
+        yield Text("* the code had changes that were not committed.", style="dim")
     for row in rows:
         yield from (Text(f"warning: {problem}", style="yellow") for problem in row["problems"])
 
@@ -189,8 +192,8 @@ def _of_experiments(folders: list[RunFolder], wanted: list[str], root: Path) -> 
     names = {folder: folder.path.relative_to(root).parent.as_posix() for folder in folders}
     for name in wanted:
         if not any(_lies_in(experiment, name) for experiment in names.values()):
-            known = sorted(set(names.values()))
-            hint = nearest(name, known, f": there are {', '.join(known) or 'none yet'}.")
+            known = sorted({experiment_of(folder).relative_to(root).as_posix() for folder in folders})
+            hint = nearest(name, sorted(set(names.values())), f": there are {', '.join(known) or 'none yet'}.")
             raise UserError(f"runs: {root} has no experiment '{name}'{hint}")
     return (folder for folder, experiment in names.items() if any(_lies_in(experiment, name) for name in wanted))
 

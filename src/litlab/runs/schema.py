@@ -2,8 +2,13 @@
 
 from typing import Any, get_args, get_origin
 
+SESSION = {
+    "started": str, "command": list[str], "commit": str, "dirty": bool, "versions": dict[str, Any],
+    "uncommitted": {"file": str, "sha256": str},
+    "hardware": {"cpu": str, "cores": int, "device": str, "device_name": str, "precision": str, "ranks": int},
+}  # fmt: skip
 # An entry may be missing or null unless its type is in a tuple.
-FILES: dict[str, dict[str, Any]] = {
+FILES: dict[str, Any] = {
     "status.json": {
         "status": str, "reason": str, "test": str, "started": str, "ended": str, "host": str, "slurm_job_id": str,
         "pid": int, "seconds": float,
@@ -14,10 +19,10 @@ FILES: dict[str, dict[str, Any]] = {
         "epochs": int, "steps": int, "seconds": float, "peak_memory_gib": float, "generated_data": bool,
     },
     "provenance.json": {
-        "command": list[str], "directory": str, "commit": str, "dirty": bool, "data": {"generated": bool},
-        "versions": dict[str, Any], "hardware": dict[str, Any], "uncommitted": {"file": str, "sha256": str},
-        "continued": list[dict[str, Any]],
+        **SESSION, "directory": str, "seed": int, "continued": [SESSION],
+        "data": {"class": str, "description": str, "fingerprint": str, "generated": bool},
     },
+    "baselines.json": dict[str, dict[str, float]],
     "seeds.json": {
         "command": list[str], "seeds": list[int], "runs": dict[str, str], "config": dict[str, Any],
         "metrics": dict[str, Any],
@@ -32,7 +37,10 @@ def wrong_entry(file: str, content: dict[str, Any]) -> str:
         file: Name of the file, such as ``status.json``; other files may hold anything.
         content: What it holds.
     """
-    for name, kind in FILES.get(file, {}).items():
+    kinds = FILES.get(file, {})
+    if get_origin(kinds) is dict:  # entries of any name
+        kinds = dict.fromkeys(content, get_args(kinds)[1])
+    for name, kind in kinds.items():
         if not _fits(content.get(name), kind):
             text = repr(content[name])
             return f"'{name}' is {text if len(text) <= 60 else text[:57] + '...'}"
@@ -46,6 +54,8 @@ def _fits(value: Any, kind: Any) -> bool:
         return True
     if isinstance(kind, dict):
         return isinstance(value, dict) and all(_fits(value.get(name), of) for name, of in kind.items())
+    if isinstance(kind, list):
+        return isinstance(value, list) and all(_fits(item, kind[0]) for item in value)
     if get_origin(kind) is dict:
         return isinstance(value, dict) and all(_fits(item, get_args(kind)[1]) for item in value.values())
     if get_origin(kind) is list:

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,8 +115,7 @@ def group_row(group: SeedGroup, rows: dict[int, dict[str, Any]], root: Path) -> 
         "ended": max((row["ended"] for row in rows.values() if row["ended"]), default=None),
         "seconds": _over(sum, rows, "seconds"),
         "best": best,
-        "val": {name: mean for name, mean in means.items() if name.startswith("val")},
-        "test": {name: mean for name, mean in means.items() if not name.startswith("val")},
+        **{part: _means_of(part, finished, means) for part in ("val", "test")},
         **{name: _over(max, finished, name) for name in ("epochs", "steps")},
         "peak_memory_gib": _over(max, rows, "peak_memory_gib"),
         "generated_data": any(row["generated_data"] for row in rows.values()),
@@ -140,6 +140,12 @@ def _status(group: SeedGroup, asked: list[int], statuses: set[str], finished: in
     return next((status for status in ("failed", "killed") if status in statuses), "interrupted")
 
 
-def _over(reduce: Any, rows: dict[int, dict[str, Any]], name: str) -> Any:
+def _means_of(part: str, rows: dict[int, dict[str, Any]], means: dict[str, float]) -> dict[str, float]:
+    """Return the means of the metrics that runs have in a part of their metrics."""
+    names = dict.fromkeys(name for row in rows.values() for name in row[part] or {})
+    return {name: means[name] for name in names if name in means}
+
+
+def _over(reduce: Callable[[list[Any]], Any], rows: dict[int, dict[str, Any]], name: str) -> Any:
     values = [row[name] for row in rows.values() if row[name] is not None]
     return reduce(values) if values else None

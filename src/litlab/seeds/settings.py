@@ -17,7 +17,8 @@ from litlab.util.commands import some
 from litlab.util.yaml_files import Loader
 
 REFUSED = ("--seed_everything", "--resume", "--check", "--ckpt_path", "--print_config")
-OF_A_FIT = ("seed_everything", "experiment", "resume", "check", "ckpt_path", "allow_modules")  # not of the group
+# What is not a setting of the group: that of one seed or one command. `data.seed` is one, as it holds the data's order.
+OF_A_FIT = ("seed_everything", "experiment", "resume", "check", "ckpt_path", "allow_modules")
 START = "# lightning.pytorch=="  # of what --print_config prints; the team's modules may print before it
 
 
@@ -34,7 +35,7 @@ def check_flags(arguments: list[str]) -> None:
         if flag in REFUSED or (flag.startswith("--") and flag.endswith(".help")):
             raise UserError(f"{flag}: it doesn't go together with --seeds; leave one of them out")
     if "-" in values_of(arguments, "--config", "-c"):
-        raise UserError("--config: each seed reads the config anew; with --seeds give a file instead of -")
+        raise UserError("--config: each seed reads the config again; with --seeds give a file instead of -")
 
 
 def read_settings(printed: str) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from litlab.runs.folder import read_json, write_json
 from litlab.runs.seed_group import SeedGroup
-from litlab.util.commands import decimals, terminal
-from litlab.util.spread import spreads
+from litlab.util.commands import terminal
+from litlab.util.spread import cells, spreads
 
 
 def write_summary(group: SeedGroup) -> None:
@@ -13,6 +13,7 @@ def write_summary(group: SeedGroup) -> None:
         group: The group; at least one of its seeds was started.
     """
     from rich.table import Table
+    from rich.text import Text
 
     from litlab.util.tables import Fitted
 
@@ -24,16 +25,14 @@ def write_summary(group: SeedGroup) -> None:
     write_json(group.file, {**content, "metrics": kept})
 
     console = terminal()
-    console.print(f"\n{group.name}: {len(finished)} of {len(content['seeds'])} seeds", style="bold")
+    console.print(f"\n{group.name}: {len(finished)} of {len(content['seeds'])} seeds", style="bold", markup=False)
     if not found:
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("metric", "mean", "deviation", "95 % interval", "seeds"):
         table.add_column(name, justify="left" if name == "metric" else "right")
     for name, spread in found.items():
-        interval = "-" if spread.interval is None else " to ".join(map(decimals, spread.interval))
-        deviation = "-" if spread.deviation is None else f"{spread.deviation:.2g}"
-        table.add_row(name, decimals(spread.mean), deviation, interval, str(spread.count))
+        table.add_row(Text(name), *cells(spread))
     console.print(Fitted(table))
     if any(run.get("generated_data") for run in metrics):
         console.print("These are metrics on generated data: they say nothing about the real data.", style="bold red")

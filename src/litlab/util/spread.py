@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from litlab.util import metric_direction as metric
+from litlab.util.commands import decimals
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def spreads(runs: Iterable[dict[str, Any]]) -> dict[str, Spread]:
-    """Return the spread of each metric, over those runs that have it.
+    """Return the spread of each metric, over those runs that have a finite value of it.
 
     Args:
         runs: The content of their ``metrics.json``. As everywhere, the monitored metric is that of the best checkpoint.
@@ -49,8 +50,16 @@ def spreads(runs: Iterable[dict[str, Any]]) -> dict[str, Spread]:
     found: dict[str, list[float]] = {}
     for run in runs:
         for name, value in metric.values(run).items():
-            found.setdefault(name, []).append(value)
+            if math.isfinite(value):
+                found.setdefault(name, []).append(value)
     return {name: spread(values) for name, values in found.items()}
+
+
+def cells(found: Spread) -> list[str]:
+    """Return mean, standard deviation, 95 % interval and count, as tables show them."""
+    deviation = "-" if found.deviation is None else f"{found.deviation:.2g}"
+    interval = "-" if found.interval is None else " to ".join(map(decimals, found.interval))
+    return [decimals(found.mean), deviation, interval, str(found.count)]
 
 
 def plus_minus(mean: float, deviation: float | None) -> str:

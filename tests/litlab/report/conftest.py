@@ -35,6 +35,7 @@ class Page(HTMLParser):
         assert {link[1:] for link in self.links if link.startswith("#")} <= set(self.ids)
         assert [link for link in self.links if not link.startswith(("#", "data:image/"))] == []
         assert not {"script", "link", "iframe", "object"} & set(self.tags)
+        assert """ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">""" in text
         assert "url(" not in text
         assert "@import" not in text
 

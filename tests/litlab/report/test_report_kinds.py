@@ -10,38 +10,39 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from litlab.report.blocks import Words
+from litlab.report import facts
+from litlab.report.blocks import Block, Figure, Paragraph, Table
+from litlab.report.classification import Classification
 from litlab.report.curves import Curves, charts
 from litlab.report.drawings import Line, draw_histogram, draw_lines, draw_matrix, draw_scatter, draw_steps, draw_window
 from litlab.report.evaluate import KINDS
 from litlab.report.facts import class_line
-from litlab.report.of_classes import OfClasses
-from litlab.report.of_forecasts import OfForecasts
-from litlab.report.of_numbers import OfNumbers
+from litlab.report.forecasting import Forecasting
+from litlab.report.regression import Regression
+from litlab.report.samples import EvaluationContext, SampleRenderer
 from litlab.report.shipped import Shipped
-from litlab.report.shown import Shower, Watched
 from litlab.report.svg import ticks
 
 LABELS, IMAGES = torch.tensor([0, 2, 1]), torch.rand(3, 3, 8, 8)
 
 
-def watched(batches: int) -> Watched:
+def watched(batches: int) -> EvaluationContext:
     model = LightningModule()
-    return Watched(Trainer(barebones=True, accelerator="cpu"), model, Shower(None), batches)
+    return EvaluationContext(Trainer(barebones=True, accelerator="cpu"), model, SampleRenderer(None), batches)
 
 
 @pytest.mark.parametrize(
     ("outputs", "batch", "kind"),
     [
-        ({"logits": torch.rand(3, 4)}, (IMAGES, LABELS), OfClasses),
+        ({"logits": torch.rand(3, 4)}, (IMAGES, LABELS), Classification),
         ({"logits": torch.rand(3, 4, 8, 8)}, (IMAGES, torch.zeros(3, 8, 8).long()), None),  # segmentation
         ({"logits": torch.rand(3, 4)}, (IMAGES, torch.rand(3, 4)), None),  # several labels
         ({"logits": torch.rand(3, 4)}, {"image": IMAGES}, None),
         ({"loss": torch.tensor(1.0)}, (IMAGES, LABELS), None),
-        ({"predicted": torch.rand(3, 2)}, (IMAGES, torch.rand(3, 2)), OfNumbers),
-        ({"predicted": torch.rand(3, 1)}, (IMAGES, torch.rand(3)), OfNumbers),
+        ({"predicted": torch.rand(3, 2)}, (IMAGES, torch.rand(3, 2)), Regression),
+        ({"predicted": torch.rand(3, 1)}, (IMAGES, torch.rand(3)), Regression),
         ({"predicted": torch.rand(3, 2)}, (IMAGES, torch.rand(3)), None),
-        ({"forecast": torch.rand(3, 5, 2)}, {"past": torch.rand(3, 9, 2), "future": torch.rand(3, 5, 2)}, OfForecasts),
+        ({"forecast": torch.rand(3, 5, 2)}, {"past": torch.rand(3, 9, 2), "future": torch.rand(3, 5, 2)}, Forecasting),
         ({"forecast": torch.rand(3, 5, 2)}, {"past": torch.rand(3, 9, 2)}, None),
         ({"forecast": [1.0]}, torch.rand(3), None),
     ],
@@ -54,19 +55,19 @@ def test_the_calibration_error_is_that_of_torchmetrics():
     generator = torch.Generator().manual_seed(0)
     logits = 2 * torch.randn(400, 5, generator=generator)
     labels = torch.randint(5, (400,), generator=generator)
-    kind = OfClasses(watched(2))
+    kind = Classification(watched(2))
     for part in (slice(0, 150), slice(150, 400)):
         kind.add({"logits": logits[part]}, (torch.zeros(len(labels[part]), 2), labels[part]), 0)
     words = kind.sections()[1].blocks[0]
-    assert isinstance(words, Words)
+    assert isinstance(words, Paragraph)
     found = re.search(r"error: (\d\.\d+)", words.text)
     assert found
     assert float(found[1]) == pytest.approx(float(multiclass_calibration_error(logits, labels, 5, 15)), abs=6e-4)
-    assert "too sure" in words.text
+    assert "overconfident" in words.text
 
 
 def test_the_mistakes_are_the_most_confident_ones():
-    kind = OfClasses(watched(5))
+    kind = Classification(watched(5))
     strengths = torch.arange(1, 51) / 10  # more and more confident, and always wrong
     for number in range(5):
         logits = torch.zeros(10, 3)
@@ -81,16 +82,21 @@ def test_the_mistakes_are_the_most_confident_ones():
 
 
 def test_predictions_that_are_not_numbers_are_counted():
-    kind = OfClasses(watched(2))
+    kind = Classification(watched(2))
     kind.add({"logits": torch.full((3, 4), torch.nan)}, (torch.zeros(3, 2), LABELS), 0)
-    assert kind.sections()[1].blocks == [Words("3 of 3 predictions are not numbers.")]
-    numbers = OfNumbers(watched(2))
+    assert kind.sections()[1].blocks == [Paragraph("3 of 3 predictions are not numbers.")]
+    numbers = Regression(watched(2))
     numbers.add({"predicted": torch.full((3, 1), torch.nan)}, (torch.zeros(3, 2), torch.rand(3)), 0)
-    assert numbers.sections()[0].blocks == [Words("3 predictions are not numbers.")]
-    forecasts = OfForecasts(watched(2))
+    assert numbers.sections()[0].blocks == [Paragraph("3 predictions or true values are not numbers.")]
+    forecasts = Forecasting(watched(2))
     batch = {"past": torch.rand(3, 9, 2), "future": torch.rand(3, 5, 2)}
     forecasts.add({"forecast": torch.full((3, 5, 2), torch.nan)}, batch, 0)
     assert [section.name for section in forecasts.sections()] == ["errors"]
+    one_column = Forecasting(watched(2))
+    one_column.add({"forecast": torch.tensor([1.0, torch.nan]).expand(3, 5, 2)}, batch, 0)
+    [errors] = one_column.sections()
+    assert isinstance(table := errors.blocks[1], Table)
+    assert [row[1] == "nan" for row in table.rows] == [False, True]
 
 
 def drawings() -> list[str]:
@@ -144,9 +150,21 @@ def test_ticks_are_round_and_inside(low, high):
 
 def test_curves_of_several_validations_an_epoch_are_drawn_over_steps():
     curves: Curves = {"val/loss": [(4, 1.0), (9, 0.5), (14, 0.4)], "epoch": [(4, 0.0), (9, 0.0), (14, 1.0)]}
-    assert ">step</text>" in charts([("", curves)], None)[0].svg
+    assert ">step</text>" in figures(charts([("", curves)], None))[0].svg
     curves["epoch"] = [(4, 0.0), (9, 1.0), (14, 2.0)]
-    assert ">epoch</text>" in charts([("", curves)], None)[0].svg
+    assert ">epoch</text>" in figures(charts([("", curves)], None))[0].svg
+
+
+def test_curves_that_have_no_room_are_named():
+    curves: Curves = {f"val/{name}": [(1.0, 0.5)] for name in ("loss", *range(20))}
+    curves["lr-SGD"] = [(1.0, 0.1)]
+    *_, said = found = charts([("", curves)], None)
+    assert [figure.caption for figure in figures(found)] == ["loss", *sorted(map(str, range(20)))[:12], "learning rate"]
+    assert said == Paragraph("Only in TensorBoard, as the page would become too long: 2, 3, 4, 5, 6, 7, 8, 9.", "note")
+
+
+def figures(blocks: list[Block]) -> list[Figure]:
+    return [block for block in blocks if isinstance(block, Figure)]
 
 
 @pytest.mark.parametrize(
@@ -163,6 +181,15 @@ def test_a_page_begins_with_the_first_sentence_of_the_config(comment, sentence):
 
 
 def test_the_docstring_of_a_class_is_read_without_running_it(tmp_path, monkeypatch):
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets/__init__.py").write_text("from .deep import Deep as Net\nfrom ..images import SmallCNN")
+    (tmp_path / "nets/deep.py").write_text('class Deep:\n    """Deep."""\n')
+    (tmp_path / "images.py").write_text("from .nets.deep import Deep as SmallCNN")
+    (tmp_path / "broken.py").write_text("class Net:\0")
+    with monkeypatch.context() as patch:
+        patch.setattr(facts, "package_folder", lambda: tmp_path)
+        assert class_line("auks.nets.Net") == class_line("auks.nets.SmallCNN") == "Deep."
+        assert class_line("auks.broken.Net") is None
     assert class_line("auks.images.SmallCNN") == "Classify images with one convolution."
     assert class_line("litlab.tasks.Classifier") == "Train any network with cross-entropy."  # through __init__
     assert class_line("auks.images.Gone") is None

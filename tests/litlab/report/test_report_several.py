@@ -25,7 +25,7 @@ def test_runs_that_differ_in_their_seed_have_mean_and_spread(report, logs):
     mean, deviation, interval, count = cells(page.section("seeds"), "test/loss")
     losses = values(logs, "test/loss")
     assert float(mean) == pytest.approx(statistics.mean(losses), rel=1e-3)
-    assert float(deviation) == pytest.approx(statistics.stdev(losses), rel=1e-3)
+    assert deviation == f"{statistics.stdev(losses):.2g}"
     half = 4.30265 * statistics.stdev(losses) / 3**0.5  # Student's t with 2 degrees of freedom
     low, high = map(float, interval.split(" to "))
     assert (high - low) / 2 == pytest.approx(half, rel=0.02)
@@ -54,6 +54,23 @@ def test_other_settings_are_no_spread(report, logs):
     assert cells(page.section("settings"), "model") == ["SmallCNN", "SmallTextClassifier"]
     assert "Images with one convolution" not in page.section("runs")
     assert "model: SmallTextClassifier" in page.text
+
+
+def test_other_data_is_no_spread(report, logs):
+    path = logs / "images/version_1/provenance.json"
+    made = read_json(path)
+    write_json(path, {**made, "data": {**made["data"], "fingerprint": "of other files"}})
+    page = report(*SEEDS)
+    assert cells(page.section("seeds"), "test/acc")[-1] == "2"
+    assert "seeds 0, 2:" in page.section("seeds")
+
+
+def test_a_baseline_may_have_the_name_of_a_run(report, logs):
+    for name in ("images", "text"):
+        write_json(logs / name / "version_0/baselines.json", {"me": {}, "text": {"test/acc": 0.125}})
+    found = cells(report("images/version_0", "text/version_0").section("results"), "test/acc")
+    assert found == [*(f"{read_json(logs / run / 'metrics.json')['test']['test/acc']:.4g}"
+                       for run in ("images/version_0", "text/version_0")), "0.125"]  # fmt: skip
 
 
 def test_the_same_seed_twice_is_no_spread(report, logs):

@@ -2,6 +2,8 @@
 
 import re
 import socket
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from litlab.report.facts import read_facts
 from litlab.report.single import report_on
 from litlab.runs.folder import RunFolder, read_json, write_json
 from tests.litlab.conftest import CONFIGS
+from tests.litlab.report.test_report import cells
 
 EVIL = '<script>alert("x")</script>'
 
@@ -91,6 +94,35 @@ def test_a_damaged_file(report, images_run, name, content):
     assert page.section("curves")
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("status.json", r'{"reason": "\ud83d"}'),
+        ("provenance.json", '{"hardware": {"ranks": "two"}}'),
+        ("provenance.json", '{"started": 5}'),
+        ("baselines.json", '{"me": {}, "other": {"test/acc": "high"}}'),
+        ("baselines.json", '{"me": {}, "other": [0.5]}'),
+        ("config.yaml", 'reason: "\\ud83d"'),
+    ],
+)
+def test_a_file_with_an_entry_of_another_type(report, images_run, name, content):
+    (images_run.path / name).write_text(content)
+    assert f"{name} is damaged (" in report("images/version_0", "--no-evaluate").text
+
+
+def test_metrics_that_are_no_numbers(report, images_run):
+    """As a training that diverged leaves them."""
+    metrics = read_json(images_run.metrics)
+    metrics["test"] |= {"test/loss": None, "test/f1": None}
+    metrics["best"]["value"] = None
+    write_json(images_run.metrics, metrics)
+    write_json(images_run.path / "baselines.json", {"me": {}, "other": {"test/loss": None, "test/acc": 0.5}})
+    page = report("images/version_0", "--no-evaluate")
+    assert cells(page.section("results"), "SmallCNN") == ["-", f"{metrics['test']['test/acc']:.4g}", "-"]
+    assert cells(page.section("results"), "other") == ["-", "0.5", "-"]
+    assert cells(report("images/version_0", "images/version_1").section("results"), "test/loss")[0] == "-"
+
+
 @pytest.mark.parametrize("name", FILES[:5])
 def test_a_file_of_something_else(report, images_run, name):
     (images_run.path / name).write_text('{"test": 3, "data": 4, "model": [5]}')
@@ -123,6 +155,16 @@ def test_large_pictures_get_smaller_or_are_left_out(report, images_run):
     assert len(page.source) < 1_500_000
     assert "data:image/webp;base64," in page.section("files")
     assert "noise_b.png, in the run's folder, is left out" in page.text
+
+
+def test_a_picture_that_would_fill_the_memory(report, images_run):
+    """A small file that says it has 60,000 x 60,000 pixels."""
+    chunks = struct.pack(">4sIIBBBBB", b"IHDR", 60_000, 60_000, 8, 2, 0, 0, 0), b"IDAT" + zlib.compress(bytes(1000))
+    content = b"".join(
+        struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks
+    )
+    (images_run.path / "bomb.png").write_bytes(b"\x89PNG\r\n\x1a\n" + content)
+    assert "bomb.png can't be read" in report("images/version_0", "--no-evaluate").text
 
 
 def test_predictions_that_the_report_does_not_know(images_run):
@@ -175,6 +217,19 @@ def test_secrets_are_masked(report, images_run):
     page = report("images/version_0", "--no-evaluate")
     assert "abc123secret" not in page.source
     assert "***" in page.text
+
+
+def test_secrets_of_the_config_that_it_was_started_with_are_masked(report, images_run, tmp_path):
+    """The run's own config has them masked, so they are a difference."""
+    config = tmp_path / "secret.yaml"
+    config.write_text(
+        "# Uses api_key: abc123secret.\ndata: {class_path: ImageData, init_args: {path: 's3://me:abc123secret@bucket/x'}}\n"
+    )
+    made = read_json(images_run.provenance)
+    write_json(images_run.provenance, {**made, "command": ["python", "-m", "auks", "fit", "--config", str(config)]})
+    page = report("images/version_0", "--no-evaluate")
+    assert cells(page.section("settings"), "data.path")[0] == "s3://***@bucket/x"
+    assert "abc123secret" not in page.source
 
 
 def test_arguments_that_are_wrong(run, logs):

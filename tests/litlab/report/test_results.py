@@ -83,7 +83,7 @@ def replace(path: Path, old: str, new: str) -> None:
 
 def test_a_table_is_written_between_its_markers_and_nothing_else_changes(project, run):
     done = run("results")
-    assert (done.code, done.out) == (0, "docs/mine.md:9: mine is written anew\n"), done.err
+    assert (done.code, done.out) == (0, "docs/mine.md:9: mine is rewritten\n"), done.err
     assert (project / "docs/mine.md").read_text() == PAGE.replace("| old |\n", WRITTEN)
     assert run("results").out == "All tables are as the result files say.\n"
     assert (project / "docs/mine.md").read_text() == PAGE.replace("| old |\n", WRITTEN)
@@ -96,7 +96,7 @@ def test_a_check_finds_what_drifted_and_writes_nothing(project, run):
     assert done.out.splitlines() == [
         "README.md:9: mine differs from the result files",
         "docs/mine.md:9: mine differs from the result files",
-        "`python -m auks results` writes them anew.",
+        "`python -m auks results` rewrites them.",
     ]
     assert (project / "docs/mine.md").read_text() == PAGE
     run("results")

@@ -78,8 +78,29 @@ def test_a_group_of_seeds_is_its_runs(root, run, tmp_path):
         (root / f"mine/seeds_0/seed_{number}").mkdir(parents=True)
         (root / f"mine/version_{number}").rename(root / f"mine/seeds_0/seed_{number}/version_0")
     write(root / "mine/seeds_0/seeds.json", seeds=[0, 1], runs={str(s): f"seed_{s}/version_0" for s in range(2)})
+    path = root / "mine/seeds_0/seed_0/version_0/provenance.json"
+    command = ["python", "-m", "auks", "fit", "--model.width=8", "--experiment=mine/seeds_0/seed_0"]
+    write(path, **{**json.loads(path.read_text()), "command": command, "hardware": {}})
     assert run("results", "--add", "mine/seeds_0", "--as", "mine").code == 0
-    assert json.loads((tmp_path / FILE).read_text())["seeds"] == [0, 1]
+    found = json.loads((tmp_path / FILE).read_text())
+    assert found["seeds"] == [0, 1]
+    assert (found["command"], found["config"]) == ("fit --model.width=8 --experiment=mine", "mine")
+    assert found["cpu"] == "A CPU, 2 cores"
+
+
+def test_a_metric_of_some_runs_is_null_for_the_others(root, run, tmp_path):
+    for number, name in enumerate(("acc", "f1")):
+        seed(root, number, 0.8)
+        folder = root / f"mine/version_{number}"
+        metrics = json.loads((folder / "metrics.json").read_text())
+        write(folder / "metrics.json", **{**metrics, "test": {"test/loss": float("nan"), f"test/{name}": 0.5}})
+        write(folder / "baselines.json", Net={}, guess={f"test/{name}": 0.1}, **{f"only {name}": {"test/acc": None}})
+    assert run("results", "--add", "mine/version_0", "mine/version_1", "--as", "mine").code == 0
+    found = json.loads((tmp_path / FILE).read_text())
+    values = {name: each["values"] for name, each in found["metrics"].items() if name.startswith("test/")}
+    assert values == {"test/loss": [None, None], "test/acc": [0.5, None], "test/f1": [None, 0.5]}
+    assert found["baselines"]["guess"]["test/f1"]["values"] == [None, 0.1]
+    assert found["baselines"]["only f1"] == {}
 
 
 def test_the_readme_has_a_row_after_one_command(run, texts, tmp_path):
@@ -95,7 +116,7 @@ def test_the_readme_has_a_row_after_one_command(run, texts, tmp_path):
 
     done = run("results", "--add", "text", "--as", "mine")
     assert done.code == 0, done.err
-    assert done.out == f"{FILE}: added\nREADME.md:1: experiments is written anew\n"
+    assert done.out == f"{FILE}: added\nREADME.md:1: experiments is rewritten\n"
     *_, row, _, made_by, _, _ = (tmp_path / "README.md").read_text().split("\n")
     found = json.loads((tmp_path / FILE).read_text())
     metrics = json.loads((tmp_path / "lightning_logs/text/version_0/metrics.json").read_text())
@@ -107,7 +128,10 @@ def test_the_readme_has_a_row_after_one_command(run, texts, tmp_path):
     assert "seed 0; 20" in made_by
     assert not [word for word in (str(tmp_path), getpass.getuser() + "/", "pytest") if word in json.dumps(found)]
 
-    assert run("results", "--add", "table", "--as", "made_up").code == 0
+    assert done.err == ""
+    done = run("results", "--add", "table", "--as", "made_up")
+    assert done.code == 0
+    assert done.err == "warning: experiments/made_up.json: on GENERATED data; it says nothing about the real data\n"
     text = (tmp_path / "README.md").read_text()
     assert "\n| `table.yaml` |" in text
     assert "\n| `text.yaml` |" in text
@@ -134,6 +158,8 @@ def test_runs_that_have_no_mean_are_refused(root, run):
     refused(run(*add, "mine/version_3"), "has no test metrics; `python -m auks test --run mine/version_3` makes them")
     write_run(root, "mine/version_4", test={"test/acc": 0.1}, command=None)
     refused(run(*add, "mine/version_4"), "provenance.json doesn't say which command made it")
+    (root / "mine/version_0/baselines.json").write_text('{"Net": {}, "guess": [0.5]}')
+    refused(run(*add, "mine/version_0"), "baselines.json is damaged ('guess' is [0.5])")
     refused(run(*add, "mien"), "there is no run 'mien'; did you mean 'mine'?")
 
 

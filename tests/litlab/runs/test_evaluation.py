@@ -1,6 +1,7 @@
 """Runs are tested, validated and predicted with by their name alone."""
 
 import shutil
+from pathlib import Path
 
 from litlab.runs.folder import read_json, write_json
 from tests.litlab.runs.conftest import CONFIG, error, interrupt, scalars
@@ -35,6 +36,21 @@ def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
     assert done.code == 0, done.err
     assert (tmp_path / "predictions.csv").is_file()
     assert not folder.path.exists()
+
+
+def test_nothing_is_written_into_a_folder_that_only_looks_like_a_run(run, folder, settings, series, tmp_path):
+    foreign = tmp_path / "downloads"
+    (foreign / "checkpoints").mkdir(parents=True)
+    checkpoint = shutil.copy(next(folder.checkpoints.glob("epoch=*.ckpt")), foreign / "checkpoints")
+    (foreign / "config.yaml").write_text("name: of another tool\n")
+    for which in (["--ckpt_path", checkpoint], ["--ckpt_path", checkpoint, "--config", CONFIG, *settings]):
+        done = run("test", *which)
+        assert done.code == 0, done.err
+        assert "printed, but not saved: the checkpoint is not in a run's folder" in done.err
+    done = run("predict", "--ckpt_path", checkpoint, "--input", series)
+    assert done.code == 0, done.err
+    assert (tmp_path / "predictions.csv").is_file()
+    assert sorted(path.name for path in foreign.rglob("*")) == ["checkpoints", "config.yaml", Path(checkpoint).name]
 
 
 def test_last_and_best_checkpoints(run, folder):

@@ -51,11 +51,19 @@ def test_the_newest_first_with_its_results(root, runs):
     assert "cifar_vgg/version_0 failed: RuntimeError: it broke" in out
 
 
-def test_generated_data_is_marked(root, runs):
+def test_generated_data_and_changed_code_are_marked(root, runs):
     _, out, _ = runs()
     assert "val/acc ~0.99" in out
     assert "~ on generated data" in out
     assert "~" not in runs("cifar")[1]
+    assert "\n* the code had changes that were not committed.\n" in out
+    assert "*" not in runs("night")[1]
+
+
+def test_names_of_metrics_are_no_markup(root, runs):
+    write_run(root, "iou/version_0", best=0.25, monitor="val/iou[cat]", test={"test/iou[/dog]": 0.75})
+    out = runs("iou", "--sort", "test/iou[/dog]")[1]
+    assert "val/iou[cat] 0.25  test/iou[/dog] 0.75" in out
 
 
 @pytest.mark.parametrize(
@@ -128,10 +136,13 @@ def test_runs_without_records_are_listed(root, runs):
         ("status.json", '{"status": 5}'),
         ("status.json", '{"status": "running", "pid": 1e999}'),
         ("status.json", '{"started": []}'),
+        ("status.json", r'{"reason": "\ud83d"}'),
         ("status.json", None),
         ("provenance.json", "[]"),
         ("provenance.json", '{"commit": 1}'),
         ("provenance.json", '{"data": []}'),
+        ("provenance.json", '{"hardware": {"ranks": "two"}}'),
+        ("provenance.json", '{"continued": [{"started": 3}]}'),
         ("provenance.json", '{"command": [1]}'),
     ],
 )

@@ -84,6 +84,13 @@ def test_json_has_the_seeds(root, capsys):
     assert set(first) == set(plain)
 
 
+def test_a_training_metric_is_no_result_of_the_test(root, capsys):
+    for seed in range(2):
+        write_run(root, f"plain/seeds_0/seed_{seed}/version_0", monitor="train/loss", test={})
+    write(root / "plain/seeds_0/seeds.json", seeds=[0, 1], runs={str(s): f"seed_{s}/version_0" for s in range(2)})
+    assert cells(shown(capsys, "plain")[0])[2:4] == ["train/loss 0.8 ± 0", "-"]
+
+
 def test_a_seed_that_failed_or_runs(root, capsys):
     status = root / "cifar/seeds_0/seed_1/version_0/status.json"
     write(status, **{**json.loads(status.read_text()), "status": "failed", "reason": "RuntimeError: it broke"})
@@ -133,6 +140,11 @@ def test_the_best_run_of_the_experiment_may_be_a_seed(root):
 def test_the_folder_of_experiments_lists_them_without_seeds(root):
     with pytest.raises(UserError, match=r"experiments in lightning_logs are cifar, other;"):
         find_run("lightning_logs")
+
+
+def test_an_experiment_that_is_not_there_names_those_that_are(root, capsys):
+    assert run_table.main(["nothing"]) == 2
+    assert capsys.readouterr().err.endswith("has no experiment 'nothing': there are cifar, other.\n")
 
 
 def test_what_a_run_belongs_to(root):

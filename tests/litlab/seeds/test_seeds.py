@@ -10,6 +10,7 @@ from litlab.runs.folder import read_json
 from litlab.runs.seed_group import SeedGroup
 from litlab.util.spread import spreads
 from litlab.util.torch_files import read_torch_file
+from tests.conftest import Outcome
 from tests.litlab.runs.conftest import held_by_another
 from tests.litlab.seeds.conftest import trouble
 
@@ -19,6 +20,12 @@ pytestmark = pytest.mark.usefixtures("quick_fits")
 
 def headings(out: str) -> list[str]:
     return [line for line in out.splitlines() if re.match(r"seed \d+ \(", line)]
+
+
+def completed(done: Outcome) -> list[str]:
+    """The headings of a command that ended well."""
+    assert done.code == 0, done
+    return headings(done.out)
 
 
 def results(run: Path) -> dict:
@@ -44,16 +51,13 @@ def test_a_group_is_stopped_continued_and_extended(fit, run):
     assert "series/seeds_0  1 of 2, interrupted" in run("runs").out
 
     trouble()
-    done = fit("--seeds", "3,7")
-    assert done.code == 0, done
-    assert headings(done.out) == [
+    assert completed(fit("--seeds", "3,7")) == [
         "seed 3 (1 of 2): finished before",
         "seed 7 (2 of 2), resumed: series/seeds_0/seed_7/version_0",
     ]
 
     done = fit("--seeds=7,2,3")
-    assert done.code == 0, done
-    assert [line.partition("):")[2].strip() for line in headings(done.out)] == [
+    assert [line.partition("):")[2].strip() for line in completed(done)] == [
         "finished before", "series/seeds_0/seed_2/version_0", "finished before"
     ]  # fmt: skip
     assert "series/seeds_0: 3 of 3 seeds" in done.out
@@ -89,9 +93,7 @@ def test_a_seed_that_fails(fit, run):
     assert "seed 0: RuntimeError: it broke" in run("runs").out
 
     trouble()
-    done = fit("--seeds", "0,1")
-    assert done.code == 0, done
-    assert headings(done.out) == [
+    assert completed(fit("--seeds", "0,1")) == [
         "seed 0 (1 of 2), from the start, as it failed (RuntimeError: it broke): series/seeds_0/seed_0/version_1",
         "seed 1 (2 of 2): finished before",
     ]

@@ -69,7 +69,7 @@ def test_flags_that_make_no_sense(refused, flag):
 
 
 def test_standard_input_can_be_read_once(refused):
-    assert refused("--seeds", "0,1", "--config", "-").startswith("--config: each seed reads the config anew")
+    assert refused("--seeds", "0,1", "--config", "-").startswith("--config: each seed reads the config again")
 
 
 def test_a_value_is_needed(refused):

@@ -59,7 +59,8 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> s
         header: Names of the columns.
         rows: Their values, numbers as in `write_rows`.
     """
-    lines = [header, ["---"] * len(header), *([_cell(_field(value)) for value in row] for row in rows)]
+    cells = [[_cell(_field(value)) for value in row] for row in rows]
+    lines = [[_cell(name) for name in header], ["---"] * len(header), *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""What a report says of a forecaster: some forecasts, errors by step and column, coverage of the intervals."""
+"""What a report says about a forecaster: some forecasts, errors by step and column, coverage of the intervals."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ import torch
 from torch import Tensor
 
 from litlab.callbacks.reporting import HasCoverage, SeriesFacts, spread
-from litlab.report.blocks import Block, Figure, Section, Table, Words
+from litlab.report.blocks import Block, Figure, Paragraph, Section, Table
 from litlab.report.drawings import draw_steps, draw_window
-from litlab.report.shown import Watched
+from litlab.report.samples import EvaluationContext
 
 WINDOWS = 4  # that are drawn
 COLUMNS = 3  # of each window that are drawn
 MOST_ROWS = 20  # of the table of columns
 
 
-class OfForecasts:
+class Forecasting:
     """Collects the errors of forecasts, and keeps a few windows.
 
     Args:
@@ -25,7 +25,7 @@ class OfForecasts:
 
     task = "time-series-forecasting"
 
-    def __init__(self, test: Watched) -> None:
+    def __init__(self, test: EvaluationContext) -> None:
         data = getattr(test.trainer, "datamodule", None)
         self.data = data if isinstance(data, SeriesFacts) else None
         self.aim = test.model.coverage if isinstance(test.model, HasCoverage) else None
@@ -78,8 +78,9 @@ class OfForecasts:
         ]  # fmt: skip
         header = ["column", "mse, scaled", "mae, scaled", "mae", "coverage", "width of the interval"]
         table = Table(header, rows, f"Means over {self._count:,} windows and {len(mae)} steps ahead", numbers=True)
-        if not np.isfinite(mae).any():
-            return [Section("errors", "Errors", [Words("The forecasts are not numbers.")])]
+        if not np.isfinite(mae).all():
+            said = Paragraph("Some forecasts or true values are not numbers, so they are not drawn.")
+            return [Section("errors", "Errors", [said, table])]
         by_step = Figure(
             draw_steps({"": mae.mean(axis=1)}, "Mean absolute error by step ahead"),
             "Mean absolute error by step ahead, scaled", "error_by_step",
@@ -128,4 +129,4 @@ class OfForecasts:
         if self.aim is not None:
             curves["aim"] = np.full(len(coverage), self.aim)
         label = f"Share of the truth inside of the interval, {coverage.mean():.1%} on average"
-        return [Words(said), Figure(draw_steps(curves, label), "Share that is covered, by step ahead", "coverage")]
+        return [Paragraph(said), Figure(draw_steps(curves, label), "Share that is covered, by step ahead", "coverage")]

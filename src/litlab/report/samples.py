@@ -22,7 +22,7 @@ COLUMNS = 10  # of a row
 
 
 @dataclass(frozen=True)
-class Shown:
+class RenderedSample:
     """A sample, without what was predicted.
 
     Args:
@@ -42,10 +42,10 @@ class Shown:
         return Sample(caption, self.image, self.kind, self.text, wrong)
 
 
-Showing = Callable[[], Shown]  # put off until it is known which samples are shown
+Render = Callable[[], RenderedSample]  # put off until it is known which samples are shown
 
 
-class Shower:
+class SampleRenderer:
     """Tells what the samples of a DataModule look like, as far as it can.
 
     Args:
@@ -59,7 +59,7 @@ class Shower:
         self._rows: Serving | None = None
         self._asked = False
 
-    def of_batch(self, batch: Any, number: int) -> Callable[[int], Showing] | None:
+    def of_batch(self, batch: Any, number: int) -> Callable[[int], Render] | None:
         """Return what shows a sample of a batch, by its place in it; None where that is not known.
 
         Args:
@@ -68,7 +68,7 @@ class Shower:
         """
         if isinstance(self.data, TextFacts):
             self.kind, data, places = "texts", self.data, self.data.sample_index("test", number)
-            return lambda place: lambda: Shown(text=_cut(data.text("test", int(places[place]))))
+            return lambda place: lambda: RenderedSample(text=_cut(data.text("test", int(places[place]))))
         inputs = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
         if isinstance(inputs, Tensor) and inputs.ndim == 4 and inputs.shape[1] in (1, 3):
             self.kind = "images"
@@ -92,24 +92,24 @@ class Shower:
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A test that is looked at.
+class EvaluationContext:
+    """The test of a checkpoint, whose predictions are collected.
 
     Args:
         trainer: The trainer that tests.
         model: The model.
-        shower: Shows samples.
+        renderer: Shows samples.
         batches: Number of batches; infinity where it is unknown.
     """
 
     trainer: Trainer
     model: LightningModule
-    shower: Shower
+    renderer: SampleRenderer
     batches: float
 
 
-def _image(image: Tensor, data: Any) -> Showing:
-    return lambda: Shown(*encoded(_pixels(image, data)))
+def _image(image: Tensor, data: Any) -> Render:
+    return lambda: RenderedSample(*encoded(_pixels(image, data)))
 
 
 def _pixels(image: Tensor, data: Any) -> Tensor:
@@ -139,8 +139,8 @@ def encoded(pixels: Tensor) -> tuple[bytes, str]:
     return stream.getvalue(), "jpeg" if large else "png"
 
 
-def _row(serving: Serving, inputs: dict[str, Tensor]) -> Showing:
-    def show() -> Shown:
+def _row(serving: Serving, inputs: dict[str, Tensor]) -> Render:
+    def show() -> RenderedSample:
         facts, row = serving.facts(), {}
         for spec, values in zip(serving.inputs, serving.raw(inputs), strict=True):
             if spec.name == "categories":
@@ -148,7 +148,7 @@ def _row(serving: Serving, inputs: dict[str, Tensor]) -> Showing:
                     row[name] = known[place - 1] if place else "-"
             else:
                 row |= {name: number(value) for name, value in zip(facts[spec.name], values[0].tolist(), strict=True)}
-        return Shown(row=row)
+        return RenderedSample(row=row)
 
     return show
 

@@ -1,4 +1,4 @@
-"""What a report says of a classifier: confusions, results of each class, calibration, mistakes."""
+"""What a report says about a classifier: confusions, results of each class, calibration, mistakes."""
 
 import heapq
 from typing import Any
@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from litlab.callbacks.reporting import class_names, spread
-from litlab.report.blocks import Block, Figure, Gallery, Section, Table, Words
+from litlab.report.blocks import Block, Figure, Gallery, Paragraph, Section, Table
 from litlab.report.drawings import MOST_CLASSES, draw_matrix, draw_reliability
-from litlab.report.shown import Showing, Shown, Watched, row_table
+from litlab.report.samples import EvaluationContext, Render, RenderedSample, row_table
 
 BINS = 15  # of the confidence, as torchmetrics has for its calibration error
 SHOWN = 16  # samples, and as many mistakes
@@ -18,21 +18,21 @@ TEXTS = 8  # the same of texts, which take more room
 TASKS = {"images": "image-classification", "texts": "text-classification", "rows": "tabular-classification"}
 
 
-class OfClasses:
+class Classification:
     """Collects the predictions of a classifier, batch by batch; of the inputs it keeps a few.
 
     Args:
         test: The test.
     """
 
-    def __init__(self, test: Watched) -> None:
+    def __init__(self, test: EvaluationContext) -> None:
         self.test = test
         self.classes = 0
         self._counts = torch.zeros(0, 0)  # (true class, predicted class)
         self._confidence: list[Tensor] = []  # (batch,) each
         self._right: list[Tensor] = []  # bool, (batch,) each
-        self._mistakes: list[tuple[float, int, int, int, Showing]] = []  # a heap, the least confident one first
-        self._some: list[tuple[int, int, float, Showing]] = []  # spread over the test
+        self._mistakes: list[tuple[float, int, int, int, Render]] = []  # a heap, the least confident one first
+        self._some: list[tuple[int, int, float, Render]] = []  # spread over the test
         self._seen = 0
 
     @staticmethod
@@ -47,11 +47,11 @@ class OfClasses:
     @property
     def task(self) -> str:
         """What the Hugging Face Hub calls it."""
-        return TASKS.get(self.test.shower.kind, "")
+        return TASKS.get(self.test.renderer.kind, "")
 
     def add(self, outputs: dict[str, Any], batch: Any, number: int) -> None:
         """Count a batch, and keep its most confident mistakes."""
-        logits, labels = outputs["logits"].detach().float().cpu(), batch[1].cpu()
+        logits, labels = outputs["logits"].detach().float().cpu(), batch[1].long().cpu()
         if not self.classes:
             self.classes = logits.shape[1]
             self._counts = torch.zeros(self.classes, self.classes, dtype=torch.int64)
@@ -61,7 +61,7 @@ class OfClasses:
         self._counts += places.bincount(minlength=self.classes**2).view(self.classes, self.classes)
         self._confidence.append(confidence)
         self._right.append(right)
-        show = self.test.shower.of_batch(batch, number)
+        show = self.test.renderer.of_batch(batch, number)
         if show is not None:
             self._keep(show, labels, predicted, confidence, number)
         self._seen += len(labels)
@@ -116,7 +116,7 @@ def _confusions(counts: np.ndarray, names: list[str]) -> Block:
         if off[true, seen]
     ]
     if not rows:
-        return Words("There is no mistake in the test split.")
+        return Paragraph("There is no mistake in the test split.")
     return Table(["", "samples", "of the true class"], rows, "The most frequent confusions", numbers=True)
 
 
@@ -134,7 +134,7 @@ def _each_class(counts: np.ndarray, names: list[str]) -> Table:
 def _calibration(confidence: np.ndarray, right: np.ndarray) -> list[Block]:
     """Return a reliability diagram and the expected calibration error (Guo et al. 2017, arXiv:1706.04599)."""
     if missing := int((~np.isfinite(confidence)).sum()):
-        return [Words(f"{missing:,} of {len(confidence):,} predictions are not numbers.")]
+        return [Paragraph(f"{missing:,} of {len(confidence):,} predictions are not numbers.")]
     edges = np.linspace(0, 1, BINS + 1)
     place = np.clip(np.digitize(confidence, edges[1:-1], right=True), 0, BINS - 1)
     samples = np.bincount(place, minlength=BINS)
@@ -144,7 +144,7 @@ def _calibration(confidence: np.ndarray, right: np.ndarray) -> list[Block]:
     share = samples / len(confidence)
     ece = float(np.nansum(share * np.abs(accuracy - mean)))
     difference = float(confidence.mean() - right.mean())
-    verdict = "too sure" if difference > 0 else "not sure enough"
+    verdict = "overconfident" if difference > 0 else "underconfident"
     said = (
         f"Expected calibration error: {ece:.3f}. The mean confidence is {confidence.mean():.1%}, and "
         f"{right.mean():.1%} of the predictions are right"
@@ -152,10 +152,10 @@ def _calibration(confidence: np.ndarray, right: np.ndarray) -> list[Block]:
     said += f": on average the model is {verdict}." if abs(difference) >= 0.01 else "."
     label = f"Accuracy by confidence; expected calibration error {ece:.3f}"
     drawing = Figure(draw_reliability(edges, accuracy, share, label), "Accuracy by confidence", "calibration")
-    return [Words(said), drawing]
+    return [Paragraph(said), drawing]
 
 
-def _samples(samples: list[tuple[int, int, float, Shown]], names: list[str], caption: str) -> list[Block]:
+def _samples(samples: list[tuple[int, int, float, RenderedSample]], names: list[str], caption: str) -> list[Block]:
     if not samples:
         return []
     if samples[0][3].row is not None:

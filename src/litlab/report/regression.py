@@ -1,4 +1,4 @@
-"""What a report says of a regressor: predictions beside the truth, residuals, largest errors."""
+"""What a report says about a regressor: predictions beside the truth, residuals, largest errors."""
 
 from typing import Any
 
@@ -7,29 +7,29 @@ import torch
 from torch import Tensor
 
 from litlab.callbacks.reporting import spread
-from litlab.report.blocks import Block, Figure, Section, Table, Words
+from litlab.report.blocks import Block, Figure, Paragraph, Section, Table
 from litlab.report.drawings import draw_histogram, draw_scatter
-from litlab.report.shown import Showing, Watched, number, row_table
+from litlab.report.samples import EvaluationContext, Render, number, row_table
 
 SHOWN = 10  # rows, and as many of the largest errors
 DOTS = 500  # of a drawing
 TARGETS = 4  # that are drawn
 
 
-class OfNumbers:
+class Regression:
     """Collects the predictions of a regressor.
 
     Args:
         test: The test.
     """
 
-    def __init__(self, test: Watched) -> None:
+    def __init__(self, test: EvaluationContext) -> None:
         self.names = list(test.model.hparams.get("target_names") or [])
         self.test = test
         self._true: list[Tensor] = []  # (batch, target) each
         self._predicted: list[Tensor] = []  # the same
-        self._worst: list[tuple[float, Tensor, Tensor, Showing]] = []  # the largest error first
-        self._some: list[tuple[Tensor, Tensor, Showing]] = []
+        self._worst: list[tuple[float, Tensor, Tensor, Render]] = []  # the largest error first
+        self._some: list[tuple[Tensor, Tensor, Render]] = []
 
     @staticmethod
     def fits(outputs: dict[str, Any], batch: Any) -> bool:
@@ -42,7 +42,7 @@ class OfNumbers:
     @property
     def task(self) -> str:
         """What the Hugging Face Hub calls it."""
-        return "tabular-regression" if self.test.shower.kind == "rows" else ""
+        return "tabular-regression" if self.test.renderer.kind == "rows" else ""
 
     def add(self, outputs: dict[str, Any], batch: Any, number: int) -> None:
         """Keep a batch's predictions, and the rows with the largest errors."""
@@ -50,7 +50,7 @@ class OfNumbers:
         true = batch[1].detach().float().cpu().reshape(predicted.shape)
         self._true.append(true)
         self._predicted.append(predicted)
-        show = self.test.shower.of_batch(batch, number)
+        show = self.test.renderer.of_batch(batch, number)
         if show is None:
             return
         for place in spread(SHOWN, len(self._some), number, self.test.batches, len(true)).tolist():
@@ -67,10 +67,11 @@ class OfNumbers:
         """Return residuals, and the largest errors."""
         true, predicted = torch.cat(self._true).numpy(), torch.cat(self._predicted).numpy()
         self.names = self.names or [f"target {place}" for place in range(true.shape[1])]
-        finite = np.isfinite(predicted).all(axis=1)
-        if not finite.all():
-            return [Section("residuals", "Residuals", [Words(f"{(~finite).sum():,} predictions are not numbers.")])]
         errors = predicted - true
+        finite = np.isfinite(errors).all(axis=1)
+        if not finite.all():
+            said = f"{(~finite).sum():,} predictions or true values are not numbers."
+            return [Section("residuals", "Residuals", [Paragraph(said)])]
         rows = [
             [
                 name, *(number(float(value)) for value in (
@@ -102,7 +103,7 @@ class OfNumbers:
         """Return some rows of the test split."""
         return self._rows(self._some, "Samples of the test split")
 
-    def _rows(self, samples: list[tuple[Tensor, Tensor, Showing]], caption: str) -> list[Block]:
+    def _rows(self, samples: list[tuple[Tensor, Tensor, Render]], caption: str) -> list[Block]:
         rows = []
         for true, predicted, show in samples:
             said: dict[str, str] = {}
