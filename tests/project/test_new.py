@@ -14,7 +14,8 @@ from tests.conftest import CONFIGS, ROOT
 
 EXPERIMENTS = sorted(CONFIGS.glob("*.yaml"))
 PAGE = (ROOT / "docs/experiments.md").read_text()
-FILES = re.compile(r"^`(\S+/(?:test_)?mine\.\w+)`(?:(?!^```).)*^```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAME = "mine"  # on the page
+FILES = re.compile(rf"^`(\S+/(?:test_)?{NAME}\.\w+)`(?:(?!^```).)*^```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -55,23 +56,27 @@ def test_an_experiment_that_others_use_is_not_removed(root):
 
 def test_the_page_shows_what_is_written(root):
     """The page writes `mine`, which may be here: whoever reads the README types it."""
-    planned_now = planned(here("new"), "xmine", "cifar", own_data=True)
-    files = {str(path).replace("xmine", "mine"): text for path, (text, _) in planned_now.items()}
+    planned_now = planned(here("new"), f"x{NAME}", "cifar", own_data=True)
+    files = {str(path).replace(f"x{NAME}", NAME): text for path, (text, _) in planned_now.items()}
     shown = FILES.findall(PAGE.partition("## Parts of a network")[0])
     assert [name for name, _ in shown] == [
-        "src/project/networks/mine.py", "configs/mine.yaml", "tests/project/test_mine.py"
+        f"src/project/networks/{NAME}.py", f"configs/{NAME}.yaml", f"tests/project/test_{NAME}.py"
     ]  # fmt: skip
     for name, text in shown:
-        assert text == files[name].replace("xmine", "mine").replace("Xmine", "Mine"), name
+        assert text == files[name].replace(f"x{NAME}", NAME).replace(f"X{NAME}", NAME.capitalize()), name
 
 
 def test_the_page_shows_what_is_printed(run, tmp_path, monkeypatch):
+    """What it shows is written beside the files that are here, and removed again."""
+    ignored = shutil.ignore_patterns("__pycache__", f"*{NAME}.*", f"{NAME.capitalize()}*")
     for name in ("src/project", "configs/with", "tests/project"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*mine.*", "Mine*"))
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    before = sorted(tmp_path.rglob("*"))
     monkeypatch.setattr("litlab.scaffold.tree.package_folder", lambda: tmp_path / "src/project")
     typed, printed = re.findall(r"^```(?:bash|text)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[:2]
     done = run(*typed.split()[3:])
     assert (done.code, done.err) == (0, "")
     assert done.out.split() == printed.split()
-    assert run("remove", "mine", "--yes").code == 0
-    assert not list(tmp_path.rglob("*mine*"))
+    done = run("remove", NAME, "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert sorted(tmp_path.rglob("*")) == before

@@ -57,6 +57,8 @@ class CheckpointCLI(LightningCLI):
             claim.release()
 
     def _continue_from(self, plan: ResumePlan) -> None:
+        if plan.run is not None and not plan.resumes and not _is_ours(plan.run):
+            plan = replace(plan, run=None)  # nothing is written into it
         self.plan = plan
         sys.argv[1:] = plan.command  # what Lightning starts the other processes of a run with
         self.trust = trust_of(plan.command, foreign=bool(plan.saved))
@@ -191,3 +193,8 @@ class CheckpointCLI(LightningCLI):
         # A null that the data would fill says nothing against the checkpoint.
         names = explicit.get("init_args", Namespace()).as_dict()
         return [name for name in names if here[name] is not None or not provides(self.config[verb].data, name)]
+
+
+def _is_ours(run: RunFolder) -> bool:
+    """Return whether a fit has written a folder; others may hold ``checkpoints/`` and a ``config.yaml``, too."""
+    return any(file.is_file() for file in (run.status, run.metrics, run.provenance))

@@ -5,16 +5,17 @@ from collections.abc import Iterator
 from jsonargparse import Namespace
 from lightning.pytorch import LightningDataModule
 
+from litlab.tasks.base import is_fact
 from litlab.util.class_blocks import imported
 
 
 def provides(data: Namespace, name: str) -> bool:
-    """Return whether the class of a DataModule's config has a property of a name: a fact that a model may need."""
-    return isinstance(getattr(imported(data.class_path), name, None), property)
+    """Return whether the class of a DataModule's config has a fact of a name, see `is_fact`."""
+    return is_fact(imported(data.class_path), name)
 
 
 def fill_from_data(model: Namespace, data: Namespace, built: LightningDataModule) -> None:
-    """Give settings that are null, and have the name of a property of the DataModule, its value.
+    """Give settings that are null, and have the name of a fact of the DataModule, its value.
 
     Args:
         model: The section ``model``; settings of its network and its metrics are filled, too.

@@ -25,7 +25,7 @@ from litlab.cli.output import check_prediction
 from litlab.cli.parser import ExperimentParser
 from litlab.cli.precision import ExperimentTrainer, compare_precision
 from litlab.cli.resources import WithinMemory
-from litlab.cli.sections import add_sections, section_callbacks
+from litlab.cli.sections import add_flags, add_sections, section_callbacks
 from litlab.cli.trainer import (
     SomethingTrained,
     check_profiler,
@@ -90,17 +90,7 @@ class ExperimentCLI(CheckpointCLI):
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
-        add = parser.add_argument
-        if subcommand == "fit":
-            help_ = "Run to resume: its name, last, or auto (the experiment's newest run, or a new one)."
-            add("--resume", type=str | None, default=None, help=help_)
-            add("--check", action="store_true", help="Try a few steps and estimate time and memory; no run is created.")
-        else:
-            add("--run", type=str | None, default=None, help="Run or checkpoint to use, instead of a config.")
-        if subcommand == "predict":
-            add("--input", type=str | None, default=None, help="File or folder to predict.")
-            help_ = "CSV file to write, instead of predictions.csv in the run's folder."
-            add("--output", type=str | None, default=None, help=help_)
+        add_flags(parser, subcommand)
         return parser
 
     def before_instantiate_classes(self) -> None:

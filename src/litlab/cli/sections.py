@@ -1,4 +1,4 @@
-"""What every config has besides model, data and trainer: sections that configure a callback, and a few flags."""
+"""What a verb takes besides model, data and trainer: sections that configure a callback, and a few flags."""
 
 from jsonargparse import Namespace
 from lightning.pytorch import Callback
@@ -68,6 +68,26 @@ def add_sections(parser: LightningArgumentParser) -> None:
     )
     add("--threads", type=PositiveInt | None, default=None, help="Threads of each process. null: torch's choice.")
     add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit starts with.")
+
+
+def add_flags(parser: LightningArgumentParser, verb: str) -> None:
+    """Add the flags that not all verbs have: what is read, and what is written.
+
+    Args:
+        parser: The parser of the verb.
+        verb: ``fit``, ``validate``, ``test`` or ``predict``.
+    """
+    add = parser.add_argument
+    if verb == "fit":
+        help_ = "Run to resume: its name, last, or auto (the experiment's newest run, or a new one)."
+        add("--resume", type=str | None, default=None, help=help_)
+        add("--check", action="store_true", help="Try a few steps and estimate time and memory; no run is created.")
+    else:
+        add("--run", type=str | None, default=None, help="Run or checkpoint to use, instead of a config.")
+    if verb == "predict":
+        add("--input", type=str | None, default=None, help="File or folder to predict.")
+        help_ = "CSV file to write, instead of predictions.csv in the run's folder."
+        add("--output", type=str | None, default=None, help=help_)
 
 
 def section_callbacks(built: Namespace) -> list[Callback]:

@@ -30,7 +30,8 @@ def register_classes() -> None:
 def quiet() -> None:
     """Silence what Lightning tells every user at every start, and warnings that do not hold here."""
     tips = logging.getLogger("lightning.pytorch.utilities.rank_zero")
-    noise = ("litlogger", "configured with model summary callbacks")
+    # The end of the last epoch is told before there are the metrics for its own line, which says "epoch 3/3".
+    noise = ("litlogger", "configured with model summary callbacks", "stopped: `max_epochs=")
     tips.addFilter(lambda record: not any(text in record.getMessage() for text in noise))
     enums = logging.getLogger("torch.utils._pytree")  # torchao (0.18), at its import
     enums.addFilter(lambda record: "KernelPreference" not in record.getMessage())

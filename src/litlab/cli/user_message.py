@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.profilers import Profiler
 
@@ -50,7 +50,8 @@ def user_message(error: BaseException) -> str | None:
     text = " ".join(str(error).split())
     for section, (pattern, quote) in UNKNOWN_METRICS.items():
         if found := re.search(pattern, text):
-            return _unknown_metric(section, found[1], re.findall(f"{quote}([^{quote}]+){quote}", found[2]))
+            logged = re.findall(f"{quote}([^{quote}]+){quote}", found[2])
+            return _unvalidated(error, section, found[1]) or _unknown_metric(section, found[1], logged)
     if isinstance(error, MisconfigurationException):  # Lightning's word for settings that do not go together
         return f"trainer: {first_line(error)}"
     if isinstance(error, OSError) and error.errno in NOT_BUGS:  # a file that does not exist is more likely a bug
@@ -86,6 +87,20 @@ def _refused_in_training(error: BaseException) -> str | None:
     if of_trainer and "/lightning/" in last.co_filename and isinstance(error, ABOUT_VALUES):
         return f"trainer: {reason(error)}"
     return None
+
+
+def _unvalidated(error: BaseException, section: str, name: str) -> str | None:
+    """Return the line for a metric of the validation where ``trainer.max_steps`` has ended the run before the first."""
+    values = (value for _, variables in frames_of(error) for value in variables.values())
+    trainer = next((value for value in values if isinstance(value, Trainer)), None)
+    if trainer is None or not name.startswith("val/") or not any(trainer.num_val_batches):
+        return None
+    if not 0 < trainer.max_steps <= trainer.global_step:
+        return None
+    return (
+        f"{section}.monitor: there is no '{name}', as trainer.max_steps={trainer.max_steps} ended the run before its "
+        f"first validation; raise trainer.max_steps, lower trainer.val_check_interval, or set {section}: null"
+    )
 
 
 def _unknown_metric(section: str, name: str, logged: list[str]) -> str:

@@ -45,7 +45,11 @@ def data_sets(folder: Path) -> Iterator[Line]:
             return _trouble(configs, folder, error)
 
     with ThreadPoolExecutor() as threads:  # all servers at once
-        yield from threads.map(lambda one: look(*one), used.values())
+        lines = list(threads.map(lambda one: look(*one), used.values()))
+    yield from lines
+    if any(line.facts.get("reachable") is False for line in lines):
+        remedy = "behind a proxy: export https_proxy=http://HOST:PORT"
+        yield Line(DATA, "downloads", NOTE, "not all servers can be reached from here", remedy)
 
 
 def _trouble(configs: list[str], folder: Path, error: Exception) -> Line:
@@ -81,7 +85,7 @@ def _source(module: LightningDataModule) -> Any:
     if getattr(module, "generated", False):
         return "generated"
     if not isinstance(module, SelectableData):
-        return type(module)
+        return "other"
     return module.path, (module.dataset or (module.public.name, *module.caches()))
 
 
@@ -96,8 +100,8 @@ def data_set(module: LightningDataModule, configs: list[str]) -> Line:
     if getattr(module, "generated", False):
         return Line(DATA, "generated", OK, f"{use}: made when it is needed", facts=facts)
     if not isinstance(module, SelectableData):
-        what = f"{use}: what this DataModule reads is not known"
-        return Line(DATA, type(module).__name__, NOTE, what, facts=facts)
+        what = f"{use}: doctor can't tell what their DataModules read"
+        return Line(DATA, "other data", NOTE, what, f"{typed('fit', '--config', 'FILE', '--check')} tries it", facts)
     if module.dataset is None:
         return public_data(module, use, facts)
     facts = {**facts, "path": str(module.path), "there": module.path.exists()}
@@ -130,7 +134,7 @@ def public_data(module: SelectableData[Any], use: str, facts: dict[str, Any]) ->
             reach(mirrors, SECONDS)
     except Unavailable as error:
         facts["reachable"] = False
-        remedy = f"put {', '.join(public.file_names)} into {root}/, set https_proxy, or use {module.own_flags}"
+        remedy = f"put {', '.join(public.file_names)} into {root}/, or use {module.own_flags}"
         what = f"{use}: not in {root}/, and can't be downloaded ({error})"
         if module.fallback is None:
             return Line(DATA, name, FAILED, f"{what}: fit would stop", remedy, facts)
@@ -142,7 +146,9 @@ def public_data(module: SelectableData[Any], use: str, facts: dict[str, Any]) ->
 def _is_there(public: PublicData, root: Path) -> bool:
     """Return whether the files are in a folder, as they were downloaded or unpacked; what is in them is not checked."""
     unpacked = getattr(public, "folder", None)
-    return bool(unpacked and (root / unpacked).is_dir()) or all((root / name).is_file() for name in public.file_names)
+    return bool(unpacked and any((root / unpacked).glob("*"))) or all(
+        (root / name).is_file() for name in public.file_names
+    )
 
 
 def _servers(public: Any) -> list[list[str]]:

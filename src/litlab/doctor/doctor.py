@@ -54,7 +54,11 @@ NAMES = 17  # columns of the names, with a space
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``doctor`` and return its exit code: 0, 1 if something failed, 2 for wrong arguments."""
+    """Run the command ``doctor``.
+
+    Returns:
+        The exit code: 0; 1 if something failed; 2 for wrong arguments; 130 after Ctrl-C.
+    """
     return answer(_doctor, arguments)
 
 
@@ -65,8 +69,8 @@ def _doctor(arguments: list[str]) -> int:
     start = time.monotonic()
     try:
         lines = run_checks(CHECKS, _notice)
-    except KeyboardInterrupt:
-        return 130
+    finally:
+        _notice([])  # after Ctrl-C some are still waiting
     lines.sort(key=lambda line: GROUPS.index(line.group))
     seconds, failed = time.monotonic() - start, any(line.status == FAILED for line in lines)
     if chosen.json:

@@ -1,13 +1,11 @@
 """What a shell can complete: the flags of each command, and the values that some of them take."""
 
 from importlib import import_module
-from typing import NoReturn
-from unittest import mock
 
 from litlab.cli.command import LIGHT, SEEDS
 from litlab.editor.flags import class_of, flags, referred
 from litlab.editor.values import Schema
-from litlab.util.commands import Options
+from litlab.util.commands import options_of
 
 NO_SETTINGS = ("--config", "--help", "--print_config", "--allow_modules")  # flags that the schemas don't have
 WITH_SETTINGS = {"bench": "fit", "shards": "fit", "export": "test", "serve": "test"}  # whose flags they take, too
@@ -15,10 +13,6 @@ SWITCHES = ("check",)  # no value follows
 WORDS = {"boolean": ["true", "false"], "null": ["null"]}  # by JSON type
 
 Words = dict[str, list[str]]
-
-
-class _Shown(Exception):
-    """Carries the parser of a light command out of its main()."""
 
 
 def all_words(schemas: dict[str, Schema]) -> tuple[Words, Words]:
@@ -72,21 +66,10 @@ def of_light(verb: str, module: str) -> tuple[list[str], Words]:
 
     Args:
         verb: The command.
-        module: The module of its main(), whose parser is looked at when it is about to print its help.
+        module: The module of its main().
     """
-
-    def show(parser: Options) -> NoReturn:
-        raise _Shown(parser)
-
-    with mock.patch.object(Options, "print_help", show):
-        try:
-            import_module(module).main(["--help"])
-        except _Shown as shown:
-            actions = shown.args[0]._actions
-        else:
-            raise RuntimeError(f"{module}.main has printed no help")
     found, values = [], {}
-    for action in actions:
+    for action in options_of(import_module(module).main)._actions:
         name = next((option for option in action.option_strings if option.startswith("--")), "")  # "" stands alone
         found += [name] if name else []
         if action.choices:

@@ -50,16 +50,8 @@ class Mentions:
         self._quoted = re.compile(QUOTED.replace("{name}", any_name))
         self._left = re.compile(LEFT.replace("{name}", any_name))
 
-    def replaced(self, text: str, in_columns: bool = False) -> tuple[str, int]:
-        """Replace the mentions in a text.
-
-        Args:
-            text: The text.
-            in_columns: Whether what follows three spaces or more is to stay where it was.
-
-        Returns:
-            The text, and how many there were.
-        """
+    def replaced(self, text: str) -> tuple[str, int]:
+        """Return a text with its mentions replaced, and how many there were."""
         total, new = 0, text
         if self._imported.search(text):
             new, total = self._attribute.subn(self._new, new)
@@ -69,9 +61,6 @@ class Mentions:
         before = new
         new = self._quoted.sub(lambda found: found[0] if _is_key(found) else found["quote"] + self._new, before)
         total += sum(not _is_key(found) for found in self._quoted.finditer(before))
-        if in_columns and new != text:
-            lines = zip(text.split("\n"), new.split("\n"), strict=True)
-            new = "\n".join(_in_columns(old, line) for old, line in lines)
         return new, total
 
     def left(self, text: str) -> list[tuple[int, str]]:
@@ -87,12 +76,3 @@ def _is_key(found: re.Match[str]) -> bool:
     if re.match(r"\s*:", after):
         return before[-1:] in ("{", ",", "") or found.string[: found.start()].rstrip(" ")[-1:] == "\n"
     return re.search(r"[\w)\]]\[$|\.(?:get|pop|setdefault)\($", before[-20:]) is not None
-
-
-def _in_columns(old: str, new: str) -> str:
-    """Return a line that has changed with what follows several spaces where it was, if there is room."""
-    gap = re.search(r"(?<=[^\s#]) {3,}(?=\S)", new)
-    if old == new or gap is None:
-        return new
-    width = max(1, len(gap[0]) + len(old) - len(new))
-    return f"{new[: gap.start()]}{' ' * width}{new[gap.end() :]}"

@@ -6,6 +6,8 @@ import keyword
 import re
 from pathlib import Path
 
+import yaml
+
 from litlab.errors import UserError
 from litlab.scaffold.tree import Project, classes_in
 
@@ -43,6 +45,8 @@ def check_name(name: str, project: Project) -> None:
         raise UserError(f"new: {name} is a keyword of Python; choose another name")
     if keyword.iskeyword(class_name(name)) or hasattr(builtins, class_name(name)):
         raise UserError(f"new: its class would be {class_name(name)}, which is Python's own; choose another name")
+    if not isinstance(yaml.safe_load(name), str):
+        raise UserError(f"new: {name} is not a text in YAML, where the config has it; choose another name")
     if name in TAKEN or re.fullmatch(r"version_\d+", name):
         raise UserError(f"new: {name} has another meaning where runs are named; choose another name")
     found = importlib.util.find_spec(name)

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from litlab.errors import UserError
+from litlab.runs.folder import ROOT
 from litlab.scaffold.names import check_classes, check_name, class_name
 from litlab.scaffold.tree import CONFIGS, Project, here
 from litlab.util.atomic import write_whole
@@ -82,11 +83,16 @@ def _new(arguments: list[str]) -> int:
     if chosen.model_only:
         print(f"Its data is {KINDS[chosen.like]} of litlab.")
     config, smoke = f"{CONFIGS}/{chosen.name}.yaml", CONFIGS / "with/smoke.yaml"
+    quick, runs = ("--check",), f"Its runs are kept in {ROOT}/{chosen.name}/."
+    if smoke.is_file():
+        quick = ("--config", str(smoke))
+        runs = f"The first leaves its run in {ROOT}/{smoke.stem}/, the last in {ROOT}/{chosen.name}/."
     print(
         "Run it in seconds, test it, train it:\n"
-        f"  {typed('fit', '--config', config, *(('--config', str(smoke)) if smoke.is_file() else ('--check',)))}\n"
+        f"  {typed('fit', '--config', config, *quick)}\n"
         f"  python -m pytest {project.tests}/test_{chosen.name}.py\n"
-        f"  {typed('fit', '--config', config)}"
+        f"  {typed('fit', '--config', config)}\n"
+        f"{runs}"
     )
     return 0
 

@@ -31,12 +31,12 @@ class Plan:
     Args:
         files: The files.
         left: Modules that the experiment uses, and that stay.
-        pages: Pages that name its config.
+        mentions: Pages that name its config, and Python files with a word that may mean it.
     """
 
     files: list[Path]
     left: list[Path]
-    pages: list[Path]
+    mentions: list[Path]
 
 
 def main(arguments: list[str]) -> int:
@@ -52,21 +52,22 @@ def _remove(arguments: list[str]) -> int:
     plan = planned(chosen.name, here("remove"))
     lost = not_in_git(plan.files)
     width = max(len(str(path)) for path in plan.files)
+    count = f"{len(plan.files)} files" if len(plan.files) > 1 else "1 file"
     print("To be deleted:")
     print("\n".join(f"  {path!s:{width}}  {lost.get(path, '')}".rstrip() for path in plan.files))
     if plan.left:
         print(f"These stay, though it uses them: {', '.join(map(str, plan.left))}")
-    if plan.pages:
-        print(f"These pages mention it: {', '.join(map(str, plan.pages))}")
+    if plan.mentions:
+        print(f"These seem to mention it: {', '.join(map(str, plan.mentions))}")
     print(f"Runs in {ROOT}/ stay; those of {chosen.name} can't be resumed or tested without these files.")
     if not chosen.yes:
         if not sys.stdin.isatty():
             raise UserError("remove: nothing was deleted, as there is no terminal to ask on; add --yes")
-        if not agreed(f"Delete {len(plan.files)} files{f', {len(lost)} of them for good' if lost else ''}? [y/N] "):
+        if not agreed(f"Delete {count}{f', {len(lost)} of them for good' if lost else ''}? [y/N] "):
             print("Nothing was deleted.")
             return 0
     delete(plan.files)
-    print(f"Deleted {len(plan.files)} files.")
+    print(f"Deleted {count}.")
     return 0
 
 
@@ -82,7 +83,7 @@ def planned(name: str, project: Project) -> Plan:
     """
     known = [path.stem for path in CONFIGS.glob("*.yaml")]
     if name not in known:
-        raise UserError(f"remove: there is no {CONFIGS}/{name}.yaml{nearest(name, known)}")
+        raise UserError(f"remove: there is no experiment '{name}' in {CONFIGS}/{nearest(Path(name).stem, known)}")
     config = CONFIGS / f"{name}.yaml"
     used = used_modules(config, project)
     named = {config, CONFIGS / f"sweeps/{name}.yaml"}
@@ -91,10 +92,11 @@ def planned(name: str, project: Project) -> Plan:
     gone |= {path for path in used if path.stem.startswith((f"{name}_", f"_{name}_"))}
     gone |= set(project.tests.rglob(f"test_{name}.py"))
     uses = {path: project.uses(path) for path in project.files}
+    mentions = {path: project.mentions(path) for path in project.files}
     users = [config]
     while users:
         users = [path for path in uses if path not in gone and uses[path] & gone]
-        of_it_alone = {path for path in users if is_test_of(path, gone, uses[path], project)}
+        of_it_alone = {path for path in users if is_test_of(path, gone, uses[path] | mentions[path], project)}
         if users and not of_it_alone:
             one = min(uses[users[0]] & gone)
             raise UserError(
@@ -103,9 +105,10 @@ def planned(name: str, project: Project) -> Plan:
             )
         gone |= of_it_alone
     gone |= {init for folder in {path.parent for path in gone} if (init := emptied(folder, gone)) is not None}
-    pages = [*sorted(Path().glob("*.md")), *sorted(Path("docs").glob("*.md"))]
-    pages = [page for page in pages if str(config) in page.read_text(encoding="utf-8", errors="replace")]
-    return Plan(sorted(gone), sorted(used - gone), pages)
+    pages = [*sorted(Path().glob("*.md")), *sorted(Path("docs").rglob("*.md"))]
+    found = [page for page in pages if str(config) in page.read_text(encoding="utf-8", errors="replace")]
+    found += [path for path in mentions if path not in gone and mentions[path] & gone]
+    return Plan(sorted(gone), sorted(used - gone), found)
 
 
 def used_modules(config: Path, project: Project) -> set[Path]:
@@ -120,9 +123,10 @@ def used_modules(config: Path, project: Project) -> set[Path]:
 
 
 def is_test_of(path: Path, gone: set[Path], uses: set[Path], project: Project) -> bool:
-    """Return whether a file of the tests uses no experiment or module but those that are to be deleted."""
-    ours = {used for used in uses if used.is_relative_to(project.source) or used.parent == CONFIGS}
-    return path.is_relative_to(project.tests) and ours <= gone
+    """Return whether a file of the tests uses modules that are to be deleted, and no other module or experiment."""
+    modules = {used for used in uses if used.is_relative_to(project.source)}
+    configs = {used for used in uses if used.parent == CONFIGS}
+    return path.is_relative_to(project.tests) and bool(modules) and modules | configs <= gone
 
 
 def emptied(folder: Path, gone: set[Path]) -> Path | None:
@@ -159,21 +163,21 @@ def delete(files: list[Path]) -> None:
     Raises:
         UserError: If one can't be deleted.
     """
-    aside = Path(tempfile.mkdtemp(prefix=".removed-", dir="."))
     moved: list[tuple[Path, Path]] = []
-    path = Path()
     try:
-        for path in files:
-            place = aside / str(len(moved))
-            path.rename(place)
-            moved.append((path, place))
-    except BaseException as error:
-        for path_before, place in moved:
-            place.rename(path_before)
-        aside.rmdir()
-        if isinstance(error, OSError):
-            raise UserError(f"remove: {path} can't be deleted ({error.strerror}), so nothing was") from error
-        raise
+        aside = Path(tempfile.mkdtemp(prefix=".removed-", dir="."))
+        try:
+            for path in files:
+                place = aside / str(len(moved))
+                path.rename(place)
+                moved.append((path, place))
+        except BaseException:
+            for path, place in moved:
+                place.rename(path)
+            aside.rmdir()
+            raise
+    except OSError as error:
+        raise UserError(f"remove: {error.filename}: {error.strerror}; nothing was deleted") from error
     shutil.rmtree(aside)
     for folder in {path.parent for path in files if path.name == "__init__.py"}:
         shutil.rmtree(folder)  # compiled modules are all that is left in it

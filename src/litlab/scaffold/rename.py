@@ -70,12 +70,13 @@ def check_package(name: str, project: Project) -> None:
         raise UserError(f"rename: {name} is a keyword of Python; choose another name")
     if name.lower() != name and name.lower() == project.package.lower():
         raise UserError(f"rename: {name} differs from {project.package} in its case alone; choose another name")
-    if name in former_names(project.package):
-        return  # back to it
     of_litlab = Path("tests/litlab/team") / name  # a package that its tests import
     for folder in (Path(name), project.source.with_name(name), project.tests.with_name(name), of_litlab):
-        if folder.exists():
-            raise UserError(f"rename: there is {folder} already; choose another name")
+        for path in (folder, folder.with_suffix(".py")):
+            if path.exists():
+                raise UserError(f"rename: there is {path} already; choose another name, or move that away")
+    if name in former_names(project.package):
+        return  # it can be imported, as this package
     if name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None:
         raise UserError(f"rename: {name} is a module of Python or of an installed package; choose another name")
 
@@ -124,6 +125,8 @@ def report(plan: Plan, old: str) -> None:
     print(f"Next:\n  git add --all && git commit --message '{what}'")
     if plan.moves:
         print(f"  pip uninstall --yes {old} && pip install --no-deps --editable .", end="")
-        print(f" && touch {INSTALLED}    # so that make need not" if INSTALLED.exists() else "")
+        print(f" && touch {INSTALLED}    # or make installs everything again" if INSTALLED.exists() else "")
         print(f"  python -m {plan.new} schema    # for editors")
+    if len(plan.new) > len(old):
+        print("  make lint    # shows lines that have become too long")
     print("  make test")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from litlab.errors import UserError
 from litlab.runs.git import git
+from litlab.scaffold.columns import in_columns
 from litlab.scaffold.mentions import Mentions
 from litlab.scaffold.tree import Project
 
@@ -61,7 +62,9 @@ def planned(project: Project, new: str, names: tuple[str, ...]) -> Plan:
     for file in map(Path, git("ls-files", "-z", at=Path.cwd()).split("\0")[:-1]):
         if any(file.is_relative_to(folder) for folder in UPSTREAM) or (text := _text(file)) is None:
             continue
-        changed, count = mentions.replaced(text, in_columns=file.suffix == ".md")
+        changed, count = mentions.replaced(text)
+        if file.suffix == ".md" and count:
+            changed = in_columns(text, changed)
         plan.left += [f"{place(plan, file)}:{number}: {line}" for number, line in mentions.left(changed)]
         if file == package:
             count -= mentions.replaced("".join(FORMERLY.findall(text)))[1]

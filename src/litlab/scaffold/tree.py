@@ -15,6 +15,7 @@ from litlab.util.yaml_files import read_mapping
 
 CONFIGS = Path("configs")
 DOTTED = re.compile(r"[A-Za-z_][\w.]*")
+SET_TO = re.compile(r"(?:[=:]\s*|--[\w.+]+ )([A-Za-z_]\w*)")  # --data=Mine, --data Mine, class_path: Mine
 CONFIG = re.compile(r"[\w./-]+\.yaml")
 
 
@@ -65,29 +66,41 @@ class Project:
         """
         if file.suffix == ".yaml":
             content = read_mapping(file)
-            bases = [relative(path) for path in base_files(content[BASE], file)] if BASE in content else []
-            return {path for text in texts_in(content) for path in self._named(text)}.union(bases) - {file}
-        try:
-            tree = ast.parse(file.read_text(encoding="utf-8"))
-        except (OSError, SyntaxError, ValueError) as error:
-            raise UserError(f"{file}: it can't be read, so what it uses is not known ({error}); correct it") from error
-        found = {path for name in imports(tree, self._dotted(file)) for path in self._module(name)}
-        texts = strings(tree)
-        found.update(path for text in texts for path in self._named(text))
-        if any(".yaml" in text for text in texts):  # it puts names of configs together, as in f"{name}.yaml"
+            texts = list(texts_in(content))
+            found = {self.classes[text] for text in texts if text in self.classes}
+            if BASE in content:
+                found.update(map(relative, base_files(content[BASE], file)))
+        else:
+            tree = parsed(file)
+            texts = strings(tree)
+            found = {path for name in imports(tree, self._dotted(file)) for path in self._module(name)}
+            if file.parent == self.tests / "short" and file.stem in self.classes:
+                found.add(self.classes[file.stem])
+        return found.union(path for text in texts for path in self._named(text)) - {file}
+
+    def mentions(self, file: Path) -> set[Path]:
+        """Return the files that a module may use: its text has a word that may be their class, or their config's name.
+
+        Raises:
+            UserError: If it can't be read.
+        """
+        if file.suffix == ".yaml":
+            return set()
+        texts = strings(parsed(file))
+        found = {self.classes[text] for text in texts if text in self.classes}
+        if ".yaml" in texts:  # it puts names of configs together, as in f"{name}.yaml"
             found.update(path for path in self.configs if path.parent == CONFIGS and path.stem in texts)
-        if file.parent == self.tests / "short" and file.stem in self.classes:
-            found.add(self.classes[file.stem])
         return found - {file}
 
     def _named(self, text: str) -> Iterator[Path]:
         """Yield the files that a text names."""
-        for word in DOTTED.findall(text):
+        for word in SET_TO.findall(text):
             if word in self.classes:
                 yield self.classes[word]
+        for word in DOTTED.findall(text):
             yield from self._module(word)
         for word in CONFIG.findall(text):
-            if (path := CONFIGS / word.removeprefix("configs/")) in self.configs:
+            if (path := CONFIGS / word.lstrip("./").removeprefix("configs/")) in self.configs:
                 yield path
 
     def _module(self, name: str) -> Iterator[Path]:
@@ -126,6 +139,18 @@ def here(verb: str) -> Project:
     if Path.cwd().resolve() != root:
         raise UserError(f"{verb}: run it in the project's root, where {CONFIGS}/ is: cd {root}")
     return Project(package(), source.relative_to(root))
+
+
+def parsed(module: Path) -> ast.Module:
+    """Return a module's syntax tree.
+
+    Raises:
+        UserError: If it can't be read.
+    """
+    try:
+        return ast.parse(module.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UserError(f"{module}: it can't be read, so what it uses is not known ({error}); correct it") from error
 
 
 def classes_in(module: Path) -> list[str]:

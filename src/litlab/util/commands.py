@@ -4,6 +4,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, NoReturn
 
 from litlab.errors import UserError
@@ -12,6 +13,12 @@ from litlab.util.team import typed
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_asked = ContextVar("_asked", default=False)  # by `options_of`, for the options instead of their help
+
+
+class _Answer(Exception):
+    """Carries the options out of a verb's main()."""
 
 
 class Options(argparse.ArgumentParser):
@@ -32,6 +39,8 @@ class Options(argparse.ArgumentParser):
             UserError: If they are wrong.
         """
         options, unknown = self.parse_known_args(arguments)
+        if unknown and not unknown[0].startswith("-"):
+            self.error(f"'{unknown[0]}' is one argument too many; see {self.prog} --help")
         if unknown:
             hint = nearest(unknown[0].partition("=")[0], self._option_string_actions, f"; see {self.prog} --help")
             self.error(f"there is no option '{unknown[0]}'{hint}")
@@ -41,15 +50,42 @@ class Options(argparse.ArgumentParser):
         """Raise the `UserError`."""
         raise UserError(f"{self.prog.rpartition(' ')[2]}: {message}")
 
+    def format_help(self) -> str:
+        """Return what ``--help`` prints."""
+        if _asked.get():
+            raise _Answer(self)
+        return super().format_help()
+
+
+def options_of(main: Callable[[list[str]], int]) -> Options:
+    """Return the options of a verb: those whose help its main() is about to print.
+
+    Args:
+        main: The function.
+
+    Raises:
+        RuntimeError: If it prints no help.
+    """
+    token = _asked.set(True)
+    try:
+        main(["--help"])
+    except _Answer as given:
+        return given.args[0]
+    finally:
+        _asked.reset(token)
+    raise RuntimeError(f"{main.__module__}.{main.__name__} has printed no help")
+
 
 def answer(verb: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Run a verb.
 
     Returns:
-        Its exit code, or 2 after the one line of a `UserError`.
+        Its exit code; 2 after the one line of a `UserError`; 130 after Ctrl-C.
     """
     try:
         return verb(arguments)
+    except KeyboardInterrupt:
+        return 130
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -70,6 +70,8 @@ def test_sections_can_be_turned_off(fit_images, tmp_path):
         "fit", "--checkpoint=null", "--early_stopping=null", "--vram=null", "--compile=null", "--test_after_fit=false"
     )
     assert done.code == 0
+    assert "epoch 2/2" in done.out
+    assert "max_epochs" not in done.err  # it would come before that line
     folder = tmp_path / "lightning_logs/images/version_0"
     assert not list(folder.rglob("*.ckpt"))
     assert "test/acc" not in done.out

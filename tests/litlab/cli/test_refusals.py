@@ -148,6 +148,17 @@ REFUSED = {
         ["GOOD", "--trainer.limit_val_batches=0", "--early_stopping", '{"monitor": "val/acc", "mode": "max"}'],
         "early_stopping.monitor: 'val/acc' is not logged, as nothing was validated; set",
     ),
+    "validation too late": (
+        [
+            "GOOD",
+            "--trainer.max_steps=1",
+            "--data.batch_size=8",
+            "--early_stopping",
+            '{"monitor": "val/acc", "mode": "max"}',
+        ],
+        "early_stopping.monitor: there is no 'val/acc', as trainer.max_steps=1 ended the run before its first "
+        "validation; raise trainer.max_steps, lower trainer.val_check_interval, or set early_stopping: null",
+    ),
     "outside": (["GOOD", "--experiment=../x"], "experiment: '../x' is not a valid folder name in lightning_logs"),
     "module": (
         ["GOOD", "--model=nomodule.Mine"],

@@ -75,7 +75,7 @@ def test_public_data_that_can_not_be_had_fails_unless_there_is_a_fallback(server
     assert "refused" in failed.what
     assert failed.what.endswith(": fit would stop")
     assert warned.what.endswith(": fit would use GENERATED data")
-    assert warned.remedy.startswith(f"put load.csv into {tmp_path}/, set https_proxy, or use --data.dataset csv")
+    assert warned.remedy.startswith(f"put load.csv into {tmp_path}/, or use --data.dataset csv")
 
 
 def test_public_data_is_there_as_files_unpacked_or_prepared(tmp_path):
@@ -96,6 +96,8 @@ def test_public_data_is_there_as_files_unpacked_or_prepared(tmp_path):
     pictures = PublicImages("pictures", "CIFAR10", "unpacked", ("a.tar.gz",), ("x", "y"), (3, 8, 8))
     images = type("Pictures", (ImageData,), {"public": pictures})(path=str(tmp_path), cache_dir=str(tmp_path / "other"))
     (tmp_path / "unpacked").mkdir()
+    assert not data_set(images, ["mine"]).facts["there"], "an empty folder is no data"
+    (tmp_path / "unpacked/batch_1").touch()
     assert data_set(images, ["mine"]).what == f"for mine: in {tmp_path}/"
 
 
@@ -129,12 +131,43 @@ def test_data_of_ones_own_is_there_or_not(tmp_path):
     assert (gone.status, gone.facts["configs"]) == ("failed", ["second", "third"])
 
 
-def test_what_a_data_module_of_ones_own_reads_is_not_known(tmp_path):
-    class Mine(LightningDataModule):
-        pass
+class One(LightningDataModule):
+    """What it reads, nobody can ask it."""
 
-    line = data_set(Mine(), ["mine"])
-    assert (line.status, line.name) == ("note", "Mine")
+
+class Two(LightningDataModule):
+    """The same."""
+
+
+class Far(SeriesData):
+    """Data that no server has."""
+
+    public = PublicSeries("far", PublicFile("http://127.0.0.1:9/far.csv", "far.csv", "sha256:0"), ("OT",), (1, 2, 3))
+
+
+class Farther(SeriesData):
+    """The same."""
+
+    public = PublicSeries("farther", PublicFile("http://127.0.0.1:9/f.csv", "f.csv", "sha256:0"), ("OT",), (1, 2, 3))
+
+
+CONFIG = "data: {{class_path: tests.litlab.doctor.test_data.{}, init_args: {{}}}}"
+
+
+def test_what_data_modules_of_ones_own_read_a_run_shows(tmp_path):
+    line = found(tmp_path, one=CONFIG.format("One"), two=CONFIG.format("Two"))["other data"]
+    assert (line.status, line.facts) == ("note", {"configs": ["one", "two"]})
+    assert "fit --config FILE --check tries it" in line.remedy
+
+
+def test_a_proxy_is_named_once_where_servers_can_not_be_reached(tmp_path, monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.chdir(tmp_path)
+    found(tmp_path, far=CONFIG.format("Far"), farther=CONFIG.format("Farther"))
+    lines = list(data_sets(tmp_path))
+    assert [(line.name, "https_proxy" in line.remedy) for line in lines] == [
+        ("far", False), ("farther", False), ("downloads", True)
+    ]  # fmt: skip
 
 
 def test_a_config_with_a_mistake_is_a_line_of_its_own(tmp_path):

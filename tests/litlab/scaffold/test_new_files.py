@@ -35,6 +35,7 @@ def test_it_prints_the_files_and_three_commands(run, project):
         "python -m fen fit --config configs/my_net.yaml --config configs/with/smoke.yaml",
         "python -m pytest tests/fen/test_my_net.py",
         "python -m fen fit --config configs/my_net.yaml",
+        "The first leaves its run in lightning_logs/smoke/, the last in lightning_logs/my_net/.",
     ]
     assert "class MyNet(nn.Module):" in (project / "src/fen/networks/my_net.py").read_text()
     assert "class MyNetData(ImageData):" in (project / "src/fen/data/my_net.py").read_text()
@@ -56,6 +57,7 @@ def test_without_the_overlay_a_check_is_what_takes_seconds(run, project):
     (project / "configs/with/smoke.yaml").unlink()
     done = run("new", "mine", "--like", "linear")
     assert "  python -m fen fit --config configs/mine.yaml --check\n" in done.out
+    assert done.out.endswith("\nIts runs are kept in lightning_logs/mine/.\n")
 
 
 def test_a_folder_that_is_a_package_already_stays_as_it_is(run, project):
@@ -85,6 +87,8 @@ def test_a_folder_that_is_a_package_already_stays_as_it_is(run, project):
         ("match", "match is a keyword of Python"),
         ("none", "its class would be None, which is Python's own"),
         ("exception", "its class would be Exception, which is Python's own"),
+        ("null", "null is not a text in YAML, where the config has it"),
+        ("off", "off is not a text in YAML"),
         ("last", "last has another meaning where runs are named"),
         ("smoke", "smoke has another meaning"),
         ("version_3", "version_3 has another meaning"),

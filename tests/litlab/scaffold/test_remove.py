@@ -63,6 +63,7 @@ def test_all_of_it_goes_and_runs_stay(run, mine):
         (mine / "tests/bog/networks/test_mine.py", "from bog.networks.mine import Mine as Mine\n"),
         (mine / "tests/bog/test_two_blocks.py", "from bog.networks import mine_blocks as mine_blocks\n"),
         (mine / "README.md", "[mine](configs/mine.yaml)\n"),
+        (mine / "docs/own/nets.md", "`configs/mine.yaml`\n"),
         (run_of_it, "experiment: mine\n"),
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +78,7 @@ def test_all_of_it_goes_and_runs_stay(run, mine):
     assert {"src/bog/networks/blocks.py", "src/bog/networks/__init__.py", "README.md"} <= left
     assert run_of_it.is_file()
     assert "These stay, though it uses them: src/bog/networks/blocks.py\n" in done.out
-    assert "These pages mention it: README.md\n" in done.out
+    assert "These seem to mention it: README.md, docs/own/nets.md\n" in done.out
     assert "Runs in lightning_logs/ stay" in done.out
 
 
@@ -96,11 +97,12 @@ def test_all_of_it_goes_and_runs_stay(run, mine):
         ("src/bog/networks/other.py", "import bog.networks.mine as net\n", "src/bog/networks/mine.py"),
         ("src/bog/networks/__init__.py", "from .mine import Mine\n", "src/bog/networks/mine.py"),
         ("tests/bog/test_all.py", "FILES = ['configs/mine.yaml', 'configs/other.yaml']\n", "configs/mine.yaml"),
-        ("tests/bog/test_all.py", "FILES = [f'{name}.yaml' for name in ('mine', 'other')]\n", "configs/mine.yaml"),
+        ("tests/bog/test_one.py", "FILE = 'mine.yaml'\n", "configs/mine.yaml"),
         ("tests/bog/test_all.py", "FLAG = '--data=MineData'\nfrom bog import other\n", "src/bog/data/mine.py"),
         ("tests/bog/short/OtherData.py", "from bog import other\nfrom tests.bog.short import MineData\n",
          "tests/bog/short/MineData.py"),
         ("benchmarks/speed.py", "from bog.networks.mine import Mine\n", "src/bog/networks/mine.py"),
+        ("benchmarks/speed.py", "FLAG = f'--config={CONFIGS}/mine.yaml'\n", "configs/mine.yaml"),
     ],
 )  # fmt: skip
 def test_what_something_else_uses_is_kept(run, mine, file, text, used):
@@ -120,11 +122,16 @@ def test_what_something_else_uses_is_kept(run, mine, file, text, used):
 
 
 def test_a_word_alone_is_no_use(run, mine):
-    """Docstrings, comments, and files that name no config."""
-    (mine / "tests/bog/test_words.py").write_text(
-        '"""Mine, bog.networks.mine and mine.yaml."""\nWORD = "mine"  # Mine\n'
-    )
-    assert run("remove", "mine", "--yes").code == 0
+    """A file with one stays, and is listed where the word may be a class, or the name of a config."""
+    words = '"""Mine, bog.networks.mine and mine.yaml."""\nTITLE, NAME = "# Mine\\n", "mine"  # Mine\n'
+    before = contents(mine)
+    for name, text in (("no", ""), ("class", 'CLASS = "Mine"\n'), ("config", 'FILE = f"{NAME}.yaml"\n')):
+        (mine / f"tests/bog/test_{name}.py").write_text(words + text)
+    done = run("remove", "mine", "--yes")
+    assert done.code == 0, done.err
+    assert "These seem to mention it: tests/bog/test_class.py, tests/bog/test_config.py\n" in done.out
+    assert before.keys() - contents(mine).keys() >= set(FILES)
+    assert all((mine / f"tests/bog/test_{name}.py").exists() for name in ("no", "class", "config"))
 
 
 def test_a_file_that_cant_be_read_might_use_anything(run, mine):
@@ -202,17 +209,30 @@ def test_all_files_are_deleted_or_none(run, mine, monkeypatch):
 
     monkeypatch.setattr(Path, "rename", fail)  # no folder is read-only for root
     done = run("remove", "mine", "--yes")
-    says = "remove: tests/bog/test_mine.py can't be deleted (Permission denied), so nothing was"
+    says = "remove: tests/bog/test_mine.py: Permission denied; nothing was deleted"
     assert (done.code, done.err) == (2, f"error: {says}\n")
+    assert contents(mine) == before
+
+
+def test_the_folder_for_what_is_to_go_cant_be_made(run, mine, monkeypatch):
+    before = contents(mine)
+
+    def fail(prefix, dir):
+        raise PermissionError(13, "Permission denied", f"{dir}/{prefix}x")
+
+    monkeypatch.setattr("tempfile.mkdtemp", fail)
+    done = run("remove", "mine", "--yes")
+    assert (done.code, done.err) == (2, "error: remove: ./.removed-x: Permission denied; nothing was deleted\n")
     assert contents(mine) == before
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["mien"], "remove: there is no configs/mien.yaml; did you mean 'mine'?"),
-        (["with/smoke"], "remove: there is no configs/with/smoke.yaml"),
-        (["../mine"], "remove: there is no configs/../mine.yaml; did you mean 'mine'?"),
+        (["mien"], "remove: there is no experiment 'mien' in configs/; did you mean 'mine'?"),
+        (["configs/mine.yaml"], "remove: there is no experiment 'configs/mine.yaml' in configs/; did you mean 'mine'?"),
+        (["with/smoke"], "remove: there is no experiment 'with/smoke' in configs/"),
+        (["../mine"], "remove: there is no experiment '../mine' in configs/; did you mean 'mine'?"),
         ([], "remove: the following arguments are required: NAME"),
     ],
 )

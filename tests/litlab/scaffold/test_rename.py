@@ -1,6 +1,7 @@
 """``rename`` on a small repository whose package is called `yarn`."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,7 @@ FILES = {
     "src/yarn/models/mine.py": "class Mine:\n    pass\n",
     "src/litlab/ours.py": "import yarn  # as if it were litlab's\n",
     "tests/__init__.py": "",
+    "tests/helpers.py": "",
     "tests/yarn/helper.py": "class Helper:\n    pass\n",
     "tests/yarn/test_mine.py": TEST,
 }
@@ -100,6 +102,7 @@ def test_everything_is_renamed_in_one_go(repository):
     assert "src/yarn is src/atelier now.\ntests/yarn is tests/atelier now.\n" in printed
     assert [line.split()[1::2] for line in printed.splitlines() if "all" in line.split()] == [["all", "7", "10"]]
     assert "\n  git add --all && git commit --message 'Rename yarn to atelier'\n" in printed
+    assert "\n  make lint    # shows lines that have become too long\n  make test\n" in printed
     found = run(repository, "-c", "import atelier, yarn.models.mine as old; print(old.Mine is atelier.Mine)")
     assert found.stdout == "True\n", found.stderr
 
@@ -112,9 +115,17 @@ def test_a_second_name_and_back(repository):
     script = "import studio, atelier.models.mine as one, yarn.models.mine as two; print(one.Mine is two.Mine)"
     assert run(repository, "-c", script).stdout == "True\n"
     commit(repository)
+    (repository / "src/yarn/__pycache__").mkdir(parents=True)  # as a process leaves it that runs meanwhile
+    done = run(repository, "-m", "studio", "rename", "yarn")
+    assert done.stderr == "error: rename: there is src/yarn already; choose another name, or move that away\n"
+    shutil.rmtree(repository / "src/yarn")
     rename(repository, "studio", "yarn")
     assert 'formerly(__name__, "atelier", "studio")\n' in (repository / "src/yarn/__init__.py").read_text()
     assert (repository / "configs/mine.yaml").read_text() == FILES["configs/mine.yaml"]
+
+
+def test_a_shorter_name_makes_no_line_too_long(repository):
+    assert "make lint" not in rename(repository, "yarn", "pub")
 
 
 def test_mentions_that_come_back_are_renamed_with_the_name_that_it_has(repository):
@@ -160,9 +171,10 @@ def dangling_link(root: Path) -> None:
         ("Yarn", None, "rename: Yarn differs from yarn in its case alone; choose another name"),
         ("json", None, "rename: json is a module of Python or of an installed package; choose another name"),
         ("torch", None, "rename: torch is a module of Python or of an installed package; choose another name"),
-        ("litlab", None, "rename: there is src/litlab already; choose another name"),
-        ("tests", None, "rename: there is tests already; choose another name"),
-        ("studio", new_folder, "rename: there is studio already; choose another name"),
+        ("litlab", None, "rename: there is src/litlab already; choose another name, or move that away"),
+        ("tests", None, "rename: there is tests already; choose another name, or move that away"),
+        ("studio", new_folder, "rename: there is studio already; choose another name, or move that away"),
+        ("helpers", None, "rename: there is tests/helpers.py already; choose another name, or move that away"),
         (
             "studio",
             change,

@@ -112,12 +112,3 @@ def test_several_names_become_one():
     assert mentions.replaced('import craft\nfrom toil.data import x\nnames = "craft", "toil"\n') == (
         'import play\nfrom play.data import x\nnames = "play", "play"\n', 4
     )  # fmt: skip
-
-
-def test_what_stands_in_columns_stays_there():
-    mentions = Mentions(["toils"], "lore", ["data"])
-    text = "src/toils/    yours\ndata/         its files\npython -m toils  # no column\n#   python -m toils\n"
-    after = "src/lore/     yours\ndata/         its files\npython -m lore  # no column\n#   python -m lore\n"
-    assert mentions.replaced(text, in_columns=True)[0] == after
-    back = Mentions(["lore"], "toils", ["data"])
-    assert back.replaced(after, in_columns=True)[0] == text

@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from litlab.util.spread import plus_minus, spread, spreads
+from litlab.util.spread import cells, plus_minus, spread, spreads
 
 
 @pytest.mark.parametrize("values", [[0.81, 0.83], [0.887, 0.8906, 0.8857], [1e-9, 3e-9, 2e-9, 9e-9], list(range(40))])
@@ -31,6 +31,7 @@ def test_metrics_are_those_of_the_runs_that_have_them():
     runs = [
         {"val": {"val/acc": 0.1, "val/loss": 2.0}, "test": {"test/acc": 0.7}, "best": {**best, "value": 0.8}},
         {"val": {"val/acc": 0.1, "val/loss": None}, "test": None, "best": {**best, "value": 0.9}},
+        {"val": {"val/loss": math.nan}, "test": {"test/acc": math.inf}},
     ]
     found = spreads(runs)
     assert list(found) == ["val/acc", "val/loss", "test/acc"]
@@ -41,3 +42,5 @@ def test_metrics_are_those_of_the_runs_that_have_them():
 def test_as_text():
     assert plus_minus(0.88712, 0.00213) == "0.8871 ± 0.0021"
     assert plus_minus(0.88712, None) == "0.8871"
+    assert cells(spread([0.887, 0.8906, 0.8857])) == ["0.8878", "0.0025", "0.8815 to 0.8941", "3"]
+    assert cells(spread([0.5])) == ["0.5", "-", "-", "1"]
