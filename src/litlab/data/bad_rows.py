@@ -19,7 +19,7 @@ class BadRows:
     Args:
         path: The file or folder, for messages.
         policy: Whether bad rows are an error or left out.
-        unit: "row", each known by its number, or "image", each known by its file name.
+        unit: "row", each known by the line on which it begins, or "image", each known by its file name.
     """
 
     path: object
@@ -28,7 +28,7 @@ class BadRows:
     problems: dict[Hashable, str] = field(default_factory=dict)
 
     def add(self, row: Hashable, problem: str) -> None:
-        """Note what is wrong with a row (its number) or image (its name); of several problems, the first counts."""
+        """Note what is wrong with a row (its line) or image (its name); of several problems, the first counts."""
         self.problems.setdefault(row, problem)
 
     def __contains__(self, row: Hashable) -> bool:
@@ -50,11 +50,11 @@ class BadRows:
         """Return what an error says of them; `kept` is the number of good rows."""
         if len(self) == 1 and kept:
             ((row, problem),) = self.problems.items()
-            return f"{self.path}, row {row}: {problem}" if self.unit == "row" else f"{self._name(row)}: {problem}"
+            return f"{self.path}, line {row}: {problem}" if self.unit == "row" else f"{self._name(row)}: {problem}"
         return f"{self.path}: {len(self):,} of {kept + len(self):,} {self.unit}s can't be used: {self.listed()}"
 
     def _name(self, row: Hashable) -> str:
-        name = f"row {row}" if self.unit == "row" else str(row)
+        name = f"line {row}" if self.unit == "row" else str(row)
         return name if name.isprintable() else ascii(name)
 
 
@@ -79,7 +79,7 @@ def settle(*files: tuple[BadRows, int]) -> list[str]:
             remedy = f"replace or delete {'it' if one else 'them'}"
         else:
             remedy = f"correct or delete {'the row' if one else 'them'}"
-        drop = "" if allowed or not all(kept for _, kept in found) else ", or set data.bad_rows to drop"
+        drop = "" if allowed or not all(kept for _, kept in found) else ", or use --data.bad_rows drop"
         raise UserError("; ".join(fatal) + f"; {remedy}{drop}")
     return [
         f"{bad.path}: {len(bad):,} of {kept + len(bad):,} {bad.unit}s dropped (data.bad_rows): {bad.listed()}"

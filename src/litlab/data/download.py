@@ -146,8 +146,8 @@ class PublicData(Protocol):
         """Make sure that the files are in a folder, and whole; raises `Unavailable` where they can't be had."""
 
 
-def obtain_or_fall_back(public: PublicData, root: Path, fallback: str | None, own: str) -> bool:
-    """Make sure that a public data set is there, or tell the user that this run uses generated data in its place.
+def obtain(public: PublicData, root: Path, fallback: str | None, own: str) -> None:
+    """Make sure that a public data set is there, or say what to do.
 
     Args:
         public: The data set.
@@ -155,10 +155,8 @@ def obtain_or_fall_back(public: PublicData, root: Path, fallback: str | None, ow
         fallback: "generated" where made-up data may take its place.
         own: Flags that read the user's own data instead.
 
-    Returns:
-        Whether the files are there; if not, a panel has said so, which can't be missed.
-
     Raises:
+        Unavailable: The files are not there, but made-up data may take their place.
         UserError: They are not there, and there is no fallback; or the folder can't be one.
     """
     place = next(place for place in (root, *root.parents) if os.path.lexists(place))
@@ -169,22 +167,38 @@ def obtain_or_fall_back(public: PublicData, root: Path, fallback: str | None, ow
         )
     try:
         public.ensure_downloaded(root)
-        return True
-    except Unavailable as error:
-        name, files, reason = public.name, " and ".join(public.file_names), error
-    if fallback is None:
+    except Unavailable as reason:
+        if fallback is not None:
+            raise
+        files = " and ".join(public.file_names)
         raise UserError(
-            f"{name} is not in {root}/ and can't be downloaded ({reason}): put {files} into {root}/, or use your own "
-            f"data ({own}), or made-up data (--data.fallback generated)"
+            f"{public.name} is not in {root}/ and can't be downloaded ({reason}): put {files} into {root}/, or use "
+            f"your own data ({own}), or made-up data (--data.fallback generated)"
         ) from reason
+
+
+def tell_of_stand_in(public: PublicData, root: Path, own: str, reason: Unavailable, again: bool) -> None:
+    """Tell the user that generated data takes the place of a public data set.
+
+    Args:
+        public: The data set.
+        root: Folder for its files.
+        own: Flags that read the user's own data instead.
+        reason: Why it is not here.
+        again: Whether it is there already: who made it saw a panel that can't be missed, and now a line will do.
+    """
     from rich.console import Console
     from rich.panel import Panel
     from rich.text import Text
 
+    name, console = public.name, Console(stderr=True)
+    if again:
+        text = f"GENERATED DATA again, as {name} can't be downloaded ({reason}): the results say nothing about {name}."
+        console.print(Text(text, "bold yellow"), soft_wrap=True)
+        return
     text = Text.assemble(
         (f"{name} is not here and can't be downloaded", "bold"),
         f" ({reason}).\nThis run uses GENERATED data, as data.fallback says: its results say nothing about {name}."
-        f"\nFor the real ones put {files} into {root}/, or use your own: {own}",
+        f"\nFor the real ones put {' and '.join(public.file_names)} into {root}/, or use your own: {own}",
     )
-    Console(stderr=True).print(Panel(text, title="GENERATED DATA", border_style="bold yellow"))
-    return False
+    console.print(Panel(text, title="GENERATED DATA", border_style="bold yellow"))

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeVar
 
 from typing_extensions import override
 
-from litlab.data.download import obtain_or_fall_back
+from litlab.data.download import Unavailable, obtain, tell_of_stand_in
 from litlab.data.metadata import Metadata
 from litlab.data.module import ExperimentData
 from litlab.data.paths import user_path
@@ -75,7 +75,14 @@ class SelectableData(ExperimentData[M]):
     def ensure_downloaded(self) -> bool:
         if self.dataset:
             return True
-        return obtain_or_fall_back(self.public, self.path, self.fallback, self.own_flags)
+        try:
+            obtain(self.public, self.path, self.fallback, self.own_flags)
+            return True
+        except Unavailable as reason:
+            self.generated = True  # so that the caches are those of the stand-in
+            again = any(folder.is_dir() for folder in self.caches())
+            tell_of_stand_in(self.public, self.path, self.own_flags, reason, again)
+            return False
 
 
 def check_settings(*rules: tuple[str, object, object, str]) -> None:

@@ -1,7 +1,7 @@
 """The user's text and CSV files: one that is not readable text is refused in one line before anything is read from it.
 
-Rows are counted as a spreadsheet counts them: from 1, the row of column names included, a quoted text of several lines
-as one.
+Messages name the line on which a row begins, as editors count them. Predictions name the row as spreadsheets count
+them, where a quoted text of several lines is one. Both begin with 1, and count the column names.
 """
 
 import csv
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import NamedTuple
 
 from litlab.data.bad_rows import BadRows
 from litlab.data.labels import shortened
@@ -23,6 +24,7 @@ _GZIP = b"\x1f\x8b"
 _AS_UTF8 = "save it as UTF-8 (in spreadsheets: CSV UTF-8)"
 _OTHER_KINDS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"%PDF", b"\x89PNG", _GZIP)  # zip and xlsx, xls, ...
 _ODD = re.compile("[\0\udc80-\udcff]")  # surrogates stand for bytes that are not UTF-8
+_LETTER = re.compile(r"[^\W\d_]")
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,24 @@ def odd_bytes(text: str) -> str:
     return "a zero byte: the file is damaged" if found[0] == "\0" else f"not UTF-8, byte {ord(found[0]) - 0xDC00:#04x}"
 
 
-def read_records(path: TextFile, setting: str, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
+class Record(NamedTuple):
+    """A row of a CSV file.
+
+    Args:
+        line: The line of the file on which it begins.
+        row: Its number, a quoted text of several lines counted as one.
+        fields: What is in it.
+    """
+
+    line: int
+    row: int
+    fields: list[str]
+
+
+EMPTY = Record(1, 1, [])  # what the first row of an empty file is
+
+
+def read_records(path: TextFile, setting: str, bad: BadRows) -> Iterator[Record]:
     """Read a CSV file row by row; blank ones are left out.
 
     Args:
@@ -99,7 +118,7 @@ def read_records(path: TextFile, setting: str, bad: BadRows) -> Iterator[tuple[i
         bad: Gets the rows that can't be split, or into more or fewer fields than the first one.
 
     Yields:
-        The number of a row and its fields; first that of the first row.
+        The rows; the first one sets how many fields the others must have.
 
     Raises:
         UserError: The file can't be read, the first row is bad, or a double quote is never closed.
@@ -107,11 +126,11 @@ def read_records(path: TextFile, setting: str, bad: BadRows) -> Iterator[tuple[i
     content = read_text_file(path, setting)
     reader = csv.reader(io.StringIO(content, newline=""), strict=True)
     odd = bool(odd_bytes(content))
-    number, width = 0, 0
+    row, width = 0, 0
     limit = csv.field_size_limit(2**31 - 1)  # an opened quote would end there with a message that nobody understands
     try:
         while True:
-            before, number = reader.line_num, number + 1
+            line, row = reader.line_num + 1, row + 1
             try:
                 fields = next(reader)
             except StopIteration:
@@ -120,28 +139,37 @@ def read_records(path: TextFile, setting: str, bad: BadRows) -> Iterator[tuple[i
                 remedy = "quotes inside a quoted text are written twice"
                 if "unexpected end" in str(error):  # nobody knows where the row ends
                     raise UserError(
-                        f"{path}, row {number}: broken quoting (a double quote is opened and never closed); {remedy}"
+                        f"{path}, line {line}: broken quoting (a double quote is opened and never closed); {remedy}"
                     ) from error
                 fields, problem = [], f"broken quoting, {error}: {remedy}"
             else:
                 problem = odd_bytes("".join(fields)) if odd else ""
                 problem = f"{problem}: {_AS_UTF8}" if "UTF-8" in problem else problem
             if not problem and fields and width and len(fields) != width:
-                lines = reader.line_num - before
-                over = f" on {lines:,} lines" if lines > 1 else ""
-                problem = (
-                    f"{len(fields)} field{'s' * (len(fields) != 1)}{over} instead of {width}: put texts with commas or "
-                    "line breaks into double quotes"
-                )
+                problem = _wrong_width(fields, width, reader.line_num - line + 1)
             if problem and not width:
-                raise UserError(f"{path}, row {number}: {problem}")
+                raise UserError(f"{path}, line {line}: {problem}")
             if problem:
-                bad.add(number, problem)
+                bad.add(line, problem)
             elif fields:
                 width = len(fields)
-                yield number, fields
+                yield Record(line, row, fields)
     finally:
         csv.field_size_limit(limit)
+
+
+def _wrong_width(fields: list[str], width: int, lines: int) -> str:
+    """Return what is wrong with a row of too many or too few fields, and the remedy where quotes can be one."""
+    count = f"{len(fields)} field{'s' * (len(fields) != 1)}"
+    if lines > 1:
+        return f"{count} on {lines:,} lines instead of {width}: one of its double quotes is missing or too many"
+    remedy = ""
+    if any(map(_LETTER.search, fields)):  # numbers need no quotes
+        if len(fields) < width:
+            remedy = ": put texts with line breaks into double quotes"
+        elif "".join(fields[width:]).strip():  # not just commas at its end
+            remedy = ": put texts with commas into double quotes"
+    return f"{count} instead of {width}{remedy}"
 
 
 def column_place(path: TextFile, names: Sequence[str], column: str, fix: str, otherwise: str = "") -> int:

@@ -31,12 +31,12 @@ def parse_time(text: str) -> tuple[datetime, bool]:
     return (time, False) if time.tzinfo is None else (time.astimezone(UTC).replace(tzinfo=None), True)
 
 
-def read_times(column: str, rows: list[int], texts: Sequence[str], bad: BadRows) -> tuple[np.ndarray, bool]:
+def read_times(column: str, lines: list[int], texts: Sequence[str], bad: BadRows) -> tuple[np.ndarray, bool]:
     """Read a column of times.
 
     Args:
         column: Its name.
-        rows: Number of each row in the file.
+        lines: Line of the file on which each row begins.
         texts: Its cells.
         bad: Gets the rows without a time.
 
@@ -51,14 +51,14 @@ def read_times(column: str, rows: list[int], texts: Sequence[str], bad: BadRows)
             times[place] = time
         except (ValueError, OverflowError) as error:
             bad.add(
-                rows[place], f"column {shortened(column)} is {shortened(text)}, not a time{_why_no_time(text, error)}"
+                lines[place], f"column {shortened(column)} is {shortened(text)}, not a time{_why_no_time(text, error)}"
             )
     utc = aware.count(True) > aware.count(False) or (aware.count(True) == aware.count(False) and aware[0] is True)
     for place, has in enumerate(aware):
         if has is not None and has != utc:
             has_one, others = ("a", "most rows have none") if has else ("no", "most rows have one")
             bad.add(
-                rows[place],
+                lines[place],
                 f"column {shortened(column)} is {shortened(texts[place])}, with {has_one} UTC offset: {others}",
             )
     return times, utc

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import is_dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import torch
@@ -61,18 +62,18 @@ class ExperimentModule(LightningModule):
     def for_data(cls, *network_and_data: Any, **settings: Any) -> Self:
         """Build the model for some data, as the command line does: ``Classifier.for_data(network, data)``.
 
-        A setting that is left out, or None, and has the name of a property of the DataModule gets its value:
+        A setting that is left out, or None, and has the name of a fact of the DataModule gets its value, see `is_fact`:
         `num_classes`, `image_shape`, `horizon` and so on.
 
         Args:
-            *network_and_data: The network, if the model is given one, and the DataModule. Its properties that need the
-                files read them now.
+            *network_and_data: The network, if the model is given one, and the DataModule. Its facts that need the files
+                read them now.
             **settings: Further settings of the model, such as its optimizer.
         """
         *network, data = network_and_data
         parser = ArgumentParser()
         names = [key.removeprefix("model.") for key in parser.add_class_arguments(cls, "model")]
-        facts = [name for name in names if isinstance(getattr(type(data), name, None), property)]
+        facts = [name for name in names if is_fact(type(data), name)]
         filled = {name: getattr(data, name) for name in facts if settings.get(name) is None}
         return cls(*network, **settings | filled)
 
@@ -191,6 +192,19 @@ class ExperimentModule(LightningModule):
             parts: What `epoch_sums` returned, to be added up: on this rank, usually. Where the number of ranks has
                 changed, the first one gets the sums of all, the others none.
         """
+
+
+def is_fact(data: type, name: str) -> bool:
+    """Return whether a class of DataModules says something about its data that a model may need to know.
+
+    Args:
+        data: The class.
+        name: A name that is a setting of the model, too.
+
+    Returns:
+        True for a property, and for a number or several, as in ``num_classes = 3``. Words are of other use.
+    """
+    return isinstance(getattr(data, name, None), property | cached_property | int | float | list | tuple)
 
 
 def _holds_object(value: Any) -> bool:

@@ -97,7 +97,12 @@ class Classifier(EnsembleModule):
         **training: Any,
     ) -> None:
         super().__init__(**training)
-        if num_classes is None or num_classes < 2:
+        if num_classes is None:
+            raise UserError(
+                "model.num_classes: it is not set, and the data does not say it; set it, or give the DataModule a "
+                "property num_classes"
+            )
+        if num_classes < 2:
             raise UserError(f"model.num_classes: {num_classes} is not valid; use data with 2 classes or more")
         check_bounds(Classifier, locals(), "model")
         networks = self.make_networks(network, members)

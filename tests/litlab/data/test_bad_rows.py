@@ -31,17 +31,17 @@ def texts(folder, path, **options):
 def test_all_bad_rows_of_texts_are_in_one_error(tmp_path):
     path = reviews(tmp_path, bad=BAD)
     assert refusal(prepared, texts(tmp_path, path)) == (
-        f"{path}: 7 of 47 rows can't be used: row 3 (the text is empty), row 7 (the text is empty), row 11 (3 fields "
-        f"instead of 2: put texts with commas or line breaks into double quotes), and 4 more; correct or delete them, "
-        f"or set data.bad_rows to drop"
+        f"{path}: 7 of 47 rows can't be used: line 3 (the text is empty), line 7 (the text is empty), line 11 (3 "
+        f"fields instead of 2: put texts with commas into double quotes), and 4 more; correct or delete them, or use "
+        f"--data.bad_rows drop"
     )
 
 
 def test_bad_rows_of_both_files_are_in_one_error(tmp_path):
     path, test = reviews(tmp_path, bad={3: ",1"}), reviews(tmp_path, "test.csv", bad={5: "new,8"}, rows=9)
     assert refusal(prepared, texts(tmp_path, path, test_path=str(test))) == (
-        f"{path}, row 3: the text is empty; {test}, row 5: class '8' is not in {path}; correct or delete them, or set "
-        f"data.bad_rows to drop"
+        f"{path}, line 3: the text is empty; {test}, line 5: class '8' is not in {path}; correct or delete them, or "
+        f"use --data.bad_rows drop"
     )
 
 
@@ -55,10 +55,10 @@ def test_bad_rows_of_texts_are_dropped_counted_and_told_every_time(tmp_path, sai
         assert data.class_names == ["0", "1"]
         assert data.description.endswith(", 9 rows dropped")
         assert len(said) == 1
-        assert said[0].startswith(f"{path}: 7 of 47 rows dropped (data.bad_rows): row 3 (the text is empty), row 7")
+        assert said[0].startswith(f"{path}: 7 of 47 rows dropped (data.bad_rows): line 3 (the text is empty), line 7")
         data.setup("test")
         assert said[1].startswith(
-            f"{test}: 2 of 12 rows dropped (data.bad_rows): row 2 (the text is empty), row 3 (3 f"
+            f"{test}: 2 of 12 rows dropped (data.bad_rows): line 2 (the text is empty), line 3 (3 f"
         )
     refusal(prepared, texts(tmp_path, path, test_path=str(test)))  # what was stored without them is not taken
 
@@ -72,16 +72,19 @@ def test_the_test_that_is_cut_from_the_file_tells_too(tmp_path, said):
 def test_rows_to_predict_keep_their_numbers(tmp_path, said):
     path = reviews(tmp_path, "new.csv", bad={3: ",1", 5: "a,b,c"}, rows=4)
     assert refusal(read_input, str(path), None, ["text"], "label").startswith(
-        f"{path}: 2 of 6 rows can't be used: row 3 ("
+        f"{path}: 2 of 6 rows can't be used: line 3 ("
     )
     assert read_input(str(path), None, ["text"], "label", "drop").numbers == [2, 4, 6, 7]
+    path.write_text('text\n"on\nthree\nlines"\n" "\n\nlast\n')  # a row of its own in a spreadsheet
+    assert f"{path}, line 5: the text is empty; " in refusal(read_input, str(path), None, ["text"], "label")
+    assert read_input(str(path), None, ["text"], "label", "drop").numbers == [2, 5]
     path = tmp_path / "new.txt"
     path.write_bytes(b"one\n\ntwo\nca\xe9\n")
     assert read_input(str(path), None, ["text"], "label", "drop").numbers == [1, 3]
-    assert len(said) == 2
+    assert len(said) == 3
     path.write_bytes(b"\n\n")
     assert refusal(read_input, str(path), None, ["text"], "label", "drop") == (
-        f"{path}: 2 of 2 rows can't be used: row 1 (the text is empty), row 2 (the text is empty); correct or "
+        f"{path}: 2 of 2 rows can't be used: line 1 (the text is empty), line 2 (the text is empty); correct or "
         f"delete them"
     )
 
@@ -89,9 +92,10 @@ def test_rows_to_predict_keep_their_numbers(tmp_path, said):
 def test_a_quote_that_swallows_lines_is_told(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('text,label\nx,1\n"open,1\n' + "y,0\n" * 5 + 'closed" here,1\nz,0\nz,1\nq,2\n')
-    assert "row 3 (broken quoting" in refusal(prepared, texts(tmp_path, path))
+    assert "line 3 (broken quoting" in refusal(prepared, texts(tmp_path, path))
     path.write_text('text,label\nx,1\n"open,1\n' + "y,0\n" * 5 + 'closed",here,1\n' + "z,0\nz,1\n" * 3)
-    assert "row 3: 3 fields on 7 lines instead of 2" in refusal(prepared, texts(tmp_path, path))
+    message = refusal(prepared, texts(tmp_path, path))
+    assert "line 3: 3 fields on 7 lines instead of 2: one of its double quotes is missing or too many; " in message
 
 
 def test_testing_on_what_was_trained_on(tmp_path, said):
@@ -164,9 +168,9 @@ def test_bad_rows_and_images(pets, said):
         return ImageData("csv", str(pets), cache_dir=str(pets.parent / "cache"), **options)
 
     assert refusal(prepared, data()) == (
-        f"{pets}: 3 of 23 rows can't be used: row 22 ('gone.png': no such file), row 23 (1 field instead of 2: put "
-        f"texts with commas or line breaks into double quotes), row 24 ('.': a pipe, a device or a folder, not an "
-        f"image); correct or delete them, or set data.bad_rows to drop"
+        f"{pets}: 3 of 23 rows can't be used: line 22 ('gone.png': no such file), line 23 (1 field instead of 2: put "
+        f"texts with line breaks into double quotes), line 24 ('.': a pipe, a device or a folder, not an "
+        f"image); correct or delete them, or use --data.bad_rows drop"
     )
     for _ in range(2):
         said.clear()

@@ -61,7 +61,7 @@ def test_numbers_far_from_the_training_rows_are_refused(answerers, example):
     request = ("application/json", json.dumps({"rows": [row]}).encode())
     (reply,) = answerers("rows", "run").answers([request])
     assert check(reply) == (
-        "rows (row 1 names the columns): column 'income' is 2e+13, too far from the training rows; correct or empty it"
+        "rows (line 1 names the columns): column 'income' is 2e+13, too far from the training rows; correct or empty it"
     )
     lines = example("series").input.read_text().splitlines()
     lines[-2] = ",".join([lines[-2].split(",")[0], "1e15", *lines[-2].split(",")[2:]])

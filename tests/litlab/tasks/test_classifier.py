@@ -86,7 +86,7 @@ def test_smoothing_is_for_training_only(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"num_classes": None}, "model.num_classes: None is not valid"),
+        ({"num_classes": None}, "model.num_classes: it is not set, .* or give the DataModule a property num_cl"),
         ({"label_smoothing": 1.0}, "model.label_smoothing: 1.0 is not valid"),
         ({"label_smoothing": -0.1}, "model.label_smoothing: -0.1 is not valid"),
     ],

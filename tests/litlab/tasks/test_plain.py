@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
+from litlab.tasks import Classifier
 from litlab.testing import ModuleContract
-from tests.litlab.tasks.plain import Points
+from tests.litlab.tasks.plain import CountedPointsData, Points
 
 CONFIG = Path(__file__).parent / "plain/plain.yaml"
 FIT = ("fit", "--config", CONFIG)
@@ -46,6 +48,21 @@ def test_all_verbs(run, tmp_path):
     done = run("predict", "--run", "plain", *TRUST, f"--trainer.callbacks=[{json.dumps(writer)}]")
     assert done.code == 0, done.err
     assert Path("points.csv").read_text().count("\n") == 32
+
+
+def test_a_number_in_the_class_of_the_data_is_for_the_model(run):
+    network = {"class_path": "torch.nn.Linear", "init_args": {"in_features": 4, "out_features": 2}}
+    model = ["--model=litlab.tasks.Classifier", f"--model.network={json.dumps(network)}"]
+    short = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
+    done = run("fit", *model, "--data=tests.litlab.tasks.plain.CountedPointsData", *short)
+    assert done.code == 0, done.err
+    config = yaml.safe_load(Path("lightning_logs/default/version_0/config.yaml").read_text())
+    assert config["model"]["init_args"]["num_classes"] == CountedPointsData.num_classes
+    assert run("fit", *model, "--data=tests.litlab.tasks.plain.TestedPointsData", *short).err.endswith(
+        "error: model.num_classes: it is not set, and the data does not say it; set it, or give the DataModule a "
+        "property num_classes\n"
+    )
+    assert Classifier.for_data(torch.nn.Linear(4, 2), CountedPointsData()).hparams["num_classes"] == 2
 
 
 def test_resumed_after_an_epoch_it_has_the_numbers_of_a_run_that_never_stopped(run, tmp_path):

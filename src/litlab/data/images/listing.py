@@ -14,7 +14,7 @@ from torch import Tensor
 
 from litlab.data.bad_rows import BadRows, Policy, settle_and_tell
 from litlab.data.labels import shortened
-from litlab.data.text_file import column_place, read_records
+from litlab.data.text_file import EMPTY, column_place, read_records
 from litlab.errors import UserError
 
 SPLITS = ("train", "val", "test")
@@ -67,20 +67,20 @@ def list_csv(
     columns = {"file_column": file_column, "label_column": label_column}
     columns |= {"split_column": split_column} if split_column else {}
     rows: dict[str, list[tuple[int, str, str]]] = {split: [] for split in SPLITS}
-    for number, file, label, *marked in _read_rows(path, columns, bad):
+    for line, file, label, *marked in _read_rows(path, columns, bad):
         split = marked[0] if marked else "train"
         if split not in SPLITS:
-            bad.add(number, f"{split_column} is {shortened(split)}, not train, val or test")
+            bad.add(line, f"{split_column} is {shortened(split)}, not train, val or test")
         elif problem := no_file(path.parent / file):
-            bad.add(number, f"{shortened(file)}: {problem}")
+            bad.add(line, f"{shortened(file)}: {problem}")
         else:
-            rows[split].append((number, file, label))
+            rows[split].append((line, file, label))
     classes = in_order({label for _, _, label in rows["train"]})
     place = {name: i for i, name in enumerate(classes)}
     for split, members in rows.items():
-        for number, _, label in members:
+        for line, _, label in members:
             if label not in place and classes:
-                bad.add(number, f"class {shortened(label)} is in {split}, but not in train")
+                bad.add(line, f"class {shortened(label)} is in {split}, but not in train")
         rows[split] = [row for row in members if row[0] not in bad]
     settle_and_tell(bad, sum(map(len, rows.values())))
     if not classes:
@@ -106,17 +106,17 @@ def no_file(file: Path) -> str:
 
 
 def _read_rows(path: Path, columns: dict[str, str], bad: BadRows) -> Iterator[tuple[Any, ...]]:
-    """Yield the number of each good row, and its values in the columns (given by the names of the settings)."""
+    """Yield the line of each good row, and its values in the columns (given by the names of the settings)."""
     records = read_records(path, "data.path", bad)
-    header = [name.strip() for name in next(records, (0, []))[1]]
+    header = [name.strip() for name in next(records, EMPTY).fields]
     places = [column_place(path, header, column, f"set --data.{setting} {{}}") for setting, column in columns.items()]
     empty = True
-    for number, fields in records:
+    for line, _, fields in records:
         empty = False
         values = [fields[place].strip() for place in places]
         if all(values):
-            yield number, *values
+            yield line, *values
         else:
-            bad.add(number, f"{list(columns.values())[values.index('')]} is empty")
+            bad.add(line, f"{list(columns.values())[values.index('')]} is empty")
     if empty and not bad:
         raise UserError(f"{path}: no rows below the header; add one per image")

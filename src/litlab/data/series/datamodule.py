@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from litlab.data.bad_rows import Policy, count_text
+from litlab.data.bad_rows import Policy
 from litlab.data.paths import user_path
-from litlab.data.selectable import SelectableData, check_settings
+from litlab.data.selectable import SelectableData
 from litlab.data.series.covariates import Covariate, check_covariates
 from litlab.data.series.metadata import SeriesMetadata
 from litlab.data.series.predictions import read_last_window, write_forecast
@@ -18,7 +18,7 @@ from litlab.data.series.scaled import ScaledSeries
 from litlab.data.series.scaler import measured
 from litlab.data.series.serving import SeriesServing
 from litlab.data.series.source import PublicSeries, Source
-from litlab.data.series.split import check_split, split_windows
+from litlab.data.series.split import split_windows
 from litlab.data.series.timeline import Series
 from litlab.data.series.windows import Windows
 from litlab.types import PositiveInt, Seed, check_bounds
@@ -39,8 +39,7 @@ class SeriesData(SelectableData[SeriesMetadata]):
     Trainer with ``use_distributed_sampler=False``, as the command line does.
 
     Args:
-        dataset: `csv` for your own file, `generated` for a made-up series; null: the public series that the class is
-            named for.
+        dataset: `csv` for your own file, `generated` for a made-up series; null: the public series of the class's name.
         path: `csv`: the file, UTF-8, .gz too. Public: folder to download to (`data` where null).
         time_column: Column of the times.
         targets: Columns to forecast; null: all that hold numbers.
@@ -58,8 +57,7 @@ class SeriesData(SelectableData[SeriesMetadata]):
             for weekly, 12 for monthly ones; 1 for other steps, and where the training rows hold no two seasons.
         batch_size: Windows per batch and process.
         seed: Seed of the order; that of the run (seed_everything) when left out.
-        fallback: `generated` uses a made-up series where the public one can't be downloaded, and says so; null stops
-            there.
+        fallback: `generated` uses a made-up one where a public series can't be downloaded, and says so; null: an error.
         **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
 
     Raises:
@@ -93,13 +91,9 @@ class SeriesData(SelectableData[SeriesMetadata]):
         super().__init__(dataset, path, fallback, batch_size=batch_size, seed=seed, **loader)
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
         check_bounds(SeriesData, self.hparams, "data")
-        check_settings(("targets", targets, targets != [], "name at least one, or leave it out"))
         check_covariates(covariates or [])
-        if split is not None:
-            check_split(split)
         self.source = Source(dataset, self.public, self.path, time_column, targets, split, gaps, bad_rows)
         self._series: Series | None = None
-        self._scaled: ScaledSeries | None = None
         self._ends = (0, 0, 0)
         self._starts: dict[str, range] = {}
         self._predicted: np.ndarray | None = None  # the times
@@ -146,10 +140,8 @@ class SeriesData(SelectableData[SeriesMetadata]):
     @property
     def description(self) -> str:
         """The series in one line; with the numbers of windows after `setup`."""
-        filled = f", {self._series.filled}" if self._series and self._series.filled else ""
-        filled += count_text(self._series.dropped) if self._series else ""
-        contents = f"windows of {self.context_length} + {self.horizon} rows, {self.num_targets} columns{filled}"
-        return self.described(contents)
+        contents = f"windows of {self.context_length} + {self.horizon} rows, {self.num_targets} columns"
+        return self.described(contents + (self._series.remarks if self._series else ""))
 
     @property
     def fingerprint(self) -> str:
@@ -193,7 +185,6 @@ class SeriesData(SelectableData[SeriesMetadata]):
     @override
     def open(self, stage: str | None) -> SeriesMetadata:
         series, name, own = self._read(), self.source_name, self.hparams
-        self._scaled = None
         self._ends = self.source.ends(series, self.generated, name)
         self._starts = split_windows(self._ends, own["context_length"], own["horizon"], name)
         self.sizes = {split: len(starts) for split, starts in self._starts.items()}
@@ -218,11 +209,11 @@ class SeriesData(SelectableData[SeriesMetadata]):
     @property
     def scaled(self) -> ScaledSeries:
         """The scaled series with its splits, where the model is if it fits there; after `setup`."""
-        if self._scaled is None:
-            self._scaled = ScaledSeries.of(self._read(), self.known_metadata, self._ends, self._starts)
-            if self.trainer is not None:
-                self._scaled = self._scaled.on_device(self.trainer.strategy.root_device)
-        return self._scaled
+        if "scaled" not in self._samples:  # which is emptied with each set-up, and where a checkpoint has other scales
+            scaled = ScaledSeries.of(self._read(), self.known_metadata, self._ends, self._starts)
+            device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
+            self._samples["scaled"] = scaled.on_device(device)
+        return self._samples["scaled"]
 
     def ridge(self, context_length: int | None = None) -> Tensor:
         """Fit `ScaledSeries.ridge` to forecast from so many rows, those of the windows if left out."""
@@ -236,12 +227,7 @@ class SeriesData(SelectableData[SeriesMetadata]):
     def serving(self) -> SeriesServing:
         return SeriesServing(self.known_metadata)
 
-    # ---- checkpoint and prediction
-
-    @override
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        super().load_state_dict(state_dict)
-        self._scaled = None  # the scaler is the checkpoint's now
+    # ---- prediction
 
     @override
     def open_input(self, source: str) -> Windows:

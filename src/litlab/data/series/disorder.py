@@ -25,22 +25,22 @@ def note_disorder(table: Table) -> Table:
     if 2 * len(kept) < len(times):
         first = int(np.argmax(np.diff(times) <= 0)) + 1
         raise UserError(
-            f"{table.path}: most rows are not in order of time, first row {table.rows[first]}: "
+            f"{table.path}: most rows are not in order of time, first line {table.lines[first]}: "
             f"{time_text(table.times[first])} after {time_text(table.times[first - 1])}; sort them by time, and give "
             f"one series per file"
         )
     known = {int(times[place]): place for place in kept}
     for place in sorted(set(range(len(times))).difference(kept)):
-        row = table.rows[place]
+        line = table.lines[place]
         here = time_text(table.times[place])
         if (twin := known.get(int(times[place]))) is not None:
             clocks = "" if table.utc else " (where the clocks went back, add UTC offsets)"
-            table.bad.add(row, f"{here} occurs twice, also in row {table.rows[twin]}{clocks}")
+            table.bad.add(line, f"{here} occurs twice, also in line {table.lines[twin]}{clocks}")
         else:
             following = bisect_left(kept, place)
             behind = following > 0 and times[place] < times[kept[following - 1]]
             other, where = (kept[following - 1], "after") if behind else (kept[following], "before")
-            table.bad.add(row, f"{here} comes {where} {time_text(table.times[other])}: sort the rows by time")
+            table.bad.add(line, f"{here} comes {where} {time_text(table.times[other])}: sort the rows by time")
     return table.good()
 
 
@@ -48,7 +48,7 @@ def note_off_step(table: Table, step: Step) -> Table:
     """Note the rows whose times most others can't be reached from in whole steps; return those that are left."""
     fitting = step.fitting(table.times)
     for place in np.flatnonzero(~fitting).tolist():
-        table.bad.add(table.rows[place], f"{time_text(table.times[place])} is off the step of {step}")
+        table.bad.add(table.lines[place], f"{time_text(table.times[place])} is off the step of {step}")
     return table if fitting.all() else table.good()
 
 
@@ -63,12 +63,12 @@ def note_open_ends(table: Table) -> Table:
     if not len(whole):
         return table
     first, last = int(whole[0]), int(whole[-1])
-    for place in (*range(first), *range(last + 1, len(table.rows))):
+    for place in (*range(first), *range(last + 1, len(table.lines))):
         column = table.names[int(np.argmax(missing[place]))]
         end = "start" if place < first else "end"
         problem = f"column {column!r} is empty at the {end} of the series, where it can't be interpolated"
-        table.bad.add(table.rows[place], problem)
-    return table if first == 0 and last == len(table.rows) - 1 else table.good()
+        table.bad.add(table.lines[place], problem)
+    return table if first == 0 and last == len(table.lines) - 1 else table.good()
 
 
 def time_text(time: np.datetime64) -> str:

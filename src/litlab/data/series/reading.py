@@ -1,4 +1,4 @@
-"""A CSV file as times and numbers; what can't be read is named by row and column."""
+"""A CSV file as times and numbers; what can't be read is named by line and column."""
 
 from dataclasses import dataclass, replace
 
@@ -8,7 +8,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.data.bad_rows import BadRows, Policy, settle
 from litlab.data.labels import shortened
 from litlab.data.numbers import are_formatted, no_number, read_numbers
-from litlab.data.text_file import TextFile, column_place, read_records
+from litlab.data.text_file import EMPTY, TextFile, column_place, read_records
 from litlab.data.times import read_times
 from litlab.errors import UserError
 
@@ -22,7 +22,7 @@ class Table:
 
     Args:
         path: The file.
-        rows: Number of each row in the file, for messages.
+        lines: Line of the file on which each row begins, for messages.
         times: datetime64[s] of shape (row,).
         utc: Whether the times had UTC offsets; they are UTC then.
         names: Names of the columns.
@@ -31,7 +31,7 @@ class Table:
     """
 
     path: TextFile
-    rows: list[int]
+    lines: list[int]
     times: np.ndarray
     utc: bool
     names: list[str]
@@ -40,9 +40,9 @@ class Table:
 
     def good(self) -> "Table":
         """Return the same without the rows that were found to be bad meanwhile."""
-        kept = [place for place, row in enumerate(self.rows) if row not in self.bad]
-        rows = [self.rows[place] for place in kept]
-        return replace(self, rows=rows, times=self.times[kept], values=self.values[kept])
+        kept = [place for place, line in enumerate(self.lines) if line not in self.bad]
+        lines = [self.lines[place] for place in kept]
+        return replace(self, lines=lines, times=self.times[kept], values=self.values[kept])
 
 
 def read_table(
@@ -70,18 +70,18 @@ def read_table(
     """
     bad = BadRows(path, bad_rows)
     records = read_records(path, setting, bad)
-    header = [name.strip() for name in next(records, (0, []))[1]]
+    header = [name.strip() for name in next(records, EMPTY).fields]
     if not header:
         raise UserError(f"{path}: the file is empty; give a header and one row per time")
     column_place(path, header, time_column, _TRAINED if trained else "set --data.time_column {}")
     for column in columns or []:
         column_place(path, header, column, _TRAINED if trained else _TARGETS)
-    lines = list(records)
-    if not lines:
+    rows = list(records)
+    if not rows:
         settle((bad, 0))
         raise UserError(f"{path}: no rows below a header; give one row per time")
-    rows, cells = [number for number, _ in lines], list(zip(*(fields for _, fields in lines), strict=True))
-    times, utc = read_times(time_column, rows, cells[header.index(time_column)], bad)
+    lines, cells = [row.line for row in rows], list(zip(*(row.fields for row in rows), strict=True))
+    times, utc = read_times(time_column, lines, cells[header.index(time_column)], bad)
     names, values, left_out = [], [], []
     for column in columns if columns is not None else [name for name in dict.fromkeys(header) if name != time_column]:
         texts = cells[header.index(column)]
@@ -91,22 +91,22 @@ def read_table(
         if columns is None and not formatted and (not column or np.isfinite(numbers).sum() <= len(wrong)):
             # words, or empty, or the unnamed row numbers that some programs write
             if wrong and column:
-                left_out.append(f"{column} ({shortened(texts[wrong[0]])} in row {rows[wrong[0]]})")
+                left_out.append(f"{column} ({shortened(texts[wrong[0]])} in line {lines[wrong[0]]})")
             continue
         column_place(path, header, column, _TARGETS)  # it must not be there twice
         if words:
-            others = f" (and {len(wrong) - 1:,} more rows)" if len(wrong) > 1 else ""
+            others = f" (and {len(wrong) - 1:,} more)" if len(wrong) > 1 else ""
             remedy = "name other columns in data.targets" if columns is None else "leave it out of data.targets"
             raise UserError(
-                f"{path}, row {rows[wrong[0]]}{others}: {no_number(column, texts[wrong[0]])}; correct the column, or "
+                f"{path}, line {lines[wrong[0]]}{others}: {no_number(column, texts[wrong[0]])}; correct the column, or "
                 f"{remedy}"
             )
         for place in wrong:
-            bad.add(rows[place], no_number(column, texts[place]))
+            bad.add(lines[place], no_number(column, texts[place]))
         names.append(column)
         values.append(numbers)
     if not names:
         raise UserError(f"{path}: there is no column of numbers besides {time_column!r}; add one")
     if left_out:
         rank_zero_info(f"{path}: not among the targets, as they hold no numbers: {', '.join(left_out)}")
-    return Table(path, rows, times, utc, names, np.stack(values, axis=1), bad).good()
+    return Table(path, lines, times, utc, names, np.stack(values, axis=1), bad).good()

@@ -10,7 +10,7 @@ from litlab.data.bad_rows import Policy
 from litlab.data.download import PublicFile, obtain_file
 from litlab.data.series.generated import GENERATED_COLUMNS, generated_series
 from litlab.data.series.reading import read_table
-from litlab.data.series.split import FRACTIONS, Split, split_rows
+from litlab.data.series.split import FRACTIONS, Split, check_split, split_rows
 from litlab.data.series.timeline import Series, regular
 from litlab.errors import UserError
 from litlab.util.nearest import nearest
@@ -47,7 +47,8 @@ class Source:
     """A series by the names of its options, see `SeriesData`.
 
     Raises:
-        UserError: A target is listed twice, is the time column, or is no column of a public or generated series.
+        UserError: There is no target, or one is listed twice, is the time column, or is no column of a public or
+            generated series; or the split fits no series.
     """
 
     dataset: str | None
@@ -61,6 +62,8 @@ class Source:
 
     def __post_init__(self) -> None:
         targets, known = self.targets or [], self._known_columns
+        if self.targets == []:
+            raise UserError("data.targets: [] is not valid; name at least one, or leave it out")
         for name in targets:
             if targets.count(name) > 1:
                 raise UserError(f"data.targets: {name!r} is listed twice; delete one")
@@ -69,6 +72,8 @@ class Source:
             if known and name not in known:
                 only = f", only {', '.join(map(repr, known))}"
                 raise UserError(f"data.targets: {self.kind} has no column {name!r}{nearest(name, known, only)}")
+        if self.split is not None:
+            check_split(self.split)
 
     @property
     def columns(self) -> list[str] | None:

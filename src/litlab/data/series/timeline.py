@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.data.bad_rows import BadRows, settle, settle_and_tell
+from litlab.data.bad_rows import BadRows, count_text, settle, settle_and_tell
 from litlab.data.series.disorder import note_disorder, note_off_step, note_open_ends, time_text
 from litlab.data.series.reading import Table
 from litlab.data.series.step import Step, find_step
@@ -30,7 +30,7 @@ class Series:
         utc: Whether the times are UTC; else they are what the user's clock said.
         filled: What was interpolated, in words; empty where nothing was.
         dropped: Number of bad rows that were left out of the file.
-        rows: Number of each row in its file, 0 for one that was interpolated; None where there is no file.
+        lines: Line of the file on which each row begins, 0 for one that was interpolated; None where there is no file.
     """
 
     times: np.ndarray
@@ -40,7 +40,7 @@ class Series:
     utc: bool = False
     filled: str = ""
     dropped: int = 0
-    rows: np.ndarray | None = None
+    lines: np.ndarray | None = None
 
     @property
     def digest(self) -> str:
@@ -69,10 +69,15 @@ class Series:
             )
         return torch.from_numpy(values)
 
+    @property
+    def remarks(self) -> str:
+        """What was interpolated and left out, as the description of a data set ends."""
+        return (f", {self.filled}" if self.filled else "") + count_text(self.dropped)
+
     def where(self, place: int) -> str:
         """Return a row as messages name it, with its time."""
-        row = int(self.rows[place]) if self.rows is not None else 0
-        return f"in row {row} ({time_text(self.times[place])})" if row else f"at {time_text(self.times[place])}"
+        line = int(self.lines[place]) if self.lines is not None else 0
+        return f"in line {line} ({time_text(self.times[place])})" if line else f"at {time_text(self.times[place])}"
 
 
 def regular(table: Table, gaps: Literal["error", "interpolate"], step: Step | None = None) -> Series:
@@ -96,14 +101,14 @@ def regular(table: Table, gaps: Literal["error", "interpolate"], step: Step | No
         expected = step or own
         regular_so = expected.fitting(table.times).all() and _gapless(expected.positions(table.times))
         if own != expected and not regular_so:
-            settle((table.bad, len(table.rows)))
+            settle((table.bad, len(table.lines)))
             raise UserError(
                 f"{table.path}: its rows are {own} apart, the checkpoint was trained on {step}; use rows with that step"
             )
         table = note_off_step(table, expected)
     if gaps == "interpolate" or table.bad.policy == "drop":
         table = note_open_ends(table)
-    settle_and_tell(table.bad, len(table.rows))
+    settle_and_tell(table.bad, len(table.lines))
     if step is None:
         if len(table.times) < 2:
             raise UserError(f"{table.path}: only one row, so the time step is unknown; add more rows")
@@ -125,7 +130,7 @@ def _filled(table: Table, gaps: str, step: Step) -> Series:
     if size >= len(position) * (_MOST_FILLED + 1):
         gap = int(np.diff(position).argmax()) + 1
         raise UserError(
-            f"{table.path}, row {table.rows[gap]}: {_missing_rows(table, position, gap)}, as the step is {step}; "
+            f"{table.path}, line {table.lines[gap]}: {_missing_rows(table, position, gap)}, as the step is {step}; "
             f"correct the time, as that is too much to interpolate"
         )
     steps = np.arange(size)
@@ -135,8 +140,8 @@ def _filled(table: Table, gaps: str, step: Step) -> Series:
         for end, which in ((0, "first"), (-1, "last")):
             if not known[end]:
                 raise UserError(
-                    f"{table.path}, row {table.rows[end]}: column {name!r} is empty in the {which} row, which can't be "
-                    f"interpolated; fill it in or delete the row"
+                    f"{table.path}, line {table.lines[end]}: column {name!r} is empty in the {which} row, which can't "
+                    f"be interpolated; fill it in or delete the row"
                 )
         column = table.values[:, number]
         whole = known.all() and _gapless(position)
@@ -144,29 +149,29 @@ def _filled(table: Table, gaps: str, step: Step) -> Series:
     added, empty = size - len(position), int(missing.sum())
     filled = f"{added:,} missing rows and {empty:,} empty values interpolated" if added or empty else ""
     times = np.concatenate([table.times[:1], step.after(table.times[0], size - 1)])
-    rows = np.zeros(size, dtype=np.int64)
-    rows[position] = table.rows
-    return Series(times, values, table.names, step, table.utc, filled, len(table.bad), rows)
+    lines = np.zeros(size, dtype=np.int64)
+    lines[position] = table.lines
+    return Series(times, values, table.names, step, table.utc, filled, len(table.bad), lines)
 
 
 def _refuse_gaps(table: Table, position: np.ndarray, missing: np.ndarray, step: Step) -> None:
     """Raise one error for all missing rows and values."""
     problems = BadRows(table.path)
     for gap in (np.flatnonzero(np.diff(position) > 1) + 1).tolist():
-        problems.add(table.rows[gap], f"{_missing_rows(table, position, gap)}, as the step is {step}")
+        problems.add(table.lines[gap], f"{_missing_rows(table, position, gap)}, as the step is {step}")
     for place in np.flatnonzero(missing.any(1)).tolist():
-        problems.add(table.rows[place], f"column {table.names[int(np.argmax(missing[place]))]!r} is empty")
+        problems.add(table.lines[place], f"column {table.names[int(np.argmax(missing[place]))]!r} is empty")
     if not problems:
         return
     added, empty = int(position[-1]) + 1 - len(position), int(missing.sum())
     counts = " and ".join(
         f"{count:,} {what}{'s' * (count != 1)}" for count, what in ((added, "row"), (empty, "value")) if count
     )
-    message = problems.message(len(table.rows))
+    message = problems.message(len(table.lines))
     if len(problems) > 1:
         message = f"{table.path}: {counts} are missing: {problems.listed()}"
     dropped = f" ({len(table.bad):,} bad row{'s were' if len(table.bad) > 1 else ' was'} dropped)" if table.bad else ""
-    raise UserError(f"{message}{dropped}; add what is missing, or set data.gaps to interpolate")
+    raise UserError(f"{message}{dropped}; add what is missing, or use --data.gaps interpolate")
 
 
 def _missing_rows(table: Table, position: np.ndarray, gap: int) -> str:

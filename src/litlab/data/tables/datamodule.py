@@ -12,12 +12,11 @@ from typing_extensions import override
 from litlab.data.bad_rows import Policy, count_text
 from litlab.data.paths import user_path
 from litlab.data.selectable import SelectableData, check_settings
-from litlab.data.table import write_classes
 from litlab.data.tables.baselines import tabular_baselines
 from litlab.data.tables.encoding import encode, measured
 from litlab.data.tables.memory import EncodedRows
 from litlab.data.tables.metadata import TabularMetadata, Task
-from litlab.data.tables.predictions import read_input, write_numbers
+from litlab.data.tables.predictions import read_input, write_rows
 from litlab.data.tables.serving import TabularServing
 from litlab.data.tables.source import Source, Table
 from litlab.errors import UserError
@@ -90,14 +89,10 @@ class TabularData(SelectableData[TabularMetadata]):
         super().__init__(dataset, path, None, batch_size=batch_size, seed=seed, **loader)
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
         check_bounds(TabularData, self.hparams, "data")
+        held_out = val_fraction + test_fraction
         check_settings(
             ("target", target, target, "name the column to predict"),
-            (
-                "val_fraction",
-                val_fraction,
-                val_fraction + test_fraction < 1,
-                "with data.test_fraction it must be below 1",
-            ),
+            ("val_fraction", val_fraction, held_out < 1, "with data.test_fraction it must be below 1"),
         )
         self.targets = [target] if isinstance(target, str) else list(target or [])
         self.source = Source(
@@ -249,9 +244,5 @@ class TabularData(SelectableData[TabularMetadata]):
             outputs: Of the batches in order: probabilities, shape (batch, class), or predictions, (batch, target).
             path: The file; one that is there is replaced.
         """
-        metadata, predicted = self.known_metadata, torch.cat([output.cpu() for output in outputs])
-        if metadata.task == "regression":
-            write_numbers(Path(path), self._predicted, metadata.targets, predicted)
-        else:
-            names = [f"row {number}" for number in self._predicted]
-            write_classes(Path(path), {"row": self._predicted}, names, metadata.class_names, predicted)
+        predicted = torch.cat([output.cpu() for output in outputs])
+        write_rows(Path(path), self._predicted, self.known_metadata, predicted)

@@ -53,4 +53,5 @@ def generated_cells(targets: list[str]) -> Cells:
     }
     path = Path("generated table")
     shown = {name: column.astype(object) for name, column in columns.items() if name in targets or name not in TARGETS}
-    return Cells(path, list(range(2, _ROWS + 2)), shown, BadRows(path))
+    numbers = list(range(2, _ROWS + 2))
+    return Cells(path, numbers, numbers, shown, BadRows(path))

@@ -8,7 +8,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from litlab.data.bad_rows import Policy, settle_and_tell
-from litlab.data.table import PREDICTED, check_finite, write_table
+from litlab.data.table import PREDICTED, check_finite, write_classes, write_table
 from litlab.data.tables.encoding import encode
 from litlab.data.tables.memory import EncodedRows
 from litlab.data.tables.metadata import TabularMetadata
@@ -37,7 +37,7 @@ def read_input(path: Path, metadata: TabularMetadata, bad_rows: Policy) -> tuple
     for name in metadata.numbers:
         cells.column(name, _TRAINED)
         numbers[name] = number_column(cells, name, "the checkpoint needs numbers")
-    good = np.array([row not in cells.bad for row in cells.rows])
+    good = np.array([line not in cells.bad for line in cells.lines])
     settle_and_tell(cells.bad, int(good.sum()))
     numbers = {name: column[good] for name, column in numbers.items()}
     categories = {name: column[good] for name, column in categories.items()}
@@ -67,19 +67,23 @@ def _rows(count: int) -> str:
     return f"{count:,} row{'s' * (count != 1)}"
 
 
-def write_numbers(path: Path, rows: Sequence[int], targets: Sequence[str], predicted: Tensor) -> None:
-    """Write a row per row of the input: its number, and for each target what is predicted, in the units of the file.
+def write_rows(path: Path, rows: Sequence[int], metadata: TabularMetadata, predicted: Tensor) -> None:
+    """Write a row per row of the input: its number, and class and probabilities, or a number for each target.
 
     Args:
         path: The CSV file; it is replaced in one step.
         rows: Number of each row.
-        targets: Names of the targets.
-        predicted: Shape (row, target).
+        metadata: What was trained, with the names of classes or targets.
+        predicted: Probabilities, shape (row, class), or predictions in the units of the file, (row, target).
 
     Raises:
         UserError: A prediction is not finite, or the file can't be written.
     """
-    check_finite(predicted, [f"row {row}" for row in rows])
+    names = [f"row {row}" for row in rows]
+    if metadata.task == "classification":
+        write_classes(path, {"row": rows}, names, metadata.class_names, predicted)
+        return
+    check_finite(predicted, names)
     lines = zip(rows, predicted.tolist(), strict=True)
-    header = ["row", *(PREDICTED + name for name in targets)]
+    header = ["row", *(PREDICTED + name for name in metadata.targets)]
     write_table(path, header, ([row, *(f"{value:.7g}" for value in values)] for row, values in lines))

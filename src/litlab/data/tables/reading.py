@@ -1,4 +1,4 @@
-"""A CSV file as text, its columns as numbers, categories or targets; what can't be read is named by row and column."""
+"""A CSV file as text, its columns as numbers, categories or targets; what can't be read is named by line and column."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from litlab.data.bad_rows import BadRows, Policy, settle
 from litlab.data.labels import shortened
 from litlab.data.numbers import are_formatted, no_number, read_numbers
 from litlab.data.tables.metadata import Task
-from litlab.data.text_file import TextFile, column_place, read_records
+from litlab.data.text_file import EMPTY, TextFile, column_place, read_records
 from litlab.errors import UserError
 
 _FEW = 20  # different whole numbers in a target that may still be classes ...
@@ -23,12 +23,14 @@ class Cells:
 
     Args:
         path: The file.
-        rows: Number of each row in the file, for messages.
+        lines: Line of the file on which each row begins, for messages.
+        rows: Number of each row in the file.
         columns: The cells of each column by its name, without spaces at their ends; str of shape (row,).
         bad: The rows that can't be used.
     """
 
     path: TextFile
+    lines: list[int]
     rows: list[int]
     columns: dict[str, np.ndarray]
     bad: BadRows
@@ -41,7 +43,7 @@ class Cells:
     def note_empty(self, name: str) -> None:
         """Note the rows where a column is empty."""
         for place in np.flatnonzero(self.columns[name] == ""):
-            self.bad.add(self.rows[place], f"column {shortened(name)} is empty")
+            self.bad.add(self.lines[place], f"column {shortened(name)} is empty")
 
 
 def read_cells(path: TextFile, setting: str, bad_rows: Policy) -> Cells:
@@ -59,22 +61,22 @@ def read_cells(path: TextFile, setting: str, bad_rows: Policy) -> Cells:
     """
     bad = BadRows(path, bad_rows)
     records = read_records(path, setting, bad)
-    header = [name.strip() for name in next(records, (0, []))[1]]
+    header = [name.strip() for name in next(records, EMPTY).fields]
     if not any(header):
         raise UserError(f"{path}: the file is empty; give a header and one row per sample")
     for name in filter(None, header):
         column_place(path, header, name, "")  # it must not be there twice
-    lines = list(records)
-    if not lines:
+    rows = list(records)
+    if not rows:
         settle((bad, 0))
         raise UserError(f"{path}: no rows below a header; give one row per sample")
-    texts = zip(*(fields for _, fields in lines), strict=True)
+    texts = zip(*(row.fields for row in rows), strict=True)
     columns = {
         name: np.array([text.strip() for text in column], dtype=object)
         for name, column in zip(header, texts, strict=True)
         if name
     }
-    return Cells(path, [number for number, _ in lines], columns, bad)
+    return Cells(path, [row.line for row in rows], [row.row for row in rows], columns, bad)
 
 
 def number_column(cells: Cells, name: str, remedy: str, needed: bool = True) -> np.ndarray | None:
@@ -96,12 +98,12 @@ def number_column(cells: Cells, name: str, remedy: str, needed: bool = True) -> 
     values, wrong = read_numbers(texts.tolist())
     if len(wrong) > np.isfinite(values).sum():
         if needed or are_formatted(texts[wrong].tolist()):
-            others = f" (and {len(wrong) - 1:,} more rows)" if len(wrong) > 1 else ""
-            row = cells.rows[wrong[0]]
-            raise UserError(f"{cells.path}, row {row}{others}: {no_number(name, texts[wrong[0]])}; {remedy}")
+            others = f" (and {len(wrong) - 1:,} more)" if len(wrong) > 1 else ""
+            line = cells.lines[wrong[0]]
+            raise UserError(f"{cells.path}, line {line}{others}: {no_number(name, texts[wrong[0]])}; {remedy}")
         return None
     for place in wrong:
-        cells.bad.add(cells.rows[place], no_number(name, texts[place]))
+        cells.bad.add(cells.lines[place], no_number(name, texts[place]))
     return values
 
 
@@ -175,7 +177,7 @@ def read_targets(cells: Cells, targets: list[str], task: Task | None) -> tuple[T
         numbers = number_column(cells, name, "correct the column, name another, or set data.task classification")
         assert numbers is not None
         for place in np.flatnonzero(np.isnan(numbers)):
-            cells.bad.add(cells.rows[place], f"column {shortened(name)} is {shortened(texts[place])}, not a number")
+            cells.bad.add(cells.lines[place], f"column {shortened(name)} is {shortened(texts[place])}, not a number")
         values.append(numbers)
     return task, np.stack(values, axis=1)
 

@@ -26,7 +26,7 @@ class Table:
 
     Args:
         task: What is to be done with the targets.
-        rows: Number of each row in the file, int64 of shape (row,).
+        lines: Line of the file on which each row begins, int64 of shape (row,).
         numbers: Input columns of numbers by name, float64 of shape (row,), NaN where one is missing.
         categories: Input columns of categories by name, str of shape (row,), empty where one is missing.
         target: Classes, str of shape (row,), or numbers, float64 of shape (row, target).
@@ -35,7 +35,7 @@ class Table:
     """
 
     task: Task
-    rows: np.ndarray
+    lines: np.ndarray
     numbers: dict[str, np.ndarray]
     categories: dict[str, np.ndarray]
     target: np.ndarray
@@ -55,12 +55,12 @@ class Table:
         """Return some of the rows, by a mask or their places."""
         numbers = {name: column[kept] for name, column in self.numbers.items()}
         categories = {name: column[kept] for name, column in self.categories.items()}
-        rows, target, part = self.rows[kept], self.target[kept], self.part[kept]
-        return replace(self, rows=rows, numbers=numbers, categories=categories, target=target, part=part)
+        lines, target, part = self.lines[kept], self.target[kept], self.part[kept]
+        return replace(self, lines=lines, numbers=numbers, categories=categories, target=target, part=part)
 
     def without(self, bad: BadRows) -> "Table":
         """Return the rows that are not bad; a UserError where all are."""
-        good = np.array([row not in bad for row in self.rows])
+        good = np.array([line not in bad for line in self.lines])
         if not good.any():
             settle((bad, 0))
         return self if good.all() else self.take(good)
@@ -122,17 +122,17 @@ class Source:
         if not names:
             raise UserError(f"{cells.path}: no column is left to predict {', '.join(self.target)} from; add one")
         numbers, categories = input_columns(cells, names, self.categories)
-        table = Table(task, np.array(cells.rows), numbers, categories, target, units).without(cells.bad)
+        table = Table(task, np.array(cells.lines), numbers, categories, target, units).without(cells.bad)
         table = replace(table, part=self._parts(table, cells.path))
         if task == "classification":
             for note in label_notes(Counter(table.target)):
                 rank_zero_info(f"data.target: {note}")
             known = set(table.class_names)
-            for row, label, part in zip(table.rows.tolist(), table.target, table.part, strict=True):
+            for line, label, part in zip(table.lines.tolist(), table.target, table.part, strict=True):
                 if label not in known:
-                    cells.bad.add(row, f"class {shortened(label)} is in {part}, but not in train")
+                    cells.bad.add(line, f"class {shortened(label)} is in {part}, but not in train")
             table = table.without(cells.bad)
-        settle_and_tell(cells.bad, len(table.rows))
+        settle_and_tell(cells.bad, len(table.lines))
         return replace(table, dropped=len(cells.bad))
 
     @property
@@ -143,17 +143,17 @@ class Source:
         """Return what tells the split of each row: its split, group or time; (row,)."""
         name = self._unit_column
         if name is None:
-            return np.full(len(cells.rows), "train", dtype=object)
+            return np.full(len(cells.lines), "train", dtype=object)
         setting = next(key for key in ("split_column", "group_column", "time_column") if getattr(self, key))
         texts = cells.column(name, f"set --data.{setting} {{}}")
         cells.note_empty(name)
         if self.split_column:
-            for row, text in zip(cells.rows, texts, strict=True):
+            for line, text in zip(cells.lines, texts, strict=True):
                 if text not in SPLITS:
-                    cells.bad.add(row, f"{name} is {shortened(text)}, not train, val or test")
+                    cells.bad.add(line, f"{name} is {shortened(text)}, not train, val or test")
         if self.time_column:
             values, wrong = read_numbers(texts.tolist())
-            return values if not wrong else read_times(name, cells.rows, texts.tolist(), cells.bad)[0]
+            return values if not wrong else read_times(name, cells.lines, texts.tolist(), cells.bad)[0]
         return texts
 
     def _parts(self, table: Table, path: TextFile) -> np.ndarray:

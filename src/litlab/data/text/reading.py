@@ -1,4 +1,4 @@
-"""Texts from files; what is wrong with one is said with the file, the rows and the remedy."""
+"""Texts from files; what is wrong with one is said with the file, the lines and the remedy."""
 
 import io
 from collections import Counter
@@ -16,13 +16,15 @@ class Rows:
     """The columns of a CSV file that are of interest.
 
     Args:
-        numbers: Row number of each entry, for messages.
+        lines: Line of the file on which each row begins, for messages.
+        numbers: Number of each row in the file.
         texts: The text columns of each row, joined by a space.
         labels: The label of each row; empty where no label column was asked for.
         bad: The rows that are left out above; `settle` says whether they may be.
         written: How often each label occurs, as it is written in the file.
     """
 
+    lines: list[int]
     numbers: list[int]
     texts: list[str]
     labels: list[str]
@@ -30,12 +32,13 @@ class Rows:
     written: Counter[str] = field(default_factory=Counter)
 
     def leave_out(self, problems: dict[int, str]) -> None:
-        """Take out rows that turned out to be bad; what is wrong, by the number of the row."""
+        """Take out rows that turned out to be bad; what is wrong, by the line of the row."""
         if not problems:
             return
-        for number, problem in problems.items():
-            self.bad.add(number, problem)
-        kept = [place for place, number in enumerate(self.numbers) if number not in problems]
+        for line, problem in problems.items():
+            self.bad.add(line, problem)
+        kept = [place for place, line in enumerate(self.lines) if line not in problems]
+        self.lines[:] = [self.lines[place] for place in kept]
         self.numbers[:] = [self.numbers[place] for place in kept]
         self.texts[:] = [self.texts[place] for place in kept]
         self.labels[:] = [self.labels[place] for place in kept]
@@ -65,24 +68,25 @@ def read_rows(
     Raises:
         UserError: The file can't be read, or a column is missing. Bad rows are only noted, see `bad_rows.settle`.
     """
-    rows = Rows([], [], [], BadRows(path, bad_rows))
+    rows = Rows([], [], [], [], BadRows(path, bad_rows))
     records = read_records(path, setting, rows.bad)
     first = next(records, None)
     if first is None:
         raise UserError(f"{path}: the file is empty; it needs a row per text")
-    names = _column_names(path, first[1], columns, text_columns, label_column, labelled)
-    named = names is first[1]
+    names = _column_names(path, first.fields, columns, text_columns, label_column, labelled)
+    named = names is first.fields
     names = [name.strip() for name in names]
     places = [_place(path, names, column, "text_columns", columns) for column in text_columns]
     label_place = _place(path, names, label_column, "label_column", columns) if labelled else None
-    for number, fields in records if named else chain([first], records):
+    for line, number, fields in records if named else chain([first], records):
         text = " ".join(fields[place] for place in places).strip()
         label = "" if label_place is None else fields[label_place]
         if not text:
-            rows.bad.add(number, "the text is empty")
+            rows.bad.add(line, "the text is empty")
         elif label_place is not None and not label.strip():
-            rows.bad.add(number, f"{label_column} is empty")
+            rows.bad.add(line, f"{label_column} is empty")
         else:
+            rows.lines.append(line)
             rows.numbers.append(number)
             rows.texts.append(text)
             if label_place is not None:
@@ -115,13 +119,14 @@ def read_lines(path: Path, setting: str, bad_rows: Policy) -> Rows:
     Raises:
         UserError: The file can't be read, or is empty.
     """
-    rows = Rows([], [], [], BadRows(path, bad_rows))
+    rows = Rows([], [], [], [], BadRows(path, bad_rows))
     for number, line in enumerate(io.StringIO(read_text_file(path, setting), newline=None), 1):
         text = line.strip()
         problem = odd_bytes(text) if text else "the text is empty"
         if problem:
             rows.bad.add(number, problem)
         else:
+            rows.lines.append(number)
             rows.numbers.append(number)
             rows.texts.append(text)
     if not rows.texts and not rows.bad:
@@ -139,14 +144,14 @@ def _column_names(
     if not labelled and len(first) == len(unlabelled):
         return unlabelled
     if len(first) != len(columns):
-        raise UserError(f"{path}, row 1: {len(first)} fields, but data.columns names {len(columns)}; make them agree")
+        raise UserError(f"{path}, line 1: {len(first)} fields, but data.columns names {len(columns)}; make them agree")
     return columns
 
 
 def _place(path: Path, names: list[str], column: str, setting: str, columns: list[str] | None) -> int:
     if columns is None:
         fix = f"set --data.{setting} " + ("'[{}]'" if setting == "text_columns" else "{}")
-        return column_place(path, names, column, fix, ", or name all columns with --data.columns if row 1 is a text")
+        return column_place(path, names, column, fix, ", or name all columns with --data.columns if line 1 is a text")
     if columns.count(column) > 1:
         raise UserError(f"data.columns: there are {columns.count(column)} columns {column!r}; rename all but one")
     if column not in columns:

@@ -178,7 +178,7 @@ def _check_different(path: Path, test_path: Path) -> None:
 
 
 def _alone(path: Path, rows: Rows, label_column: str) -> dict[int, str]:
-    """Return the rows that are the only ones of their class, by their numbers."""
+    """Return the rows that are the only ones of their class, by their lines."""
     counts = Counter(rows.labels)
     if len(counts) > 2 and max(counts.values()) == 1:
         raise UserError(
@@ -186,16 +186,16 @@ def _alone(path: Path, rows: Rows, label_column: str) -> dict[int, str]:
             f"class; name the right one with --data.label_column"
         )
     return {
-        number: f"the only one of class {shortened(label)}, which can't be split into training and evaluation"
-        for number, label in zip(rows.numbers, rows.labels, strict=True)
+        line: f"the only one of class {shortened(label)}, which can't be split into training and evaluation"
+        for line, label in zip(rows.lines, rows.labels, strict=True)
         if counts[label] == 1 and len(counts) > 1
     }
 
 
 def _unknown(rows: Rows, known: set[str], path: Path) -> dict[int, str]:
-    """Return the rows of classes that are not known, by their numbers."""
+    """Return the rows of classes that are not known, by their lines."""
     return {
-        number: f"class {shortened(label)} is not in {path}"
-        for number, label in zip(rows.numbers, rows.labels, strict=True)
+        line: f"class {shortened(label)} is not in {path}"
+        for line, label in zip(rows.lines, rows.labels, strict=True)
         if label not in known
     }

@@ -44,7 +44,7 @@ def sent_rows(given: Given, name: str, columns: Sequence[str], most: int) -> Sen
         if not isinstance(row, dict):
             raise Refusal(422, f"{name}[{number}]: it must be an object, such as {{...}}")
         writer.writerow([_cell(f"{name}[{number}]", row, column) for column in columns])
-    return Sent(f"{name} (row 1 names the columns)", text.getvalue().encode())
+    return Sent(f"{name} (line 1 names the columns)", text.getvalue().encode())
 
 
 def _limited(sent: Sent, most: int) -> Sent:

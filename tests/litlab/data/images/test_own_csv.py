@@ -25,7 +25,7 @@ def table(tmp_path):
     return write
 
 
-REMEDY = "; correct or delete the row, or set data.bad_rows to drop"
+REMEDY = "; correct or delete the row, or use --data.bad_rows drop"
 ROWS = [f"images/{i}.png,{'cat' if i % 2 else 'dog'}" for i in range(20)]
 
 
@@ -85,28 +85,28 @@ def test_csv_splits_without_test(make_data, table):
         (
             f"file,label\n{ROWS[0]}\n{ROWS[1]}\nimages/2.png,\n",
             {},
-            "{path}, row 4: label is empty" + REMEDY,
+            "{path}, line 4: label is empty" + REMEDY,
         ),
         (
             f"file,label\n{ROWS[0]}\nimages/2.png\n",
             {},
-            "{path}, row 3: 1 field instead of 2: put texts with commas or line breaks into double quotes" + REMEDY,
+            "{path}, line 3: 1 field instead of 2: put texts with line breaks into double quotes" + REMEDY,
         ),
         (
             f"file,label\n{ROWS[0]}\nimages/gone.png,cat\n{ROWS[1]}\nimages/too.png,cat\n",
             {},
-            "{path}: 2 of 4 rows can't be used: row 3 ('images/gone.png': no such file), row 5 "
-            "('images/too.png': no such file); correct or delete them, or set data.bad_rows to drop",
+            "{path}: 2 of 4 rows can't be used: line 3 ('images/gone.png': no such file), line 5 "
+            "('images/too.png': no such file); correct or delete them, or use --data.bad_rows drop",
         ),
         (
             f"file,label,split\n{ROWS[0]},train\n{ROWS[1]},Train\n",
             {"split_column": "split"},
-            "{path}, row 3: split is 'Train', not train, val or test" + REMEDY,
+            "{path}, line 3: split is 'Train', not train, val or test" + REMEDY,
         ),
         (
             f"file,label,split\n{ROWS[0]},train\n{ROWS[1]},train\nimages/2.png,cow,test\n",
             {"split_column": "split"},
-            "{path}, row 4: class 'cow' is in test, but not in train" + REMEDY,
+            "{path}, line 4: class 'cow' is in test, but not in train" + REMEDY,
         ),
         (
             f"file,label,split\n{ROWS[0]},val\n",
@@ -117,13 +117,13 @@ def test_csv_splits_without_test(make_data, table):
         (
             "file,label\nimages/0.png,Köter\n".encode("latin-1"),
             {},
-            "{path}: 1 of 1 rows can't be used: row 2 (not UTF-8, byte 0xf6: save it as UTF-8 (in spreadsheets: "
+            "{path}: 1 of 1 rows can't be used: line 2 (not UTF-8, byte 0xf6: save it as UTF-8 (in spreadsheets: "
             "CSV UTF-8)); correct or delete the row",
         ),
         (
             'file,label\nimages/0.png,"cat\n',
             {},
-            "{path}, row 2: broken quoting (a double quote is opened and never closed); quotes inside a quoted text "
+            "{path}, line 2: broken quoting (a double quote is opened and never closed); quotes inside a quoted text "
             "are written twice",
         ),
     ],

@@ -71,8 +71,8 @@ def test_corrupt_images_are_counted_and_the_first_is_named(make_data, image_fold
     (image_folder / "train" / "cat" / "03.png").write_bytes(b"rubbish")
     path = image_folder / "train" / "dog" / "05.png"
     assert refused(folder_data(make_data, image_folder)) == (
-        f"{image_folder}/train/cat/03.png: unreadable image (not an image); replace or delete it, or set data.bad_rows "
-        f"to drop"
+        f"{image_folder}/train/cat/03.png: unreadable image (not an image); replace or delete it, or use "
+        f"--data.bad_rows drop"
     )
     path.write_bytes(path.read_bytes()[:60])
     assert refused(folder_data(make_data, image_folder)).startswith(

@@ -188,6 +188,16 @@ def test_fallback_says_so(make_data, make_trainer, tmp_path, capsys):
     assert "GENERATED DATA" not in capsys.readouterr().err  # decided once
 
 
+def test_the_second_command_says_it_in_one_line(make_data, tmp_path, capsys):
+    for _ in range(2):  # as `fit --check` and `fit` do
+        capsys.readouterr()
+        make_data(path=str(tmp_path / "raw"), fallback="generated").prepare_data()
+    assert capsys.readouterr().err == (
+        "GENERATED DATA again, as cifar10 can't be downloaded (www.cs.toronto.edu: offline): the results say nothing "
+        "about cifar10.\n"
+    )
+
+
 def test_no_fallback_while_the_data_is_there(make_data, tmp_path, monkeypatch):
     write_cifar(tmp_path / "raw", monkeypatch)
     data = make_data(path=str(tmp_path / "raw"), fallback="generated")

@@ -112,7 +112,7 @@ def test_gaps(make, write):
     del lines[30:32]
     path = str(write("\n".join(lines), name="gaps.csv"))
     with pytest.raises(
-        UserError, match=r"gaps\.csv: 2 rows and 1 value are missing: row 31 \(2 rows are .*, row 49 \(col"
+        UserError, match=r"gaps\.csv: 2 rows and 1 value are missing: line 31 \(2 rows are .*, line 49 \(col"
     ):
         make(path=path).setup()
     data = make(path=path, gaps="interpolate")

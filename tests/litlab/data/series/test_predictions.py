@@ -120,8 +120,8 @@ def test_one_hour_at_midnight_is_no_date(tmp_path):
         (["date,load,heat", *(f"{t},1,2" for t in hourly(5))], ": 5 rows, the checkpoint forecasts from 6; "),
         (["date,load,heat", *(f"2024-01-{d:02},1,2" for d in range(1, 9))], ": its rows are 1 day apart"),
         (["date,load,heat", *(f"{t}Z,1,2" for t in hourly(7))], ": its times have UTC offsets, those of"),
-        (["date,load,heat", *(f"{t},1,2" for t in hourly(9) if "05" not in t)], ", row 7: 1 row is missing between"),
-        (["date,load,heat", *(f"{t},1,x" for t in hourly(7))], r", row 2 \(and 6 more rows\): column 'heat' is 'x'"),
+        (["date,load,heat", *(f"{t},1,2" for t in hourly(9) if "05" not in t)], ", line 7: 1 row is missing between"),
+        (["date,load,heat", *(f"{t},1,x" for t in hourly(7))], r", line 2 \(and 6 more\): column 'heat' is 'x'"),
     ],
 )
 def test_new_files_that_do_not_fit(make, make_trainer, write, tmp_path, lines, message):

@@ -10,15 +10,14 @@ from litlab.data.bad_rows import settle
 from litlab.data.series.reading import read_table
 from litlab.errors import UserError
 
-REMEDY = "; correct or delete the row, or set data.bad_rows to drop"
-RAGGED = ": put texts with commas or line breaks into double quotes" + REMEDY
+REMEDY = "; correct or delete the row, or use --data.bad_rows drop"
 GOOD = "date,load,heat,place\n2024-01-01,1,5.5,a\n2024-01-02,2,,b\n2024-01-03,3e1,-7,c\n"
 
 
 def read(path, columns=None):
     """Like `regular`, it refuses bad rows."""
     table = read_table(path, "date", columns)
-    settle((table.bad, len(table.rows)))
+    settle((table.bad, len(table.lines)))
     return table
 
 
@@ -27,7 +26,7 @@ def test_columns_of_numbers_are_found(write):
     assert table.names == ["load", "heat"]
     assert table.times.dtype == np.dtype("datetime64[s]")
     assert table.times.astype(str).tolist() == ["2024-01-01T00:00:00", "2024-01-02T00:00:00", "2024-01-03T00:00:00"]
-    assert table.rows == [2, 3, 4]
+    assert table.lines == [2, 3, 4]
     assert not table.utc
     np.testing.assert_array_equal(table.values, [[1, 5.5], [2, np.nan], [30, -7]])
 
@@ -47,7 +46,7 @@ def test_what_is_left_out_is_said(write, caplog):
     text = "date,load,heat,\n2024-01-01,1,low,a\n2024-01-02,2,high,b\n"
     with caplog.at_level(logging.INFO):
         assert read_table(write(text), "date", None).names == ["load"]
-    assert "data.csv: not among the targets, as they hold no numbers: heat ('low' in row 2)" in caplog.text
+    assert "data.csv: not among the targets, as they hold no numbers: heat ('low' in line 2)" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.INFO):
         read_table(write(text), "date", ["load"])
@@ -64,7 +63,7 @@ def test_gzip_byte_order_mark_windows_lines_and_empty_lines(write, tmp_path):
     text = "\ufeff" + GOOD.replace("\n", "\r\n") + "\r\n"
     (tmp_path / "data.csv.GZ").write_bytes(gzip.compress(text.encode()))
     assert read_table(tmp_path / "data.csv.GZ", "date", None).values.shape == (3, 2)
-    assert read_table(write(GOOD.replace("\n", "\n\n")), "date", None).rows == [3, 5, 7]
+    assert read_table(write(GOOD.replace("\n", "\n\n")), "date", None).lines == [3, 5, 7]
 
 
 @pytest.mark.parametrize(
@@ -120,41 +119,41 @@ def test_columns_without_a_name_are_row_numbers(write):
         (
             "date,load\n2024-01-01,1\n2024-01-02,2\n2024-01-03,x\n2024-01-04,y\n2024-01-05,5\n",
             None,
-            ": 2 of 5 rows can't be used: row 4 (column 'load' is 'x', not a number), row 5 (column 'load' is 'y', "
-            "not a number); correct or delete them, or set data.bad_rows to drop",
+            ": 2 of 5 rows can't be used: line 4 (column 'load' is 'x', not a number), line 5 (column 'load' is 'y', "
+            "not a number); correct or delete them, or use --data.bad_rows drop",
         ),
         (
             "date,load\n2024-01-01,1\n2024-01-02,inf\n",
             ["load"],
-            ", row 3: column 'load' is 'inf', not a finite number" + REMEDY,
+            ", line 3: column 'load' is 'inf', not a finite number" + REMEDY,
         ),
         (
             "date,load\n2024-01-01,1\n\n2024-01-02\n",
             None,
-            ", row 4: 1 field instead of 2" + RAGGED,
+            ", line 4: 1 field instead of 2" + REMEDY,
         ),
-        ("date,load\n2024-01-02,1\n2024-01-01,1,\n", None, ", row 3: 3 fields instead of 2" + RAGGED),
+        ("date,load\n2024-01-02,1\n2024-01-01,1,\n", None, ", line 3: 3 fields instead of 2" + REMEDY),
         (
             "date,load\n2024-01-01,1\n01/02/2024,2\n",
             None,
-            ", row 3: column 'date' is '01/02/2024', not a time, as day and month could be either way round: write "
+            ", line 3: column 'date' is '01/02/2024', not a time, as day and month could be either way round: write "
             "it like 2024-01-31 13:00:00" + REMEDY,
         ),
         (
             "date,load\n,1\n2024-01-01,1\n",
             None,
-            ", row 2: column 'date' is '', not a time: write it like 2024-01-31 13:00:00" + REMEDY,
+            ", line 2: column 'date' is '', not a time: write it like 2024-01-31 13:00:00" + REMEDY,
         ),
         (
             "date,load\n2024-01-01,1\n2024-01-01 00:00:00.5,1\n",
             None,
-            ", row 3: column 'date' is '2024-01-01 00:00:00.5', not a time (times finer than a second are not "
+            ", line 3: column 'date' is '2024-01-01 00:00:00.5', not a time (times finer than a second are not "
             "supported)" + REMEDY,
         ),
         (
             "date,load\n2024-01-01T00Z,1\n2024-01-01T01,1\n",
             None,
-            ", row 3: column 'date' is '2024-01-01T01', with no UTC offset: most rows have one" + REMEDY,
+            ", line 3: column 'date' is '2024-01-01T01', with no UTC offset: most rows have one" + REMEDY,
         ),
     ],
 )
@@ -181,6 +180,6 @@ def test_unreadable_files(tmp_path, write):
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(GOOD.encode())[:30])
     with pytest.raises(UserError, match=r"cut\.csv\.gz: the gzip file is damaged \("):
         read_table(tmp_path / "cut.csv.gz", "date", None)
-    for text, row in (('date,load\n2024-01-01,1\n2024-01-02,"2\n2024-01-03,3\n', 3), ('"date,load\n1,2\n', 1)):
-        with pytest.raises(UserError, match=rf", row {row}: broken quoting \(.*\); quotes inside a quoted text are wr"):
+    for text, line in (('date,load\n2024-01-01,1\n2024-01-02,"2\n2024-01-03,3\n', 3), ('"date,load\n1,2\n', 1)):
+        with pytest.raises(UserError, match=rf", line {line}: broken quoting \(.*\); quotes inside a quoted text are"):
             read_table(write(text), "date", None)

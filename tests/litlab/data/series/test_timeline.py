@@ -68,7 +68,7 @@ def test_continuation_is_regular():
         assert step.positions(stamps).tolist() == list(range(31))
 
 
-REMEDY = "; correct or delete the row, or set data.bad_rows to drop"
+REMEDY = "; correct or delete the row, or use --data.bad_rows drop"
 HOURS = ["2024-01-01 00:00:00", "2024-01-01 01:00:00", "2024-01-01 02:00:00", "2024-01-01 03:00:00"]
 
 
@@ -78,21 +78,21 @@ HOURS = ["2024-01-01 00:00:00", "2024-01-01 01:00:00", "2024-01-01 02:00:00", "2
     [
         (
             [*HOURS, HOURS[3]],
-            "data.csv, row 6: 2024-01-01 03:00:00 occurs twice, also in row 5 (where the clocks went back, "
+            "data.csv, line 6: 2024-01-01 03:00:00 occurs twice, also in line 5 (where the clocks went back, "
             "add UTC offsets)" + REMEDY,
         ),
         (
             [*HOURS, "2023-12-31 23:00:00"],
-            "data.csv, row 6: 2023-12-31 23:00:00 comes after 2024-01-01 03:00:00: sort the rows by time" + REMEDY,
+            "data.csv, line 6: 2023-12-31 23:00:00 comes after 2024-01-01 03:00:00: sort the rows by time" + REMEDY,
         ),
         (
             [*HOURS, "2024-01-01 04:20:00", "2024-01-01 05:00:00"],
-            "data.csv, row 6: 2024-01-01 04:20:00 is off the step of 1 hour" + REMEDY,
+            "data.csv, line 6: 2024-01-01 04:20:00 is off the step of 1 hour" + REMEDY,
         ),
         (["2024-01-01"], "data.csv: only one row, so the time step is unknown; add more rows"),
         (
             ["2023-01-01", "2023-02-01", "2023-03-02", "2023-04-01", "2023-05-01"],
-            "data.csv, row 4: 2023-03-02 00:00:00 is off the step of 1 month" + REMEDY,
+            "data.csv, line 4: 2023-03-02 00:00:00 is off the step of 1 month" + REMEDY,
         ),
     ],
 )
@@ -107,8 +107,8 @@ def test_gaps_are_errors_unless_they_are_interpolated():
     with pytest.raises(UserError) as error:
         regular(table(stamps), "error")
     assert str(error.value) == (
-        "data.csv, row 6: 3 rows are missing between 2024-01-01 03:00:00 and 2024-01-01 07:00:00, as the step is "
-        "1 hour; add what is missing, or set data.gaps to interpolate"
+        "data.csv, line 6: 3 rows are missing between 2024-01-01 03:00:00 and 2024-01-01 07:00:00, as the step is "
+        "1 hour; add what is missing, or use --data.gaps interpolate"
     )
     values = [[0, 5], [np.nan, 5], [2, 6], [np.nan, 6], [7, 10], [8, 10]]
     series = regular(table(stamps, values), "interpolate")
@@ -130,7 +130,7 @@ def test_an_empty_value_is_an_error_unless_it_is_interpolated():
     with pytest.raises(UserError) as error:
         regular(table(HOURS, [[1, 1], [2, 2], [3, np.nan], [4, 4]]), "error")
     assert str(error.value) == (
-        "data.csv, row 4: column 'heat' is empty; add what is missing, or set data.gaps to interpolate"
+        "data.csv, line 4: column 'heat' is empty; add what is missing, or use --data.gaps interpolate"
     )
 
 
@@ -141,13 +141,13 @@ def test_nothing_is_made_up_at_the_ends(row, which):
     with pytest.raises(UserError) as error:
         regular(table(HOURS, values), "interpolate")
     assert str(error.value) == (
-        f"data.csv, row {row + 2}: column 'load' is empty at the {which} of the series, where it can't be interpolated"
+        f"data.csv, line {row + 2}: column 'load' is empty at the {which} of the series, where it can't be interpolated"
         f"{REMEDY}"
     )
 
 
 def test_a_gap_that_must_be_a_wrong_year_is_not_filled():
-    with pytest.raises(UserError, match=r"row 5: 8,783 rows are missing .* that is too much to interpolate$"):
+    with pytest.raises(UserError, match=r"line 5: 8,783 rows are missing .* that is too much to interpolate$"):
         regular(table([*HOURS[:3], "2025-01-01 02:00:00"]), "interpolate")
 
 
@@ -161,7 +161,7 @@ def test_an_expected_step():
     assert str(error.value) == (
         "data.csv: its rows are 1 hour apart, the checkpoint was trained on 30 minutes; use rows with that step"
     )
-    with pytest.raises(UserError, match="row 4: 1 row is missing between"):
+    with pytest.raises(UserError, match="line 4: 1 row is missing between"):
         regular(table([HOURS[0], HOURS[1], HOURS[3], "2024-01-01 04:00"]), "error", Step(3600))
 
 

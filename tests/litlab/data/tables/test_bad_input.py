@@ -81,8 +81,8 @@ def test_settings(options, message):
         (
             [HEADER, *make_rows(5), ["1", "2", "a"], *make_rows(5)],
             {},
-            "PATH, row 7: 3 fields instead of 5: put texts with commas or line breaks into double quotes; correct or "
-            "delete the row, or set data.bad_rows to drop",
+            "PATH, line 7: 3 fields instead of 5: put texts with line breaks into double quotes; correct or delete the "
+            "row, or use --data.bad_rows drop",
         ),
         (
             column(0, ["5"] * 50),
@@ -117,13 +117,13 @@ def test_settings(options, message):
         (
             column(0, [f"{number} m" for number in range(50)]),
             {},
-            "PATH, row 2 (and 49 more rows): column 'size' is '0 m', not a plain number: write 0; correct the "
+            "PATH, line 2 (and 49 more): column 'size' is '0 m', not a plain number: write 0; correct the "
             "column, or add 'size' to data.categories or data.ignore",
         ),
         (
             [HEADER, *make_rows()],
             {"categories": ["kind"]},
-            "PATH, row 2 (and 99 more rows): column 'city' is 'Bonn', not a number; correct the column, or add "
+            "PATH, line 2 (and 99 more): column 'city' is 'Bonn', not a number; correct the column, or add "
             "'city' to data.categories or data.ignore",
         ),
         (
@@ -136,26 +136,25 @@ def test_settings(options, message):
         (
             column(4, ["nan", *("1.5" for _ in range(49))]),
             {},
-            "PATH, row 2: column 'price' is 'nan', not a number; correct or delete the row, or set data.bad_rows to "
-            "drop",
+            "PATH, line 2: column 'price' is 'nan', not a number; correct or delete the row, or use "
+            "--data.bad_rows drop",
         ),
         (
             column(4, ["inf", *("1.5" for _ in range(49))]),
             {},
-            "PATH, row 2: column 'price' is 'inf', not a finite number; correct or delete the row, or set "
-            "data.bad_rows "
-            "to drop",
+            "PATH, line 2: column 'price' is 'inf', not a finite number; correct or delete the row, or use "
+            "--data.bad_rows drop",
         ),
         (
             column(4, ["", *("1.5" for _ in range(49))]),
             {},
-            "PATH, row 2: column 'price' is empty; correct or delete the row, or set data.bad_rows to drop",
+            "PATH, line 2: column 'price' is empty; correct or delete the row, or use --data.bad_rows drop",
         ),
         (
             column(4, [""] * 50),
             {"bad_rows": "drop"},
-            "PATH: 50 of 50 rows can't be used: row 2 (column 'price' is empty), row 3 (column 'price' is empty), "
-            "row 4 "
+            "PATH: 50 of 50 rows can't be used: line 2 (column 'price' is empty), line 3 (column 'price' is empty), "
+            "line 4 "
             "(column 'price' is empty), and 47 more; correct or delete them",
         ),
         (
@@ -178,7 +177,7 @@ def test_settings(options, message):
         (
             [HEADER, *make_rows()],
             {"target": "kind", "task": "regression"},
-            "PATH, row 2 (and 99 more rows): column 'kind' is 'house', not a number; correct the column, name "
+            "PATH, line 2 (and 99 more): column 'kind' is 'house', not a number; correct the column, name "
             "another, or set data.task classification",
         ),
         (
@@ -195,15 +194,15 @@ def test_settings(options, message):
         (
             column(2, ["2024-01-01"] * 40 + ["2024-02-01"] * 8 + ["soon", "2024-03-01"]),
             {"time_column": "city"},
-            "PATH, row 50: column 'city' is 'soon', not a time: write it like 2024-01-31 13:00:00; correct or delete "
+            "PATH, line 50: column 'city' is 'soon', not a time: write it like 2024-01-31 13:00:00; correct or delete "
             "the "
-            "row, or set data.bad_rows to drop",
+            "row, or use --data.bad_rows drop",
         ),
         (
             column(2, ["train"] * 49 + ["Test"]),
             {"split_column": "city"},
-            "PATH, row 51: city is 'Test', not train, val or test; correct or delete the row, or set data.bad_rows to "
-            "drop",
+            "PATH, line 51: city is 'Test', not train, val or test; correct or delete the row, or use "
+            "--data.bad_rows drop",
         ),
         (
             column(2, ["test"] * 50),
@@ -213,7 +212,7 @@ def test_settings(options, message):
         (
             column(2, ["", *("abc"[number % 3] for number in range(49))]),
             {"group_column": "city"},
-            "PATH, row 2: column 'city' is empty; correct or delete the row, or set data.bad_rows to drop",
+            "PATH, line 2: column 'city' is empty; correct or delete the row, or use --data.bad_rows drop",
         ),
     ],
 )  # fmt: skip

@@ -167,11 +167,11 @@ def test_bad_rows_are_named_or_left_out(make, said):
     rows = make_rows()
     rows[0][0], rows[1][4], rows[2] = "12 kW", "", rows[2][:3]
     message = refusal(make([HEADER, *rows]).setup)
-    assert ": 3 of 100 rows can't be used: row 2 (column 'size' is '12 kW', not a plain number: write 12), " in message
-    assert "row 3 (column 'price' is empty), row 4 (3 fields instead of 5: " in message
+    assert ": 3 of 100 rows can't be used: line 2 (column 'size' is '12 kW', not a plain number: write 12), " in message
+    assert "line 3 (column 'price' is empty), line 4 (3 fields instead of 5: " in message
     data = prepared(make(bad_rows="drop"))
     assert sum(data.sizes.values()) == 97
-    assert said[-1].split(": ", 1)[1].startswith("3 of 100 rows dropped (data.bad_rows): row 2 (")
+    assert said[-1].split(": ", 1)[1].startswith("3 of 100 rows dropped (data.bad_rows): line 2 (")
     assert data.description.endswith("rows of 2 numbers and 2 categories, price, 3 rows dropped")
 
 

@@ -84,11 +84,11 @@ def test_predicted_classes(make, make_trainer, tmp_path):
         ),
         (
             [HEADER, ["big", "1", "a", "b", ""], ["2", "1", "a", "b", ""], ["3", "1", "a", "b", ""]],
-            ", row 2: column 'size' is 'big', not a number; correct or delete the row, or set data.bad_rows to drop",
+            ", line 2: column 'size' is 'big', not a number; correct or delete the row, or use --data.bad_rows drop",
         ),
         (
             [HEADER, ["", "1", "a", "b", ""], ["small", "1", "a", "b", ""]],
-            ", row 3: column 'size' is 'small', not a number; the checkpoint needs numbers",
+            ", line 3: column 'size' is 'small', not a number; the checkpoint needs numbers",
         ),
         (
             [HEADER, ["1e300", "1", "a", "b", ""]],
@@ -105,8 +105,11 @@ def test_new_files_that_do_not_fit(make, make_trainer, tmp_path, lines, message)
 def test_bad_rows_of_a_new_file_are_left_out_where_wanted(make, make_trainer, tmp_path):
     _, checkpoint = trained(make, make_trainer, tmp_path)
     rows = make_rows(5)
+    rows[0][2] = "a city\non two lines"
     rows[1][0] = "big"
     source = write_csv(tmp_path / "new.csv", [HEADER, *rows])
+    message = refusal(predict, make_trainer, checkpoint, source)
+    assert message.startswith(f"{source}, line 4: column 'size' is 'big'")  # and row 3 of the predictions is left out
     other, _, outputs = predict(make_trainer, checkpoint, source, bad_rows="drop")
     other.write_predictions(outputs, str(tmp_path / "out.csv"))
     assert [line.split(",")[0] for line in (tmp_path / "out.csv").read_text().splitlines()] == [

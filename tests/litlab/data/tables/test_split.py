@@ -82,7 +82,7 @@ def test_rows_of_classes_that_training_does_not_know_are_bad(make):
     rows = with_column("part", marks)
     rows[80][3] = rows[90][3] = "barn"
     message = refusal(make(rows, split_column="part", target="kind").setup)
-    assert ": 2 of 100 rows can't be used: row 81 (class 'barn' is in test, but not in train), row 91 (" in message
+    assert ": 2 of 100 rows can't be used: line 81 (class 'barn' is in test, but not in train), line 91 (" in message
     data = prepared(make(rows, split_column="part", target="kind", bad_rows="drop"))
     assert data.class_names == ["flat", "house"]
     assert data.sizes["test"] == 38

@@ -10,7 +10,7 @@ from litlab.data.text.sources import csv_source
 from litlab.errors import UserError
 from tests.litlab.data.text.conftest import make_rows
 
-REMEDY = "; correct or delete the row, or set data.bad_rows to drop"
+REMEDY = "; correct or delete the row, or use --data.bad_rows drop"
 GOOD = b"text,label\nfirst,a\nsecond,b\nthird,a\nfourth,b\n"
 
 
@@ -64,28 +64,29 @@ def test_a_text_may_be_very_long(write):
         (
             b"review,label\na,b\n",
             "my.csv: there is no column 'text', only 'review', 'label'; set "
-            "--data.text_columns '[NAME]', or name all columns with --data.columns if row 1 is a text",
+            "--data.text_columns '[NAME]', or name all columns with --data.columns if line 1 is a text",
         ),
         (
             b"text,y\na,b\n",
             "my.csv: there is no column 'label', only 'text', 'y'; set "
-            "--data.label_column NAME, or name all columns with --data.columns if row 1 is a text",
+            "--data.label_column NAME, or name all columns with --data.columns if line 1 is a text",
         ),
         (
             b"text;label\na;b\n",
             "my.csv: there is no column 'text', only 'text;label'; separate the values by commas, "
             "and decimals by points",
         ),
-        (b"text,label\na,b\n ,b\n", "my.csv, row 3: the text is empty" + REMEDY),
-        (b"text,label\na,b\n\nc, \n", "my.csv, row 4: label is empty" + REMEDY),
+        (b"text,label\na,b\nc,b,,\n", "my.csv, line 3: 4 fields instead of 2" + REMEDY),
+        (b"text,label\na,b\n ,b\n", "my.csv, line 3: the text is empty" + REMEDY),
+        (b"text,label\na,b\n\nc, \n", "my.csv, line 4: label is empty" + REMEDY),
         (
             GOOD + b"only one of its kind,c\n",
-            "my.csv, row 6: the only one of class 'c', which can't be split into training and evaluation" + REMEDY,
+            "my.csv, line 6: the only one of class 'c', which can't be split into training and evaluation" + REMEDY,
         ),
         (b"text,label\na,b\nc,b\n", "my.csv: column label has only the class 'b'; 2 are needed"),
         (
             b"text,label\na,b\ncaf\xe9,b\n",
-            "my.csv, row 3: not UTF-8, byte 0xe9: save it as UTF-8 (in spreadsheets: CSV UTF-8)" + REMEDY,
+            "my.csv, line 3: not UTF-8, byte 0xe9: save it as UTF-8 (in spreadsheets: CSV UTF-8)" + REMEDY,
         ),
         (
             "text,label\n".encode("utf-16"),
@@ -97,17 +98,17 @@ def test_a_text_may_be_very_long(write):
         ),
         (
             b'text,label\na,b\n"open,b\nnext,b\n',
-            "my.csv, row 3: broken quoting (a double quote is opened and never closed); quotes inside a quoted "
+            "my.csv, line 3: broken quoting (a double quote is opened and never closed); quotes inside a quoted "
             "text are written twice",
         ),
         (
             b'text,label\n"a" b,c\nd,c\n',
-            "my.csv, row 2: broken quoting, ',' expected after '\"': quotes inside a quoted text are written twice"
+            "my.csv, line 2: broken quoting, ',' expected after '\"': quotes inside a quoted text are written twice"
             + REMEDY,
         ),
         (
             b"text,label\na,b\nhello, world,b\n",
-            "my.csv, row 3: 3 fields instead of 2: put texts with commas or line breaks into double quotes" + REMEDY,
+            "my.csv, line 3: 3 fields instead of 2: put texts with commas into double quotes" + REMEDY,
         ),
     ],
 )
@@ -153,7 +154,7 @@ def test_what_a_hint_says_can_be_typed(write):
 
 def test_a_class_unseen_in_training(write):
     test = write(b"text,label\nx,a\ny,new\n", "test.csv")
-    assert refusal(write(GOOD), test_path=test) == ("test.csv, row 3: class 'new' is not in my.csv" + REMEDY)
+    assert refusal(write(GOOD), test_path=test) == ("test.csv, line 3: class 'new' is not in my.csv" + REMEDY)
 
 
 def test_columns_without_names(write):
@@ -163,7 +164,7 @@ def test_columns_without_names(write):
     assert corpus.texts["train"] == ["one x", "two y", "three z", "four z"]
     assert corpus.labels["train"].tolist() == [0, 1, 0, 1]
     assert refusal(path, columns=["label", "text"]) == (
-        "my.csv, row 1: 3 fields, but data.columns names 2; make them agree"
+        "my.csv, line 1: 3 fields, but data.columns names 2; make them agree"
     )
     assert refusal(path, **options, text_columns=["body"]) == (
         "data.text_columns: 'body' is not in data.columns (label, text, more); name one of these"
@@ -209,9 +210,9 @@ def test_input_to_predict(write):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("in.txt", b"a\n\nb\n", "in.txt, row 2: the text is empty" + REMEDY),
+        ("in.txt", b"a\n\nb\n", "in.txt, line 2: the text is empty" + REMEDY),
         ("in.txt", b"", "in.txt: the file is empty; it needs a text per line"),
-        ("in.csv", b'text\na\n" "\n', "in.csv, row 3: the text is empty" + REMEDY),
+        ("in.csv", b'text\na\n" "\n', "in.csv, line 3: the text is empty" + REMEDY),
         (
             "in.json",
             b"{}",

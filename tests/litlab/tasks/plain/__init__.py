@@ -106,6 +106,12 @@ class TestedPointsData(PointsData):
     predict_dataloader = test_dataloader
 
 
+class CountedPointsData(TestedPointsData):
+    """The same; it says how many classes there are."""
+
+    num_classes = 2
+
+
 class Writer(BasePredictionWriter):
     """Writes probabilities.
 
