@@ -20,8 +20,8 @@ WORKDIR /app
 ENV PATH=/opt/venv/bin:$PATH VENV=/opt/venv
 # Where pip also looks, for example for a torch without CUDA, which makes the image 5 GB smaller.
 ARG PIP_EXTRA_INDEX_URL
-# The dependencies alone, so that another line of code installs nothing anew: what is installed as editable is the
-# empty folder src/, which is filled below.
+# Only the dependencies, so that a change of code does not install them again: the editable install points to the empty
+# folder src/, which is filled below.
 COPY --chown=runner pyproject.toml constraints.txt ./
 RUN mkdir src && touch README.md LICENSE && python3 -m venv /opt/venv \
     && pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt \
@@ -33,7 +33,7 @@ USER root
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install --yes --no-install-recommends git make && rm -rf /var/lib/apt/lists/*
 USER runner
-# The file tells make that this environment is up to date; devcontainer.json makes it younger than your checkout.
+# The file tells make that this environment is up to date; devcontainer.json makes it newer than your checkout.
 RUN pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' \
     && install --mode 666 /dev/null /opt/venv/installed
 

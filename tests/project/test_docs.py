@@ -49,12 +49,22 @@ def test_every_page_is_there(site):
     assert {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")} >= pages
     for page in pages - {Path("index")}:
         assert f"{page}.html" in links(site / "index.html")
+    assert "](docs/index.md)" in (ROOT / "README.md").read_text()  # so that every page is two clicks away
 
 
 def test_the_readme_is_a_page_whose_links_lead_to_pages_and_files(site):
     assert {"architecture.html", "serve.html"} <= links(site / "overview.html")
     [config] = [link for link in links(site / "overview.html") if link.endswith("/linear.yaml")]
     assert (site / config).read_bytes() == (ROOT / "configs/linear.yaml").read_bytes()
+
+
+def test_pictures_are_shown_and_none_is_left_over(site):
+    shown = set()
+    for page in site.rglob("*.html"):
+        for source in re.findall(r'<img[^>]* src="(?!\w+:)([^"]+)"', page.read_text()):
+            assert (page.parent / source).is_file(), f"{page.relative_to(site)}: {source}"
+            shown.add(Path(source).name)
+    assert {path.name for path in (ROOT / "docs/pictures").iterdir()} - shown == set()
 
 
 def test_diagrams_are_drawn(site):

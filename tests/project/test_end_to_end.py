@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 
 import pytest
@@ -12,7 +13,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from litlab.runs.folder import read_json
 from project.models.cifar_cnn import CifarCNN
-from tests.conftest import CONFIGS, shell
+from tests.conftest import CONFIGS, ROOT, shell
+from tests.processes import Python
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +71,18 @@ def test_checkpoint_is_plain_and_rebuilds_its_class(fitted):
     assert type(model) is CifarCNN
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, saved["state_dict"][name])
+
+
+def test_the_page_on_python_imports_what_it_loads(fitted, tmp_path):
+    [block] = re.findall(r"^```py\n(.*?)^```$", (ROOT / "docs/python.md").read_text(), re.MULTILINE | re.DOTALL)
+    imports, loading = block.split("\n\n")
+    script = tmp_path / "load.py"
+    for start, code, printed in ((imports, 0, "CifarCNN CIFAR10Data"), ("", 1, "not resolve to an already imported")):
+        used = "from litlab.data import ImageData\nfrom litlab.tasks import Classifier"
+        script.write_text("\n".join([used, start, loading, "print(type(model).__name__, type(data).__name__)"]))
+        process = Python(script, cwd=fitted[0].parents[2], merge=True)
+        assert printed in process.communicate()[0]
+        assert process.wait() == code
 
 
 def test_test_repeats_the_result_of_fit(fitted, cifar):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "data/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("*/README.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def prose(page: Path) -> str:

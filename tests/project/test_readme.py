@@ -98,10 +98,3 @@ def test_every_command_is_known():
     activate = "source .venv/bin/activate"
     known = ("make fit", "make test", activate, "python -m project ", "tensorboard --logdir lightning_logs")
     assert all(command.startswith(known) for command in COMMANDS), COMMANDS
-
-
-def test_links_and_files_exist():
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *ROOT.glob("*/README.md")]:
-        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-            if "://" not in link:
-                assert (page.parent / link).exists(), f"{page.name}: {link}"

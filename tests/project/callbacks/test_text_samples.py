@@ -114,8 +114,9 @@ def test_table_shows_texts_as_they_are():
     from tensorboard.plugin_util import markdown_to_safe_html
 
     text = r"a|b *c* _d_ `e` [f](g) \h &lt; <i>"
-    html = markdown_to_safe_html(markdown_table(["text", "number"], [(text, 0.87500001)]))
+    html = markdown_to_safe_html(markdown_table([text, "number"], [(text, 0.87500001)]))
     shown = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    assert f"<th>{shown}</th>" in html
     assert f"<td>{shown}</td>" in html
     assert "<td>0.875</td>" in html
 

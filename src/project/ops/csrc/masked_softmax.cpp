@@ -113,7 +113,7 @@ Tensor forward(const Tensor& given, const std::optional<Tensor>& given_mask, dou
 
 Tensor backward(const Tensor& given, const Tensor& kept, double scale) {
   const Tensor grad = torch::stable::contiguous(given), weights = torch::stable::contiguous(kept);
-  STD_TORCH_CHECK(grad.scalar_type() == weights.scalar_type() && grad.sizes() == weights.sizes(),
+  STD_TORCH_CHECK(grad.scalar_type() == weights.scalar_type() && same_shape(grad, weights),
                   "masked_softmax_backward: gradient and weights must have the same type and shape");
   const int64_t keys = grad.size(grad.dim() - 1);
   Tensor result = torch::stable::empty_like(grad);

@@ -24,6 +24,15 @@ void with_type_of(const Tensor& tensor, const F& run) {
   }
 }
 
+// One by one: torch 2.10 has no comparison of whole sizes.
+inline bool same_shape(const Tensor& one, const Tensor& other) {
+  bool same = one.dim() == other.dim();
+  for (int64_t dimension = 0; same && dimension < one.dim(); ++dimension) {
+    same = one.size(dimension) == other.size(dimension);
+  }
+  return same;
+}
+
 // A mask whose rows are read in place, however it is broadcast: its stride is 0 along a dimension that it lacks. Its
 // truth values are read as bytes, of which compilers can look at several at once.
 struct MaskRows {
