@@ -33,7 +33,7 @@ test-oldest:
 	rm -rf build/oldest
 	$(PYTHON) -m venv build/oldest
 	build/oldest/bin/pip install --disable-pip-version-check uv
-	build/oldest/bin/uv pip install --python build/oldest --resolution lowest-direct --editable '.[dev]'
+	build/oldest/bin/uv pip install --python build/oldest --resolution lowest-direct --compile-bytecode --editable '.[dev]'
 	build/oldest/bin/python -m pytest --numprocesses $(TEST_PROCESSES) --dist worksteal
 
 test-wheel:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from packaging.version import Version
 
 from litlab.artifact import Artifact
 from litlab.errors import UserError
@@ -16,6 +17,8 @@ from litlab.export import latency, pipeline
 from tests.conftest import CONFIGS, command
 from tests.project.overlays import SMALL
 
+OLD_TORCH = Version(torch.__version__) < Version("2.12")  # docs/deploy.md says what its exporter can't do
+NOT_WITH_OLD_TORCH = pytest.mark.skipif(OLD_TORCH, reason="torch 2.10 and 2.11 can't export it")
 EXPERIMENTS = ("cifar", "text", "forecast", "tabular")
 # In float32, as exports are: `auto` is bfloat16 on some CPUs.
 FLAGS = [
@@ -83,7 +86,10 @@ def inputs_of(name, runs, request):
     return path
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=NOT_WITH_OLD_TORCH if name in ("cifar", "forecast") else ()) for name in EXPERIMENTS],
+)
 def test_onnx_predicts_and_is_tested_like_the_run(name, export, run, runs, request, tmp_path):
     done, folder = export(name, "onnx")
     assert done.code == 0, done.err
@@ -167,6 +173,9 @@ QUANTIZED = [
 @pytest.mark.parametrize(("name", "form", "kind"), QUANTIZED)
 def test_quantized(name, form, kind, export):
     done, folder = export(name, form, f"--quantize={kind}")
+    if OLD_TORCH and kind == "int8-static":
+        assert (done.code, "quantizes nothing with torch" in done.err) == (2, True)
+        return
     assert done.code == 0, done.err
     manifest = json.loads((folder / "manifest.json").read_text())
     assert 0 < manifest["parity"]["run"]["difference"] < 0.2, "something is rounded"

@@ -83,7 +83,7 @@ def test_all_commands_are_of_this_project(page):
     after = read(page.name, "after")[1]
     assert {words[2] for words in after if words[0] == "python" and words[1] == "-m"} == {PACKAGE}
     prose = BLOCK.sub("", page.read_text())
-    assert max(map(len, prose.splitlines())) <= 120
+    assert max(map(len, prose.replace(PACKAGE, "").splitlines())) <= 120  # also with a longer name
 
 
 def test_pytorch(project):

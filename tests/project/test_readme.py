@@ -7,10 +7,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
+from packaging.version import Version
 
 from tests.conftest import ROOT
 from tests.litlab.serve.client import Server
 
+OLD_TORCH = Version(torch.__version__) < Version("2.12")  # has no ONNX form of the CNN, see docs/deploy.md
 README = (ROOT / "README.md").read_text()
 COMMANDS = [
     line.split("  #")[0].strip()
@@ -80,6 +83,9 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, mon
             continue
         if "--config" not in arguments:  # a run has its own
             done = run(*arguments)
+            if arguments[0] == "export" and OLD_TORCH:
+                assert "choose --format pt2" in done.err
+                continue
             assert done.code == 0, f"{command}\n{done.err}"
             continue
         config = Path(arguments[arguments.index("--config") + 1])
@@ -88,7 +94,7 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, mon
         assert done.code == 0, f"{command}\n{done.err}"
     assert (clone / "lightning_logs/cifar/version_0").is_dir()
     assert list((clone / "lightning_logs/cifar").glob("*/report/index.html"))
-    assert list((clone / "lightning_logs/cifar").glob("*/exported/onnx/manifest.json"))
+    assert list((clone / "lightning_logs/cifar").glob("*/exported/onnx/manifest.json")) or OLD_TORCH
     assert (clone / "predictions.csv").read_text().startswith("file,prediction,probability,")
     assert (clone / "classes.csv").read_text().count("\n") == 161
     assert (clone / "forecast.csv").read_text().startswith("date,load,load_lower,load_upper")

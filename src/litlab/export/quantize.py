@@ -78,7 +78,11 @@ def _int4(module: nn.Module, torchao: Any) -> None:
 
 
 def _static(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
-    """Quantize the graph of a model: PT2E with the quantizer of torch's compiler for x86."""
+    """Quantize the graph of a model: PT2E with the quantizer of torch's compiler for x86.
+
+    Raises:
+        UserError: If the quantizer of this version does not know the layers of a graph of this torch.
+    """
     steps: Any = import_module("torchao.quantization.pt2e.quantize_pt2e")
     x86: Any = import_module("torchao.quantization.pt2e.quantizer.x86_inductor_quantizer")
     quantizer = x86.X86InductorQuantizer()
@@ -88,7 +92,14 @@ def _static(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor,
         for _, raw in zip(range(CALIBRATION), batches, strict=False):
             prepared(*raw)
             progress.advance(1)
-    return steps.convert_pt2e(prepared)
+    converted = steps.convert_pt2e(prepared)
+    if not any("quantize" in str(node.target) for node in converted.graph.nodes):
+        version = import_module("torchao").__version__
+        raise UserError(
+            f"--quantize int8-static: torchao {version} quantizes nothing with torch {torch.__version__}; install a "
+            "newer torch, or use int8-dynamic"
+        )
+    return converted
 
 
 def traced(module: nn.Module, serving: Serving) -> ExportedProgram:

@@ -18,7 +18,8 @@ class SquaredReLUFunction(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         """Return relu(x)², of the shape of x."""
-        return x.relu().square_()
+        # Not in place: torch.compile of torch 2.11 then takes the gradient for 0, without a word.
+        return x.relu().square()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
