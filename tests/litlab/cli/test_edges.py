@@ -4,7 +4,6 @@ import json
 import urllib.error
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 from torch import nn
@@ -149,12 +148,11 @@ def test_pre_trained_weights_without_a_network_name_the_file_to_save(run, images
 
 
 def test_networks_are_refused_before_they_fill_the_memory():
-    free = psutil.virtual_memory().available
-    with WithinMemory():
+    with WithinMemory() as memory:
         nn.Linear(10, 10)
         torch.empty(2**50, device="meta")  # takes none
         with pytest.raises(MemoryError, match="is more than the free memory holds"):
-            torch.empty(free // 4 + 2**20)
+            torch.empty(memory.left // 4 + 2**20)
         with pytest.raises(MemoryError, match="choose smaller sizes"):
             nn.Linear(10**9, 10**9)
 
