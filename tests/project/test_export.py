@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from packaging.version import Version
 
 from litlab.artifact import Artifact
 from litlab.errors import UserError
 from litlab.export import latency, pipeline
 from tests.conftest import CONFIGS, command
+from tests.project.old_torch import OLD_TORCH
 from tests.project.overlays import SMALL
 
-OLD_TORCH = Version(torch.__version__) < Version("2.12")  # docs/deploy.md says what its exporter can't do
 NOT_WITH_OLD_TORCH = pytest.mark.skipif(OLD_TORCH, reason="torch 2.10 and 2.11 can't export it")
 EXPERIMENTS = ("cifar", "text", "forecast", "tabular")
 # In float32, as exports are: `auto` is bfloat16 on some CPUs.

@@ -7,13 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import torch
-from packaging.version import Version
 
 from tests.conftest import ROOT
 from tests.litlab.serve.client import Server
+from tests.project.old_torch import OLD_TORCH
 
-OLD_TORCH = Version(torch.__version__) < Version("2.12")  # has no ONNX form of the CNN, see docs/deploy.md
 README = (ROOT / "README.md").read_text()
 COMMANDS = [
     line.split("  #")[0].strip()
@@ -83,7 +81,7 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, mon
             continue
         if "--config" not in arguments:  # a run has its own
             done = run(*arguments)
-            if arguments[0] == "export" and OLD_TORCH:
+            if arguments[0] == "export" and OLD_TORCH:  # it has no ONNX form of the CNN
                 assert "choose --format pt2" in done.err
                 continue
             assert done.code == 0, f"{command}\n{done.err}"
