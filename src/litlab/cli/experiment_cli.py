@@ -11,6 +11,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
 
+import litlab.parallel  # noqa: F401 - registers its strategies
 from litlab.artifact import Artifact
 from litlab.artifact.steps import restore, serving_data, use_artifact
 from litlab.callbacks import RunSummary

@@ -19,6 +19,7 @@ from litlab.data.metadata import ClassMetadata
 from litlab.data.numbered import Numbered, NumberedBatch
 from litlab.data.paths import user_path
 from litlab.data.sampler import EpochSampler
+from litlab.util.strategies import data_ranks
 from litlab.errors import UserError
 from litlab.types import NonNegativeInt, PositiveInt, Seed, check_bounds
 
@@ -222,8 +223,7 @@ class ExperimentData(DataHooks[M]):
         return {
             "train": split == "train",
             "seed": self.seed,
-            "rank": 0 if trainer is None else trainer.global_rank,
-            "world_size": 1 if trainer is None else trainer.world_size,
+            **data_ranks(trainer),
             "repeat": bool(getattr(trainer, "overfit_batches", 0)),
             "name": f"{split} {self.item}",
             "draw": self._draw if split == "train" else None,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from litlab.data.text import PADDING, UNKNOWN
 from litlab.errors import UserError
 from litlab.nn import check_sizes
+from litlab.parallel import ParallelPlan
 from project.networks.attention import EncoderBlock, MultiHeadAttention
 from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions
 
@@ -47,6 +48,14 @@ class TextTransformer(nn.Module):
     Raises:
         ValueError: If a size is too small, or embed_dim is not divisible by num_heads.
     """
+
+    parallel_plan = ParallelPlan(
+        blocks=["blocks.*"],
+        fused={"blocks.*.attention.queries_keys_values": 3},
+        columns=["blocks.*.feedforward.0"],
+        rows=["blocks.*.attention.output", "blocks.*.feedforward.2"],
+        counts=["blocks.*.attention.num_heads"],
+    )
 
     def __init__(
         self,

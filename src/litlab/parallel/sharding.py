@@ -1,0 +1,95 @@
+"""Divide networks among processes: tensor parallelism first, then FSDP2 around it."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_module, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from torch.distributed.tensor.placement_types import _StridedShard
+
+from litlab.parallel.plan import ParallelPlan, matches
+
+
+class FusedColwiseParallel(ParallelStyle):
+    """Divide a linear layer that computes several things side by side: each process gets a part of each of them.
+
+    torch's ColwiseParallel would give the queries to one process and the values to another.
+
+    Args:
+        parts: How many things.
+    """
+
+    def __init__(self, parts: int) -> None:
+        super().__init__()
+        self.parts = parts
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        def divide(_: str, layer: nn.Module, mesh: DeviceMesh) -> None:
+            # FSDP can shard the weight along its inputs then, but a bias that is divided so not at all: it stays whole.
+            for name, parameter in list(layer.named_parameters(recurse=False)):
+                place: Placement = _StridedShard(0, split_factor=self.parts) if name == "weight" else Replicate()
+                layer.register_parameter(name, nn.Parameter(distribute_tensor(parameter.data, mesh, [place])))
+
+        def enter(_: nn.Module, inputs: Any, mesh: DeviceMesh) -> Any:
+            return (DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False), *inputs[1:])
+
+        def leave(_: nn.Module, output: Any, mesh: DeviceMesh) -> Any:
+            return output.to_local()
+
+        return distribute_module(module, device_mesh, divide, enter, leave)
+
+
+def divide_tensors(network: nn.Module, plan: ParallelPlan, mesh: DeviceMesh) -> None:
+    """Let the processes of a mesh share each of the layers that a plan names (Shoeybi et al. 2019, arXiv:1909.08053)."""
+    styles: dict[str, ParallelStyle] = {}
+    for pattern in plan.columns:
+        styles |= dict.fromkeys(matches(network, pattern), ColwiseParallel())
+    for pattern, parts in plan.fused.items():
+        styles |= dict.fromkeys(matches(network, pattern), FusedColwiseParallel(parts))
+    for pattern in plan.rows:
+        styles |= dict.fromkeys(matches(network, pattern), RowwiseParallel())
+    parallelize_module(network, mesh, styles)
+    for pattern in plan.counts:
+        path, _, attribute = pattern.rpartition(".")
+        for name in matches(network, path):
+            owner = network.get_submodule(name)
+            setattr(owner, attribute, getattr(owner, attribute) // mesh.size())
+
+
+def shard_fully(
+    network: nn.Module, plan: ParallelPlan, mesh: DeviceMesh, policy: MixedPrecisionPolicy, offload: bool, reshard: bool
+) -> None:
+    """Shard weights, gradients and optimizer state over the processes of a mesh (FSDP2)."""
+
+    def place(parameter: nn.Parameter) -> Shard | None:
+        strided = isinstance(parameter, DTensor) and any(isinstance(p, _StridedShard) for p in parameter.placements)
+        return Shard(1) if strided else None
+
+    options: dict[str, Any] = {
+        "mesh": mesh, "mp_policy": policy, "reshard_after_forward": reshard, "shard_placement_fn": place,
+        "offload_policy": CPUOffloadPolicy() if offload else OffloadPolicy(),
+    }  # fmt: skip
+    for pattern in plan.blocks:
+        for name in matches(network, pattern):
+            fully_shard(network.get_submodule(name), **options)
+    fully_shard(network, **options)
+
+
+def policy_of(precision: str) -> MixedPrecisionPolicy:
+    """Return FSDP's policy for a precision of the Trainer: what is gathered and computed in, and reduced in."""
+    kind = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(precision)
+    return MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=torch.float32 if kind else None)
+
+
+def divided_like(target: Any, value: Any) -> Any:
+    """Return this process's part of a whole tensor, as that of another one; what has another shape stays whole.
+
+    Nothing is communicated. torch's ``set_model_state_dict`` (2.15) would mix up the parts of fused layers.
+    """
+    if not isinstance(target, DTensor) or not isinstance(value, Tensor) or value.shape != target.shape:
+        return value
+    value = value.to(target.to_local().device)
+    return distribute_tensor(value, target.device_mesh, target.placements, src_data_rank=None)
