@@ -132,7 +132,7 @@ class ExperimentModule(LightningModule):
         if self.schedule is None:
             return optimizer
         steps = self.steps_of_run()
-        if self.trainer.ckpt_path is not None:
+        if self.trainer.ckpt_path is not None or self.trainer.strategy.restore_checkpoint_after_setup:
             # Counting the steps has loaded the training data, before it is known where a resumed run continues.
             self.trainer.fit_loop._combined_loader = None
         return {
