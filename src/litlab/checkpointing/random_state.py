@@ -11,6 +11,7 @@ from torch import Generator
 
 from litlab.checkpointing.internals import mps_generator
 from litlab.util.splitmix import GOLDEN, mix
+from litlab.util.strategies import data_ranks
 
 
 class RandomState:
@@ -28,7 +29,7 @@ class RandomState:
         elif device.type == "mps":
             self._generators["mps"] = mps_generator()
         seed = int(os.environ.get("PL_GLOBAL_SEED") or torch.initial_seed())  # what seed_everything was given
-        self._seed = _next(_next(seed) + trainer.global_rank)
+        self._seed = _next(_next(seed) + data_ranks(trainer)["rank"])  # those that share layers drop the same values
 
     def seed_of(self, epoch: int, place: int) -> int:
         """Return a seed that follows from (seed, rank, epoch, place) alone.

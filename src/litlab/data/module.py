@@ -19,9 +19,9 @@ from litlab.data.metadata import ClassMetadata
 from litlab.data.numbered import Numbered, NumberedBatch
 from litlab.data.paths import user_path
 from litlab.data.sampler import EpochSampler
-from litlab.util.strategies import data_ranks
 from litlab.errors import UserError
 from litlab.types import NonNegativeInt, PositiveInt, Seed, check_bounds
+from litlab.util.strategies import data_ranks
 
 SPLITS = ("train", "val", "test")
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
+from litlab.errors import UserError
+
 ATTRIBUTE = "parallel_plan"  # of a network's class
 
 
@@ -45,12 +47,15 @@ def matches(network: nn.Module, pattern: str) -> list[str]:
     """Return the names of the modules that a pattern names.
 
     Raises:
-        ValueError: If there are none: the plan is for another network.
+        UserError: If there are none: the plan is for another network.
     """
     regex = re.compile(re.escape(pattern).replace(r"\*", r"[^.]+"))
     names = [name for name, _ in network.named_modules() if regex.fullmatch(name)]
     if not names:
-        raise ValueError(f"parallel_plan: {type(network).__name__} has no module {pattern}")
+        raise UserError(
+            f"trainer.strategy: the parallel_plan of {type(network).__name__} names {pattern}, and there is no such "
+            "module; its settings may be others than the plan is for"
+        )
     return names
 
 

@@ -10,6 +10,7 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distr
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 from torch.distributed.tensor.placement_types import _StridedShard
 
+from litlab.errors import UserError
 from litlab.parallel.plan import ParallelPlan, matches
 
 
@@ -43,7 +44,17 @@ class FusedColwiseParallel(ParallelStyle):
 
 
 def divide_tensors(network: nn.Module, plan: ParallelPlan, mesh: DeviceMesh) -> None:
-    """Let the processes of a mesh share each of the layers that a plan names (Shoeybi et al. 2019, arXiv:1909.08053)."""
+    """Let the processes of a mesh share each of the layers that a plan names (Shoeybi et al. 2019, arXiv:1909.08053).
+
+    Raises:
+        UserError: If the plan names no layers, or the processes can't get equal parts of them.
+    """
+    kind, size = type(network).__name__, mesh.size()
+    if not (plan.columns or plan.fused or plan.rows):
+        raise UserError(
+            f"trainer.strategy: {kind} has no parallel_plan that says which layers to divide, as tensor_parallel_size "
+            "asks for; give it one (docs/scale.md), or leave tensor_parallel_size out"
+        )
     styles: dict[str, ParallelStyle] = {}
     for pattern in plan.columns:
         styles |= dict.fromkeys(matches(network, pattern), ColwiseParallel())
@@ -51,12 +62,25 @@ def divide_tensors(network: nn.Module, plan: ParallelPlan, mesh: DeviceMesh) -> 
         styles |= dict.fromkeys(matches(network, pattern), FusedColwiseParallel(parts))
     for pattern in plan.rows:
         styles |= dict.fromkeys(matches(network, pattern), RowwiseParallel())
+    for name, style in styles.items():
+        layer: Any = network.get_submodule(name)
+        features = layer.in_features if isinstance(style, RowwiseParallel) else layer.out_features
+        _check_parts(f"{kind}.{name} has {features} features", features, size)
     parallelize_module(network, mesh, styles)
     for pattern in plan.counts:
         path, _, attribute = pattern.rpartition(".")
         for name in matches(network, path):
             owner = network.get_submodule(name)
-            setattr(owner, attribute, getattr(owner, attribute) // mesh.size())
+            number = getattr(owner, attribute)
+            _check_parts(f"{kind}.{name}.{attribute} is {number}", number, size)
+            setattr(owner, attribute, number // size)
+
+
+def _check_parts(what: str, number: int, size: int) -> None:
+    if number % size:
+        raise UserError(
+            f"trainer.strategy: {what}, which tensor_parallel_size {size} does not divide; change one of them"
+        )
 
 
 def shard_fully(

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from lightning.fabric.utilities.optimizer import _optimizers_to_device
 from lightning.pytorch import Trainer
-from lightning.pytorch.strategies import ModelParallelStrategy, Strategy, StrategyRegistry
+from lightning.pytorch.strategies import Strategy, StrategyRegistry
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
@@ -15,11 +15,13 @@ from torch.optim import Optimizer
 from typing_extensions import override
 
 from litlab.errors import UserError
+from litlab.parallel.clipping import clip_norm
+from litlab.parallel.groups import DataGroups
 from litlab.parallel.plan import networks, plan_of
 from litlab.parallel.sharding import divide_tensors, divided_like, policy_of, shard_fully
 
 
-class ShardedStrategy(ModelParallelStrategy):
+class ShardedStrategy(DataGroups):
     """FSDP2, tensor parallelism, or both: each process holds a part of the model.
 
     Args:
@@ -48,37 +50,81 @@ class ShardedStrategy(ModelParallelStrategy):
 
     @override
     def setup(self, trainer: Trainer) -> None:
-        assert self.model is not None and self.accelerator is not None
+        assert self.model is not None
+        assert self.accelerator is not None
         self.accelerator.setup(trainer)
-        if not any(isinstance(parameter, DTensor) for parameter in self.model.parameters()):
+        fits = trainer.state.fn == TrainerFn.FITTING
+        if not any(isinstance(parameter, DTensor) for parameter in self.model.parameters()):  # a test follows a fit
+            self._check()
+            if self._layer_sync is not None:
+                self.model = self._layer_sync.apply(self.model)
             self.model = self.precision_plugin.convert_module(self.model)
             self._divide()
         self.model_to_device()
+        self.gather_in_data_group(self.model)
         self.barrier()
-        if trainer.state.fn == TrainerFn.FITTING:
+        if fits:
             self.setup_optimizers(trainer)
+            self._prepare_optimizers()
         self.setup_precision_plugin()
-        if trainer.state.fn == TrainerFn.FITTING and not self.cpu_offload:
-            _optimizers_to_device(self.optimizers, self.root_device)
+        plugin: Any = self.precision_plugin
+        plugin.clip_grad_by_norm = self._clip_by_norm
+
+    def _check(self) -> None:
+        """Refuse what would go wrong later, or silently."""
+        assert self.model is not None
+        if getattr(self.precision_plugin, "scaler", None) is not None:
+            raise UserError(
+                f"trainer.precision: {self.precision_plugin.precision} needs a scaler that knows the gradients of all "
+                f"processes, and trainer.strategy {type(self).__name__} has none; use bf16-mixed or 32-true"
+            )
+        if own := [name for name, _ in self.model.named_parameters(recurse=False)]:
+            raise UserError(
+                f"trainer.strategy: {type(self).__name__} shards modules, and {type(self.model).__name__} has a "
+                f"parameter of its own ({own[0]}); put it into a module that is called, or use ddp"
+            )
 
     def _divide(self) -> None:
         assert self.model is not None
         data, tensor = self.device_mesh["data_parallel"], self.device_mesh["tensor_parallel"]
+        policy = policy_of(str(self.precision_plugin.precision))
         for network in networks(self.model).values():
-            network.to(self.root_device)
             plan = plan_of(network)
             if tensor.size() > 1:
-                if not (plan.columns or plan.fused or plan.rows):
-                    raise UserError(
-                        f"trainer.strategy: {type(network).__name__} has no parallel_plan with layers to divide; give it "
-                        "one, or leave tensor_parallel_size out"
-                    )
                 divide_tensors(network, plan, tensor)
             if data.size() > 1 or tensor.size() == 1:
-                policy = policy_of(str(self.precision_plugin.precision))
+                # Block by block, so that no more than one of them is whole on the device.
                 shard_fully(network, plan, data, policy, self.cpu_offload, self.reshard_after_forward)
 
-    # Checkpoints are those of any other strategy: one file, with whole weights and the optimizer's states by its groups.
+    @override
+    def model_to_device(self) -> None:
+        assert self.model is not None
+        if not self.cpu_offload:
+            self.model.to(self.root_device)
+            return
+        for module in self.model.modules():
+            for name, buffer in module.named_buffers(recurse=False):
+                module._buffers[name] = buffer.to(self.root_device)
+
+    def _prepare_optimizers(self) -> None:
+        """With divided layers an optimizer has tensors of several kinds, which it can't update in one call."""
+        if not self.cpu_offload:
+            _optimizers_to_device(self.optimizers, self.root_device)
+        if self.tensor_parallel_size == 1:
+            return
+        for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
+            if group.get("fused"):
+                raise UserError(
+                    "model.optimizer.fused: it takes weights of one kind only, and tensor_parallel_size of "
+                    "trainer.strategy makes several; set it to null"
+                )
+            if "foreach" in group:
+                group["foreach"] = False
+
+    def _clip_by_norm(self, optimizer: Optimizer, clip_val: float) -> None:
+        clip_norm(self.precision_plugin.main_params(optimizer), clip_val, self.root_device)
+
+    # Checkpoints are those of any other strategy: one file, with whole weights, and the optimizer's states by number.
 
     @property
     @override
@@ -125,22 +171,11 @@ class ShardedStrategy(ModelParallelStrategy):
 
     def _gathered(self, tensor: Tensor) -> Tensor:
         """Return a whole tensor on the CPU. Each process must call this, in the same order; the first one keeps it."""
-        whole = tensor.detach()
+        whole: Any = tensor.detach()
         if isinstance(whole, DTensor):
+            whole = whole.to(self.root_device)
             whole = whole.full_tensor()
         return whole.cpu() if self.is_global_zero else torch.empty(0)
-
-    @override
-    def reduce(self, tensor: Tensor | Any, group: Any = None, reduce_op: Any = "mean") -> Tensor:
-        reduced = super().reduce(tensor, group, reduce_op)
-        if group is None and str(reduce_op).lower().endswith("sum") and isinstance(tensor, Tensor):
-            reduced = reduced / self.tensor_parallel_size  # processes that share the layers have the same samples
-        return reduced
-
-    @override
-    def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
-        share = super().reduce(torch.tensor(float(decision), device=self.root_device), reduce_op="mean").item()
-        return share == 1.0 if all else share > 0
 
 
 StrategyRegistry.register("fsdp2", ShardedStrategy, "Shard the model over all devices (FSDP2)")

@@ -14,6 +14,7 @@ from litlab.metrics.forecast_metrics import ForecastMetrics
 from litlab.metrics.mean_loss import MeanLoss
 from litlab.tasks.base import ExperimentModule
 from litlab.types import OpenUnitInterval, check_bounds
+from litlab.util.strategies import data_group
 
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}
 
@@ -245,4 +246,6 @@ class Forecaster(ExperimentModule):
         return {f"{stage}/loss": self.losses[stage].compute(self.sum_over_ranks)}
 
     def _gather_from_ranks(self, scores: Tensor) -> Tensor:
-        return torch.cat(gather_all_tensors(scores)) if self.trainer.world_size > 1 else scores
+        if self.trainer.world_size == 1:
+            return scores
+        return torch.cat(gather_all_tensors(scores, data_group(self.trainer)))

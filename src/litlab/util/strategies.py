@@ -17,3 +17,8 @@ def data_ranks(trainer: Trainer | None) -> dict[str, Any]:
         return {"rank": 0, "world_size": 1}
     mine = trainer.strategy.distributed_sampler_kwargs
     return {"rank": mine["rank"], "world_size": mine["num_replicas"]}
+
+
+def data_group(trainer: Trainer) -> Any:
+    """Return the group of processes that share the data with this one; None: all."""
+    return getattr(trainer.strategy, "data_group", None)

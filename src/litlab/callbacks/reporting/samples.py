@@ -7,6 +7,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from litlab.errors import UserError
+from litlab.util.strategies import data_group
 
 
 def from_test_step(callback: Callback, pl_module: LightningModule, outputs: Any, name: str, shape: str) -> Tensor:
@@ -63,8 +64,9 @@ def gather_rows(trainer: Trainer, rows: Tensor) -> Tensor:
     if trainer.world_size == 1:
         return rows.cpu()
     device = trainer.strategy.root_device
-    counts = trainer.strategy.all_gather(torch.tensor([len(rows)], device=device)).flatten().tolist()
+    group = data_group(trainer)
+    counts: Any = trainer.strategy.all_gather(torch.tensor([len(rows)], device=device), group).flatten().tolist()
     padded = torch.zeros(max(counts), *rows.shape[1:], dtype=rows.dtype, device=device)  # all alike, to be gathered
     padded[: len(rows)] = rows
-    ranks = trainer.strategy.all_gather(padded).cpu()
+    ranks = trainer.strategy.all_gather(padded, group).cpu()
     return torch.cat([rank[:count] for rank, count in zip(ranks, counts, strict=True)])

@@ -1,0 +1,43 @@
+"""Clipping by the norm of gradients that are divided among processes."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Replicate
+
+
+@torch.no_grad()
+def clip_norm(parameters: Iterable[Tensor], most: float, device: torch.device) -> Tensor:
+    """Scale gradients so that their norm over all processes is at most a number, and return that norm, shape ().
+
+    torch's ``clip_grad_norm_`` (2.15) takes no mix of tensors and DTensors, nor DTensors of several meshes.
+
+    Args:
+        parameters: Those of this process, in the same order on all; what is not a DTensor is the same on all.
+        most: The norm that is allowed.
+        device: Where the processes communicate; with CPU offload the gradients are elsewhere.
+    """
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    parts = [gradient.to_local() if isinstance(gradient, DTensor) else gradient for gradient in gradients]
+    total = torch.zeros((), device=device)
+    if parts:  # a process may have none, but all have to come to the sum
+        shares = torch.tensor([1 / _holders(gradient) for gradient in gradients]).to(device, non_blocking=True)
+        squares = torch.stack([part.float().norm() for part in parts]).square()
+        total += squares.to(device) @ shares
+    torch.distributed.all_reduce(total)
+    norm = total.sqrt()
+    scale = (most / (norm + 1e-6)).clamp(max=1.0)
+    for part in parts:
+        part.mul_(scale.to(part))
+    return norm
+
+
+def _holders(gradient: Tensor) -> int:
+    """Return how many processes hold the same part of a gradient."""
+    everyone = torch.distributed.get_world_size()
+    if not isinstance(gradient, DTensor):
+        return everyone
+    mesh = gradient.device_mesh
+    whole = [size for size, place in zip(mesh.shape, gradient.placements, strict=True) if isinstance(place, Replicate)]
+    return everyone // mesh.size() * int(torch.tensor(whole).prod())

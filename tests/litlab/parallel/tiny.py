@@ -1,0 +1,109 @@
+"""A small Transformer with a plan, data that no number of processes divides, and losses that all processes share."""
+
+from functools import partial
+
+import torch
+from lightning.pytorch import Callback
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import Dataset
+
+from litlab.data import ExperimentData
+from litlab.data.metadata import ClassMetadata
+from litlab.parallel import ParallelPlan
+from litlab.tasks import Classifier
+
+TOKENS, TIME, CLASSES = 40, 7, 5
+
+
+class Attention(nn.Module):
+    def __init__(self, size: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.inputs = nn.Linear(size, 3 * size)
+        self.output = nn.Linear(size, size)
+
+    def forward(self, x):
+        queries, keys, values = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.inputs(x).chunk(3, dim=-1)
+        )
+        return self.output(F.scaled_dot_product_attention(queries, keys, values).transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    def __init__(self, size: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(size), nn.LayerNorm(size)])
+        self.attention = Attention(size, heads)
+        self.feedforward = nn.Sequential(nn.Linear(size, 2 * size), nn.GELU(), nn.Linear(2 * size, size))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        x = x + self.dropout(self.attention(self.norms[0](x)))
+        return x + self.dropout(self.feedforward(self.norms[1](x)))
+
+
+class Transformer(nn.Module):
+    parallel_plan = ParallelPlan(
+        blocks=["blocks.*"],
+        fused={"blocks.*.attention.inputs": 3},
+        columns=["blocks.*.feedforward.0"],
+        rows=["blocks.*.attention.output", "blocks.*.feedforward.2"],
+        counts=["blocks.*.attention.heads"],
+    )
+
+    def __init__(self, blocks: int = 4, size: int = 16, heads: int = 4, dropout: float = 0.0, norm: bool = False) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(TOKENS, size)
+        self.positions = nn.Parameter(torch.randn(TIME, size) * 0.1)
+        self.blocks = nn.ModuleList(Block(size, heads, dropout) for _ in range(blocks))
+        self.statistics = nn.BatchNorm1d(size) if norm else nn.Identity()
+        self.head = nn.Linear(size, CLASSES)
+
+    def forward(self, ids):
+        x = self.embedding(ids) + self.positions
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.statistics(x.mean(dim=1)))
+
+
+class Tokens(ExperimentData):
+    """Sequences whose class is that of their most frequent residue."""
+
+    sizes_of = {"train": 96, "val": 37, "test": 41}
+    num_classes = CLASSES
+
+    def open(self, stage):
+        self.sizes = dict(self.sizes_of)
+        return ClassMetadata(class_names=[str(number) for number in range(CLASSES)])
+
+    def samples(self, split):
+        return Sequences(self.sizes[split], seed=len(split))
+
+
+class Sequences(Dataset):
+    def __init__(self, size: int, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self.ids = torch.randint(TOKENS, (size, TIME), generator=generator)
+        self.labels = F.one_hot(self.ids % CLASSES, CLASSES).sum(1).argmax(1)
+
+    def __len__(self):
+        return len(self.ids)
+
+    def __getitem__(self, chosen):
+        return self.ids[chosen], self.labels[chosen]
+
+
+class Losses(Callback):
+    """The loss of each training batch of all processes together."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.values.append(trainer.strategy.reduce(outputs["loss"].detach().clone()).item())
+
+
+def classifier(optimizer=torch.optim.AdamW, **settings) -> Classifier:
+    torch.manual_seed(1)
+    return Classifier(Transformer(**settings), num_classes=CLASSES, optimizer=partial(optimizer, lr=3e-3))
