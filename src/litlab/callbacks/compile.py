@@ -24,6 +24,7 @@ from litlab.callbacks.graph_breaks import GraphBreakLog, log_graph_breaks
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.errors import UserError
 from litlab.types import ClosedUnitInterval, check_bounds
+from litlab.util.strategies import divides_layers
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
@@ -115,6 +116,12 @@ class Compile(Callback):
             raise UserError(
                 f"compile.mode: reduce-overhead needs a CUDA GPU, and trainer.accelerator runs on {device.type}; set "
                 "compile.mode: default"
+            )
+        if self.dynamic is not False and divides_layers(trainer.strategy):
+            # torch (2.15) compiles divided tensors with sizes that it does not know to a graph without end.
+            raise UserError(
+                "compile.dynamic: layers that trainer.strategy divides (tensor_parallel_size) are compiled for sizes "
+                "that are known; set it to false"
             )
         chosen = chosen_modules(pl_module, self.children)
         self._compilations.start(most_unlike(chosen.values()))

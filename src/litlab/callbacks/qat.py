@@ -8,6 +8,7 @@ from torch import nn
 
 from litlab.errors import UserError
 from litlab.nn.fake_quantize import LEAST, LINEAR_AND_CONVOLUTIONS, Rounding, keep_layer, round_layer, share_of
+from litlab.util.strategies import divides_layers
 
 
 class QAT(Callback):
@@ -32,6 +33,11 @@ class QAT(Callback):
             return
         if trainer.strategy.root_device.type == "mps":
             raise UserError("trainer.callbacks: QAT can't round on Apple's GPUs; set trainer.accelerator to cpu")
+        if divides_layers(trainer.strategy):
+            raise UserError(
+                "trainer.callbacks: QAT rounds the weights of whole layers, and trainer.strategy divides them "
+                "(tensor_parallel_size); leave QAT out, or use ddp"
+            )
         network: nn.Module = getattr(pl_module, "network", pl_module)
         share, other = share_of(network, LINEAR_AND_CONVOLUTIONS)
         if share < LEAST:

@@ -28,7 +28,7 @@ from litlab.checkpointing.resumed_schedule import (
     stretch_schedule,
 )
 from litlab.errors import UserError
-from litlab.util.strategies import shards
+from litlab.util.strategies import data_ranks, shards
 
 # In the checkpoint:
 KEY = "exact_resume"  # a list with what each process has
@@ -58,10 +58,12 @@ class ExactResume(Callback):
     - The optimizer's state is matched by names (`match_names`), and schedules end with the run (`stretch_schedule`).
     - Early stopping that had ended the run ends it again, and best checkpoints are found in a folder that was moved.
 
-    Within an epoch a run continues on as many processes as before, from the end of an epoch on any number.
+    Within an epoch a run continues if as many processes share the data as before (those that divide layers among them
+    count as one), from the end of an epoch on any number.
 
     Raises:
-        UserError: In a fit that continues within an epoch, if the number of processes is another.
+        UserError: In a fit that continues within an epoch, if the number of processes that share the data is another,
+            or the strategy shards gradients that were whole.
     """
 
     def __init__(self) -> None:
@@ -127,6 +129,7 @@ class ExactResume(Callback):
         if not shards(trainer.strategy) and is_accumulating(trainer):
             gradients = {name: p.grad.cpu() for name, p in pl_module.named_parameters() if p.grad is not None}
         part = {
+            "data_rank": data_ranks(trainer)["rank"],
             "sums": [value.cpu() for value in sums],
             "random": self._random.state(),
             "gradients": gradients,
@@ -147,13 +150,19 @@ class ExactResume(Callback):
         if trainer.state.fn != "fit":
             return
         self._checkpoint = checkpoint
-        if trainer.optimizers:  # with strategies that load after they have sharded, and match names themselves
+        if trainer.optimizers:  # with strategies that load after they have sharded
+            match_names(trainer, pl_module, checkpoint, checkpoint.get(NAMES, []))
             renew_plateaus(trainer, pl_module, checkpoint)
-        parts = checkpoint.get(KEY, [])
-        if parts and is_within_epoch(checkpoint) and len(parts) != trainer.world_size:
+        shares, now = _by_data_rank(checkpoint.get(KEY, [])), data_ranks(trainer)["world_size"]
+        if shares and is_within_epoch(checkpoint) and len(shares) != now:
             raise UserError(
-                f"trainer.devices: the run was interrupted within an epoch that {len(parts)} processes shared, and "
-                f"{trainer.world_size} can't continue it; use {len(parts)}."
+                f"trainer.devices: the run was interrupted within an epoch that {len(shares)} processes shared, and "
+                f"{now} can't continue it; use {len(shares)}."
+            )
+        if shards(trainer.strategy) and any(part["gradients"] for part in shares.values()):
+            raise UserError(
+                "trainer.strategy: the run was interrupted within an accumulation of gradients, which "
+                f"{type(trainer.strategy).__name__} can't continue; use the strategy that it had."
             )
         states = checkpoint.get("callbacks", {})
         for callback in trainer.checkpoint_callbacks:
@@ -173,11 +182,12 @@ class ExactResume(Callback):
         parts = checkpoint.get(KEY, [])
         if not parts:
             return
-        own = parts[trainer.global_rank : trainer.global_rank + 1]
-        if len(parts) == trainer.world_size:
+        shares, mine = _by_data_rank(parts), data_ranks(trainer)
+        if len(shares) == mine["world_size"]:
+            own = [parts[trainer.global_rank] if len(parts) == trainer.world_size else shares[mine["rank"]]]
             self._restore(own[0], pl_module)
         else:
-            own = parts if trainer.is_global_zero else []  # sums may be added up on any rank
+            own = list(shares.values()) if mine["rank"] == 0 else []  # sums may be added up on any rank
         if hasattr(pl_module, "load_epoch_sums"):
             pl_module.load_epoch_sums([part["sums"] for part in own])  # pyright: ignore[reportCallIssue]
         self._has_metrics = True
@@ -196,6 +206,11 @@ class ExactResume(Callback):
         for name, parameter in pl_module.named_parameters():
             if name in part["gradients"]:
                 parameter.grad = part["gradients"][name].to(parameter.device)
+
+
+def _by_data_rank(parts: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Return one of the processes' parts for each share of the data; older checkpoints have one process for each."""
+    return {part.get("data_rank", number): part for number, part in enumerate(parts)}
 
 
 def _sums(module: LightningModule) -> list[torch.Tensor]:

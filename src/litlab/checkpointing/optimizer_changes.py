@@ -7,7 +7,6 @@ from lightning.pytorch.callbacks import BaseFinetuning
 
 from litlab.errors import UserError
 from litlab.tasks.base import ExperimentModule
-from litlab.util.strategies import shards
 
 Names = list[list[str]]  # of the parameters in each group of an optimizer
 ADVICE = "leave it as it was, or start a new run from its weights with --init_from"
@@ -35,8 +34,8 @@ def match_names(trainer: Trainer, module: LightningModule, checkpoint: dict[str,
     Raises:
         UserError: If a parameter is trained that was not, or the other way round, or is in another group.
     """
-    if shards(trainer.strategy):
-        return  # others save states by name
+    if not trainer.strategy.lightning_restore_optimizer:
+        return  # these save states by name
     if any(isinstance(callback, BaseFinetuning) for callback in trainer.callbacks):  # pyright: ignore[reportAttributeAccessIssue]
         return  # it has added groups, and restores them by name itself
     states = checkpoint["optimizer_states"]

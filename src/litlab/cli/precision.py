@@ -13,6 +13,7 @@ from litlab.cli.lightning_internals import PrecisionInput, accelerator_name
 from litlab.cli.mixed_precision import ClippingMixedPrecision
 from litlab.runs.folder import RunFolder, read_or_set_aside
 from litlab.util.device import has_fast_bfloat16, has_tensor_cores, has_tf32
+from litlab.util.strategies import shards
 
 
 class ExperimentTrainer(Trainer):
@@ -46,7 +47,7 @@ class ExperimentTrainer(Trainer):
                 found = _devices(settings.get("accelerator", "auto"), settings.get("devices", "auto"))
                 precision, why = auto_precision(found)
         super().__init__(precision=precision, **settings)
-        if type(self.precision_plugin) is HalfPrecision:
+        if type(self.precision_plugin) is HalfPrecision and not shards(self.strategy):  # which want one type in a block
             self.strategy.precision_plugin = HalfWithFloat32Norms(self.precision)  # pyright: ignore[reportArgumentType]
         if type(amp := self.precision_plugin) is MixedPrecision and not _has_precision(settings.get("plugins")):
             clipping = ClippingMixedPrecision(amp.precision, amp.device, amp.scaler)  # pyright: ignore[reportArgumentType]

@@ -13,6 +13,7 @@ from litlab.errors import UserError
 from litlab.util.host_memory import GIB
 
 FEW = 8  # processes that may run anywhere: tests of several ranks run on small machines
+FSDP1 = ("fsdp", "fsdp_cpu_offload", "FSDPStrategy")
 FACTORIES = (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.full)
 
 
@@ -24,7 +25,8 @@ def check_processes(trainer: Any) -> None:
 
     Raises:
         UserError: If devices is not a number or list of numbers, or asks for far more processes than the machine has
-            cores or GPUs; if the strategy copies this process; if nothing says which of several nodes this is.
+            cores or GPUs; if the strategy copies this process, or needs a GPU; if nothing says which of several nodes
+            this is.
     """
     devices, strategy = trainer["devices"], trainer["strategy"]
     most = max(FEW, os.cpu_count() or 1, torch.cuda.device_count())
@@ -36,6 +38,11 @@ def check_processes(trainer: Any) -> None:
     method = strategy if isinstance(strategy, str) else str((strategy.get("init_args") or {}).get("start_method"))
     if any(way in method for way in ("spawn", "fork", "notebook")):
         raise UserError(f"trainer.strategy: {method} would copy this process, which can't be copied; use ddp")
+    name = strategy if isinstance(strategy, str) else strategy.get("class_path", "").rpartition(".")[-1]
+    if name in FSDP1 and (trainer["accelerator"] in ("cpu", "mps") or not torch.cuda.is_available()):
+        raise UserError(
+            f"trainer.strategy: {name} needs GPUs; take fsdp2 (configs/with/fsdp2.yaml), which shards without them too"
+        )
     if trainer["num_nodes"] > 1 and not trainer["plugins"] and not knows_its_node():
         raise UserError(
             f"trainer.num_nodes: {trainer['num_nodes']}, but nothing says which of them this is; start with srun or "

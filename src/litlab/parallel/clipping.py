@@ -1,6 +1,10 @@
-"""Clipping by the norm of gradients that are divided among processes."""
+"""Clipping of gradients that are divided among processes.
+
+torch's own functions (2.15) take no mix of tensors and DTensors, nor DTensors of several meshes.
+"""
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,15 +15,13 @@ from torch.distributed.tensor import DTensor, Replicate
 def clip_norm(parameters: Iterable[Tensor], most: float, device: torch.device) -> Tensor:
     """Scale gradients so that their norm over all processes is at most a number, and return that norm, shape ().
 
-    torch's ``clip_grad_norm_`` (2.15) takes no mix of tensors and DTensors, nor DTensors of several meshes.
-
     Args:
         parameters: Those of this process, in the same order on all; what is not a DTensor is the same on all.
         most: The norm that is allowed.
         device: Where the processes communicate; with CPU offload the gradients are elsewhere.
     """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    parts = [gradient.to_local() if isinstance(gradient, DTensor) else gradient for gradient in gradients]
+    parts = [_local(gradient) for gradient in gradients]
     total = torch.zeros((), device=device)
     if parts:  # a process may have none, but all have to come to the sum
         shares = torch.tensor([1 / _holders(gradient) for gradient in gradients]).to(device, non_blocking=True)
@@ -31,6 +33,18 @@ def clip_norm(parameters: Iterable[Tensor], most: float, device: torch.device) -
     for part in parts:
         part.mul_(scale.to(part))
     return norm
+
+
+@torch.no_grad()
+def clip_value(parameters: Iterable[Tensor], most: float) -> None:
+    """Bring each number of gradients between ``-most`` and ``most``."""
+    for parameter in parameters:
+        if parameter.grad is not None:
+            _local(parameter.grad).clamp_(-most, most)
+
+
+def _local(tensor: Any) -> Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _holders(gradient: Tensor) -> int:

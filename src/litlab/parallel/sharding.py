@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
@@ -87,6 +88,10 @@ def shard_fully(
     network: nn.Module, plan: ParallelPlan, mesh: DeviceMesh, policy: MixedPrecisionPolicy, offload: bool, reshard: bool
 ) -> None:
     """Shard weights, gradients and optimizer state over the processes of a mesh (FSDP2)."""
+    if scattered := [parameter for parameter in network.parameters() if not parameter.is_contiguous()]:
+        rank_zero_info("trainer.strategy: FSDP2 keeps weights in their usual layout, not with channels last.")
+        for parameter in scattered:
+            parameter.data = parameter.data.contiguous()
 
     def place(parameter: nn.Parameter) -> Shard | None:
         strided = isinstance(parameter, DTensor) and any(isinstance(p, _StridedShard) for p in parameter.placements)
@@ -94,7 +99,7 @@ def shard_fully(
 
     options: dict[str, Any] = {
         "mesh": mesh, "mp_policy": policy, "reshard_after_forward": reshard, "shard_placement_fn": place,
-        "offload_policy": CPUOffloadPolicy() if offload else OffloadPolicy(),
+        "offload_policy": CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if offload else OffloadPolicy(),
     }  # fmt: skip
     for pattern in plan.blocks:
         for name in matches(network, pattern):

@@ -11,6 +11,11 @@ def shards(strategy: Strategy) -> bool:
     return not isinstance(strategy, SingleDeviceStrategy | DDPStrategy)
 
 
+def divides_layers(strategy: Strategy) -> bool:
+    """Return whether several processes compute a part of a layer each."""
+    return getattr(strategy, "tensor_parallel_size", 1) > 1
+
+
 def data_ranks(trainer: Trainer | None) -> dict[str, Any]:
     """Return the place of this process among those that share the data, as ``rank`` and ``world_size``."""
     if trainer is None or trainer.world_size == 1:

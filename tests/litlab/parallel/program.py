@@ -1,53 +1,78 @@
 """Train the small Transformer with one strategy after another, in each of some processes; not a test itself.
 
-    python program.py FOLDER '{"NAME": {"strategy": "fsdp2", "steps": 50, ...}, ...}'
+    python program.py FOLDER '{"NAME": {"strategy": "fsdp2", "steps": 50}, ...}'
 
-writes FOLDER/NAME.json and FOLDER/NAME.ckpt. BATCH samples are a step's, whatever the number of processes is.
+writes what `Case` returns to FOLDER/NAME.json, and FOLDER/NAME.ckpt. A step has BATCH samples, whatever the number of
+processes is.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from lightning.pytorch import Trainer
 
-from litlab.cli.experiment_cli import ExperimentCLI  # noqa: F401 - registers the strategies
 from litlab.checkpointing.exact_resume import ExactResume
 from litlab.parallel import ShardedStrategy
+from tests.conftest import ROOT
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier
+from tests.processes import Python, ranks
 
 BATCH = 24
+WORLD = int(os.environ.get("WORLD_SIZE", "1"))  # which Lightning removes after the first fit
 
 
-def run(folder: Path, name: str, world: int, strategy: str = "ddp", steps: int = 50, resume: str | None = None,
-        model: dict | None = None, fits: bool = True, callbacks: tuple = (), **options) -> None:  # fmt: skip
-    sizes = {"fsdp2": 1, "tp": world, "both": 2}
-    chosen = ShardedStrategy(sizes[strategy]) if strategy in sizes else strategy
-    replicas = sizes.get(strategy, 1)
-    losses = Losses()
-    batch = BATCH * replicas // world // options.get("accumulate_grad_batches", 1)
+def train(folder: Path, name: str, strategy: str = "auto", steps: int = 12, resume: str | None = None,
+          model: dict | None = None, offload: bool = False, **options: Any) -> None:  # fmt: skip
+    """Train (with 0 steps: not at all), save, validate and test.
+
+    Args:
+        folder: Where results go.
+        name: Their name.
+        strategy: "fsdp2", "tp", "both" (pairs of processes share layers), or one of Lightning's.
+        steps: Optimizer steps, of all runs together that were resumed.
+        resume: Name of the checkpoint to start from.
+        model: Settings of the model.
+        offload: Whether weights stay in the memory of the host.
+        **options: Of the Trainer.
+    """
+    replicas = {"tp": WORLD, "both": 2}.get(strategy, 1)
+    sharded = strategy in ("fsdp2", "tp", "both")
+    batch = BATCH * replicas // WORLD // options.get("accumulate_grad_batches", 1)
+    options = {"accelerator": "cpu", **options}
+    losses, module, data = Losses(), classifier(**(model or {})), Tokens(batch_size=batch)
     torch.manual_seed(0)
     trainer = Trainer(
-        accelerator="cpu", devices=world, strategy="auto" if world == 1 else chosen, max_steps=steps, max_epochs=-1,
-        logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-        use_distributed_sampler=False, num_sanity_val_steps=0, callbacks=[losses, ExactResume()], **options,
+        devices=WORLD, max_steps=steps, max_epochs=-1, logger=False,
+        strategy=ShardedStrategy(replicas, cpu_offload=offload) if sharded else strategy, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
+        callbacks=[losses, ExactResume()], **options,
     )  # fmt: skip
-    module, data = classifier(**(model or {})), Tokens(batch_size=batch)
-    if fits:
-        trainer.fit(module, data, ckpt_path=resume, weights_only=True)
+    checkpoint = None if resume is None else folder / f"{resume}.ckpt"
+    if steps:
+        trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
         trainer.save_checkpoint(folder / f"{name}.ckpt")
-        metrics = trainer.validate(module, data, verbose=False)[0]
-    else:
-        metrics = trainer.validate(module, data, ckpt_path=resume, weights_only=True, verbose=False)[0]
+        checkpoint = None
+    metrics = trainer.validate(module, data, ckpt_path=checkpoint, weights_only=True, verbose=False)[0]
     metrics |= trainer.test(module, data, verbose=False)[0]
     if trainer.is_global_zero:
         (folder / f"{name}.json").write_text(json.dumps({"losses": losses.values, "metrics": metrics}))
 
 
-if __name__ == "__main__":
-    import os
+def run(folder: Path, world: int, cases: dict[str, dict]) -> None:
+    """Train in some processes; what they say is shown where one of them fails."""
+    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    processes = [
+        Python(Path(__file__), folder, json.dumps(cases), cwd=folder, environment={**paths, **rank})
+        for rank in ranks(world)
+    ]
+    printed = [process.communicate()[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * world, "\n".join(printed)
 
-    world = int(os.environ.get("WORLD_SIZE", 1))
+
+if __name__ == "__main__":
     for name, case in json.loads(sys.argv[2]).items():
-        run(Path(sys.argv[1]), name, world, **case)
+        train(Path(sys.argv[1]), name, **case)

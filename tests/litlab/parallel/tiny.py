@@ -52,7 +52,9 @@ class Transformer(nn.Module):
         counts=["blocks.*.attention.heads"],
     )
 
-    def __init__(self, blocks: int = 4, size: int = 16, heads: int = 4, dropout: float = 0.0, norm: bool = False) -> None:
+    def __init__(
+        self, blocks: int = 4, size: int = 16, heads: int = 4, dropout: float = 0.0, norm: bool = False
+    ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(TOKENS, size)
         self.positions = nn.Parameter(torch.randn(TIME, size) * 0.1)
@@ -70,11 +72,11 @@ class Transformer(nn.Module):
 class Tokens(ExperimentData):
     """Sequences whose class is that of their most frequent residue."""
 
-    sizes_of = {"train": 96, "val": 37, "test": 41}
     num_classes = CLASSES
+    metadata_type = ClassMetadata
 
     def open(self, stage):
-        self.sizes = dict(self.sizes_of)
+        self.sizes = {"train": 96, "val": 37, "test": 41}
         return ClassMetadata(class_names=[str(number) for number in range(CLASSES)])
 
     def samples(self, split):
@@ -104,6 +106,8 @@ class Losses(Callback):
         self.values.append(trainer.strategy.reduce(outputs["loss"].detach().clone()).item())
 
 
-def classifier(optimizer=torch.optim.AdamW, **settings) -> Classifier:
+def classifier(optimizer: str = "AdamW", **settings) -> Classifier:
     torch.manual_seed(1)
-    return Classifier(Transformer(**settings), num_classes=CLASSES, optimizer=partial(optimizer, lr=3e-3))
+    return Classifier(
+        Transformer(**settings), num_classes=CLASSES, optimizer=partial(getattr(torch.optim, optimizer), lr=3e-3)
+    )
