@@ -1,5 +1,6 @@
 """Divide networks among processes: tensor parallelism first, then FSDP2 around it."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -7,9 +8,10 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_module, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 from torch.distributed.tensor.placement_types import _StridedShard
+from torch.nn import functional
 
 from litlab.errors import UserError
 from litlab.parallel.plan import ParallelPlan, matches
@@ -29,19 +31,26 @@ class FusedColwiseParallel(ParallelStyle):
         self.parts = parts
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        def divide(_: str, layer: nn.Module, mesh: DeviceMesh) -> None:
+        for name, parameter in list(module.named_parameters(recurse=False)):
             # FSDP can shard the weight along its inputs then, but a bias that is divided so not at all: it stays whole.
-            for name, parameter in list(layer.named_parameters(recurse=False)):
-                place: Placement = _StridedShard(0, split_factor=self.parts) if name == "weight" else Replicate()
-                layer.register_parameter(name, nn.Parameter(distribute_tensor(parameter.data, mesh, [place])))
+            place: Placement = _StridedShard(0, split_factor=self.parts) if name == "weight" else Replicate()
+            divided = distribute_tensor(parameter.data, device_mesh, [place])
+            module.register_parameter(name, nn.Parameter(divided, requires_grad=parameter.requires_grad))
+        module.forward = partial(self._linear, module, device_mesh)
+        return module
 
-        def enter(_: nn.Module, inputs: Any, mesh: DeviceMesh) -> Any:
-            return (DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False), *inputs[1:])
+    def _linear(self, layer: Any, mesh: DeviceMesh, inputs: Tensor) -> Tensor:
+        # On this process's parts as plain tensors: DTensor's own product (torch 2.10) knows no weights divided so.
+        bias = None
+        if layer.bias is not None:
+            pieces = _summed_in_backward(layer.bias.to_local(), mesh).unflatten(0, (self.parts, mesh.size(), -1))
+            bias = pieces[:, mesh.get_local_rank()].flatten()
+        return functional.linear(_summed_in_backward(inputs, mesh), layer.weight.to_local(), bias)
 
-        def leave(_: nn.Module, output: Any, mesh: DeviceMesh) -> Any:
-            return output.to_local()
 
-        return distribute_module(module, device_mesh, divide, enter, leave)
+def _summed_in_backward(tensor: Tensor, mesh: DeviceMesh) -> Tensor:
+    """Return a tensor that all processes of a mesh have, and whose gradient is the sum of theirs."""
+    return DTensor.from_local(tensor, mesh, [Replicate()], run_check=False).to_local(grad_placements=[Partial()])
 
 
 def divide_tensors(network: nn.Module, plan: ParallelPlan, mesh: DeviceMesh) -> None:
@@ -91,7 +100,7 @@ def shard_fully(
     if scattered := [parameter for parameter in network.parameters() if not parameter.is_contiguous()]:
         rank_zero_info("trainer.strategy: FSDP2 keeps weights in their usual layout, not with channels last.")
         for parameter in scattered:
-            parameter.data = parameter.data.contiguous()
+            parameter.data = parameter.detach().contiguous()
 
     def place(parameter: nn.Parameter) -> Shard | None:
         strided = isinstance(parameter, DTensor) and any(isinstance(p, _StridedShard) for p in parameter.placements)
@@ -122,3 +131,21 @@ def divided_like(target: Any, value: Any) -> Any:
         return value
     value = value.to(target.to_local().device)
     return distribute_tensor(value, target.device_mesh, target.placements, src_data_rank=None)
+
+
+def whole(tensor: DTensor) -> Tensor:
+    """Return all of a divided tensor. Every process of its mesh must call this."""
+    if not isinstance(tensor.placements[-1], _StridedShard):  # what FSDP makes of other layers is no problem
+        return tensor.full_tensor()
+    # A fused layer's, dimension by dimension of the mesh: `full_tensor` (torch 2.10) fails.
+    mesh, local = tensor.device_mesh, tensor.to_local()
+    for name, place in zip(mesh.mesh_dim_names or (), tensor.placements, strict=True):
+        if isinstance(place, _StridedShard):
+            pieces = DTensor.from_local(local.unflatten(0, (place.split_factor, -1)), mesh[name], [Shard(1)])
+            local = pieces.full_tensor().flatten(0, 1)
+        elif isinstance(place, Shard):
+            size = [tensor.size(n) if n == place.dim else length for n, length in enumerate(local.shape)]
+            stride = torch.empty(size, device="meta").stride()
+            piece = DTensor.from_local(local, mesh[name], [place], shape=torch.Size(size), stride=stride)
+            local = piece.full_tensor()
+    return local

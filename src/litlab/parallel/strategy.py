@@ -15,10 +15,10 @@ from torch.optim import Optimizer
 from typing_extensions import override
 
 from litlab.errors import UserError
-from litlab.parallel.clipping import clip_norm
+from litlab.parallel.clipping import clip_norm, clip_value
 from litlab.parallel.groups import DataGroups
 from litlab.parallel.plan import networks, plan_of
-from litlab.parallel.sharding import divide_tensors, divided_like, policy_of, shard_fully
+from litlab.parallel.sharding import divide_tensors, divided_like, policy_of, shard_fully, whole
 
 
 class ShardedStrategy(DataGroups):
@@ -28,12 +28,27 @@ class ShardedStrategy(DataGroups):
         tensor_parallel_size: Processes that share each layer of the network's plan; the others share the data.
         reshard_after_forward: Whether weights are freed between forward and backward pass and gathered again.
         cpu_offload: Whether weights, gradients and optimizer state stay in host memory.
+        save_distributed_checkpoint: Whether each process writes its part of a checkpoint, into a folder beside it.
+        async_checkpoint: Whether they do so in the background, from a copy in host memory.
     """
 
     def __init__(
-        self, tensor_parallel_size: int = 1, reshard_after_forward: bool = True, cpu_offload: bool = False
+        self,
+        tensor_parallel_size: int = 1,
+        reshard_after_forward: bool = True,
+        cpu_offload: bool = False,
+        save_distributed_checkpoint: bool = False,
+        async_checkpoint: bool = False,
     ) -> None:
-        super().__init__(tensor_parallel_size=tensor_parallel_size, save_distributed_checkpoint=False)
+        super().__init__(
+            tensor_parallel_size=tensor_parallel_size, save_distributed_checkpoint=save_distributed_checkpoint
+        )
+        if async_checkpoint and not save_distributed_checkpoint:
+            raise UserError(
+                "trainer.strategy: async_checkpoint is for the parts that processes write; set "
+                "save_distributed_checkpoint too"
+            )
+        self.async_checkpoint = async_checkpoint
         self.tensor_parallel_size = tensor_parallel_size
         self.reshard_after_forward, self.cpu_offload = reshard_after_forward, cpu_offload
 
@@ -68,7 +83,10 @@ class ShardedStrategy(DataGroups):
             self._prepare_optimizers()
         self.setup_precision_plugin()
         plugin: Any = self.precision_plugin
-        plugin.clip_grad_by_norm = self._clip_by_norm
+        plugin.clip_grad_by_norm = lambda optimizer, most: clip_norm(
+            plugin.main_params(optimizer), most, self.root_device
+        )
+        plugin.clip_grad_by_value = lambda optimizer, most: clip_value(plugin.main_params(optimizer), most)
 
     def _check(self) -> None:
         """Refuse what would go wrong later, or silently."""
@@ -86,15 +104,15 @@ class ShardedStrategy(DataGroups):
 
     def _divide(self) -> None:
         assert self.model is not None
-        data, tensor = self.device_mesh["data_parallel"], self.device_mesh["tensor_parallel"]
+        sharing, dividing = self.device_mesh["data_parallel"], self.device_mesh["tensor_parallel"]
         policy = policy_of(str(self.precision_plugin.precision))
         for network in networks(self.model).values():
             plan = plan_of(network)
-            if tensor.size() > 1:
-                divide_tensors(network, plan, tensor)
-            if data.size() > 1 or tensor.size() == 1:
+            if dividing.size() > 1:
+                divide_tensors(network, plan, dividing)
+            if sharing.size() > 1 or dividing.size() == 1:
                 # Block by block, so that no more than one of them is whole on the device.
-                shard_fully(network, plan, data, policy, self.cpu_offload, self.reshard_after_forward)
+                shard_fully(network, plan, sharing, policy, self.cpu_offload, self.reshard_after_forward)
 
     @override
     def model_to_device(self) -> None:
@@ -107,24 +125,26 @@ class ShardedStrategy(DataGroups):
                 module._buffers[name] = buffer.to(self.root_device)
 
     def _prepare_optimizers(self) -> None:
-        """With divided layers an optimizer has tensors of several kinds, which it can't update in one call."""
         if not self.cpu_offload:
             _optimizers_to_device(self.optimizers, self.root_device)
-        if self.tensor_parallel_size == 1:
-            return
-        for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
-            if group.get("fused"):
+        for optimizer in self.optimizers:
+            if type(optimizer).__module__.startswith("torchao"):
                 raise UserError(
-                    "model.optimizer.fused: it takes weights of one kind only, and tensor_parallel_size of "
-                    "trainer.strategy makes several; set it to null"
+                    f"model.optimizer: {type(optimizer).__name__} keeps its state in a form that trainer.strategy "
+                    f"{type(self).__name__} can't put together for a checkpoint; use another optimizer, or ddp"
                 )
-            if "foreach" in group:
-                group["foreach"] = False
-
-    def _clip_by_norm(self, optimizer: Optimizer, clip_val: float) -> None:
-        clip_norm(self.precision_plugin.main_params(optimizer), clip_val, self.root_device)
+            # With divided layers there are weights of several kinds, which can't be updated in one call.
+            for group in optimizer.param_groups if self.tensor_parallel_size > 1 else ():
+                if group.get("fused"):
+                    raise UserError(
+                        "model.optimizer.fused: it takes weights of one kind only, and tensor_parallel_size of "
+                        "trainer.strategy makes several; set it to null"
+                    )
+                if "foreach" in group:
+                    group["foreach"] = False
 
     # Checkpoints are those of any other strategy: one file, with whole weights, and the optimizer's states by number.
+    # With `save_distributed_checkpoint` each process gives its parts to litlab's ShardedCheckpointIO.
 
     @property
     @override
@@ -134,48 +154,74 @@ class ShardedStrategy(DataGroups):
     @override
     def lightning_module_state_dict(self) -> dict[str, Any]:
         assert self.model is not None
-        return {name: self._gathered(value) for name, value in self.model.state_dict().items()}
+        parts = self.model.state_dict()
+        return parts if self._save_distributed_checkpoint else {name: self._gathered(v) for name, v in parts.items()}
 
     @override
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        plain = getattr(optimizer, "_optimizer", optimizer).state_dict()
-        return apply_to_collection(plain, Tensor, self._gathered)
+        parts = getattr(optimizer, "_optimizer", optimizer).state_dict()
+        return parts if self._save_distributed_checkpoint else apply_to_collection(parts, Tensor, self._gathered)
 
     @override
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-        Strategy.save_checkpoint(self, checkpoint, filepath, storage_options)
+        if not self._save_distributed_checkpoint:
+            Strategy.save_checkpoint(self, checkpoint, filepath, storage_options)
+            return
+        if not hasattr(self.checkpoint_io, "load_parts"):
+            raise UserError("trainer.plugins: save_distributed_checkpoint needs a ShardedCheckpointIO; add one")
+        assert self.model is not None
+        names = {parameter: name for name, parameter in self.model.named_parameters()}
+        parameters = [[names[p] for group in o.param_groups for p in group["params"]] for o in self.optimizers]
+        options = {"parameters": parameters, "asynchronous": self.async_checkpoint}
+        self.checkpoint_io.save_checkpoint(checkpoint, filepath, options)
 
     @override
     def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
-        return Strategy.load_checkpoint(self, checkpoint_path, weights_only)
+        load_parts = getattr(self.checkpoint_io, "load_parts", None)
+        if load_parts is None:
+            return Strategy.load_checkpoint(self, checkpoint_path, weights_only)
+        return load_parts(checkpoint_path, self.model, optimizers=bool(self.optimizers))
 
     @override
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
         assert self.model is not None
         mine = self.model.state_dict()
-        whole = {
-            name: divided_like(mine[name], value) if name in mine else value
+        parts = {
+            name: self._part(mine[name], value) if name in mine else value
             for name, value in checkpoint["state_dict"].items()
         }
-        self.model.load_state_dict(whole, strict=strict)
+        self.model.load_state_dict(parts, strict=strict)
 
     @override
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             state = {
-                number: {name: divided_like(parameters[number], value) for name, value in entries.items()}
+                number: {name: self._part(parameters[number], value) for name, value in entries.items()}
                 for number, entries in saved["state"].items()
             }
             optimizer.load_state_dict({**saved, "state": state})
 
+    @override
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        if self.async_checkpoint:
+            self.checkpoint_io.wait()  # pyright: ignore[reportAttributeAccessIssue]
+
+    @override
+    def teardown(self) -> None:
+        super().teardown()
+        self.checkpoint_io.teardown()
+
+    def _part(self, target: Any, value: Any) -> Any:
+        return value if isinstance(value, DTensor) else divided_like(target, value)
+
     def _gathered(self, tensor: Tensor) -> Tensor:
         """Return a whole tensor on the CPU. Each process must call this, in the same order; the first one keeps it."""
-        whole: Any = tensor.detach()
-        if isinstance(whole, DTensor):
-            whole = whole.to(self.root_device)
-            whole = whole.full_tensor()
-        return whole.cpu() if self.is_global_zero else torch.empty(0)
+        tensor = tensor.detach()
+        if isinstance(tensor, DTensor):
+            tensor = whole(tensor.to(self.root_device))  # pyright: ignore[reportArgumentType]
+        return tensor.cpu() if self.is_global_zero else torch.empty(0)
 
 
 StrategyRegistry.register("fsdp2", ShardedStrategy, "Shard the model over all devices (FSDP2)")

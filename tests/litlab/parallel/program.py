@@ -39,7 +39,7 @@ def train(folder: Path, name: str, strategy: str = "auto", steps: int = 12, resu
         offload: Whether weights stay in the memory of the host.
         **options: Of the Trainer.
     """
-    replicas = {"tp": WORLD, "both": 2}.get(strategy, 1)
+    replicas = {"tp": WORLD, "pipeline": WORLD, "both": 2}.get(strategy, 1)
     sharded = strategy in ("fsdp2", "tp", "both")
     batch = BATCH * replicas // WORLD // options.get("accumulate_grad_batches", 1)
     options = {"accelerator": "cpu", **options}
