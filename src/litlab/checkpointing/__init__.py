@@ -4,5 +4,6 @@ from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.exact_resume import ExactResume
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.checkpointing.load import load_checkpoint
+from litlab.checkpointing.sharded import ShardedCheckpointIO
 
-__all__ = ["AtomicCheckpointIO", "ExactResume", "RunCheckpoint", "load_checkpoint"]
+__all__ = ["AtomicCheckpointIO", "ExactResume", "RunCheckpoint", "ShardedCheckpointIO", "load_checkpoint"]

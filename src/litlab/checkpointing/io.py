@@ -16,6 +16,8 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 
 from litlab.checkpointing.load import find_corruption
+from litlab.checkpointing.shard_tensors import fill
+from litlab.checkpointing.shards import folder_of, mark_replaced, mark_unfinished, remove_unnamed
 from litlab.errors import UserError, first_line
 from litlab.util.atomic import TEMPORARY, write_whole
 from litlab.util.torch_files import read_torch_file, stored_parts
@@ -50,10 +52,12 @@ class AtomicCheckpointIO(CheckpointIO):
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(path.parent)
         try:
+            mark_replaced(path)
             write_whole(path, lambda stream: torch.save(checkpoint, stream))
+            remove_unnamed(path.parent)
         except BaseException as error:
-            if reason := _no_room(error):
-                raise UserError(_full(path, checkpoint, reason)) from error
+            if full := no_room(error, path, checkpoint):
+                raise UserError(full) from error
             raise
 
     def load_checkpoint(
@@ -68,15 +72,21 @@ class AtomicCheckpointIO(CheckpointIO):
             raise UserError(f"checkpoint {path}: no such file.")
         if found := find_corruption(path):
             raise UserError(f"checkpoint {path}: it is damaged ({found}); use another one.")
-        return read_torch_file(path, map_location)
+        checkpoint = read_torch_file(path, map_location)
+        fill(Path(path), checkpoint)
+        return checkpoint
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        """Remove a checkpoint: a file, or the folder that a sharded strategy writes."""
+        """Remove a checkpoint: a file with its shards, or the folder that a strategy of Lightning's own writes."""
         path = Path(path)
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+            return
+        folder = folder_of(path)
+        path.unlink(missing_ok=True)  # which makes room for the mark, should the disk be full
+        if folder:
+            mark_unfinished(folder)
+            remove_unnamed(path.parent)
 
 
 def newest_intact(folder: str | Path) -> tuple[Path | None, list[str]]:
@@ -137,15 +147,22 @@ def _remove_abandoned(folder: Path) -> None:
             rank_zero_info(f"Removed {path}, which a killed process left.")
 
 
-def _no_room(error: BaseException | None) -> str | None:
+def no_room(error: BaseException | None, path: Path, checkpoint: Any) -> str | None:
+    """Return what to tell a user whose checkpoint could not be written, None where there was room.
+
+    Args:
+        error: What was raised.
+        path: The checkpoint's file.
+        checkpoint: What was to be written.
+    """
     while error is not None:  # torch's archive writer fails on top of the OSError, with its own
         if isinstance(error, OSError) and error.errno in NO_ROOM:
-            return NO_ROOM[error.errno]
+            return _full(path, checkpoint, NO_ROOM[error.errno])
         error = error.__cause__ or error.__context__
     return None
 
 
-def _full(path: Path, checkpoint: dict[str, Any], reason: str) -> str:
+def _full(path: Path, checkpoint: Any, reason: str) -> str:
     tensors: list[Tensor] = []
     apply_to_collection(checkpoint, Tensor, lambda tensor: tensors.extend(stored_parts(tensor)))
     storages = [tensor.untyped_storage() for tensor in tensors]

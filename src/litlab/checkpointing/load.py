@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from litlab.checkpointing.shard_tensors import fill
+from litlab.checkpointing.shards import find_missing, shards_of
 from litlab.errors import UserError, first_line
 from litlab.util.renamed import saved_as_now
 from litlab.util.torch_files import read_torch_file
@@ -15,11 +17,12 @@ from litlab.util.torch_files import read_torch_file
 SETTINGS = ("hyper_parameters", "datamodule_hyper_parameters")  # as Lightning calls those of model and data
 
 
-def load_checkpoint(path: str | Path) -> dict[str, Any]:
+def load_checkpoint(path: str | Path, weights: bool = True) -> dict[str, Any]:
     """Read a checkpoint file without executing anything in it. Settings have the names that they have now.
 
     Args:
-        path: A local file. Tensors are mapped, not read, until they are used.
+        path: A local file. Tensors are mapped, not read, until they are used; those of a sharded checkpoint are read.
+        weights: Whether to read the weights of a sharded checkpoint. The state of its optimizers is left out.
 
     Raises:
         UserError: If there is no such file, it is remote, damaged, or needs more than ``weights_only=True``.
@@ -48,6 +51,8 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
             raise UserError(
                 f"checkpoint {path}: it is not a Lightning checkpoint, as it has no {name}; use another one."
             )
+    if weights:
+        fill(Path(path), checkpoint, only="state_dict.")
     saved = {name: saved_as_now(checkpoint[name]) for name in SETTINGS if name in checkpoint}
     return {**checkpoint, **saved}
 
@@ -57,7 +62,7 @@ def check_finite(model: nn.Module, checkpoint: dict[str, Any]) -> None:
 
     Args:
         model: The model. Its parameters must be finite; buffers may hold infinity (as masks do) but no NaN.
-        checkpoint: The checkpoint.
+        checkpoint: The checkpoint. Weights of shards that were not read are not looked at.
 
     Raises:
         UserError: If there are such weights.
@@ -66,7 +71,9 @@ def check_finite(model: nn.Module, checkpoint: dict[str, Any]) -> None:
     wrong = [
         name
         for name, tensor in checkpoint["state_dict"].items()
-        if isinstance(tensor, Tensor) and (~tensor.isfinite() if name in parameters else tensor.isnan()).any()
+        if isinstance(tensor, Tensor)
+        and not tensor.is_meta
+        and (~tensor.isfinite() if name in parameters else tensor.isnan()).any()
     ]
     if wrong:
         more = f" and {len(wrong) - 1} more tensors" if len(wrong) > 1 else ""
@@ -74,7 +81,7 @@ def check_finite(model: nn.Module, checkpoint: dict[str, Any]) -> None:
 
 
 def find_corruption(path: str | Path) -> str | None:
-    """Return what is wrong with the bytes of a checkpoint file, None where every checksum of its archive matches.
+    """Return what is wrong with the bytes of a checkpoint, None where all checksums of its file and shards match.
 
     torch.save writes a checksum (CRC-32) of each part, which torch.load ignores: flipped bits are loaded as weights.
 
@@ -86,6 +93,9 @@ def find_corruption(path: str | Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
+        if broken:
+            return f"its part {broken} does not match its checksum"
+        shards = shards_of(Path(path))
     except Exception as error:  # of zipfile or zlib; they depend on what the bytes say
         return first_line(error).rstrip(".")
-    return broken and f"its part {broken} does not match its checksum"
+    return shards and find_missing(Path(path), shards)

@@ -88,9 +88,10 @@ class CheckpointCLI(LightningCLI):
         """Refuse values that make no sense on this machine or at all, before anything is built."""
         settings = config[verb]
         check_values(verb, settings)
-        if verb != "predict" and not settings.get("check"):
+        tried = settings.get("check") or settings.get("plan")
+        if verb != "predict" and not tried:
             check_processes(settings.trainer)
-        if verb == "fit" and not settings.check and not self.plan.resumes:
+        if verb == "fit" and not tried and not self.plan.resumes:
             check_folders(settings)
 
     def before_instantiate_classes(self) -> None:
@@ -108,7 +109,7 @@ class CheckpointCLI(LightningCLI):
             if verb != "fit":
                 raise UserError(f"{verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE")
             return
-        self.checkpoint = load_checkpoint(str(path))
+        self.checkpoint = load_checkpoint(str(path), weights=verb != "fit")  # which reads its own part of shards later
         self.trust = replace(self.trust, anything=False)  # settings of the model come from it
         self.trust.enforce()
         plain = self._plain_config()

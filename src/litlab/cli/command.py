@@ -34,6 +34,7 @@ COMMANDS = {
         "export": "write a run's model as a folder that needs neither this project nor its checkpoint",
         "serve": "answer HTTP requests with a run's model or an exported one, with a page to try it",
         "shards": "write the data of an experiment into a few large files, to stream them",
+        "consolidate": "write a sharded checkpoint as one file",
     },
     "Work on the project": {
         "new": "write a new experiment: network or model, data, config and test",
@@ -55,6 +56,7 @@ LIGHT = {
     "export": "litlab.export.export",
     "serve": "litlab.serve.serve",
     "shards": "litlab.cli.shards",
+    "consolidate": "litlab.runs.consolidate",
     "new": "litlab.scaffold.new",
     "remove": "litlab.scaffold.remove",
     "rename": "litlab.scaffold.rename",
@@ -68,6 +70,7 @@ SEEDS = "litlab.seeds.seeds"  # `fit --seeds`
 IMPORTS_LIGHTNING = (
     "bench",
     "completion",
+    "consolidate",
     "export",
     "fit",
     "predict",
@@ -174,7 +177,7 @@ def run_command(package: str) -> int:
 
 def _group(title: str) -> str:
     """Return the lines of a group of commands."""
-    return "\n".join([f"{title}:", *(f"  {name:10} {what}" for name, what in COMMANDS[title].items())])
+    return "\n".join([f"{title}:", *(f"  {name:11} {what}" for name, what in COMMANDS[title].items())])
 
 
 @contextmanager

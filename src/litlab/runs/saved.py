@@ -10,8 +10,9 @@ from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.checkpointing.io import newest_intact, path_in
+from litlab.checkpointing.io import AtomicCheckpointIO, newest_intact, path_in
 from litlab.checkpointing.load import find_corruption, load_checkpoint
+from litlab.checkpointing.shards import mark_replaced, remove_unnamed
 from litlab.errors import UserError
 from litlab.runs.compare import read_config
 from litlab.runs.find import find_run, noted_owner
@@ -70,7 +71,7 @@ def config_in(checkpoint: Path) -> Path:
     Raises:
         UserError: If the checkpoint holds none.
     """
-    text = load_checkpoint(checkpoint).get("config")
+    text = load_checkpoint(checkpoint, weights=False).get("config")
     if not isinstance(text, str):
         raise UserError(f"{checkpoint} is in no run folder and holds no config; give --config and --ckpt_path.")
     return temporary_config(text)
@@ -157,13 +158,15 @@ def complete_write(newest: Path, saved: dict[str, Any]) -> Path:
     if settings.get("save_top_k", 1) > 0 and last.is_file() and find_corruption(last) is None:
         for old in set(_best_named_in(last)) - set(_best_named_in(newest)):
             if old.is_file():
-                old.unlink()
+                AtomicCheckpointIO().remove_checkpoint(old)
                 rank_zero_info(f"Removed {old}, which {newest.name} has replaced.")
     try:
+        mark_replaced(last)
         with newest.open("rb") as source:
             write_whole(last, lambda stream: shutil.copyfileobj(source, stream))
     except OSError as error:
         raise UserError(f"{last} can't be written ({error.strerror}), but {newest} is intact; make room.") from error
+    remove_unnamed(last.parent)
     return last
 
 

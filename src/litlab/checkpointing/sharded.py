@@ -1,0 +1,243 @@
+"""Write sharded checkpoints, in the background if wished."""
+
+import io
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+from torch.distributed.checkpoint.planner import SavePlan
+from torch.distributed.checkpoint.planner import SavePlanner as Planner
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.futures import Future as TorchFuture
+
+from litlab.checkpointing.chunks import Chunks, SavePlanner
+from litlab.checkpointing.io import AtomicCheckpointIO, no_room
+from litlab.checkpointing.load import find_corruption
+from litlab.checkpointing.shard_tensors import divide, fill
+from litlab.checkpointing.shards import (
+    METADATA,
+    UNFINISHED,
+    Shards,
+    checksum_of,
+    mark_replaced,
+    mark_unfinished,
+    remove_unnamed,
+    small_file,
+)
+from litlab.errors import UserError, first_line
+from litlab.util.atomic import sync, write_whole
+from litlab.util.torch_files import read_torch_file
+
+
+class ShardedCheckpointIO(AtomicCheckpointIO):
+    """Let each process write its part of a checkpoint into a folder, then name the folder in the checkpoint's file.
+
+    The file is replaced once everything is on the disk. So a checkpoint is complete, or there is none of its name; what
+    a killed save leaves is a folder that no file names, and the next save removes it.
+
+    In the background a thread writes a copy in host memory, as DCP's ``async_save`` does (torch 2.15). A process would
+    need the copy in shared memory, and a process group of its own; a thread shares the interpreter, but while it writes
+    and sums up, the training has that. One save goes on at a time; the next one, or `wait`, raises what went wrong.
+    """
+
+    def __init__(self) -> None:
+        self._group: Any = None  # its own, so that training and saving don't mix their messages
+        self._thread: ThreadPoolExecutor | None = None
+        self._saving: Future[None] | None = None
+        self._outdated: list[str | Path] = []  # files that this save replaces by its own
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Write a whole checkpoint, or with the options that `ShardedStrategy` gives, a sharded one.
+
+        Args:
+            checkpoint: The checkpoint; if sharded, every process calls this, with its parts of the tensors.
+            path: The file.
+            storage_options: ``parameters``, as in `Shards`, and ``asynchronous``, whether to write in the background.
+
+        Raises:
+            UserError: If there is no room for it, or there was none for the one before.
+        """
+        self.wait()
+        if storage_options is None:
+            super().save_checkpoint(checkpoint, path)
+            return
+        if "://" in str(path):
+            raise UserError(f"checkpoint.dirpath: {path} is remote; give a local folder.")
+        if self._group is None:
+            self._group = dist.new_group(backend="gloo")
+        path, parameters = Path(path), storage_options["parameters"]
+        small, tensors = divide(checkpoint, parameters)
+        chunks = {name: Chunks(tensor) for name, tensor in tensors.items()}
+        stream = io.BytesIO()
+        if dist.get_rank() == 0:
+            torch.save(small, stream)
+        content, step = stream.getvalue(), checkpoint.get("global_step", 0)
+        if not storage_options["asynchronous"]:
+            self._write(path, content, chunks, parameters, step)
+            return
+        self._thread = self._thread or ThreadPoolExecutor(1, "checkpoint")
+        copies = {name: parts.copied() for name, parts in chunks.items()}
+        self._saving = self._thread.submit(self._write, path, content, copies, parameters, step)
+
+    def load_parts(self, path: str | Path, model: nn.Module, optimizers: bool) -> dict[str, Any]:
+        """Read a checkpoint, of a sharded one only the parts of the tensors that this process has of a model's.
+
+        Args:
+            path: The file.
+            model: The model, sharded.
+            optimizers: Whether to read the states of optimizers, too.
+
+        Raises:
+            UserError: As `load_checkpoint`.
+        """
+        self.wait()
+        if not Path(path).is_file():
+            raise UserError(f"checkpoint {path}: no such file.")
+        if found := find_corruption(path):
+            raise UserError(f"checkpoint {path}: it is damaged ({found}); use another one.")
+        checkpoint = read_torch_file(path)
+        mine = {**dict(model.named_buffers()), **dict(model.named_parameters(remove_duplicate=False))}
+        fill(Path(path), checkpoint, "" if optimizers else "state_dict.", mine.get)
+        return checkpoint
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = "cpu", weights_only: bool | None = True
+    ) -> dict[str, Any]:
+        """Read a whole checkpoint, as `AtomicCheckpointIO` does, once what is being written is complete."""
+        self.wait()
+        return super().load_checkpoint(path, map_location, weights_only)
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        """Remove a checkpoint, once the one that is being written is complete."""
+        if self._saving is None:
+            super().remove_checkpoint(path)
+        else:
+            self._outdated.append(path)
+
+    def wait(self) -> None:
+        """Wait until the checkpoint that is being written is complete.
+
+        Raises:
+            UserError: If there was no room for it.
+        """
+        saving, self._saving = self._saving, None
+        outdated, self._outdated = self._outdated, []
+        if saving is not None:
+            saving.result()
+        for path in outdated:
+            super().remove_checkpoint(path)
+
+    def teardown(self) -> None:
+        """Wait; where an error ends the run already, another one is only printed."""
+        ends_by_error = sys.exception() is not None
+        try:
+            self.wait()
+        except Exception as error:
+            if not ends_by_error:
+                raise
+            print(f"warning: {first_line(error)}", file=sys.stderr)
+        finally:
+            if self._thread is not None:
+                self._thread.shutdown()
+                self._thread = None
+
+    def _write(
+        self, path: Path, content: bytes, chunks: dict[str, Chunks], parameters: list[list[str]], step: int
+    ) -> None:
+        """Write the shards, then the file; all processes raise the same if one of them fails."""
+        folder = self._in_first(lambda: _new_folder(path, step))
+        writer = _Writer(folder, path)
+        try:
+            save(dict(chunks), storage_writer=writer, planner=SavePlanner(), process_group=self._group)
+            files: list[Any] = [None] * dist.get_world_size()
+            dist.all_gather_object(files, writer.checksums, group=self._group)
+            shards = Shards(folder.name, {name: sum for part in files for name, sum in part.items()}, parameters)
+            self._in_first(lambda: _name(path, content, shards))
+        except BaseException as error:
+            self._in_first(lambda: remove_unnamed(path.parent))
+            if isinstance(error, CheckpointException):
+                raise _cause(error) from error
+            raise
+
+    def _in_first(self, do: Callable[[], Any]) -> Any:
+        """Return what the first process gets, in all of them; raise what it raises."""
+        answer: list[Any] = [None, None]
+        if dist.get_rank() == 0:
+            try:
+                answer[0] = do()
+            except Exception as error:
+                answer[1] = error
+        dist.broadcast_object_list(answer, group=self._group)
+        if answer[1] is not None:
+            raise answer[1]
+        return answer[0]
+
+
+class _Writer(FileSystemWriter):
+    """DCP's writer, which also keeps checksums, writes no absolute path, and says what to do where a disk is full."""
+
+    def __init__(self, folder: Path, path: Path) -> None:
+        super().__init__(folder, thread_count=1)
+        self.file = path
+        self.checksums: dict[str, int] = {}
+
+    def storage_meta(self) -> StorageMeta | None:
+        return None
+
+    def write_data(self, plan: SavePlan, planner: Planner) -> TorchFuture[Any]:
+        try:
+            done = super().write_data(plan, planner)
+        except Exception as error:
+            mine = [planner.resolve_data(item) for item in plan.items]
+            if full := no_room(error, self.file, mine):
+                raise UserError(full) from error
+            raise
+        for name in {result.storage_data.relative_path for result in done.wait()}:
+            self.checksums[name] = checksum_of(Path(self.path) / name)
+        return done
+
+    def finish(self, metadata: Metadata, results: Any) -> None:
+        super().finish(metadata, results)
+        self.checksums[METADATA] = checksum_of(Path(self.path) / METADATA)
+
+
+def _new_folder(path: Path, step: int) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_unnamed(path.parent)
+    folder = path.with_name(f"{path.name}.shards-{step}-{uuid4().hex[:8]}")
+    folder.mkdir()
+    mark_unfinished(folder)
+    return folder
+
+
+def _name(path: Path, content: bytes, shards: Shards) -> None:
+    """Let a file name the folder of its shards, and remove those that it named before."""
+    folder = path.with_name(shards.folder)
+    if unseen := next((name for name in shards.files if not (folder / name).is_file()), None):
+        raise UserError(f"checkpoint.dirpath: {folder / unseen} was written on another machine; give a shared folder.")
+    sync(folder)
+    try:
+        mark_replaced(path)
+        write_whole(path, lambda stream: stream.write(small_file(content, shards)))
+    except OSError as error:
+        if full := no_room(error, path, []):
+            raise UserError(full) from error
+        raise
+    os.unlink(folder / UNFINISHED)
+    remove_unnamed(path.parent)
+
+
+def _cause(error: CheckpointException) -> BaseException:
+    """Return what failed, of several processes a `UserError` first."""
+    causes = [cause for cause, _ in error.failures.values()]
+    return next((cause for cause in causes if isinstance(cause, UserError)), causes[0])

@@ -1,0 +1,44 @@
+"""``python -m PACKAGE consolidate``: a sharded checkpoint as one file."""
+
+from pathlib import Path
+
+from litlab.errors import UserError
+from litlab.runs.find import RUN_HELP
+from litlab.util.commands import Options, answer
+
+DESCRIPTION = """\
+Write a sharded checkpoint, which is a small file and a folder beside it, as one file that holds everything: weights,
+the state of optimizers, settings. All commands read sharded checkpoints as they are, too; one file is easier to copy,
+and plain torch.load reads it.
+
+  %(prog)s mine/version_3                            its best checkpoint, or its last where it keeps no best one
+  %(prog)s lightning_logs/mine/version_3/checkpoints/last.ckpt --output mine.pt
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command ``consolidate`` and return its exit code: 0, or 2 after one line on what is wrong."""
+    return answer(_consolidate, arguments)
+
+
+def _consolidate(arguments: list[str]) -> int:
+    options = Options("consolidate", DESCRIPTION)
+    options.add_argument("checkpoint", metavar="CHECKPOINT_OR_RUN", help=RUN_HELP)
+    options.add_argument("--output", metavar="FILE", type=Path, help="new file (default: beside it, ending in .pt)")
+    chosen = options.parse_args(arguments)
+
+    from litlab.checkpointing.io import AtomicCheckpointIO
+    from litlab.checkpointing.shards import shards_of
+    from litlab.runs.saved import checkpoint_of
+
+    path = checkpoint_of(chosen.checkpoint)
+    output = chosen.output or path.with_suffix(".pt")
+    if output.exists():
+        raise UserError(f"--output: {output} exists; remove it, or name another file")
+    files = AtomicCheckpointIO()
+    checkpoint = files.load_checkpoint(path)
+    if shards_of(path) is None:
+        raise UserError(f"consolidate: {path} is one file already; copy it")
+    files.save_checkpoint(checkpoint, output)
+    print(f"Written: {output} ({output.stat().st_size / 2**20:,.1f} MiB, after step {checkpoint['global_step']})")
+    return 0
