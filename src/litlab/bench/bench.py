@@ -23,7 +23,7 @@ FOLDER = ROOT / "bench"
 TURNS = 3  # of the best and the baseline, at most
 RESERVED = 2  # trials: one turn
 TURNS_OF_COMPARE = 5
-REFUSED = ("--resume", "--ckpt_path", "--check", "--print_config")  # flags of fit
+REFUSED = ("--resume", "--ckpt_path", "--check", "--plan", "--print_config")  # flags of fit
 DESCRIPTION = """\
 Run an experiment for a few steps under several settings, each in a process of its own: precision, compile mode,
 channels_last, a fused optimizer, activation checkpointing, threads, batch size and loader settings. All other arguments

@@ -2,11 +2,12 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
-from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
@@ -40,6 +41,8 @@ from litlab.cli.trainer import (
 )
 from litlab.errors import UserError
 from litlab.optim.recipe import plain_recipe
+from litlab.planning.batch import without_download
+from litlab.planning.plan import plan
 from litlab.preflight.check import preflight
 from litlab.preflight.out_of_memory import out_of_memory_advice
 from litlab.runs.config import RunConfig, log_results
@@ -115,9 +118,14 @@ class ExperimentCLI(CheckpointCLI):
         data = Namespace({"subcommand": verb, verb: Namespace(data=config_of_data)})
         with named_classes({"data": config_of_data.as_dict()}):
             self.datamodule = self.parser.instantiate_classes(data)[verb].data
+        if config[verb].get("plan"):
+            without_download(self.datamodule)
         for target in (config, self.config):  # self.config is what the run folder and the checkpoint keep
             fill_from_data(target[verb].model, config_of_data, self.datamodule)
         del self.config_dump  # made for the data, before the model's settings were complete
+        if config[verb].get("plan"):
+            self._build = partial(self._without_trainer, config)
+            return
         with named_classes(config[verb].as_dict()), WithinMemory():
             self.config_init = self.parser.instantiate_classes(config)
         self.model = self.config_init[verb].model
@@ -130,6 +138,15 @@ class ExperimentCLI(CheckpointCLI):
             self.config[verb].init_from = str(path)
             initialise(self.model, path)
         self.trainer = self.instantiate_trainer()
+
+    def _without_trainer(self, config: Namespace) -> tuple[LightningModule, list[Callback]]:
+        """Build the model, and the callbacks that the config names."""
+        with named_classes(config["fit"].as_dict()):
+            built = self.parser.instantiate_classes(config.clone())["fit"]
+        for name, value in vars(built.model).items():
+            setattr(built.model, name, plain_recipe(value))
+        named = built.trainer.callbacks or []
+        return built.model, [*section_callbacks(built), *(named if isinstance(named, list) else [named])]
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Build the Trainer with the sections' callbacks and the run folder's logger."""
@@ -193,6 +210,12 @@ class ExperimentCLI(CheckpointCLI):
         use_artifact(self.model, data, Artifact(folder, self._setting("threads")).run)
 
     def _run_subcommand(self, subcommand: str) -> None:
+        if subcommand == "fit" and (wanted := self._setting("plan")):
+            if self.checkpoint is not None or self._setting("check"):
+                raise UserError("--plan: it looks at a fit from its start; leave --resume, --ckpt_path and --check out")
+            settings = self.config.fit
+            plan(wanted, settings.plan_memory, settings.trainer, self._build, ExperimentTrainer, self.datamodule)
+            return
         if subcommand == "fit" and self._setting("check"):
             if self.checkpoint is not None:
                 raise UserError("--check: it looks at a fit from its start; leave --resume and --ckpt_path out")

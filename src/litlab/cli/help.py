@@ -15,6 +15,7 @@ order, then from flags. Every key of a config is a flag.
 
   --config configs/mine.yaml   the experiment; each further --config adds to it (see configs/with/)
   --check                      try a few steps: does it work, what time and memory does it need?
+  --plan 1x8                   memory and traffic on 1 node with 8 devices, for each strategy; runs nothing
   --resume last                continue an interrupted run in its folder
   --seeds 0,1,2                train with each seed; mean, deviation and confidence interval
   --print_config               show the whole config and stop
@@ -57,8 +58,8 @@ DEVICES = "accelerator devices num_nodes strategy precision tf32 sync_batchnorm 
 STEPS = "accumulate_grad_batches gradient_clip_val gradient_clip_algorithm deterministic benchmark inference_mode"
 # Which settings are listed under which title; the first pattern that a setting matches whole decides.
 GROUPS = {
-    "Command and run": "help|config|print_config|check|resume|seeds|run|input|output|return_predictions"
-    "|ckpt_path|experiment|seed_everything|init_from|test_after_fit|allow_modules",
+    "Command and run": "help|config|print_config|check|plan|plan_memory|resume|seeds|run|input|output"
+    "|return_predictions|ckpt_path|experiment|seed_everything|init_from|test_after_fit|allow_modules",
     "Model and data": "model|data",
     "Checkpoints, callbacks and techniques (SECTION.help shows their settings)": "|".join(SECTIONS)
     + "|channels_last|threads",

@@ -9,7 +9,7 @@ from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compi
 from litlab.callbacks.channels_last import ChannelsLast
 from litlab.callbacks.threads import Threads
 from litlab.checkpointing import RunCheckpoint
-from litlab.types import PositiveInt
+from litlab.types import PositiveFloat, PositiveInt
 
 # By section: the callback that it configures, whether it is on by default, and its help.
 SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
@@ -82,6 +82,10 @@ def add_flags(parser: LightningArgumentParser, verb: str) -> None:
         help_ = "Run to resume: its name, last, or auto (the experiment's newest run, or a new one)."
         add("--resume", type=str | None, default=None, help=help_)
         add("--check", action="store_true", help="Try a few steps and estimate time and memory; no run is created.")
+        help_ = "Estimate memory and traffic of each of nodes x devices, such as 2x8; nothing is run."
+        add("--plan", type=str | None, default=None, help=help_)
+        help_ = "Memory of a device of the plan, in GiB. null: that of this machine's GPU, or 80."
+        add("--plan_memory", type=PositiveFloat | None, default=None, help=help_)
     else:
         add("--run", type=str | None, default=None, help="Run or checkpoint to use, instead of a config.")
     if verb == "predict":

@@ -59,6 +59,10 @@ class DataHooks(LightningDataModule, Generic[M]):
         """
         return batch
 
+    def widest(self, batch: Any) -> Any:
+        """Return a training batch as large as batches of this data get: `fit --plan` looks at it for its shapes."""
+        return batch
+
     def open_input(self, source: str) -> Dataset[Any]:
         """Open what ``predict --input`` names."""
         raise UserError(f"predict: {type(self).__name__} can't read new files; use a DataModule with open_input()")

@@ -12,7 +12,8 @@ from litlab.runs.folder import RunFolder, read_json
 
 # Settings of a command, not of the experiment.
 OF_THE_COMMAND = (
-    "resume", "run", "check", "input", "output", "ckpt_path", "return_predictions", "init_from", "allow_modules",
+    "resume", "run", "check", "plan", "plan_memory", "input", "output", "ckpt_path", "return_predictions", "init_from",
+    "allow_modules",
 )  # fmt: skip
 OF_THE_EPOCH = ("trainer.accumulate_grad_batches", "trainer.limit_train_batches", "trainer.overfit_batches")
 WITHOUT_EFFECT = (  # on the batches, so these may change even within an epoch

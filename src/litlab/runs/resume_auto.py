@@ -35,8 +35,9 @@ def choose_run(plan: ResumePlan, config: dict[str, Any]) -> ResumePlan:
     Raises:
         UserError: If another process trains that run.
     """
-    if config.get("check"):
-        raise UserError("check: it tries a fit from its beginning; leave --resume out.")
+    for name in ("check", "plan"):
+        if config.get(name):
+            raise UserError(f"{name}: it tries a fit from its beginning; leave --resume out.")
     root = root_of(config["trainer"])
     claim.check_experiment(root, config["experiment"])
     folder = root / config["experiment"]

@@ -16,9 +16,9 @@ from litlab.runs.seed_group import SeedGroup
 from litlab.util.commands import some
 from litlab.util.yaml_files import Loader
 
-REFUSED = ("--seed_everything", "--resume", "--check", "--ckpt_path", "--print_config")
+REFUSED = ("--seed_everything", "--resume", "--check", "--plan", "--ckpt_path", "--print_config")
 # What is not a setting of the group: that of one seed or one command. `data.seed` is one, as it holds the data's order.
-OF_A_FIT = ("seed_everything", "experiment", "resume", "check", "ckpt_path", "allow_modules")
+OF_A_FIT = ("seed_everything", "experiment", "resume", "check", "plan", "plan_memory", "ckpt_path", "allow_modules")
 START = "# lightning.pytorch=="  # of what --print_config prints; the team's modules may print before it
 
 
@@ -45,7 +45,7 @@ def read_settings(printed: str) -> dict[str, Any]:
         UserError: If the runs of such a fit can't be told apart, or keep nothing.
     """
     config = yaml.load(printed.partition(START)[2].partition("\n")[2], Loader=Loader)
-    for name in ("resume", "check", "ckpt_path"):
+    for name in ("resume", "check", "plan", "ckpt_path"):
         if config.get(name):
             raise UserError(f"{name}: it is set in a config; with --seeds leave it out")
     if (wanted := config.get("init_from")) and not any(

@@ -121,6 +121,14 @@ class TextBatches(ExperimentData[TextMetadata]):
         """Make the sampler of a split or "predict", for texts of these lengths, int64 of shape (texts,)."""
         return LengthBatches(lengths, self.batch_size, self.tokens_per_batch, **self.sampler_options(split))
 
+    @override
+    def widest(self, batch: tuple[dict[str, Tensor], Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+        inputs, labels = batch
+        length, tokens = self.max_tokens, self.tokens_per_batch
+        texts = self.batch_size if tokens is None else max(1, tokens // length)
+        wide = {name: value.new_zeros((texts, length, *value.shape[2:])) for name, value in inputs.items()}
+        return wide, labels.new_zeros(texts)
+
     def sample_index(self, split: str, batch_idx: int) -> Tensor:
         """Numbers of the texts, int64 of shape (batch,), in a batch of "val" or "test": these are taken by length."""
         return self._evaluated[split][batch_idx]

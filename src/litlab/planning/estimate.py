@@ -1,0 +1,139 @@
+"""What a layout needs on each device, from what was measured."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from litlab.errors import UserError
+from litlab.planning.layout import Devices, Layout
+from litlab.planning.ledger import (
+    ACTIVATIONS,
+    BACKWARD,
+    FORWARD,
+    HOST,
+    KINDS,
+    OPTIMIZER,
+    UPDATE,
+    WEIGHTS,
+)
+from litlab.planning.measure import Job, Measured
+
+BUCKETS, AVERAGE = "DDP's buckets", "average of weights"
+ALL_KINDS = (*KINDS, BUCKETS, AVERAGE)
+# CUDA, NCCL and cuDNN keep some memory for themselves, and free memory is in pieces.
+USABLE = 0.9
+WHAT = {
+    ("all-gather", FORWARD): "weights",
+    ("all-gather", BACKWARD): "weights",
+    ("reduce-scatter", BACKWARD): "gradients",
+    ("all-reduce", FORWARD): "activations",
+    ("all-reduce", BACKWARD): "gradients of activations",
+}
+
+
+@dataclass
+class Estimate:
+    """Memory and traffic of one device in a step, in bytes.
+
+    Args:
+        layout: Of what.
+        memory: By kind, at the moment when it is highest.
+        highest: By kind, the most of it at any time.
+        phase: Which moment that is: forward, backward or update.
+        sent: By collective and what it is for.
+        host: Bytes of host memory for each device, with CPU offload.
+        refused: Why it can't be; then the rest is empty.
+    """
+
+    layout: Layout
+    memory: Counter[str] = field(default_factory=Counter)
+    highest: Counter[str] = field(default_factory=Counter)
+    phase: str = ""
+    sent: Counter[tuple[str, str]] = field(default_factory=Counter)
+    host: int = 0
+    refused: str = ""
+
+    @property
+    def total(self) -> int:
+        """All of its memory."""
+        return self.memory.total()
+
+    def fits(self, devices: Devices) -> bool:
+        """Return whether the devices' memory is enough."""
+        return not self.refused and self.total <= devices.memory * (USABLE if devices.gpus else 1.0)
+
+
+def estimate(layout: Layout, measured: Measured, devices: Devices, job: Job) -> Estimate:
+    """Return what a layout needs.
+
+    Args:
+        layout: How the training is divided.
+        measured: One step of it; of one device, for DDP and pipelines.
+        devices: The devices.
+        job: What is trained.
+
+    Raises:
+        UserError: If the model can't be divided like that.
+    """
+    peaks = {phase: peak.copy() for phase, peak in measured.peaks.items()}
+    for phase in {FORWARD, BACKWARD} & set(peaks):
+        peaks[phase][OPTIMIZER] = measured.state
+    if layout.offload:
+        peaks = {phase: peak.copy() for phase, peak in measured.device_peaks.items() if phase != UPDATE}
+    sent = _sent(measured, job)
+    if layout.kind == "ddp" and devices.count > 1:
+        for peak in peaks.values():
+            peak[BUCKETS] = measured.gradients
+        sent["all-reduce", "gradients"] = _ring(measured.gradients, devices.count)
+        if measured.buffers:
+            sent["broadcast", "buffers"] = measured.buffers * job.accumulated
+    if layout.kind == "pipeline":
+        peaks, sent = _pipeline(peaks, measured, devices, job)
+    if job.average and layout.kind == "ddp":
+        for peak in peaks.values():
+            peak[AVERAGE] = measured.average
+    phase = max(peaks, key=lambda name: peaks[name].total())
+    host = measured.parameters + measured.gradients + measured.state if layout.offload else 0
+    highest: Counter[str] = Counter()
+    for peak in peaks.values():
+        highest |= peak
+    return Estimate(layout, +peaks[phase], highest, phase, +sent, host)
+
+
+def _sent(measured: Measured, job: Job) -> Counter[tuple[str, str]]:
+    """Sum what was sent in the batches of a step, of which two at most were looked at."""
+    sent: Counter[tuple[str, str]] = Counter()
+    for (name, phase), size in measured.sent.items():
+        times = 1 if phase == UPDATE else job.accumulated / min(job.accumulated, 2)
+        sent[name, WHAT.get((name, phase), f"in the {phase}")] += round(size * times)
+    return sent
+
+
+def _pipeline(
+    peaks: dict[str, Counter[str]], measured: Measured, devices: Devices, job: Job
+) -> tuple[dict[str, Counter[str]], Counter[tuple[str, str]]]:
+    """Return memory and traffic of the stage with the most blocks."""
+    blocks, stages = measured.blocks, devices.count
+    if len(blocks) < stages or stages == 1:
+        raise UserError(f"{len(blocks)} blocks are not enough for {stages} stages" if stages > 1 else "one stage")
+    share = -(-len(blocks) // stages) / len(blocks)
+    inside = sum(block.parameters for block in blocks)
+    weights = 1 - inside / measured.parameters * (1 - share)  # of them, what a stage has
+    made = sum(block.activations for block in blocks)
+    staged = {}
+    for phase, peak in peaks.items():
+        parts: dict[str, float] = dict.fromkeys((*HOST, WEIGHTS), weights)
+        kept = peak[ACTIVATIONS] - min(made, peak[ACTIVATIONS]) * (1 - share)
+        staged[phase] = Counter({kind: round(size * parts.get(kind, 1.0)) for kind, size in peak.items()})
+        staged[phase][ACTIVATIONS] = round(kept)
+    outer = round(measured.gradients * (1 - inside / measured.parameters))
+    between = max(block.output for block in blocks) * job.accumulated
+    return staged, Counter({
+        ("send", "activations"): between,
+        ("send", "gradients of activations"): between,
+        ("all-reduce", "gradients outside of blocks"): _ring(outer, stages) * job.accumulated,
+    })  # fmt: skip
+
+
+def _ring(size: int, ranks: int) -> int:
+    """Return what each of some processes sends to sum what all have."""
+    return round(2 * size * (ranks - 1) / ranks)

@@ -1,0 +1,159 @@
+"""``fit --plan``: what a run needs of each of many devices, found out on this machine without running it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import psutil
+import torch
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import GradientAccumulationScheduler
+
+from litlab.callbacks import ActivationCheckpointing, FreeGradients, Freeze, OptimizerInBackward
+from litlab.callbacks.averaging import AveragedWeights
+from litlab.errors import UserError, first_line
+from litlab.parallel.plan import networks, plan_of
+from litlab.planning.batch import training_batch
+from litlab.planning.display import show
+from litlab.planning.estimate import Estimate, estimate
+from litlab.planning.fake import without_numbers
+from litlab.planning.layout import Devices, Layout, of_strategy, others, parse
+from litlab.planning.ledger import UPDATE
+from litlab.planning.measure import Job, Measured, measure
+from litlab.util.batches import describe
+from litlab.util.host_memory import GIB
+from litlab.util.progress import SlowProgress
+
+KEPT = (Freeze, ActivationCheckpointing, OptimizerInBackward)  # callbacks that change what a step keeps
+# By what the Trainer calls them; numbers of 16 bits are all of one size.
+PRECISIONS = {"auto": "bf16-mixed", None: "32-true", "16-mixed": "bf16-mixed", "16-true": "bf16-true"}
+KNOWN = ("32-true", "bf16-mixed", "bf16-true", "64-true")
+GPU_GIB = 80.0
+
+Build = Callable[[], tuple[LightningModule, list[Callback]]]
+
+
+def plan(
+    wanted: str,
+    gib: float | None,
+    settings: Any,
+    build: Build,
+    trainer_class: type[Trainer],
+    data: LightningDataModule,
+) -> tuple[Estimate, list[Estimate]]:
+    """Estimate memory and traffic of a fit and of its other strategies, and print them. Nothing is trained.
+
+    Args:
+        wanted: Nodes and devices of each, such as 2x8.
+        gib: Memory of a device in GiB; None: that of this machine's GPU, or 80.
+        settings: The section ``trainer``, not built.
+        build: Makes the module and all callbacks of the run.
+        trainer_class: Makes the Trainer.
+        data: The run's data.
+
+    Returns:
+        The estimates of the config and of the others.
+
+    Raises:
+        UserError: If the run can't be planned.
+    """
+    devices = _devices(wanted, gib, settings["accelerator"])
+    precision = _precision(settings["precision"], devices.gpus)
+    with without_numbers():
+        model, callbacks = build()
+        divisible = all(_is_divisible(network) for network in networks(model).values())
+    if not model.automatic_optimization:
+        raise UserError(
+            f"--plan: {type(model).__name__} steps its optimizers itself, so where a step begins and ends is not "
+            "known; --check measures what it needs"
+        )
+    own = of_strategy(settings["strategy"], devices, any(isinstance(one, ActivationCheckpointing) for one in callbacks))
+    batch, where = training_batch(data)
+    job = _job(settings, precision, build, callbacks, trainer_class, data, batch, devices.gpus)
+    ways = list(others(own, devices, divisible))
+    measured: dict[Layout, Measured] = {}
+    estimates = [_estimate(job, own, devices, measured)]
+    refused: set[Layout] = set()
+    with SlowProgress(len(ways), "planning") as progress:
+        for way in ways:
+            if replace(way, checkpointing=False) not in refused:
+                try:
+                    estimates.append(_estimate(job, way, devices, measured))
+                except Exception as error:  # what a model and a strategy don't like about each other can be anything
+                    known = isinstance(error, UserError)
+                    why = str(error) if known else f"not known, as its step fails: {first_line(error)}"
+                    estimates.append(Estimate(way, refused=why.removeprefix("trainer.strategy: ")))
+                    refused.add(way)
+            progress.advance(1)
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    more = f", {job.accumulated} of them to a step" if job.accumulated > 1 else ""
+    facts = [
+        ("model", f"{type(model).__name__}, {numbers:,} parameters, {precision}"),
+        ("batch", f"{describe(batch)} on each device, {where}{more}"),
+    ]
+    show(estimates[0], estimates[1:], devices, facts, f"--{job.average} null" if job.average else "")
+    return estimates[0], estimates[1:]
+
+
+def _estimate(job: Job, layout: Layout, devices: Devices, measured: dict[Layout, Measured]) -> Estimate:
+    """Estimate a layout; a step of DDP, a pipeline and one device is measured once, and so is the optimizer's."""
+    same = replace(layout, offload=False)
+    if layout.kind != "sharded" or devices.count == 1:
+        same = Layout("ddp", checkpointing=layout.checkpointing)
+    plain = replace(same, checkpointing=False)
+    if same not in measured:
+        found = measure(job, same, devices, updates=plain not in measured)
+        if plain in measured:
+            found.state, found.peaks[UPDATE] = measured[plain].state, measured[plain].peaks[UPDATE]
+        measured[same] = found
+    return estimate(layout, measured[same], devices, job)
+
+
+def _devices(wanted: str, gib: float | None, accelerator: Any) -> Devices:
+    nodes, each = parse(wanted)
+    if accelerator == "cpu":
+        return Devices(nodes, each, round(gib * GIB) if gib else psutil.virtual_memory().total // each, gpus=False)
+    if gib is None and torch.cuda.is_available():
+        return Devices(nodes, each, torch.cuda.get_device_properties(0).total_memory, gpus=True)
+    return Devices(nodes, each, round((gib or GPU_GIB) * GIB), gpus=True)
+
+
+def _precision(wanted: Any, gpus: bool) -> Any:
+    if wanted == "auto" and not gpus:
+        return "auto"
+    chosen = PRECISIONS.get(wanted, str(wanted))
+    chosen = {"32": "32-true", "64": "64-true", "16": "bf16-mixed", "bf16": "bf16-mixed"}.get(chosen, chosen)
+    if chosen not in KNOWN:
+        raise UserError(
+            f"trainer.precision: --plan does not know what {wanted} keeps in memory; choose {', '.join(KNOWN)}"
+        )
+    return chosen
+
+
+def _is_divisible(network: Any) -> bool:
+    known = plan_of(network)
+    return bool(known.columns or known.fused or known.rows)
+
+
+def _job(
+    settings: Any, precision: Any, build: Build, callbacks: list[Callback], trainer_class: type[Trainer],
+    data: LightningDataModule, batch: Any, gpus: bool,
+) -> Job:  # fmt: skip
+    schedules = [one for one in callbacks if isinstance(one, GradientAccumulationScheduler)]
+    accumulated = max([settings["accumulate_grad_batches"], *(n for one in schedules for n in one.scheduling.values())])
+    average = next((one.section for one in callbacks if isinstance(one, AveragedWeights)), "")
+
+    def parts() -> tuple[LightningModule, list[Callback]]:
+        model, made = build()
+        kept: list[Callback] = [one for one in made if isinstance(one, KEPT)]
+        return model, [*kept, FreeGradients()]
+
+    def trainer(**others: Any) -> Trainer:
+        return trainer_class(
+            precision=precision, max_epochs=settings["max_epochs"], gradient_clip_val=settings["gradient_clip_val"],
+            gradient_clip_algorithm=settings["gradient_clip_algorithm"], num_sanity_val_steps=0, logger=False,
+            enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+            use_distributed_sampler=False, **others,
+        )  # fmt: skip
+
+    return Job(parts, trainer, data, batch, accumulated, gpus, average)

@@ -1,0 +1,166 @@
+"""What a step on fake tensors needs, for networks that are small enough to be counted by hand."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from torch import Tensor, nn
+
+from litlab.callbacks import FreeGradients
+from litlab.errors import UserError
+from litlab.parallel import ParallelPlan
+from litlab.planning.estimate import Estimate, estimate
+from litlab.planning.layout import Devices, Layout
+from litlab.planning.ledger import ACTIVATIONS, BACKWARD, FORWARD, GRADIENTS, OPTIMIZER, PARAMETERS
+from litlab.planning.measure import Job, Measured, measure
+
+ROWS, SIZE = 32, 64
+BLOCK = 4 * (SIZE * 2 * SIZE + 2 * SIZE + 2 * SIZE * SIZE + SIZE)  # bytes of its weights and biases
+NETWORK = 2 * BLOCK + 4 * (SIZE * 8 + 8)  # with the head
+HIDDEN, OUTPUT = 4 * ROWS * 2 * SIZE, 4 * ROWS * SIZE  # bytes of what a block computes
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(SIZE, 2 * SIZE), nn.Linear(2 * SIZE, SIZE)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.narrow(self.wide(x).relu())
+
+
+class Network(nn.Module):
+    parallel_plan = ParallelPlan(blocks=["blocks.*"], columns=["blocks.*.wide"], rows=["blocks.*.narrow"])
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks, self.head = nn.Sequential(Block(), Block()), nn.Linear(SIZE, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.blocks(x))
+
+
+class Module(LightningModule):
+    def __init__(self, loss: Callable[[Tensor], Tensor] = Tensor.sum) -> None:
+        super().__init__()
+        self.network, self.loss = Network(), loss
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        return self.loss(self.network(batch))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters())
+
+
+def job(module: Callable[[], LightningModule] = Module, accumulated: int = 1, average: str = "", **settings) -> Job:
+    def trainer(**others) -> Trainer:
+        quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+        return Trainer(max_epochs=1, enable_model_summary=False, **quiet, **settings, **others)
+
+    data = LightningDataModule()
+    return Job(
+        lambda: (module(), [FreeGradients()]), trainer, data, torch.ones(ROWS, SIZE), accumulated, False, average
+    )
+
+
+def devices(count: int) -> Devices:
+    return Devices(1, count, 2**30, gpus=False)
+
+
+def planned(layout: Layout, count: int, what: Job | None = None) -> tuple[Measured, Estimate]:
+    what = what or job()
+    found = measure(what, layout, devices(count))
+    return found, estimate(layout, found, devices(count), what)
+
+
+def test_one_device():
+    found, whole = planned(Layout("ddp"), 1)
+    steps = 10 * 4  # AdamW counts them for each tensor
+    assert (found.parameters, found.gradients, found.state) == (NETWORK, NETWORK, 2 * NETWORK + steps)
+    # Of a block what relu returns and the output are kept; what relu gets is not.
+    assert [block.activations for block in found.blocks] == [HIDDEN + OUTPUT] * 2
+    assert found.peaks[FORWARD][PARAMETERS] == NETWORK
+    assert found.peaks[BACKWARD][ACTIVATIONS] <= 2 * (HIDDEN + OUTPUT) + 4 * ROWS * 8 + 8
+    assert (whole.highest[GRADIENTS], whole.highest[OPTIMIZER]) == (NETWORK, found.state)
+    assert whole.phase == "update"
+    assert not whole.sent
+
+
+def test_ddp_has_buckets_and_sums_gradients():
+    (_, alone), (_, four) = planned(Layout("ddp"), 1), planned(Layout("ddp"), 4)
+    assert four.total == alone.total + NETWORK
+    assert four.sent == {("all-reduce", "gradients"): 2 * NETWORK * 3 // 4}
+
+
+def test_an_average_is_one_more_copy():
+    (_, without), (_, averaged) = planned(Layout("ddp"), 1), planned(Layout("ddp"), 1, job(average="ema"))
+    assert averaged.total == without.total + NETWORK
+
+
+def test_gradients_stay_while_they_are_accumulated():
+    found, _ = planned(Layout("ddp"), 1, job(accumulated=8))
+    assert found.peaks[FORWARD][GRADIENTS] == NETWORK
+    assert planned(Layout("ddp"), 1)[0].peaks[FORWARD][GRADIENTS] == 0
+
+
+def test_fsdp2_shards_everything_and_gathers_blocks():
+    found, whole = planned(Layout("sharded"), 8)
+    assert (found.parameters, found.gradients) == (NETWORK // 8, NETWORK // 8)
+    assert found.state == 2 * NETWORK // 8 + 40
+    share = NETWORK * 7 // 8
+    assert whole.sent == {("all-gather", "weights"): 2 * share, ("reduce-scatter", "gradients"): share}
+
+
+def test_weights_that_are_kept_are_gathered_once():
+    assert planned(Layout("sharded", reshard=False), 8)[1].sent["all-gather", "weights"] == NETWORK * 7 // 8
+
+
+def test_sharded_weights_are_sent_in_bfloat16_and_gradients_in_float32():
+    _, whole = planned(Layout("sharded"), 8, job(precision="bf16-mixed"))
+    assert whole.sent["all-gather", "weights"] == NETWORK * 7 // 8
+    assert whole.sent["reduce-scatter", "gradients"] == NETWORK * 7 // 8
+
+
+def test_tensor_parallel_divides_layers_and_sums_their_outputs():
+    found, whole = planned(Layout("sharded", tensor=2), 2)
+    head, bias = 4 * (SIZE * 8 + 8), 4 * SIZE
+    assert found.parameters == 2 * ((BLOCK - bias) // 2 + bias) + head
+    assert found.blocks[0].activations <= HIDDEN // 2 + 2 * OUTPUT  # which is there before and after it is summed
+    assert whole.sent["all-reduce", "activations"] == 2 * OUTPUT  # 2 (n - 1) / n of each block's output, n = 2
+
+
+def test_both_together():
+    found, _ = planned(Layout("sharded", tensor=2), 8)
+    assert found.parameters < planned(Layout("sharded", tensor=2), 2)[0].parameters / 3.5
+
+
+def test_offload_leaves_activations_and_gathered_weights():
+    found, whole = planned(Layout("sharded", offload=True), 8)
+    assert whole.host == found.parameters + found.gradients + found.state
+    assert not whole.memory[PARAMETERS] + whole.memory[OPTIMIZER] + whole.memory[GRADIENTS]
+    assert whole.memory[ACTIVATIONS] > 0
+
+
+def test_activation_checkpointing_keeps_what_goes_into_blocks():
+    found, _ = planned(Layout("ddp", checkpointing=True), 1)
+    assert [block.activations for block in found.blocks] == [OUTPUT] * 2
+
+
+def test_a_stage_of_a_pipeline_has_its_share_of_the_blocks():
+    found, whole = planned(Layout("pipeline"), 2)
+    assert whole.highest[PARAMETERS] == NETWORK - BLOCK
+    assert whole.sent["send", "activations"] == OUTPUT
+    assert found.blocks[0].parameters == BLOCK
+    with pytest.raises(UserError, match="2 blocks are not enough for 3 stages"):
+        planned(Layout("pipeline"), 3)
+
+
+def test_layers_that_can_not_be_divided():
+    with pytest.raises(UserError, match="has 128 features, which tensor_parallel_size 3 does not divide"):
+        planned(Layout("sharded", tensor=3), 3)
+
+
+def test_shapes_that_depend_on_numbers():
+    with pytest.raises(UserError, match=r"--plan: a shape or a decision .*nonzero.*--check measures it"):
+        planned(Layout("ddp"), 1, job(lambda: Module(lambda x: x[x > 0].sum())))
