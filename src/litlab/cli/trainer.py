@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from lightning.fabric.plugins import ClusterEnvironment
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import BasePredictionWriter, Checkpoint
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
@@ -15,15 +16,18 @@ from litlab.callbacks import Compile
 from litlab.callbacks.finder import Finder
 from litlab.checkpointing.exact_resume import first_step_logged_again
 from litlab.checkpointing.io import AtomicCheckpointIO
+from litlab.checkpointing.sharded import ShardedCheckpointIO
 from litlab.cli.environment import LONGEST_NAME, check_folder
 from litlab.data.module import ExperimentData
 from litlab.errors import UserError
+from litlab.parallel import PipelineStrategy, ShardedStrategy
 from litlab.runs import claim
 from litlab.runs.durable_logs import append_to_csv_files
 from litlab.runs.folder import COMPILED, ROOT, root_of
 from litlab.runs.lock import is_first_process
 from litlab.runs.resume_plan import ResumePlan
 from litlab.runs.seed_group import without_seed
+from litlab.runs.torchrun import RestartedEnvironment
 from litlab.util.host_memory import keep_freed_memory
 
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
@@ -127,13 +131,18 @@ class SomethingTrained(Callback):
 
 
 def plugins(config: Any) -> list[Any]:
-    """Return the plugins that ``trainer.plugins`` names, and atomic checkpoint files where a file holds it all."""
+    """Return the plugins that ``trainer.plugins`` names, and what writes checkpoints completely or not at all."""
     named = config["plugins"] or []
     chosen = list(named) if isinstance(named, list | tuple) else [named]
     strategy = config["strategy"]
-    whole = isinstance(strategy, str) and (strategy == "auto" or strategy.startswith("ddp"))  # others write shards
-    if whole and not any(isinstance(plugin, CheckpointIO) for plugin in chosen):
-        chosen.append(AtomicCheckpointIO())
+    ours = strategy == "fsdp2" or isinstance(strategy, ShardedStrategy)
+    whole = isinstance(strategy, PipelineStrategy) or (
+        isinstance(strategy, str) and (strategy in ("auto", "pipeline") or strategy.startswith("ddp"))
+    )
+    if (ours or whole) and not any(isinstance(plugin, CheckpointIO) for plugin in chosen):  # others write their own
+        chosen.append(ShardedCheckpointIO() if ours else AtomicCheckpointIO())
+    if RestartedEnvironment.detect() and not any(isinstance(plugin, ClusterEnvironment) for plugin in chosen):
+        chosen.append(RestartedEnvironment())
     return chosen
 
 

@@ -95,3 +95,23 @@ def _progress(trainer: Trainer) -> tuple[int, int]:
     if batches.is_last_batch and batches.total.completed < batches.total.processed:
         return epochs.processed + 1, 0  # saved within the last batch: Lightning counts the epoch as complete
     return epochs.processed, batches.current.ready
+
+
+def same_on_all_nodes(trainer: Trainer, generated: bool) -> bool:
+    """Return whether the data is generated, as the first process has found.
+
+    Args:
+        trainer: The trainer; every process calls this.
+        generated: Whether this process has found that it has to be.
+
+    Raises:
+        UserError: If the first process of another node has found the opposite.
+    """
+    everywhere = trainer.strategy.broadcast(generated)
+    other = trainer.local_rank == 0 and generated != everywhere
+    if trainer.world_size > 1 and trainer.strategy.reduce_boolean_decision(other, all=False):
+        raise UserError(
+            "data: some nodes have the data, and others have not and would train on generated data; copy it to all of "
+            "them, or let data.path and data.cache_dir be on a disk that all of them see"
+        )
+    return everywhere

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from litlab.data.balance import BalancedDraw
 from litlab.data.cache import cache_lock, find_corruption, is_whole
 from litlab.data.hooks import DataHooks, M
-from litlab.data.loading import LoaderSettings
+from litlab.data.loading import LoaderSettings, same_on_all_nodes
 from litlab.data.metadata import ClassMetadata
 from litlab.data.numbered import Numbered, NumberedBatch
 from litlab.data.paths import user_path
@@ -104,7 +104,7 @@ class ExperimentData(DataHooks[M]):
         if stage == "predict":
             return
         if self.trainer is not None:
-            self.generated = self.trainer.strategy.broadcast(self.generated)
+            self.generated = same_on_all_nodes(self.trainer, self.generated)
         self._samples.clear()
         metadata = self.open(stage)
         split = {"validate": "val", "test": "test"}.get(stage or "")

@@ -1,8 +1,6 @@
-"""End a run of several processes soon after one of them died, and say which."""
+"""End a run of several processes soon after one of them died, with one message: which, where, its last lines."""
 
-import contextlib
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -12,34 +10,38 @@ from pathlib import Path
 from typing import NoReturn
 
 from lightning.pytorch import Trainer
-from torch.distributed import DistError, Store  # pyright: ignore[reportPrivateImportUsage]
 
 from litlab.checkpointing.internals import new_store
 from litlab.errors import UserError
-from litlab.runs.folder import STATUS_LOCK, RunFolder, read_json, write_json
-from litlab.runs.provenance import now
+from litlab.runs.folder import STATUS_LOCK
+from litlab.runs.rank_link import RankLink
+from litlab.runs.rank_loss import Loss, is_lost_connection, last_lines, leave_to_first_rank
 
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_TO_END_BY_ITSELF = 5.0  # of a process, after another one has ended with an error that both may have
-KEY = "lost"
+SECONDS_FOR_THE_SAME = 1.0  # until another rank fails by the same error, or it is known how it was killed
 
 
 class RankWatch:
     """The processes of a run: end this one when another rank is gone, which a collective may not notice.
 
-    The first process of each host polls the ranks that it has started, and these check whether it is still there.
-    Whichever finds one gone notifies the other hosts through the store of the process group. Ranks that were started by
-    something else (torchrun, srun) are watched by that; here one can only say that the connection is lost. In a run of
-    a single process it does nothing.
+    Each rank has a connection to the first one (`RankLink`), which breaks when either process ends, whoever has started
+    them: Lightning, torchrun or srun. A rank that fails by an exception of its own says so first. The first rank prints
+    what has happened and lets the others end; where it is gone itself, the second one does. In a run of a single
+    process it does nothing.
     """
 
+    _links = 0  # of this process, which have the same store
+
     def __init__(self) -> None:
-        self._store: Store | None = None  # of a run of several processes
+        self._link: RankLink | None = None  # of a run of several processes
         self._started: list[subprocess.Popen] = []  # local ranks 1, 2, ...
-        self._starter: int | None = None  # process id of the rank that has started this one
+        self._agent = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None  # torchrun's process
         self._folder: Path | None = None
         self._in_stage = False
         self._waiting = False  # whether the main thread waits for what the thread finds
+        self._failure: str | None = None  # the exception that ends this rank
+        self._heard = threading.Event()  # whether the first rank prints it
         self._over = False
 
     def begin(self, trainer: Trainer) -> None:
@@ -49,20 +51,19 @@ class RankWatch:
         log_dir = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
         self._folder, self._in_stage = Path(log_dir) if log_dir else None, True
         self.adopt(trainer)
-        if self._store is not None:
-            return
-        self._store = new_store("lost ranks")
-        self._rank, self._local_rank = trainer.global_rank, trainer.local_rank
-        first = f"first of node {trainer.node_rank}"
-        if self._local_rank == 0:
-            self._store.set(first, str(os.getpid()))
-        elif int(self._store.get(first)) == os.getppid():
-            self._starter = os.getppid()
-        threading.Thread(target=self._watch, args=(self._store,), name="rank-watch", daemon=True).start()
+        if self._link is None:
+            RankWatch._links += 1
+            self._rank, self._local_rank = trainer.global_rank, trainer.local_rank
+            self._link = RankLink(new_store(f"rank link {RankWatch._links}"), self._rank, trainer.world_size)
+            watch = self._watch_all if self._rank == 0 else self._watch_first
+            threading.Thread(target=watch, args=(self._link,), name="rank-watch", daemon=True).start()
+        self._link.say(in_stage=True)
 
     def pause(self) -> None:
-        """Note that a stage is over: the first rank may end normally, and this one needs no other."""
+        """Note that a stage is over: any rank may end normally."""
         self._in_stage = False
+        if self._link is not None:
+            self._link.say(in_stage=False)
 
     def adopt(self, trainer: Trainer) -> None:
         """Take the ranks over from the launcher, which would kill this process 5 seconds after one of them fails."""
@@ -79,14 +80,17 @@ class RankWatch:
     def stop(self, trainer: Trainer, exception: BaseException) -> None:
         """Stop watching, as this rank ends by an exception: its own, or that of a collective that lost a rank.
 
-        In the second case this doesn't return: the process ends with the line that says which rank was lost.
+        In the second case this doesn't return: the process ends with the message that says which rank was lost.
         """
         self.adopt(trainer)
-        if self._store is not None and _lost_connection(exception):
-            self._waiting = True
-            if self._started or self._starter:
+        if self._link is not None:
+            if is_lost_connection(exception):
+                self._waiting = True
                 time.sleep(SECONDS_TO_END_BY_ITSELF)  # the thread ends the process as soon as it knows
-            self._end(f"rank {self._rank} on {socket.gethostname()} lost contact: a rank in another process died")
+                self._end(Loss(f"rank {self._rank} on {socket.gethostname()} lost contact: another rank died"))
+            self._report(self._link, exception)
+        elif isinstance(exception, Exception):  # before there was a link, hence before anything was trained
+            self.kill(trainer)
         self._over = True
         deadline = time.monotonic() + SECONDS_TO_END_BY_ITSELF
         for process in self._started:
@@ -95,74 +99,124 @@ class RankWatch:
             except subprocess.TimeoutExpired:
                 process.kill()
 
-    # In the thread
+    def _report(self, link: RankLink, exception: BaseException) -> None:
+        """Tell the others how this rank ends, and leave the exception to the first one to print."""
+        if not isinstance(exception, Exception):  # a signal, which the others have heard, too
+            link.say(over=getattr(exception, "code", 1))
+            return
+        code = 2 if isinstance(exception, UserError) else 1
+        self._failure = f"{type(exception).__name__}: {exception}"
+        if self._rank > 0:
+            link.say(failure=self._failure, lines=last_lines(exception), code=code)
+            if self._heard.wait(SECONDS_TO_END_BY_ITSELF):
+                leave_to_first_rank(exception)
+            return
+        link.say(over=code)
+        deadline = time.monotonic() + SECONDS_FOR_THE_SAME
+        while time.monotonic() < deadline and not all(peer.gone or "failure" in peer.said for peer in link.peers):
+            time.sleep(0.05)
+        time.sleep(0.05)  # for the thread to answer
 
-    def _watch(self, store: Store) -> None:
-        since = None
-        while True:
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-            if self._over:
-                return
-            found = self._killed() or (self._gone(store) if self._in_stage else None)
-            if found is None:
+    # In the thread of the first rank
+
+    def _watch_all(self, link: RankLink) -> None:
+        since: float | None = None
+        while not (self._over and all(peer.gone for peer in link.peers)):
+            self._wait(link)
+            if self._failure is not None:
+                self._answer(link)
+            if self._over or self._failure is not None:
+                continue
+            loss = self._loss(link)
+            if loss is None:
                 since = None
                 continue
             since = since or time.monotonic()
-            what, certain = found
-            if certain or self._waiting or time.monotonic() - since > SECONDS_TO_END_BY_ITSELF:
-                if self._waiting:
-                    time.sleep(SECONDS_BETWEEN_LOOKS)  # the callbacks that got the exception may still write
-                self._end(what)
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+            hurry = loss.certain or self._waiting
+            if time.monotonic() - since > (SECONDS_FOR_THE_SAME if hurry else SECONDS_TO_END_BY_ITSELF):
+                self._end(loss)
 
-    def _killed(self) -> tuple[str, bool] | None:
-        """Return which of the ranks started here ended with an error, and whether it surely was the first to fail."""
+    def _answer(self, link: RankLink) -> None:
+        """Print what other ranks have failed by, unless this one has failed by the same, and tell them so."""
+        for peer in link.peers:
+            if "failure" in peer.said and "heard" not in peer.said:
+                peer.said["heard"] = True
+                if peer.said["failure"] != self._failure:
+                    Loss(f"rank {peer.said['rank']} on {peer.said['host']} failed", peer.said["lines"]).print()
+                peer.say(heard=True)
+
+    def _loss(self, link: RankLink) -> Loss | None:
+        """Return which rank is lost, None where none is."""
+        killed = self._killed()
+        if killed is not None and killed.certain:
+            return killed
+        for said in (peer.said for peer in link.peers):
+            if "killed" in said:
+                return Loss(said["killed"])
+        failed = [peer.said for peer in link.peers if "failure" in peer.said]
+        if failed:
+            alike = [said["rank"] for said in failed if said["failure"] == failed[0]["failure"]][1:]
+            too = f" (so did {', '.join(map(str, alike))})" if alike else ""
+            what = f"rank {failed[0]['rank']} on {failed[0]['host']} failed{too}"
+            return Loss(what, failed[0]["lines"], failed[0]["code"])
+        for peer in link.peers:
+            if peer.gone and (peer.said.get("in_stage") or self._waiting) and "over" not in peer.said:
+                return Loss(f"rank {peer.said['rank']} on {peer.said['host']} died")
+        return killed
+
+    # In that of another one
+
+    def _watch_first(self, link: RankLink) -> None:
+        [first] = link.peers
+        since: float | None = None
+        while not self._over:
+            self._wait(link)
+            if "heard" in first.said:
+                self._heard.set()
+            if first.gone:
+                time.sleep(SECONDS_BETWEEN_LOOKS)  # nothing is left to wait for in `wait`
+            killed = self._killed()
+            if killed is not None and killed.certain:
+                link.say(killed=killed.what)
+            if "over" in first.said and (self._failure is None or first.said.get("now")):
+                since = since or time.monotonic()
+                if first.said.get("now") or self._waiting or time.monotonic() - since > SECONDS_TO_END_BY_ITSELF:
+                    self._leave(first.said["over"])
+            elif first.gone and self._failure is None and (self._in_stage or self._waiting):
+                self._end(Loss(f"rank 0 on {first.said['host']} died"))
+
+    # In both
+
+    def _wait(self, link: RankLink) -> None:
+        link.wait(SECONDS_BETWEEN_LOOKS)
+        if self._agent is not None and os.getppid() != self._agent:
+            self._agent = None
+            os.kill(os.getpid(), signal.SIGTERM)  # who has started this process can't end it any more
+
+    def _killed(self) -> Loss | None:
+        """Return which of the ranks started here has ended with an error."""
         for local_rank, process in enumerate(self._started, 1):
             code = process.poll()
             if code:
                 how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
                 rank = self._rank - self._local_rank + local_rank
-                return f"rank {rank} on {socket.gethostname()} {how}", code < 0
+                return Loss(f"rank {rank} on {socket.gethostname()} {how}", certain=code < 0)
         return None
 
-    def _gone(self, store: Store) -> tuple[str, bool] | None:
-        """Return the same for the rank that has started this process, and for one that another host has reported."""
-        if self._starter is not None and os.getppid() != self._starter:
-            return f"rank {self._rank - self._local_rank} on {socket.gethostname()} died", False
-        try:
-            return (store.get(KEY).decode(), True) if store.check([KEY]) else None
-        except RuntimeError:
-            if self._rank == self._local_rank:
-                return f"rank 0 on {socket.gethostname()} died", False
-            return f"rank {self._rank} on {socket.gethostname()} lost contact: rank 0 on another host died", False
+    def _end(self, loss: Loss) -> NoReturn:
+        assert self._link is not None
+        STATUS_LOCK.acquire(timeout=SECONDS_TO_END_BY_ITSELF)  # and kept: what the collective said is not the reason
+        first = self._rank == 0
+        if first or (self._rank == 1 and self._link.peers[0].gone):
+            if self._folder is not None:
+                loss.record(self._folder, os.getpid() if first else self._link.peers[0].said["pid"])
+            loss.print()
+        if first:
+            self._link.say(heard=True, over=loss.code, now=True)
+        self._leave(loss.code)
 
-    def _end(self, what: str) -> NoReturn:
+    def _leave(self, code: int) -> NoReturn:
         for process in self._started:
             process.kill()
-        STATUS_LOCK.acquire(timeout=SECONDS_TO_END_BY_ITSELF)  # and kept: what the collective said is not the reason
-        with contextlib.suppress(RuntimeError):  # it may be gone with rank 0
-            assert self._store is not None
-            self._store.set(KEY, what)
-        if self._starter is None or (self._local_rank == 1 and os.getppid() != self._starter):  # one of each host
-            line = f"error: {what}: the run is stopped."
-            try:
-                if self._folder is not None:
-                    _record(RunFolder(self._folder), what, self._starter or os.getpid())
-            except (UserError, OSError) as error:
-                line += f" Its status can't be written: {error}"
-            with contextlib.suppress(OSError):
-                os.write(2, f"{line}\n".encode())
-        os._exit(1)
-
-
-def _record(run: RunFolder, reason: str, pid: int) -> None:
-    """Write into a run's status that it failed, unless another process than this one has resumed it since."""
-    status = read_json(run.status)
-    if status.get("pid") == pid and status.get("status") in ("running", "failed"):
-        write_json(run.status, {**status, "status": "failed", "reason": reason, "ended": now()})
-
-
-def _lost_connection(exception: BaseException) -> bool:
-    text = r"gloo|NCCL|process ?group|connection (was )?(closed|reset)|broken pipe"
-    return isinstance(exception, DistError) or (
-        isinstance(exception, RuntimeError) and re.search(text, str(exception), re.IGNORECASE) is not None
-    )
+        os._exit(code)

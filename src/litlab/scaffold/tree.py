@@ -49,7 +49,7 @@ class Project:
     @cached_property
     def configs(self) -> list[Path]:
         """All configs, those of overlays and sweeps included."""
-        return sorted(CONFIGS.rglob("*.yaml"))
+        return sorted(path for path in CONFIGS.rglob("*.yaml") if CONFIGS / "cluster" not in path.parents)
 
     @cached_property
     def files(self) -> list[Path]:

@@ -10,11 +10,14 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
 
 from litlab.runs.folder import STATUS_LOCK, RunFolder, read_json
+from litlab.runs.rank_link import RankLink
+from litlab.runs.rank_loss import Loss
 from litlab.runs.rank_watch import RankWatch
 from litlab.runs.recorder import RunRecord
 from tests.conftest import ROOT
@@ -195,12 +198,13 @@ def test_a_rank_that_is_killed_is_named(tmp_path):
 def test_the_reason_of_a_lost_rank_stays(tmp_path, monkeypatch, capfd):
     """The error of a collective reaches the run's record while the thread that knows better ends the process."""
     watch, record, ended = RankWatch(), RunRecord(), threading.Event()
-    watch._folder, watch._store = tmp_path, torch.distributed.HashStore()
+    watch._folder, watch._rank = tmp_path, 0
+    watch._link = cast(RankLink, SimpleNamespace(say=lambda **_: None))
     record._status = {"status": "running", "pid": os.getpid(), "seconds": 0}
     record._write_status(RunFolder(tmp_path), "running", None)
     system = SimpleNamespace(write=os.write, getpid=os.getpid, getppid=os.getppid, _exit=lambda code: ended.set())
     monkeypatch.setattr("litlab.runs.rank_watch.os", system)
-    watch._end("rank 1 was killed")
+    watch._end(Loss("rank 1 was killed"))
     failed = threading.Thread(
         target=record._write_status, args=(RunFolder(tmp_path), "failed", "RuntimeError: connection reset")
     )

@@ -1,0 +1,119 @@
+"""SLURM's script, with what SLURM sets and programs of the names of its own, and the manifest for Kubernetes."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from litlab.runs.folder import RunFolder, read_json
+from tests.conftest import CONFIGS, PACKAGE
+from tests.processes import Python, ranks
+
+CLUSTER = CONFIGS / "cluster"
+EPOCHS = 3
+SETTINGS = [
+    "--trainer.accelerator=cpu", f"--trainer.max_epochs={EPOCHS}", "--trainer.callbacks=[]", "--early_stopping=null",
+    "--trainer.precision=32-true", "--trainer.enable_progress_bar=false", "--data.batch_size=64",
+]  # fmt: skip
+
+
+def test_slurm_script_saves_requeues_and_resumes(tmp_path, slurm):
+    """With two tasks on two nodes; ends with the weights of a run that was not interrupted."""
+    job, whole = tmp_path / "job", tmp_path / "whole"
+    command = slurm(job)
+    run = RunFolder(job / "lightning_logs/tabular/version_0")
+    tasks = start(command, job)
+    while not read_json(run.metrics).get("epochs"):
+        assert tasks[0].poll() is None, tasks[0].printed()
+        time.sleep(0.02)
+    tasks[1].send_signal(signal.SIGUSR1)
+    assert [task.wait(60) for task in tasks] == [128 + signal.SIGUSR1] * 2, tasks[0].printed()
+    assert (job / "asked.txt").read_text() == "requeue 7\n"
+    assert 0 < read_json(run.metrics)["epochs"] < EPOCHS
+
+    again = start(command, job, SLURM_RESTART_COUNT=1)
+    assert [task.wait(60) for task in again] == [0, 0], again[0].printed()
+    assert "the newest run is tabular/version_0." in again[0].printed()[0]
+    uninterrupted = start(slurm(whole), whole)
+    assert [task.wait(60) for task in uninterrupted] == [0, 0]
+    last = "lightning_logs/tabular/version_0/checkpoints/last.ckpt"
+    states = [torch.load(folder / last, weights_only=True) for folder in (job, whole)]
+    for part in ("global_step", "state_dict", "optimizer_states"):
+        torch.testing.assert_close(states[0][part], states[1][part], rtol=0, atol=0)
+
+
+@pytest.fixture
+def slurm(monkeypatch):
+    """What the script hands to srun, in a folder with programs of the names of SLURM's."""
+
+    def words(folder: Path) -> list[str]:
+        programs = folder / "bin"
+        programs.mkdir(parents=True)
+        for name, line in {
+            "srun": f'printf "%s\\n" "$@" > {folder}/srun.txt',
+            "scontrol": 'echo "$@" >> asked.txt',
+        }.items():
+            (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+            (programs / name).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+        variables = {**os.environ, "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "1", "SLURM_CPUS_PER_TASK": "1"}
+        arguments = [CONFIGS / "tabular.yaml", *SETTINGS]
+        subprocess.run(["bash", CLUSTER / "slurm.sh", *arguments], env=variables, cwd=folder, check=True)
+        options, _, command = (folder / "srun.txt").read_text().partition("python\n")
+        assert options == "--wait=300\n"
+        return command.splitlines()
+
+    return words
+
+
+def start(command: list[str], folder: Path, **environment: object) -> list[Python]:
+    """Starts a command as two tasks of a job, each on a node of its own."""
+    port = ranks(2)[0]["MASTER_PORT"]
+    job = {
+        "JOB_ID": 7, "JOB_NAME": "fit", "NTASKS": 2, "NTASKS_PER_NODE": 1, "NNODES": 2, "LOCALID": 0,
+        "NODELIST": socket.gethostname(), "JOB_NUM_NODES": 2,
+    }  # fmt: skip
+    shared = {f"SLURM_{name}": value for name, value in job.items()} | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [
+        Python(
+            *command,
+            cwd=folder,
+            merge=True,
+            environment={**shared, **environment, "SLURM_PROCID": n, "SLURM_NODEID": n},
+        )
+        for n in range(2)
+    ]
+
+
+def test_kubernetes_manifest_fits_together(run):
+    service, claim, job = yaml.safe_load_all((CLUSTER / "kubernetes.yaml").read_text())
+    assert [part["kind"] for part in (service, claim, job)] == ["Service", "PersistentVolumeClaim", "Job"]
+    spec, pod = job["spec"], job["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    options = dict(word.removeprefix("--").split("=") for word in container["command"][1:])
+    assert container["command"][0] == "torchrun"
+    assert spec["completionMode"] == "Indexed"
+    assert int(options["nnodes"]) == spec["completions"] == spec["parallelism"]
+    assert options["nproc_per_node"] == container["resources"]["limits"]["nvidia.com/gpu"]
+    assert options["rdzv_endpoint"] == f"{job['metadata']['name']}-0.{service['metadata']['name']}:29400"
+    assert pod["subdomain"] == service["metadata"]["name"]
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["selector"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
+    assert pod["restartPolicy"] == "OnFailure"
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    assert claim["metadata"]["name"] in [v.get("persistentVolumeClaim", {}).get("claimName") for v in pod["volumes"]]
+
+    module, *command = [str(word) for word in container["args"]][1:]
+    assert module == PACKAGE
+    command[command.index("configs/mine.yaml")] = str(CONFIGS / "tabular.yaml")
+    printed = run(*command, "--print_config")
+    assert printed.code == 0, printed.err
+    trainer = yaml.safe_load(printed.out)["trainer"]
+    nodes, devices = int(options["nnodes"]), int(options["nproc_per_node"])
+    assert (trainer["num_nodes"], int(trainer["devices"])) == (nodes, devices)
