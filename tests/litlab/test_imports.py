@@ -18,9 +18,9 @@ from tests.conftest import PACKAGE, ROOT
 
 LAYERS = (
     {"errors", "types", "util"},
-    {"metrics", "nn", "optim"},
+    {"metrics", "nn", "optim", "parallel"},
     {"callbacks", "data", "tasks"},
-    {"artifact", "checkpointing", "preflight", "runs"},
+    {"artifact", "checkpointing", "planning", "preflight", "runs"},
     {"cli"},
     {"bench", "doctor", "editor", "export", "report", "scaffold", "seeds", "serve", "sweep", "testing"},
 )

@@ -9,6 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from litlab.util.batches import tensors
 from litlab.util.device import synchronize
 from litlab.util.host_memory import GIB, peak_host_gib
+from litlab.util.strategies import data_ranks
 
 
 class VRAM(Callback):
@@ -72,7 +73,7 @@ class VRAM(Callback):
         mine = torch.tensor([*memory.values(), self._seconds, self._samples], dtype=torch.float32, device=device)
         ranks = trainer.strategy.all_gather(mine).reshape(-1, len(mine)).cpu()  # (ranks, values)
         *peaks, seconds, _ = ranks.amax(dim=0).tolist()
-        samples = ranks[:, -1].sum().item()
+        samples = ranks[:, -1].mean().item() * data_ranks(trainer)["world_size"]  # some ranks may have the same ones
         metrics = dict(zip(memory, peaks, strict=True))
         metrics["time/epoch_seconds"] = seconds
         metrics["time/samples_per_second"] = samples / seconds

@@ -20,7 +20,8 @@ def data_ranks(trainer: Trainer | None) -> dict[str, Any]:
     """Return the place of this process among those that share the data, as ``rank`` and ``world_size``."""
     if trainer is None or trainer.world_size == 1:
         return {"rank": 0, "world_size": 1}
-    mine = trainer.strategy.distributed_sampler_kwargs
+    strategy: Any = trainer.strategy
+    mine = strategy.distributed_sampler_kwargs
     return {"rank": mine["rank"], "world_size": mine["num_replicas"]}
 
 
