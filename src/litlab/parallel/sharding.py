@@ -113,7 +113,8 @@ def shard_fully(
     for pattern in plan.blocks:
         for name in matches(network, pattern):
             fully_shard(network.get_submodule(name), **options)
-    fully_shard(network, **options)
+    # What is outside of the blocks stays whole until the backward pass, where it is needed next.
+    fully_shard(network, **{**options, "reshard_after_forward": False})
 
 
 def policy_of(precision: str) -> MixedPrecisionPolicy:

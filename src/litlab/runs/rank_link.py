@@ -2,18 +2,22 @@
 
 import json
 import os
-import select
 import socket
 from contextlib import suppress
+from multiprocessing.connection import wait
 from typing import Any
 from uuid import uuid4
 from weakref import WeakSet
 
 from torch.distributed import Store  # pyright: ignore[reportPrivateImportUsage]
 
-from litlab.errors import UserError
-
-SECONDS_TO_CONNECT = 60.0
+SECONDS_TO_CONNECT = 20.0
+LONGEST_OF_UNKNOWN = 4096  # bytes of what says who has connected
+MOST_UNKNOWN = 64  # connections at a time
+LOCAL = ("127.0.0.1", "localhost")
+# Firewalls forget connections that are quiet for minutes, and a machine without power says nothing: ask every minute,
+# and take a machine for lost that has not answered for five.
+KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 8}  # of Linux; others ask after two hours
 
 _sockets: "WeakSet[socket.socket]" = WeakSet()
 
@@ -32,22 +36,36 @@ class Peer:
         self._connection = connection
         self._begun = b""  # of a message
         _sockets.add(connection)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def fileno(self) -> int:
-        """Return the descriptor, for `select`."""
+        """Return the descriptor, for `wait`."""
         return self._connection.fileno()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
 
     def say(self, **message: Any) -> None:
         """Send a message; it is dropped where the other process has ended, which `hear` notices."""
         with suppress(OSError):
             self._connection.sendall(json.dumps(message).encode() + b"\n")
 
-    def hear(self) -> None:
-        """Take in what has come."""
+    def hear(self, longest: int | None = None) -> None:
+        """Take in what has come.
+
+        Args:
+            longest: Bytes of which more are no message of a rank; None: any number.
+        """
         part = b""
         with suppress(OSError):  # the connection is lost
             part = self._connection.recv(65536)
-        self.gone = not part
+        self.gone = not part or (longest is not None and len(self._begun) + len(part) > longest)
+        if self.gone:
+            return
         *lines, self._begun = (self._begun + part).split(b"\n")
         for line in lines:
             with suppress(ValueError, TypeError):  # it is none of a rank
@@ -57,13 +75,16 @@ class Peer:
 class RankLink:
     """The ends that this process has of these connections: the first rank those to all, every other one its own.
 
+    The first rank listens on a port that the system chooses, on this machine only where all ranks are on it, until all
+    ranks are there. Anybody may connect; a word from the store tells ranks from strangers. What comes is JSON.
+
     Args:
         store: Store of the process group, with a prefix of its own.
         rank: Rank of this process.
         ranks: Number of processes.
 
     Raises:
-        UserError: If the first rank can't be reached.
+        OSError: If the first rank can't be reached.
     """
 
     def __init__(self, store: Store, rank: int, ranks: int) -> None:
@@ -71,22 +92,22 @@ class RankLink:
         self._expected = ranks - 1 if rank == 0 else 1
         self._unknown: list[Peer] = []  # those who have connected and not said who they are
         me = {"rank": rank, "host": socket.gethostname(), "pid": os.getpid()}
+        address = os.environ["MASTER_ADDR"]
         if rank == 0:
-            both = socket.has_dualstack_ipv6()
+            both = address not in LOCAL and socket.has_dualstack_ipv6()
             family = socket.AF_INET6 if both else socket.AF_INET
-            self._server = socket.create_server(("", 0), family=family, backlog=ranks, dualstack_ipv6=both)
+            where = "127.0.0.1" if address in LOCAL else ""
+            self._server = socket.create_server((where, 0), family=family, backlog=ranks, dualstack_ipv6=both)
             _sockets.add(self._server)
-            self._word = uuid4().hex  # anybody may connect; those who read the store know it
+            self._word = uuid4().hex
             store.set("first", json.dumps({**me, "port": self._server.getsockname()[1], "word": self._word}))
         else:
             first = json.loads(store.get("first"))
-            address = os.environ["MASTER_ADDR"]
             try:
                 connection = socket.create_connection((address, first["port"]), timeout=SECONDS_TO_CONNECT)
             except OSError as error:
-                raise UserError(
-                    f"trainer.num_nodes: rank {rank} on {me['host']} can't connect to rank 0 at {address}, port "
-                    f"{first['port']} ({error}); let the machines of a run connect to each other on all ports"
+                raise OSError(
+                    f"rank {rank} on {me['host']} can't connect to rank 0 at {address}, port {first['port']} ({error})"
                 ) from error
             connection.settimeout(None)
             self.peers.append(Peer(connection, rank=0, host=first["host"], pid=first["pid"]))
@@ -96,15 +117,27 @@ class RankLink:
         """Take in what comes; return with the first of it, or after some seconds."""
         living = [peer for peer in [*self.peers, *self._unknown] if not peer.gone]
         server = [self._server] if len(self.peers) < self._expected else []
-        for ready in select.select([*living, *server], [], [], seconds)[0]:
+        for ready in wait([*living, *server], seconds):
             if isinstance(ready, Peer):
-                ready.hear()
+                ready.hear(LONGEST_OF_UNKNOWN if ready in self._unknown else None)
             else:
-                self._unknown.append(Peer(ready.accept()[0]))
+                self._accept()
         for peer in [peer for peer in self._unknown if peer.gone or "word" in peer.said]:
             self._unknown.remove(peer)
-            if peer.said.get("word") == self._word:
+            if not peer.gone and peer.said["word"] == self._word:
                 self.peers.append(peer)
+            else:
+                peer.close()
+        if server and len(self.peers) == self._expected:
+            for end in [*self._unknown, self._server]:
+                end.close()
+            self._unknown.clear()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # whoever it was has gone again
+            self._unknown.append(Peer(self._server.accept()[0]))
+        if len(self._unknown) > MOST_UNKNOWN:
+            self._unknown.pop(0).close()  # a rank says at once who it is
 
     def say(self, **message: Any) -> None:
         """Send a message to all other ends."""

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from lightning.pytorch import Trainer
 from litlab.checkpointing.internals import new_store
 from litlab.errors import UserError
 from litlab.runs.folder import STATUS_LOCK
-from litlab.runs.rank_link import RankLink
+from litlab.runs.rank_link import Peer, RankLink
 from litlab.runs.rank_loss import Loss, is_lost_connection, last_lines, leave_to_first_rank
 
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -38,6 +39,7 @@ class RankWatch:
         self._started: list[subprocess.Popen] = []  # local ranks 1, 2, ...
         self._agent = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None  # torchrun's process
         self._folder: Path | None = None
+        self._stage = 0  # how many have begun
         self._in_stage = False
         self._waiting = False  # whether the main thread waits for what the thread finds
         self._failure: str | None = None  # the exception that ends this rank
@@ -50,20 +52,35 @@ class RankWatch:
             return
         log_dir = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
         self._folder, self._in_stage = Path(log_dir) if log_dir else None, True
+        self._stage += 1
         self.adopt(trainer)
-        if self._link is None:
-            RankWatch._links += 1
-            self._rank, self._local_rank = trainer.global_rank, trainer.local_rank
-            self._link = RankLink(new_store(f"rank link {RankWatch._links}"), self._rank, trainer.world_size)
-            watch = self._watch_all if self._rank == 0 else self._watch_first
-            threading.Thread(target=watch, args=(self._link,), name="rank-watch", daemon=True).start()
-        self._link.say(in_stage=True)
+        if self._stage == 1:
+            self._link = self._connect(trainer)
+        if self._link is not None:
+            self._link.say(in_stage=True)
+
+    def _connect(self, trainer: Trainer) -> RankLink | None:
+        """Return the connections of this rank; a run goes on without them, as networks may forbid them."""
+        RankWatch._links += 1
+        self._rank, self._local_rank = trainer.global_rank, trainer.local_rank
+        try:
+            link = RankLink(new_store(f"rank link {RankWatch._links}"), self._rank, trainer.world_size)
+        except OSError as error:
+            print(
+                f"warning: {error}: if either of them dies, the other waits for it as long as a collective may take; "
+                "let the machines of a run connect to each other on all ports.",
+                file=sys.stderr,
+            )
+            return None
+        watch = self._watch_all if self._rank == 0 else self._watch_first
+        threading.Thread(target=watch, args=(link,), name="rank-watch", daemon=True).start()
+        return link
 
     def pause(self) -> None:
         """Note that a stage is over: any rank may end normally."""
         self._in_stage = False
         if self._link is not None:
-            self._link.say(in_stage=False)
+            self._link.say(in_stage=False, done=self._stage)
 
     def adopt(self, trainer: Trainer) -> None:
         """Take the ranks over from the launcher, which would kill this process 5 seconds after one of them fails."""
@@ -89,7 +106,7 @@ class RankWatch:
                 time.sleep(SECONDS_TO_END_BY_ITSELF)  # the thread ends the process as soon as it knows
                 self._end(Loss(f"rank {self._rank} on {socket.gethostname()} lost contact: another rank died"))
             self._report(self._link, exception)
-        elif isinstance(exception, Exception):  # before there was a link, hence before anything was trained
+        elif isinstance(exception, Exception):
             self.kill(trainer)
         self._over = True
         deadline = time.monotonic() + SECONDS_TO_END_BY_ITSELF
@@ -161,7 +178,7 @@ class RankWatch:
             what = f"rank {failed[0]['rank']} on {failed[0]['host']} failed{too}"
             return Loss(what, failed[0]["lines"], failed[0]["code"])
         for peer in link.peers:
-            if peer.gone and (peer.said.get("in_stage") or self._waiting) and "over" not in peer.said:
+            if peer.gone and (peer.said.get("in_stage") or self._needs(peer)) and "over" not in peer.said:
                 return Loss(f"rank {peer.said['rank']} on {peer.said['host']} died")
         return killed
 
@@ -183,10 +200,14 @@ class RankWatch:
                 since = since or time.monotonic()
                 if first.said.get("now") or self._waiting or time.monotonic() - since > SECONDS_TO_END_BY_ITSELF:
                     self._leave(first.said["over"])
-            elif first.gone and self._failure is None and (self._in_stage or self._waiting):
+            elif first.gone and self._failure is None and self._needs(first):
                 self._end(Loss(f"rank 0 on {first.said['host']} died"))
 
     # In both
+
+    def _needs(self, peer: Peer) -> bool:
+        """Return whether this rank waits for another one, or is in a stage that the other one has not finished."""
+        return self._waiting or (self._in_stage and peer.said.get("done", 0) < self._stage)
 
     def _wait(self, link: RankLink) -> None:
         link.wait(SECONDS_BETWEEN_LOOKS)
