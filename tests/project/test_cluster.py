@@ -111,7 +111,7 @@ def test_kubernetes_manifest_fits_together(run):
 
     module, *command = [str(word) for word in container["args"]][1:]
     assert module == PACKAGE
-    command[command.index("configs/mine.yaml")] = str(CONFIGS / "tabular.yaml")
+    command[command.index("configs/cifar.yaml")] = str(CONFIGS / "tabular.yaml")
     printed = run(*command, "--print_config")
     assert printed.code == 0, printed.err
     trainer = yaml.safe_load(printed.out)["trainer"]

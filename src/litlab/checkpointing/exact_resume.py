@@ -210,7 +210,7 @@ class ExactResume(Callback):
 
 def _by_data_rank(parts: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     """Return one of the processes' parts for each share of the data; older checkpoints have one process for each."""
-    return {part.get("data_rank", number): part for number, part in enumerate(parts)}
+    return {part.get("data_rank", number): part for number, part in reversed([*enumerate(parts)])}
 
 
 def _sums(module: LightningModule) -> list[torch.Tensor]:

@@ -96,6 +96,6 @@ def find_corruption(path: str | Path) -> str | None:
         if broken:
             return f"its part {broken} does not match its checksum"
         shards = shards_of(Path(path))
+        return shards and find_missing(Path(path), shards)
     except Exception as error:  # of zipfile or zlib; they depend on what the bytes say
         return first_line(error).rstrip(".")
-    return shards and find_missing(Path(path), shards)

@@ -86,8 +86,24 @@ def fill(
     shards = shards_of(path)
     if shards is None:
         return
-    found: dict[str, Chunks] = {}
-    for owner, key, name in list(places(checkpoint, shards.parameters)):
+    folder = path.with_name(shards.folder)
+    try:
+        found = _rooms(checkpoint, shards.parameters, only, like)
+        reader = _Reader(folder, _read_metadata(folder / METADATA), set(shards.files))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*torch.distributed is disabled.*")  # each process reads for itself
+            load(found, storage_reader=reader, planner=LoadPlanner(), no_dist=True)
+    except (Exception, CheckpointException) as error:  # they depend on what the bytes say
+        line = first_line(_first_failure(error)).rstrip(".")
+        raise UserError(f"checkpoint {path}: its shards in {folder.name} can't be read ({line}).") from error
+
+
+def _rooms(
+    checkpoint: dict[str, Any], parameters: list[list[str]], only: str, like: Callable[[str], Tensor | None]
+) -> dict[str, Any]:
+    """Replace the empty tensors of a checkpoint by some in memory, and return their `Chunks` by their names."""
+    found: dict[str, Any] = {}
+    for owner, key, name in list(places(checkpoint, parameters)):
         if not owner[key].is_meta or not name.startswith(only):
             continue
         parameter = name.removeprefix("state_dict.")
@@ -95,15 +111,7 @@ def fill(
             parameter = name.split(".", 2)[2].removesuffix(f".{key}")
         owner[key] = _room(owner[key], like(parameter))
         found[name] = Chunks(owner[key])
-    folder = path.with_name(shards.folder)
-    try:
-        reader = _Reader(folder, _read_metadata(folder / METADATA), set(shards.files))
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*torch.distributed is disabled.*")  # each process reads for itself
-            load(dict(found), storage_reader=reader, planner=LoadPlanner(), no_dist=True)
-    except (Exception, CheckpointException) as error:  # they depend on what the bytes say
-        line = first_line(_first_failure(error)).rstrip(".")
-        raise UserError(f"checkpoint {path}: its shards in {folder.name} can't be read ({line}).") from error
+    return found
 
 
 def _has_numbers(value: Any) -> bool:

@@ -155,18 +155,21 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         self, path: Path, content: bytes, chunks: dict[str, Chunks], parameters: list[list[str]], step: int
     ) -> None:
         """Write the shards, then the file; all processes raise the same if one of them fails."""
-        folder = self._in_first(lambda: _new_folder(path, step))
-        writer = _Writer(folder, path)
         try:
+            folder = self._in_first(lambda: _new_folder(path, step))
+            writer = _Writer(folder, path)
             save(dict(chunks), storage_writer=writer, planner=SavePlanner(), process_group=self._group)
             files: list[Any] = [None] * dist.get_world_size()
             dist.all_gather_object(files, writer.checksums, group=self._group)
             shards = Shards(folder.name, {name: sum for part in files for name, sum in part.items()}, parameters)
             self._in_first(lambda: _name(path, content, shards))
-        except BaseException as error:
+        except (Exception, CheckpointException) as error:
             self._in_first(lambda: remove_unnamed(path.parent))
-            if isinstance(error, CheckpointException):
-                raise _cause(error) from error
+            cause = _cause(error)
+            if isinstance(cause, OSError) and (full := no_room(cause, path, [])):
+                raise UserError(full) from error
+            if cause is not error:
+                raise cause from error
             raise
 
     def _in_first(self, do: Callable[[], Any]) -> Any:
@@ -226,18 +229,15 @@ def _name(path: Path, content: bytes, shards: Shards) -> None:
     if unseen := next((name for name in shards.files if not (folder / name).is_file()), None):
         raise UserError(f"checkpoint.dirpath: {folder / unseen} was written on another machine; give a shared folder.")
     sync(folder)
-    try:
-        mark_replaced(path)
-        write_whole(path, lambda stream: stream.write(small_file(content, shards)))
-    except OSError as error:
-        if full := no_room(error, path, []):
-            raise UserError(full) from error
-        raise
+    mark_replaced(path)
+    write_whole(path, lambda stream: stream.write(small_file(content, shards)))
     os.unlink(folder / UNFINISHED)
     remove_unnamed(path.parent)
 
 
-def _cause(error: CheckpointException) -> BaseException:
+def _cause(error: BaseException) -> BaseException:
     """Return what failed, of several processes a `UserError` first."""
+    if not isinstance(error, CheckpointException):
+        return error
     causes = [cause for cause, _ in error.failures.values()]
     return next((cause for cause in causes if isinstance(cause, UserError)), causes[0])

@@ -53,7 +53,7 @@ def shards_of(path: Path) -> Shards | None:
             if NAMED not in archive.namelist():
                 return None
             shards = Shards(**json.loads(archive.read(NAMED)))
-    except (zipfile.BadZipFile, FileNotFoundError):
+    except (zipfile.BadZipFile, FileNotFoundError, IsADirectoryError):
         return None
     if not FOLDER.fullmatch(shards.folder) or any(Path(name).name != name for name in shards.files):
         raise ValueError("its shards are not in a folder beside it")
@@ -121,10 +121,14 @@ def remove_unnamed(parent: Path) -> None:
     for folder in marked:
         if folder.name in named:
             continue
-        host, pid = (folder / UNFINISHED).read_text(encoding="utf-8").split()
-        mine = host == socket.gethostname() and int(pid) == os.getpid()
-        gone = host == socket.gethostname() and not psutil.pid_exists(int(pid))
-        if mine or gone or time.time() - (folder / UNFINISHED).stat().st_mtime > ABANDONED_SECONDS:
+        try:
+            writer, written = (folder / UNFINISHED).read_text(encoding="utf-8"), (folder / UNFINISHED).stat().st_mtime
+        except FileNotFoundError:  # another process of the same folder was faster
+            continue
+        host, _, pid = writer.partition(" ")  # or nothing, where a disk was full
+        here = host == socket.gethostname() and pid.isdecimal()
+        mine = here and int(pid) == os.getpid()
+        if mine or (here and not psutil.pid_exists(int(pid))) or time.time() - written > ABANDONED_SECONDS:
             remove_shards(folder)
             if not mine:
                 rank_zero_info(f"Removed {folder}, which a killed process left.")
@@ -150,5 +154,7 @@ def _is_own(folder: Path) -> bool:
 def _shards_or_none(path: Path) -> Shards | None:
     try:
         return shards_of(path)
-    except (ValueError, TypeError):  # damaged, or made to mislead: it protects no folder
+    except OSError:  # it may protect one
+        raise
+    except Exception:  # damaged, or made to mislead: it protects no folder
         return None

@@ -20,6 +20,7 @@ from litlab.cli.resources import check_processes
 from litlab.cli.trainer import check_folders
 from litlab.cli.trust import trust_of
 from litlab.errors import UserError
+from litlab.planning.layout import check_plan
 from litlab.runs import claim
 from litlab.runs.compare import read_config
 from litlab.runs.config_diff import (
@@ -88,7 +89,9 @@ class CheckpointCLI(LightningCLI):
         """Refuse values that make no sense on this machine or at all, before anything is built."""
         settings = config[verb]
         check_values(verb, settings)
-        tried = settings.get("check") or settings.get("plan")
+        tried = settings.get("check") or settings.get("plan") is not None
+        if verb == "fit":
+            check_plan(settings, self.plan.resumes)
         if verb != "predict" and not tried:
             check_processes(settings.trainer)
         if verb == "fit" and not tried and not self.plan.resumes:

@@ -47,6 +47,7 @@ from litlab.preflight.check import preflight
 from litlab.preflight.out_of_memory import out_of_memory_advice
 from litlab.runs.config import RunConfig, log_results
 from litlab.runs.config_diff import check_weights, other_results
+from litlab.runs.resume_plan import take_flag
 from litlab.runs.saved import checkpoint_of
 from litlab.runs.trial_report import TrialReport
 from litlab.util.class_blocks import imported
@@ -124,6 +125,8 @@ class ExperimentCLI(CheckpointCLI):
             fill_from_data(target[verb].model, config_of_data, self.datamodule)
         del self.config_dump  # made for the data, before the model's settings were complete
         if config[verb].get("plan"):
+            for name, none in (("logger", False), ("plugins", None), ("profiler", None), ("strategy", "auto")):
+                config[verb].trainer[name] = none  # they are not looked at, and may start something
             self._build = partial(self._without_trainer, config)
             return
         with named_classes(config[verb].as_dict()), WithinMemory():
@@ -211,10 +214,10 @@ class ExperimentCLI(CheckpointCLI):
 
     def _run_subcommand(self, subcommand: str) -> None:
         if subcommand == "fit" and (wanted := self._setting("plan")):
-            if self.checkpoint is not None or self._setting("check"):
-                raise UserError("--plan: it looks at a fit from its start; leave --resume, --ckpt_path and --check out")
-            settings = self.config.fit
-            plan(wanted, settings.plan_memory, settings.trainer, self._build, ExperimentTrainer, self.datamodule)
+            settings, words = self.config.fit, sys.argv[1:]
+            for flag in ("--plan", "--plan_memory"):
+                _, words = take_flag(flag, words)
+            plan(wanted, settings.plan_memory, settings.trainer, self._build, ExperimentTrainer, self.datamodule, words)
             return
         if subcommand == "fit" and self._setting("check"):
             if self.checkpoint is not None:

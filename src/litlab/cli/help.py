@@ -15,7 +15,7 @@ order, then from flags. Every key of a config is a flag.
 
   --config configs/mine.yaml   the experiment; each further --config adds to it (see configs/with/)
   --check                      try a few steps: does it work, what time and memory does it need?
-  --plan 1x8                   memory and traffic on 1 node with 8 devices, for each strategy; runs nothing
+  --plan 1x8                   what each strategy would need on 1 node with 8 devices; runs nothing
   --resume last                continue an interrupted run in its folder
   --seeds 0,1,2                train with each seed; mean, deviation and confidence interval
   --print_config               show the whole config and stop

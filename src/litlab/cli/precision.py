@@ -6,14 +6,19 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.accelerators import CUDAAccelerator
 from lightning.pytorch.plugins import HalfPrecision, MixedPrecision, Precision
+from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.cli.half_precision import HalfWithFloat32Norms
 from litlab.cli.lightning_internals import PrecisionInput, accelerator_name
 from litlab.cli.mixed_precision import ClippingMixedPrecision
+from litlab.errors import UserError
 from litlab.runs.folder import RunFolder, read_or_set_aside
 from litlab.util.device import has_fast_bfloat16, has_tensor_cores, has_tf32
 from litlab.util.strategies import shards
+
+DIVIDING = ("fsdp2", "pipeline")  # names of ours for a ModelParallelStrategy of Lightning
+UNSCALED = ("32-true", "bf16-mixed", "bf16-true", "16-true", None, 32, "32", "bf16")  # those that it takes
 
 
 class ExperimentTrainer(Trainer):
@@ -46,6 +51,11 @@ class ExperimentTrainer(Trainer):
             if not _has_precision(settings.get("plugins")):
                 found = _devices(settings.get("accelerator", "auto"), settings.get("devices", "auto"))
                 precision, why = auto_precision(found)
+        strategy = settings.get("strategy")
+        if strategy in DIVIDING or isinstance(strategy, ModelParallelStrategy):
+            if why and precision == "16-mixed":
+                precision, why = "32-true", f"{why}, and trainer.strategy can't scale gradients"
+            _check_divided(precision, strategy)
         super().__init__(precision=precision, **settings)
         if type(self.precision_plugin) is HalfPrecision and not shards(self.strategy):  # which want one type in a block
             self.strategy.precision_plugin = HalfWithFloat32Norms(self.precision)  # pyright: ignore[reportArgumentType]
@@ -94,6 +104,15 @@ def compare_precision(trainer: Trainer, run: RunFolder) -> None:
     then = (newest.get("hardware") or {}).get("precision")
     if then is not None and then != str(trainer.precision):
         rank_zero_info(f"Precision: {run.name} was trained with {then} so far; name it to go on with it")
+
+
+def _check_divided(precision: Any, strategy: Any) -> None:
+    if precision not in UNSCALED:
+        name = strategy if isinstance(strategy, str) else type(strategy).__name__
+        raise UserError(
+            f"trainer.precision: {precision} does not go with trainer.strategy {name}; use "
+            f"{', '.join(UNSCALED[:4])}, or trainer.strategy ddp"
+        )
 
 
 def _set_tf32(wanted: bool, device: torch.device) -> None:

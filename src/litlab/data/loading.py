@@ -107,9 +107,11 @@ def same_on_all_nodes(trainer: Trainer, generated: bool) -> bool:
     Raises:
         UserError: If the first process of another node has found the opposite.
     """
+    if trainer.world_size == 1:
+        return generated
     everywhere = trainer.strategy.broadcast(generated)
     other = trainer.local_rank == 0 and generated != everywhere
-    if trainer.world_size > 1 and trainer.strategy.reduce_boolean_decision(other, all=False):
+    if trainer.strategy.reduce_boolean_decision(other, all=False):
         raise UserError(
             "data: some nodes have the data, and others have not and would train on generated data; copy it to all of "
             "them, or let data.path and data.cache_dir be on a disk that all of them see"

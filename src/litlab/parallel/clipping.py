@@ -3,6 +3,7 @@
 torch's own functions (2.15) take no mix of tensors and DTensors, nor DTensors of several meshes.
 """
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,7 +26,8 @@ def clip_norm(parameters: Iterable[Tensor], most: float, device: torch.device) -
     total = torch.zeros((), device=device)
     if parts:  # a process may have none, but all have to come to the sum
         shares = torch.tensor([1 / _holders(gradient) for gradient in gradients]).to(device, non_blocking=True)
-        squares = torch.stack([part.float().norm() for part in parts]).square()
+        norms = [torch.linalg.vector_norm(part, dtype=torch.float32) for part in parts]
+        squares = torch.stack(norms).square()
         total += squares.to(device) @ shares
     torch.distributed.all_reduce(total)
     norm = total.sqrt()
@@ -54,4 +56,4 @@ def _holders(gradient: Tensor) -> int:
         return everyone
     mesh = gradient.device_mesh
     whole = [size for size, place in zip(mesh.shape, gradient.placements, strict=True) if isinstance(place, Replicate)]
-    return everyone // mesh.size() * int(torch.tensor(whole).prod())
+    return everyone // mesh.size() * math.prod(whole)

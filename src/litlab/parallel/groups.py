@@ -7,6 +7,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torchmetrics import Metric
+from torchmetrics.utilities.distributed import gather_all_tensors
 from typing_extensions import override
 
 
@@ -29,9 +30,13 @@ class DataGroups(ModelParallelStrategy):
 
     def gather_in_data_group(self, module: nn.Module) -> None:
         """Let all torchmetrics of a module gather from `data_group`."""
+
+        def gather(value: Tensor, group: Any = None) -> list[Tensor]:  # a function is copied with a metric, a group not
+            return gather_all_tensors(value, self.data_group)
+
         for metric in module.modules():
             if isinstance(metric, Metric):
-                metric.process_group = self.data_group
+                metric.dist_sync_fn = gather
 
     def share_buffers(self) -> None:
         """Copy the buffers, such as statistics of batch norm, from the first process of `data_group`, as DDP does."""
@@ -58,5 +63,5 @@ class DataGroups(ModelParallelStrategy):
     @override
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
         # Lightning's sums the decisions, which `reduce` would divide.
-        share = super().reduce(torch.tensor(float(decision), device=self.root_device), reduce_op="mean").item()
-        return share == 1.0 if all else share > 0.0
+        votes = super().reduce(torch.tensor(int(decision), device=self.root_device), reduce_op="sum").item()
+        return votes == self.world_size if all else votes > 0

@@ -89,7 +89,8 @@ class Pipeline:
         """Return the output for the whole batch, which the last stage has, in all processes."""
         last = self.stage.count - 1
         if results:
-            outputs = tuple(torch.cat([part.detach() for part in parts]) for parts in zip(*results, strict=True))
+            whole = (torch.cat([part.detach() for part in parts]) for parts in zip(*results, strict=True))
+            outputs = tuple(output.contiguous() for output in whole)  # not with channels last, as the others'
         else:
             kinds = turns[0][0].outputs
             outputs = tuple(torch.empty((rows, *shape[1:]), dtype=dtype, device=self.device) for shape, dtype in kinds)
@@ -140,7 +141,8 @@ class Pipeline:
         kinds = tuple((leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else repr(leaf) for leaf in leaves)
         kind = self.device.type
         autocast = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind)
-        mode = (trains, self.stage.network.training, torch.is_inference_mode_enabled(), autocast)
+        learning = trains and tuple(parameter.requires_grad for parameter in self.stage.shared)  # some may be unfrozen
+        mode = (learning, self.stage.network.training, torch.is_inference_mode_enabled(), autocast)
         key = (repr(spec), kinds, count, mode)
         idle = self._idle.get(key)
         return idle.pop() if idle else Passes(self.stage, batch, count, size, trains, self.device, key)

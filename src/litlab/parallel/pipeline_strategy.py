@@ -17,8 +17,8 @@ from typing_extensions import override
 from litlab.errors import UserError
 from litlab.parallel.groups import DataGroups
 from litlab.parallel.pipeline import Pipeline
-from litlab.parallel.plan import networks
-from litlab.parallel.stages import Stage, blocks_of
+from litlab.parallel.plan import blocks_of, networks
+from litlab.parallel.stages import Stage
 
 PIPELINE = "_pipeline"  # of a network that is divided
 
@@ -127,7 +127,8 @@ class PipelineStrategy(DataGroups):
         for parameter in self.precision_plugin.main_params(optimizer):
             if parameter.grad is not None:
                 (mine if id(parameter) in own else others).append(parameter)
-        square = nn.utils.get_total_norm([p.grad for p in mine]).to(self.root_device).square()
+        # In float32, in which it is where a process has none, whatever precision the gradients have.
+        square = nn.utils.get_total_norm([p.grad for p in mine]).to(self.root_device, torch.float32).square()
         torch.distributed.all_reduce(square)
         square += nn.utils.get_total_norm([p.grad for p in others]).to(square).square()
         nn.utils.clip_grads_with_norm_([*mine, *others], clip_val, square.sqrt())

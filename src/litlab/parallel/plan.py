@@ -1,7 +1,7 @@
 """How a network can be divided among processes, said beside the network."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch import nn
@@ -33,14 +33,61 @@ class ParallelPlan:
 
 
 def networks(module: nn.Module) -> dict[str, nn.Module]:
-    """Return the children of a LightningModule that have parameters, by name: each is called as a whole."""
-    return {name: child for name, child in module.named_children() if any(True for _ in child.parameters())}
+    """Return the children of a LightningModule that have parameters, by name: each is called as a whole.
+
+    A ModuleList or ModuleDict can't be called: it stands for the modules in it. Lists of parameters are not networks.
+    """
+    found: dict[str, nn.Module] = {}
+    for name, child in module.named_children():
+        if not _is_callable(child):
+            found |= {f"{name}.{inner}": network for inner, network in networks(child).items()}
+        elif not isinstance(child, nn.ParameterList | nn.ParameterDict) and _has_parameters(child):
+            found[name] = child
+    return {name: one for name, one in found.items() if next(first for first in found if found[first] is one) == name}
 
 
 def plan_of(network: nn.Module) -> ParallelPlan:
-    """Return what the network says; else a plan that shards the blocks of its ModuleLists and Sequentials."""
+    """Return what the network says; else a plan that shards the blocks of its ModuleLists and Sequentials.
+
+    Raises:
+        UserError: If what it says is no `ParallelPlan`.
+    """
     plan = getattr(network, ATTRIBUTE, None)
-    return plan if isinstance(plan, ParallelPlan) else ParallelPlan(blocks=tuple(_blocks(network)))
+    if plan is not None and not isinstance(plan, ParallelPlan):
+        raise UserError(
+            f"trainer.strategy: {ATTRIBUTE} of {type(network).__name__} is a {type(plan).__name__}; it must be a "
+            "litlab.parallel.ParallelPlan"
+        )
+    return plan or ParallelPlan(blocks=tuple(_blocks(network)))
+
+
+def blocks_of(network: nn.Module) -> list[str]:
+    """Return the names of the blocks of a network, in order."""
+    return [name for pattern in plan_of(network).blocks for name in matches(network, pattern)]
+
+
+def check_weights(module: nn.Module, parts: Iterable[str]) -> None:
+    """Check that each weight is in one part of a module only.
+
+    Strategies divide one part after the other: a weight of two parts would silently become two weights.
+
+    Args:
+        module: What is divided.
+        parts: Names of the modules in it that are divided on their own; one may be within another.
+
+    Raises:
+        UserError: If a weight is in two of them, or in one of them and in the rest of the module.
+    """
+    parts = sorted(parts, key=len, reverse=True)
+    places: dict[nn.Parameter, tuple[str, str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        place = next((part for part in parts if name.startswith(f"{part}.")), "")
+        first, where = places.setdefault(parameter, (name, place))
+        if where != place:
+            raise UserError(
+                f"trainer.strategy: {first} and {name} of {type(module).__name__} are one weight, and it would divide "
+                "them one by one; use ddp"
+            )
 
 
 def matches(network: nn.Module, pattern: str) -> list[str]:
@@ -61,9 +108,16 @@ def matches(network: nn.Module, pattern: str) -> list[str]:
 
 def _blocks(network: nn.Module, prefix: str = "") -> Iterator[str]:
     for name, child in network.named_children():
-        if isinstance(child, nn.ModuleList | nn.Sequential):
-            for inner, block in child.named_children():
-                if any(True for _ in block.parameters()):
-                    yield f"{prefix}{name}.{inner}"
+        if isinstance(network, nn.ModuleList | nn.Sequential) and _is_callable(child):
+            if _has_parameters(child):
+                yield f"{prefix}{name}"
         else:
             yield from _blocks(child, f"{prefix}{name}.")
+
+
+def _is_callable(module: nn.Module) -> bool:
+    return not isinstance(module, nn.ModuleList | nn.ModuleDict) or type(module).forward is not nn.Module.forward
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    return any(True for _ in module.parameters())

@@ -14,7 +14,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 from torch.nn import functional
 
 from litlab.errors import UserError
-from litlab.parallel.plan import ParallelPlan, matches
+from litlab.parallel.plan import ParallelPlan, check_weights, matches
 
 
 class FusedColwiseParallel(ParallelStyle):
@@ -73,21 +73,31 @@ def divide_tensors(network: nn.Module, plan: ParallelPlan, mesh: DeviceMesh) -> 
     for pattern in plan.rows:
         styles |= dict.fromkeys(matches(network, pattern), RowwiseParallel())
     for name, style in styles.items():
-        layer: Any = network.get_submodule(name)
+        layer = network.get_submodule(name)
+        if not isinstance(layer, nn.Linear):
+            raise UserError(
+                f"trainer.strategy: {kind}.{name} is a {type(layer).__name__}, and only linear layers can be divided; "
+                "change parallel_plan"
+            )
         features = layer.in_features if isinstance(style, RowwiseParallel) else layer.out_features
-        _check_parts(f"{kind}.{name} has {features} features", features, size)
+        parts = style.parts if isinstance(style, FusedColwiseParallel) else 1
+        what = f"{kind}.{name} has {features} features" + (f" for {parts} layers in one" if parts > 1 else "")
+        _check_parts(what, features, parts, size)
+    check_weights(network, styles)
     parallelize_module(network, mesh, styles)
     for pattern in plan.counts:
         path, _, attribute = pattern.rpartition(".")
         for name in matches(network, path):
             owner = network.get_submodule(name)
-            number = getattr(owner, attribute)
-            _check_parts(f"{kind}.{name}.{attribute} is {number}", number, size)
+            number = getattr(owner, attribute, None)
+            if not isinstance(number, int):
+                raise UserError(f"trainer.strategy: {kind}.{name} has no number {attribute}; change parallel_plan")
+            _check_parts(f"{kind}.{name}.{attribute} is {number}", number, 1, size)
             setattr(owner, attribute, number // size)
 
 
-def _check_parts(what: str, number: int, size: int) -> None:
-    if number % size:
+def _check_parts(what: str, number: int, parts: int, size: int) -> None:
+    if number % (parts * size):
         raise UserError(
             f"trainer.strategy: {what}, which tensor_parallel_size {size} does not divide; change one of them"
         )
@@ -119,7 +129,7 @@ def shard_fully(
 
 def policy_of(precision: str) -> MixedPrecisionPolicy:
     """Return FSDP's policy for a precision of the Trainer: what is gathered and computed in, and reduced in."""
-    kind = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(precision)
+    kind = torch.bfloat16 if precision == "bf16-mixed" else None
     return MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=torch.float32 if kind else None)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
 from litlab.errors import UserError
-from litlab.parallel.plan import matches, plan_of
+from litlab.parallel.plan import blocks_of, check_weights, plan_of
 from litlab.util.splitmix import GOLDEN, mix
 
 CALL = "_call_of_pipeline"  # of a module whose calls are intercepted
@@ -40,7 +40,7 @@ class Stage:
 
     def __init__(self, network: nn.Module, number: int, count: int) -> None:
         names = blocks_of(network)
-        _check_weights(network, names)
+        check_weights(network, names)
         _check_surroundings(network, names)
         groups = [[names[index] for index in group] for group in np.array_split(range(len(names)), count)]
         self.network, self.number, self.count = network, number, count
@@ -173,11 +173,6 @@ class _Left(BaseException):
         self.activation = activation
 
 
-def blocks_of(network: nn.Module) -> list[str]:
-    """Return the names of the blocks of a network, in order."""
-    return [name for pattern in plan_of(network).blocks for name in matches(network, pattern)]
-
-
 def devices_of(device: torch.device) -> list[torch.device]:
     """Return the devices besides the CPU whose random numbers are drawn where one computes."""
     return [device] if device.type == "cuda" else []
@@ -207,17 +202,6 @@ def _intercepted(kind: type[nn.Module]) -> type[nn.Module]:
 def _has_nan(output: Any) -> bool:
     leaves, _ = tree_flatten(output)
     return any(isinstance(leaf, Tensor) and leaf.is_floating_point() and bool(leaf.isnan().any()) for leaf in leaves)
-
-
-def _check_weights(network: nn.Module, blocks: list[str]) -> None:
-    places: dict[nn.Parameter, str] = {}
-    for name, parameter in network.named_parameters(remove_duplicate=False):
-        place = next((block for block in blocks if name.startswith(f"{block}.")), "")
-        if places.setdefault(parameter, place) != place:
-            raise UserError(
-                f"trainer.strategy: {name} of {type(network).__name__} is also the weight of another block or of what "
-                "is around the blocks, and stages can't share it; use fsdp2"
-            )
 
 
 def _check_surroundings(network: nn.Module, blocks: list[str]) -> None:

@@ -17,7 +17,7 @@ from typing_extensions import override
 from litlab.errors import UserError
 from litlab.parallel.clipping import clip_norm, clip_value
 from litlab.parallel.groups import DataGroups
-from litlab.parallel.plan import networks, plan_of
+from litlab.parallel.plan import blocks_of, check_weights, networks, plan_of
 from litlab.parallel.sharding import divide_tensors, divided_like, policy_of, shard_fully, whole
 
 
@@ -43,6 +43,8 @@ class ShardedStrategy(DataGroups):
         super().__init__(
             tensor_parallel_size=tensor_parallel_size, save_distributed_checkpoint=save_distributed_checkpoint
         )
+        if tensor_parallel_size < 1:
+            raise UserError(f"trainer.strategy: tensor_parallel_size is {tensor_parallel_size}; set it to 1 or more")
         if async_checkpoint and not save_distributed_checkpoint:
             raise UserError(
                 "trainer.strategy: async_checkpoint is for the parts that processes write; set "
@@ -96,7 +98,8 @@ class ShardedStrategy(DataGroups):
                 f"trainer.precision: {self.precision_plugin.precision} needs a scaler that knows the gradients of all "
                 f"processes, and trainer.strategy {type(self).__name__} has none; use bf16-mixed or 32-true"
             )
-        if own := [name for name, _ in self.model.named_parameters(recurse=False)]:
+        called = tuple(f"{name}." for name in networks(self.model))
+        if own := [name for name, _ in self.model.named_parameters() if not name.startswith(called)]:
             raise UserError(
                 f"trainer.strategy: {type(self).__name__} shards modules, and {type(self.model).__name__} has a "
                 f"parameter of its own ({own[0]}); put it into a module that is called, or use ddp"
@@ -106,11 +109,16 @@ class ShardedStrategy(DataGroups):
         assert self.model is not None
         sharing, dividing = self.device_mesh["data_parallel"], self.device_mesh["tensor_parallel"]
         policy = policy_of(str(self.precision_plugin.precision))
-        for network in networks(self.model).values():
+        found = networks(self.model)
+        shards = sharing.size() > 1 or dividing.size() == 1 or self.cpu_offload
+        if shards:
+            blocks = (f"{name}.{block}" for name, network in found.items() for block in blocks_of(network))
+            check_weights(self.model, [*found, *blocks])
+        for network in found.values():
             plan = plan_of(network)
             if dividing.size() > 1:
                 divide_tensors(network, plan, dividing)
-            if sharing.size() > 1 or dividing.size() == 1:
+            if shards:
                 # Block by block, so that no more than one of them is whole on the device.
                 shard_fully(network, plan, sharing, policy, self.cpu_offload, self.reshard_after_forward)
 
@@ -200,7 +208,12 @@ class ShardedStrategy(DataGroups):
                 number: {name: self._part(parameters[number], value) for name, value in entries.items()}
                 for number, entries in saved["state"].items()
             }
-            optimizer.load_state_dict({**saved, "state": state})
+            # How the update is computed is not what it continues: with ddp it may have been another way.
+            ways = [
+                {way: group[way] for way in ("foreach", "fused") if way in group} for group in optimizer.param_groups
+            ]
+            groups = [{**group, **way} for group, way in zip(saved["param_groups"], ways, strict=True)]
+            optimizer.load_state_dict({**saved, "state": state, "param_groups": groups})
 
     @override
     def on_train_end(self) -> None:

@@ -5,15 +5,21 @@ from typing import Any
 from lightning.pytorch import LightningDataModule
 
 from litlab.data.cache import is_whole
+from litlab.data.loading import LoaderSettings
 from litlab.data.module import ExperimentData
+from litlab.data.selectable import SelectableData
 
 
 def without_download(data: LightningDataModule) -> None:
-    """Let generated data take the place of a public data set that is not prepared: a plan needs its shapes only."""
+    """Let generated data take the place of a public data set that has no cache here: a plan needs its shapes only.
+
+    No processes load it, either.
+    """
     if isinstance(data, ExperimentData):
-        is_public = data.hparams.get("dataset", "") is None and getattr(data, "public", None) is not None
-        if is_public and not all(is_whole(folder) for folder in data.caches()):
-            data.generated = True
+        data.loading = LoaderSettings()
+    if isinstance(data, SelectableData) and data.dataset is None:
+        folders = list(data.caches())
+        data.generated = not folders or not all(map(is_whole, folders))
 
 
 def training_batch(data: LightningDataModule) -> tuple[Any, str]:
@@ -28,4 +34,6 @@ def training_batch(data: LightningDataModule) -> tuple[Any, str]:
         batch = next(iter(data.train_dataloader()))
         return data.on_after_batch_transfer(data.on_before_batch_transfer(batch, 0), 0), "the first one"
     batch = data.widest(next(data.batches("train")))
+    if isinstance(data, SelectableData):
+        return batch, f"as of: {data.source_name}"
     return batch, "of generated data" if data.generated else "of the data"

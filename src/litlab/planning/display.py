@@ -1,18 +1,21 @@
 """Tables of a plan."""
 
+import shlex
+
 from rich.markup import escape
 from rich.table import Table
 
 from litlab.planning.estimate import ALL_KINDS, USABLE, Estimate
-from litlab.planning.layout import WITH, Devices
+from litlab.planning.layout import WITH, Devices, Layout
 from litlab.util.commands import terminal
 from litlab.util.host_memory import GIB
 from litlab.util.tables import Fitted
+from litlab.util.team import command
 
 MOMENTS = {"forward": "in the forward pass", "backward": "in the backward pass", "update": "in the optimizer's step"}
 
 
-def show(own: Estimate, others: list[Estimate], devices: Devices, facts: list[tuple[str, str]], extra: str) -> None:
+def show(own: Estimate, others: list[Estimate], devices: Devices, facts: list[tuple[str, str]]) -> None:
     """Print the plan of the config, then the other ways.
 
     Args:
@@ -20,7 +23,6 @@ def show(own: Estimate, others: list[Estimate], devices: Devices, facts: list[tu
         others: The others.
         devices: The devices.
         facts: Further lines, name and text.
-        extra: Flags that a sharded model needs beside its overlay.
     """
     console = terminal()
     kind = "GPUs" if devices.gpus else "processes"
@@ -31,14 +33,26 @@ def show(own: Estimate, others: list[Estimate], devices: Devices, facts: list[tu
     console.print(Fitted(_traffic(own)))
     console.print(Fitted(_others([own, *others], devices)))
     if devices.count > 1:
-        nodes = f" --trainer.num_nodes {devices.nodes}" if devices.nodes > 1 else ""
-        more = f"; where weights are divided also {extra}" if extra else ""
-        console.print(f"add: --config {WITH}/NAME each, and --trainer.devices {devices.per_node}{nodes}{more}")
         console.print("batches: how many different ones all devices train on at once.")
     if devices.gpus:
         console.print(f"fits: in {USABLE:.0%} of the memory; the rest is for CUDA, NCCL and pieces that are too small.")
-    if not own.fits(devices) and (way := next((one for one in others if one.fits(devices)), None)):
-        console.print(f"The first that fits: {way.layout.name(devices)}", style="bold")
+
+
+def show_command(words: list[str], way: Layout, devices: Devices, needed: list[str]) -> None:
+    """Print the command line that trains in another way.
+
+    Args:
+        words: The command line that was planned.
+        way: The other way.
+        devices: The devices.
+        needed: Further flags.
+    """
+    overlays = [word for name in way.overlays(devices) for word in ("--config", f"{WITH}/{name}.yaml")]
+    sizes = ["--trainer.devices", str(devices.per_node), "--trainer.num_nodes", str(devices.nodes)]
+    line = shlex.join(command(*words, *overlays, *way.settings(), *needed, *(sizes if devices.count > 1 else [])))
+    console = terminal()
+    console.print(f"The first that fits: {way.name(devices)}", style="bold")
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _memory(own: Estimate) -> Table:
@@ -75,7 +89,8 @@ def _others(estimates: list[Estimate], devices: Devices) -> Table:
             table.add_row(name, "-", "-", "-", "no", escape(one.refused), style="dim")
             continue
         memory = _size(one.total) + (f" + host {_size(one.host)}" if one.host else "")
-        flags = "(the config)" if number == 0 else one.layout.flags(devices)
+        words = [*(f"{name}.yaml" for name in one.layout.overlays(devices)), *one.layout.settings()]
+        flags = "(the config)" if number == 0 else " ".join(words)
         style = "bold" if number == 0 else None if fits else "dim"
         batches = str(one.layout.batches(devices))
         table.add_row(name, batches, memory, _size(one.sent.total()), "yes" if fits else "no", flags, style=style)

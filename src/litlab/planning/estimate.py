@@ -12,6 +12,7 @@ from litlab.planning.ledger import (
     HOST,
     KINDS,
     OPTIMIZER,
+    TEMPORARY,
     UPDATE,
     WEIGHTS,
 )
@@ -113,6 +114,8 @@ def _pipeline(
 ) -> tuple[dict[str, Counter[str]], Counter[tuple[str, str]]]:
     """Return memory and traffic of the stage with the most blocks."""
     blocks, stages = measured.blocks, devices.count
+    if blocks and measured.no_stages:
+        raise UserError(measured.no_stages)
     if len(blocks) < stages or stages == 1:
         raise UserError(f"{len(blocks)} blocks are not enough for {stages} stages" if stages > 1 else "one stage")
     share = -(-len(blocks) // stages) / len(blocks)
@@ -121,7 +124,8 @@ def _pipeline(
     made = sum(block.activations for block in blocks)
     staged = {}
     for phase, peak in peaks.items():
-        parts: dict[str, float] = dict.fromkeys((*HOST, WEIGHTS), weights)
+        as_weights = (*HOST, WEIGHTS, *([TEMPORARY] if phase == UPDATE else []))
+        parts: dict[str, float] = dict.fromkeys(as_weights, weights)
         kept = peak[ACTIVATIONS] - min(made, peak[ACTIVATIONS]) * (1 - share)
         staged[phase] = Counter({kind: round(size * parts.get(kind, 1.0)) for kind, size in peak.items()})
         staged[phase][ACTIVATIONS] = round(kept)

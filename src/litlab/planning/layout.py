@@ -8,6 +8,7 @@ from typing import Any, Literal
 from litlab.errors import UserError
 
 WITH = "configs/with"
+MOST_GIB = 2**20
 SIZES = re.compile(r"([1-9]\d*)x([1-9]\d*)")
 
 
@@ -36,6 +37,27 @@ def parse(text: str) -> tuple[int, int]:
     if found is None:
         raise UserError(f"--plan: {text!r} is not valid; give nodes x devices of each, such as 1x8 or 16x8")
     return int(found[1]), int(found[2])
+
+
+def check_plan(settings: Any, resumes: bool) -> None:
+    """Refuse a plan that can't be made, before anything is built.
+
+    Args:
+        settings: The config of the fit.
+        resumes: Whether it continues a run.
+
+    Raises:
+        UserError: If a flag is not valid, or does not go with a plan.
+    """
+    if settings.plan is None:
+        if settings.plan_memory is not None:
+            raise UserError("--plan_memory: it is the memory of a device of --plan; give --plan too, or leave it out")
+        return
+    parse(settings.plan)
+    if settings.plan_memory is not None and settings.plan_memory > MOST_GIB:
+        raise UserError(f"--plan_memory: {settings.plan_memory:g} is not valid; give GiB of one device")
+    if resumes or settings.check or settings.ckpt_path:
+        raise UserError("--plan: it looks at a fit from its start; leave --resume, --ckpt_path and --check out")
 
 
 @dataclass(frozen=True)
@@ -70,28 +92,28 @@ class Layout:
         """Return how many batches the devices train on at once."""
         return 1 if self.kind == "pipeline" else devices.count // self.tensor
 
-    def flags(self, devices: Devices) -> str:
-        """Return the overlays in `WITH` and the flags that make it, without the numbers of devices and nodes."""
-        words = []
-        if self.kind == "sharded":
-            both = "fsdp2_tensor_parallel" if devices.count > self.tensor else "tensor_parallel"
-            words.append(f"{both if self.tensor > 1 else 'fsdp2'}.yaml")
+    def overlays(self, devices: Devices) -> list[str]:
+        """Return the names of the overlays in `WITH` that make one of `others`, apart from `settings`."""
+        names = []
+        if self.tensor > 1:
+            names.append("fsdp2_tensor_parallel" if devices.count > self.tensor else "tensor_parallel")
+        elif self.kind == "sharded":
+            names.append("offload" if self.offload else "fsdp2")
         elif devices.count > 1:
-            words.append(f"{self.kind}.yaml")
-        words += ["activation_checkpointing.yaml"] * self.checkpointing
-        if self.tensor > 2:  # as the overlays have it
-            words.append(f"--trainer.strategy.tensor_parallel_size {self.tensor}")
-        words += ["--trainer.strategy.cpu_offload true"] * self.offload
-        return " ".join([*words, *["--trainer.strategy.reshard_after_forward false"] * (not self.reshard)])
+            names.append(self.kind)
+        return [*names, *["activation_checkpointing"] * self.checkpointing]
+
+    def settings(self) -> list[str]:
+        """Return the flags beside the overlays, but those of devices and nodes."""
+        return ["--trainer.strategy.tensor_parallel_size", str(self.tensor)] if self.tensor > 2 else []  # they say 2
 
 
-def of_strategy(strategy: Any, devices: Devices, checkpointing: bool) -> Layout:
+def of_strategy(strategy: Any, devices: Devices) -> Layout:
     """Return the way of a config's strategy.
 
     Args:
         strategy: ``trainer.strategy`` of the config: a name, or a class path with its arguments.
         devices: The devices.
-        checkpointing: Whether the config has activation checkpointing.
 
     Raises:
         UserError: If a plan does not know the strategy, or it does not fit the devices.
@@ -100,16 +122,14 @@ def of_strategy(strategy: Any, devices: Devices, checkpointing: bool) -> Layout:
     name = strategy if isinstance(strategy, str) else strategy["class_path"].rpartition(".")[2]
     plain = name.lower().removesuffix("strategy")
     if plain in ("auto", "singledevice") or plain.startswith("ddp"):
-        return Layout("ddp", checkpointing=checkpointing)
+        return Layout("ddp")
     if plain == "pipeline":
-        return Layout("pipeline", checkpointing=checkpointing)
+        return Layout("pipeline")
     if plain in ("fsdp", "fsdp_cpu_offload", "fsdp2", "sharded"):
         offload = bool(given.get("cpu_offload")) or plain.endswith("offload")
-        layout = Layout(
-            "sharded", given.get("tensor_parallel_size") or 1, given.get("reshard_after_forward", True), checkpointing,
-            offload,
-        )  # fmt: skip
-        if devices.count % layout.tensor:
+        tensor, reshard = given.get("tensor_parallel_size", 1), given.get("reshard_after_forward", True)
+        layout = Layout("sharded", tensor, reshard, offload=offload)
+        if layout.tensor < 1 or devices.count % layout.tensor:
             raise UserError(
                 f"trainer.strategy: tensor_parallel_size is {layout.tensor}, which does not divide {devices.count} "
                 "devices; change it, or --plan"

@@ -11,11 +11,16 @@ from typing import Any
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
 from torch.distributed.device_mesh import init_device_mesh
 
 from litlab.callbacks import ActivationCheckpointing, Freeze
-from litlab.errors import UserError
+from litlab.errors import UserError, first_line
 from litlab.parallel.plan import matches, networks, plan_of
 from litlab.planning.fake import as_fake, as_on_gpu, processes, without_numbers
 from litlab.planning.layout import Devices, Layout
@@ -32,6 +37,15 @@ from litlab.planning.ledger import (
     bytes_of,
 )
 from litlab.planning.stand_ins import Batches, OneDevice, Sharded
+
+# What torch (2.10 to 2.15) raises where a step needs the numbers of a fake tensor, or an operation without a fake form.
+NEEDS_NUMBERS = (
+    DynamicOutputShapeException,
+    DataDependentOutputException,
+    UnsupportedOperatorException,
+    UnsupportedFakeTensorException,
+)
+ALSO = (".numpy() is not supported for tensor subclasses", "no fake impl registered")  # RuntimeErrors that begin so
 
 
 @dataclass
@@ -56,6 +70,7 @@ class Measured:
     sent: Counter[tuple[str, str]]  # by (collective, phase)
     blocks: list[Block]
     average: int = 0  # bytes that a copy of the model takes, in float32
+    no_stages: str = ""  # why a pipeline can't have it; empty if it may
 
 
 @dataclass(frozen=True)
@@ -69,7 +84,7 @@ class Job:
         batch: A training batch.
         accumulated: Batches of an optimizer step.
         gpus: Whether it is planned for GPUs.
-        average: Section of the config that averages the weights; empty if there is none.
+        average: Whether the weights are averaged.
     """
 
     build: Callable[[], tuple[LightningModule, list[Callback]]]
@@ -78,7 +93,7 @@ class Job:
     batch: Any
     accumulated: int
     gpus: bool
-    average: str  # section of an average of the weights; empty if there is none
+    average: bool
 
 
 class _Enough(Exception):
@@ -120,10 +135,13 @@ def measure(job: Job, layout: Layout, devices: Devices, updates: bool = True) ->
                 isinstance(callback, ActivationCheckpointing) for callback in callbacks
             ):
                 callbacks.append(ActivationCheckpointing())
-            if not divided:  # what is trained from a later epoch on needs memory then; a sharded model can't do so
-                for rule in (rule for one in callbacks if isinstance(one, Freeze) for rule in one.rules):
-                    rule.epochs = None if rule.epochs is None else 0
+            freezes = [rule for one in callbacks if isinstance(one, Freeze) for rule in one.rules]
             step = _Step(ledger, job, updates)
+            if any(rule.epochs for rule in freezes):
+                step.result.no_stages = "freeze.rules: it can't unfreeze parameters; set epochs to null"
+            if not divided:  # what is trained from a later epoch on needs memory then; a sharded model can't do so
+                for rule in freezes:
+                    rule.epochs = None if rule.epochs is None else 0
             step.result.average = bytes_of([*model.parameters(), *model.buffers()])
             strategy = OneDevice(step) if mesh is None else Sharded(step, layout, mesh)
             trainer = job.trainer(
@@ -133,11 +151,13 @@ def measure(job: Job, layout: Layout, devices: Devices, updates: bool = True) ->
             with suppress(_Enough):
                 trainer.fit(model, datamodule=Batches(job.data, as_fake(job.batch, mode)))
             return step.result
-    except (DynamicOutputShapeException, DataDependentOutputException) as error:
-        raise UserError(
-            f"--plan: a shape or a decision in a training step depends on a tensor's numbers ({error.func}), which a "
-            "plan does not have, so what the step needs is not known; --check measures it"
-        ) from error
+    except RuntimeError as error:
+        if isinstance(error, NEEDS_NUMBERS) or any(text in str(error) for text in ALSO):
+            raise UserError(
+                f"--plan: a training step needs a tensor's numbers ({first_line(error)}), which a plan does not have, "
+                "so what the step needs is not known; --check measures it"
+            ) from error
+        raise
     finally:
         log.setLevel(level)
 
@@ -149,6 +169,8 @@ class _Step(Callback):
         self.ledger, self.updates, self.gpus = ledger, updates, job.gpus
         self.left = min(job.accumulated, 2)  # batches
         self.result = Measured(0, 0, 0, 0, ledger.peaks, ledger.device_peaks, ledger.sent, [])
+        self._networks: list[list[Block]] = []
+        self._called: list[int] = []  # ids of blocks, in the forward pass of a batch
 
     def set_up(self, model: nn.Module) -> None:
         """Begin, once the model is divided."""
@@ -161,10 +183,11 @@ class _Step(Callback):
                 lambda one: self.ledger.own([one.grad] if one.grad is not None else [], GRADIENTS) and None
             )
         for network in networks(model).values():
-            for name in (name for pattern in plan_of(network).blocks for name in matches(network, pattern)):
-                self._watch(network.get_submodule(name))
+            names = [name for pattern in plan_of(network).blocks for name in matches(network, pattern)]
+            self._networks.append([self._watch(network.get_submodule(name)) for name in names])
+        self.result.blocks = [block for blocks in self._networks for block in blocks]
 
-    def _watch(self, block: nn.Module) -> None:
+    def _watch(self, block: nn.Module) -> Block:
         found = Block(bytes_of(block.parameters()))
         before = 0
 
@@ -174,16 +197,22 @@ class _Step(Callback):
 
         def leave(_: Any, __: Any, output: Any) -> None:
             if self.ledger.phase == FORWARD:
+                self._called.append(id(found))
                 found.activations = self.ledger.alive[ACTIVATIONS] - before
                 found.output = bytes_of([output] if isinstance(output, Tensor) else [])
 
         block.register_forward_pre_hook(enter)
         block.register_forward_hook(leave)
-        self.result.blocks.append(found)
+        return found
 
     def after_backward(self, trainer: Trainer) -> None:
         """Go on to the optimizer, or end."""
         self.result.gradients = self.ledger.own_gradients()
+        for blocks in self._networks:
+            wanted = [id(block) for block in blocks]
+            if [one for one in self._called if one in wanted] != wanted:
+                self.result.no_stages = self.result.no_stages or "its blocks are not called one after the other"
+        self._called.clear()
         self.left -= 1
         self.ledger.phase = ""
         if self.left == 0:

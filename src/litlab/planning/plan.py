@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -9,12 +10,21 @@ import torch
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
 
-from litlab.callbacks import ActivationCheckpointing, FreeGradients, Freeze, OptimizerInBackward
+import litlab
+from litlab.callbacks import (
+    AGC,
+    ActivationCheckpointing,
+    Compile,
+    FreeGradients,
+    Freeze,
+    GradNorms,
+    OptimizerInBackward,
+)
 from litlab.callbacks.averaging import AveragedWeights
 from litlab.errors import UserError, first_line
 from litlab.parallel.plan import networks, plan_of
 from litlab.planning.batch import training_batch
-from litlab.planning.display import show
+from litlab.planning.display import show, show_command
 from litlab.planning.estimate import Estimate, estimate
 from litlab.planning.fake import without_numbers
 from litlab.planning.layout import Devices, Layout, of_strategy, others, parse
@@ -23,7 +33,9 @@ from litlab.planning.measure import Job, Measured, measure
 from litlab.util.batches import describe
 from litlab.util.host_memory import GIB
 from litlab.util.progress import SlowProgress
+from litlab.util.refusals import frames_of
 
+LITLAB = str(Path(litlab.__file__).parent)
 KEPT = (Freeze, ActivationCheckpointing, OptimizerInBackward)  # callbacks that change what a step keeps
 # By what the Trainer calls them; numbers of 16 bits are all of one size.
 PRECISIONS = {"auto": "bf16-mixed", None: "32-true", "16-mixed": "bf16-mixed", "16-true": "bf16-true"}
@@ -40,6 +52,7 @@ def plan(
     build: Build,
     trainer_class: type[Trainer],
     data: LightningDataModule,
+    words: list[str],
 ) -> tuple[Estimate, list[Estimate]]:
     """Estimate memory and traffic of a fit and of its other strategies, and print them. Nothing is trained.
 
@@ -50,6 +63,7 @@ def plan(
         build: Makes the module and all callbacks of the run.
         trainer_class: Makes the Trainer.
         data: The run's data.
+        words: The command line, without what asks for a plan.
 
     Returns:
         The estimates of the config and of the others.
@@ -58,6 +72,7 @@ def plan(
         UserError: If the run can't be planned.
     """
     devices = _devices(wanted, gib, settings["accelerator"])
+    own = of_strategy(settings["strategy"], devices)
     precision = _precision(settings["precision"], devices.gpus)
     with without_numbers():
         model, callbacks = build()
@@ -67,7 +82,9 @@ def plan(
             f"--plan: {type(model).__name__} steps its optimizers itself, so where a step begins and ends is not "
             "known; --check measures what it needs"
         )
-    own = of_strategy(settings["strategy"], devices, any(isinstance(one, ActivationCheckpointing) for one in callbacks))
+    own = replace(own, checkpointing=any(isinstance(one, ActivationCheckpointing) for one in callbacks))
+    if own.kind != "ddp" and (needed := _needed(own, settings, callbacks)):
+        raise UserError(f"trainer.strategy: it divides the model, for which fit needs {' '.join(needed)}; add that")
     batch, where = training_batch(data)
     job = _job(settings, precision, build, callbacks, trainer_class, data, batch, devices.gpus)
     ways = list(others(own, devices, divisible))
@@ -77,13 +94,8 @@ def plan(
     with SlowProgress(len(ways), "planning") as progress:
         for way in ways:
             if replace(way, checkpointing=False) not in refused:
-                try:
-                    estimates.append(_estimate(job, way, devices, measured))
-                except Exception as error:  # what a model and a strategy don't like about each other can be anything
-                    known = isinstance(error, UserError)
-                    why = str(error) if known else f"not known, as its step fails: {first_line(error)}"
-                    estimates.append(Estimate(way, refused=why.removeprefix("trainer.strategy: ")))
-                    refused.add(way)
+                estimates.append(_tried(job, way, devices, measured))
+                refused |= {way} if estimates[-1].refused else set()
             progress.advance(1)
     numbers = sum(parameter.numel() for parameter in model.parameters())
     more = f", {job.accumulated} of them to a step" if job.accumulated > 1 else ""
@@ -91,8 +103,28 @@ def plan(
         ("model", f"{type(model).__name__}, {numbers:,} parameters, {precision}"),
         ("batch", f"{describe(batch)} on each device, {where}{more}"),
     ]
-    show(estimates[0], estimates[1:], devices, facts, f"--{job.average} null" if job.average else "")
+    show(estimates[0], estimates[1:], devices, facts)
+    if not estimates[0].fits(devices):
+        way = next((one.layout for one in estimates[1:] if one.fits(devices)), None)
+        if way is not None:
+            show_command(words, way, devices, [] if way.kind == "ddp" else _needed(way, settings, callbacks))
     return estimates[0], estimates[1:]
+
+
+def _tried(job: Job, way: Layout, devices: Devices, measured: dict[Layout, Measured]) -> Estimate:
+    """Estimate a layout that nobody has asked for, which model and strategy may refuse.
+
+    They do so by any exception: a `UserError` of ours, a RuntimeError of torch where a network can't be divided, an
+    AttributeError within FSDP. What litlab itself raises beside UserErrors is a bug, and goes on.
+    """
+    try:
+        return _estimate(job, way, devices, measured)
+    except UserError as error:
+        return Estimate(way, refused=str(error).removeprefix("trainer.strategy: "))
+    except Exception as error:
+        if frames_of(error)[-1][0].co_filename.startswith(LITLAB):
+            raise
+        return Estimate(way, refused=f"not known, as its step fails: {first_line(error)}")
 
 
 def _estimate(job: Job, layout: Layout, devices: Devices, measured: dict[Layout, Measured]) -> Estimate:
@@ -130,6 +162,18 @@ def _precision(wanted: Any, gpus: bool) -> Any:
     return chosen
 
 
+def _needed(way: Layout, settings: Any, callbacks: list[Callback]) -> list[str]:
+    """Return the flags without which a fit refuses a strategy that divides the model."""
+    sections = [one.section for one in callbacks if isinstance(one, AveragedWeights)]
+    sections += ["agc"] * any(isinstance(one, AGC) for one in callbacks)
+    sections += ["grad_norms"] * any(isinstance(one, GradNorms) for one in callbacks)
+    needed = [word for section in sections for word in (f"--{section}", "null")]
+    if str(settings["precision"]) in ("16", "16-mixed"):  # with a scaler
+        needed += ["--trainer.precision", "bf16-mixed"]
+    compiles = any(isinstance(one, Compile) and one.mode is not None and one.dynamic is not False for one in callbacks)
+    return [*needed, *(["--compile.dynamic", "false"] if compiles and way.tensor > 1 else [])]
+
+
 def _is_divisible(network: Any) -> bool:
     known = plan_of(network)
     return bool(known.columns or known.fused or known.rows)
@@ -141,7 +185,7 @@ def _job(
 ) -> Job:  # fmt: skip
     schedules = [one for one in callbacks if isinstance(one, GradientAccumulationScheduler)]
     accumulated = max([settings["accumulate_grad_batches"], *(n for one in schedules for n in one.scheduling.values())])
-    average = next((one.section for one in callbacks if isinstance(one, AveragedWeights)), "")
+    average = any(isinstance(one, AveragedWeights) for one in callbacks)
 
     def parts() -> tuple[LightningModule, list[Callback]]:
         model, made = build()

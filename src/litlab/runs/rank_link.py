@@ -12,7 +12,7 @@ from weakref import WeakSet
 from torch.distributed import Store  # pyright: ignore[reportPrivateImportUsage]
 
 SECONDS_TO_CONNECT = 20.0
-LONGEST_OF_UNKNOWN = 4096  # bytes of what says who has connected
+LONGEST_NAME = 4096  # bytes of the message that says who has connected
 MOST_UNKNOWN = 64  # connections at a time
 LOCAL = ("127.0.0.1", "localhost")
 # Firewalls forget connections that are quiet for minutes, and a machine without power says nothing: ask every minute,
@@ -32,9 +32,9 @@ class Peer:
 
     def __init__(self, connection: socket.socket, **said: Any) -> None:
         self.said = said  # every message adds to it
+        self.begun = b""  # of a message
         self.gone = False  # whether the process has ended
         self._connection = connection
-        self._begun = b""  # of a message
         _sockets.add(connection)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in KEEPALIVE.items():
@@ -54,21 +54,15 @@ class Peer:
         with suppress(OSError):
             self._connection.sendall(json.dumps(message).encode() + b"\n")
 
-    def hear(self, longest: int | None = None) -> None:
-        """Take in what has come.
-
-        Args:
-            longest: Bytes of which more are no message of a rank; None: any number.
-        """
+    def hear(self) -> None:
+        """Take in what has come."""
         part = b""
         with suppress(OSError):  # the connection is lost
             part = self._connection.recv(65536)
-        self.gone = not part or (longest is not None and len(self._begun) + len(part) > longest)
-        if self.gone:
-            return
-        *lines, self._begun = (self._begun + part).split(b"\n")
+        self.gone = not part
+        *lines, self.begun = (self.begun + part).split(b"\n")
         for line in lines:
-            with suppress(ValueError, TypeError):  # it is none of a rank
+            with suppress(ValueError, TypeError, RecursionError):  # it is none of a rank
                 self.said |= json.loads(line)
 
 
@@ -97,7 +91,8 @@ class RankLink:
             both = address not in LOCAL and socket.has_dualstack_ipv6()
             family = socket.AF_INET6 if both else socket.AF_INET
             where = "127.0.0.1" if address in LOCAL else ""
-            self._server = socket.create_server((where, 0), family=family, backlog=ranks, dualstack_ipv6=both)
+            waiting = ranks + MOST_UNKNOWN
+            self._server = socket.create_server((where, 0), family=family, backlog=waiting, dualstack_ipv6=both)
             _sockets.add(self._server)
             self._word = uuid4().hex
             store.set("first", json.dumps({**me, "port": self._server.getsockname()[1], "word": self._word}))
@@ -119,15 +114,16 @@ class RankLink:
         server = [self._server] if len(self.peers) < self._expected else []
         for ready in wait([*living, *server], seconds):
             if isinstance(ready, Peer):
-                ready.hear(LONGEST_OF_UNKNOWN if ready in self._unknown else None)
+                ready.hear()
             else:
                 self._accept()
-        for peer in [peer for peer in self._unknown if peer.gone or "word" in peer.said]:
-            self._unknown.remove(peer)
-            if not peer.gone and peer.said["word"] == self._word:
-                self.peers.append(peer)
-            else:
-                peer.close()
+        for peer in list(self._unknown):
+            if peer.gone or peer.said or len(peer.begun) > LONGEST_NAME:
+                self._unknown.remove(peer)
+                if peer.said.get("word") == self._word:
+                    self.peers.append(peer)
+                else:
+                    peer.close()
         if server and len(self.peers) == self._expected:
             for end in [*self._unknown, self._server]:
                 end.close()

@@ -142,7 +142,7 @@ def test_another_number_of_processes(tmp_path, whole):
     def as_if_of_two(path: Path, sums) -> None:
         checkpoint = torch.load(path, weights_only=True)
         assert len(checkpoint[KEY]) == 1
-        checkpoint[KEY].append({**checkpoint[KEY][0], "sums": sums})
+        checkpoint[KEY].append({**checkpoint[KEY][0], "data_rank": 1, "sums": sums})
         torch.save(checkpoint, path)
 
     fit(tmp_path, ("batch", 1, 3))

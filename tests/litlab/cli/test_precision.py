@@ -11,6 +11,8 @@ from lightning.pytorch.plugins import MixedPrecision
 
 from litlab.cli import precision
 from litlab.cli.precision import ExperimentTrainer, auto_precision, compare_precision
+from litlab.errors import UserError
+from litlab.parallel import PipelineStrategy, ShardedStrategy
 from litlab.runs.folder import RunFolder, write_json
 from litlab.util.device import has_fast_bfloat16, has_tf32
 from tests.litlab.conftest import CONFIGS
@@ -92,6 +94,17 @@ def test_a_cpu_gets_what_it_has_units_for(units, caplog, there):
     assert isinstance(trainer.precision_plugin, MixedPrecision) == there
     said = "has units" if there else "has no units"
     assert f"Precision: {wanted}, as this CPU {said} for bfloat16\n" in caplog.text
+
+
+@pytest.mark.parametrize("strategy", ["fsdp2", "pipeline", ShardedStrategy(), PipelineStrategy()])
+def test_strategies_that_divide_the_model_scale_no_gradients(monkeypatch, caplog, strategy):
+    name = strategy if isinstance(strategy, str) else type(strategy).__name__
+    with pytest.raises(UserError, match=f"trainer.precision: 16-mixed does not go with trainer.strategy {name}; use"):
+        ExperimentTrainer(precision="16-mixed", accelerator="cpu", strategy=strategy, **QUIET)
+    monkeypatch.setattr(precision, "auto_precision", lambda _: ("16-mixed", "as a Tesla T4 has none for bfloat16"))
+    trainer = ExperimentTrainer(precision="auto", accelerator="cpu", strategy=strategy, **QUIET)
+    assert trainer.precision == "32-true"
+    assert "T4 has none for bfloat16, and trainer.strategy can't scale gradients" in caplog.text
 
 
 def test_a_plugin_decides(caplog):

@@ -67,10 +67,16 @@ def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
     return make
 
 
-def a_rank(rank: int, strategy: object) -> SimpleNamespace:
+def a_rank(rank: int) -> SimpleNamespace:
     """What a data module asks of the trainer of one of two processes."""
     loop = SimpleNamespace(is_resuming=False)
-    return SimpleNamespace(global_rank=rank, world_size=2, num_devices=1, strategy=strategy, fit_loop=loop)
+    strategy = SimpleNamespace(
+        distributed_sampler_kwargs={"num_replicas": 2, "rank": rank}, root_device=torch.device("cpu"),
+        broadcast=lambda value: value, reduce_boolean_decision=lambda decision, all: decision,
+    )  # fmt: skip
+    return SimpleNamespace(
+        global_rank=rank, local_rank=rank, world_size=2, num_devices=1, strategy=strategy, fit_loop=loop
+    )
 
 
 @pytest.fixture

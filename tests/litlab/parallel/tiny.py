@@ -106,8 +106,7 @@ class Losses(Callback):
         self.values.append(trainer.strategy.reduce(outputs["loss"].detach().clone()).item())
 
 
-def classifier(optimizer: str = "AdamW", **settings) -> Classifier:
+def classifier(optimizer: str = "AdamW", foreach: bool | None = None, **settings) -> Classifier:
     torch.manual_seed(1)
-    return Classifier(
-        Transformer(**settings), num_classes=CLASSES, optimizer=partial(getattr(torch.optim, optimizer), lr=3e-3)
-    )
+    update = partial(getattr(torch.optim, optimizer), lr=3e-3, foreach=foreach)
+    return Classifier(Transformer(**settings), num_classes=CLASSES, optimizer=update)

@@ -198,16 +198,14 @@ def test_options_of_augmentation_are_checked_against_the_images(make_data, image
         data.setup("fit")
 
 
-def test_two_processes_share_the_work(make_data, make_trainer, image_folder):
+def test_two_processes_share_the_work(make_data, image_folder):
     """Ranks 0 and 1 see every sample once in evaluation, and never the same one in training."""
     seen = []
     for rank in range(2):
         data = folder_data(make_data, image_folder, batch_size=4)
         data.prepare_data()
-        data.trainer = make_trainer()
-        data.trainer.strategy.broadcast = lambda value: value
+        data.trainer = a_rank(rank)
         data.setup()
-        data.trainer = a_rank(rank, data.trainer.strategy)
         seen.append(
             {
                 split: torch.cat([batch["index"] for batch in getattr(data, f"{split}_dataloader")()])

@@ -73,14 +73,12 @@ def test_overfitting_repeats_the_same_windows(make, make_trainer):
     assert model.all("train", "start", 0).equal(model.all("train", "start", 1))
 
 
-def test_two_processes_share_the_work(make, make_trainer):
+def test_two_processes_share_the_work(make):
     seen = []
     for rank in range(2):
         data = make(batch_size=4)
-        data.trainer = make_trainer()
-        data.trainer.strategy.broadcast = lambda value: value
+        data.trainer = a_rank(rank)
         data.setup()
-        data.trainer = a_rank(rank, data.trainer.strategy)
         loaders = {split: getattr(data, f"{split}_dataloader")() for split in ("train", "test")}
         seen.append({split: torch.cat([batch["start"] for batch in loader]) for split, loader in loaders.items()})
     assert torch.cat([rank["test"] for rank in seen]).tolist() == list(range(74, 92))

@@ -178,14 +178,12 @@ def test_generated_texts_through_a_run(make_data, make_trainer, monkeypatch):
     assert len(model.ids("test", 1)) == 12
 
 
-def test_two_processes_share_the_work(csv_data, make_trainer):
+def test_two_processes_share_the_work(csv_data):
     seen = {split: [] for split in ("train", "val", "test")}
     for rank in range(2):
         data = csv_data(batch_size=4)
         data.prepare_data()
-        strategy = make_trainer().strategy
-        strategy.broadcast = lambda value: value
-        data.trainer = a_rank(rank, strategy)
+        data.trainer = a_rank(rank)
         data.setup()
         for split, orders in seen.items():
             orders.append(getattr(data, f"{split}_dataloader")().sampler.order)
