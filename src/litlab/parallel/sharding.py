@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 from torch.distributed.tensor.placement_types import _StridedShard
 from torch.nn import functional
+from torch.nn.modules.batchnorm import _NormBase
 
 from litlab.errors import UserError
 from litlab.parallel.plan import ParallelPlan, check_weights, matches
@@ -120,6 +121,10 @@ def shard_fully(
         "mesh": mesh, "mp_policy": policy, "reshard_after_forward": reshard, "shard_placement_fn": place,
         "offload_policy": CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if offload else OffloadPolicy(),
     }  # fmt: skip
+    if policy.param_dtype is not None:
+        # Weights of the type of their statistics, which stay as they are. Each is gathered by itself.
+        for norm in (part for part in network.modules() if isinstance(part, _NormBase) and part.affine):
+            fully_shard(norm, **{**options, "mp_policy": MixedPrecisionPolicy()})
     for pattern in plan.blocks:
         for name in matches(network, pattern):
             fully_shard(network.get_submodule(name), **options)

@@ -42,6 +42,7 @@ CASES = {
 # What a network may look like: each is called in three processes, and compared with itself in one piece.
 NETWORKS = """
 import json, sys
+from copy import deepcopy
 import torch
 from torch import nn
 from lightning.fabric.plugins.environments import LightningEnvironment
@@ -142,6 +143,20 @@ for name, change in {"plain": lambda _: None, "compiled": compile_blocks, "recom
         assert (theirs.grad is None) == (mine.grad is None) or mine.is_meta, weight
         if mine.grad is not None:
             differences[f"{name} {weight}"] = (theirs.grad - mine.grad).abs().max().item()
+
+torch.manual_seed(1)
+whole = nn.Sequential(*[nn.Conv2d(3, 3, 1) for _ in range(4)]).to(memory_format=torch.channels_last)
+parts = divided(lambda: deepcopy(whole))
+images = torch.randn(5, 3, 2, 2).to(memory_format=torch.channels_last)
+differences["channels last"] = (whole(images) - parts(images)).abs().max().item()
+
+whole, parts = Net(), divided(Net)
+for frozen in (False, True):
+    x = torch.ones(4, 4)
+    for network in (whole, parts):
+        network.first.requires_grad_(not frozen)
+        network(x)["logits"].sum().backward()
+    differences[f"frozen {frozen}"] = (whole.last.weight.grad - parts.last.weight.grad).abs().max().item()
 
 refusals = {kind.__name__: refusal(kind) for kind in (Skips, Loops, Tied, Mean, Fails)}
 refusals["compiled"] = refusal(Net, lambda network: network.compile(backend="eager"))
