@@ -1,19 +1,59 @@
-"""`fit --plan` of every shipped config: tables of all strategies, without a download or a run."""
+"""`fit --plan` of every shipped config: tables without a download or a run."""
+
+import shlex
 
 import pytest
 
+from litlab.data import download
 from litlab.planning import plan
+from litlab.planning.batch import training_batch, without_download
+from litlab.planning.layout import Layout
+from project.data.etth1 import ETTh1Data
+from tests.conftest import CONFIGS, PACKAGE
 from tests.project.overlays import EXPERIMENTS
+
+STAGED = {"cifar", "cifar_vgg", "mlp"}  # what a pipeline can have, of the shipped experiments
 
 
 @pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
 def test_every_config_plans(run, short, tmp_path, monkeypatch, config):
     shown = []
     monkeypatch.setattr(plan, "show", lambda own, others, *_: shown.append([own, *others]))
+    monkeypatch.setattr(plan, "others", lambda *_: [Layout("sharded"), Layout("pipeline")])
     done = run("fit", "--config", config, *short(config), "--plan", "1x2")
     assert done.code == 0, done.err
-    (estimates,) = shown
-    ddp, sharded = estimates[0], next(one for one in estimates if one.layout.kind == "sharded")
+    ((ddp, sharded, pipeline),) = shown
     assert min(ddp.total, ddp.sent["all-reduce", "gradients"]) > 0
     assert sharded.refused or 0 < sharded.highest["gradients"] <= ddp.highest["gradients"]
+    assert bool(pipeline.refused) == (config.stem not in STAGED)
     assert not (tmp_path / "lightning_logs").exists()
+
+
+def test_the_first_that_fits_is_a_command_line(run, short, tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "others", lambda *_: [Layout("ddp", checkpointing=True), Layout("sharded")])
+    (tmp_path / "configs").symlink_to(CONFIGS)
+    config = CONFIGS / "text.yaml"
+    small = ["--model.embed_dim=64", "--model.num_layers=2", "--data.batch_size=8", "--trainer.precision=32-true"]
+    asked = ["--plan", "1x2", "--plan_memory=0.027"]
+    done = run("fit", "--config", config, *short(config), *small, *asked)
+    *_, name, line = done.out.splitlines()
+    assert name == "The first that fits: fsdp2"
+    words = shlex.split(line)
+    assert words[:4] == ["python", "-m", PACKAGE, "fit"]
+    assert words[-7:] == [
+        "configs/with/fsdp2.yaml", "--ema", "null", "--trainer.devices", "2", "--trainer.num_nodes", "1"
+    ]  # fmt: skip
+    again = run(*words[3:], *asked)
+    assert again.code == 0, again.err
+    assert "strategy: fsdp2" in again.out
+    assert "The first that fits" not in again.out
+
+
+def test_public_data_that_is_not_here_is_made_up(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(download, "reach", None)
+    data = ETTh1Data(context_length=48, horizon=24, batch_size=8)  # without a fallback
+    without_download(data)
+    batch, where = training_batch(data)
+    assert batch["past"].shape == (8, 48, 7)
+    assert where == "as of: GENERATED stand-in for etth1"

@@ -38,19 +38,22 @@ def show(own: Estimate, others: list[Estimate], devices: Devices, facts: list[tu
         console.print(f"fits: in {USABLE:.0%} of the memory; the rest is for CUDA, NCCL and pieces that are too small.")
 
 
-def show_command(words: list[str], way: Layout, devices: Devices, needed: list[str]) -> None:
+def show_command(words: list[str], way: Layout | None, devices: Devices, needed: list[str]) -> None:
     """Print the command line that trains in another way.
 
     Args:
         words: The command line that was planned.
-        way: The other way.
+        way: The other way; None where none fits.
         devices: The devices.
         needed: Further flags.
     """
+    console = terminal()
+    if way is None:
+        console.print("None of these fits: take more devices, a smaller batch or shorter inputs.", style="bold")
+        return
     overlays = [word for name in way.overlays(devices) for word in ("--config", f"{WITH}/{name}.yaml")]
     sizes = ["--trainer.devices", str(devices.per_node), "--trainer.num_nodes", str(devices.nodes)]
     line = shlex.join(command(*words, *overlays, *way.settings(), *needed, *(sizes if devices.count > 1 else [])))
-    console = terminal()
     console.print(f"The first that fits: {way.name(devices)}", style="bold")
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 

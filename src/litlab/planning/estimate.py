@@ -9,6 +9,7 @@ from litlab.planning.ledger import (
     ACTIVATIONS,
     BACKWARD,
     FORWARD,
+    GRADIENTS,
     HOST,
     KINDS,
     OPTIMIZER,
@@ -16,7 +17,8 @@ from litlab.planning.ledger import (
     UPDATE,
     WEIGHTS,
 )
-from litlab.planning.measure import Job, Measured
+from litlab.planning.measure import Job
+from litlab.planning.step import Measured
 
 BUCKETS, AVERAGE = "DDP's buckets", "average of weights"
 ALL_KINDS = (*KINDS, BUCKETS, AVERAGE)
@@ -88,7 +90,7 @@ def estimate(layout: Layout, measured: Measured, devices: Devices, job: Job) -> 
         if measured.buffers:
             sent["broadcast", "buffers"] = measured.buffers * job.accumulated
     if layout.kind == "pipeline":
-        peaks, sent = _pipeline(peaks, measured, devices, job)
+        peaks, sent = _pipeline(peaks, measured, devices, job, layout.microbatches)
     if job.average and layout.kind == "ddp":
         for peak in peaks.values():
             peak[AVERAGE] = measured.average
@@ -110,7 +112,7 @@ def _sent(measured: Measured, job: Job) -> Counter[tuple[str, str]]:
 
 
 def _pipeline(
-    peaks: dict[str, Counter[str]], measured: Measured, devices: Devices, job: Job
+    peaks: dict[str, Counter[str]], measured: Measured, devices: Devices, job: Job, microbatches: int
 ) -> tuple[dict[str, Counter[str]], Counter[tuple[str, str]]]:
     """Return memory and traffic of the stage with the most blocks."""
     blocks, stages = measured.blocks, devices.count
@@ -129,6 +131,13 @@ def _pipeline(
         kept = peak[ACTIVATIONS] - min(made, peak[ACTIVATIONS]) * (1 - share)
         staged[phase] = Counter({kind: round(size * parts.get(kind, 1.0)) for kind, size in peak.items()})
         staged[phase][ACTIVATIONS] = round(kept)
+    # When the first micro-batch has gone back, all gradients are there, and those of the next ones are added to them.
+    later = staged[BACKWARD].copy()
+    activations = max(peak[ACTIVATIONS] for peak in staged.values())
+    later[ACTIVATIONS] = round(activations * (1 - 1 / microbatches))
+    later[GRADIENTS] = round(measured.gradients * weights)
+    later[TEMPORARY] = later[TEMPORARY] // microbatches + (measured.largest if microbatches > 1 else 0)
+    staged[BACKWARD] = max(staged[BACKWARD], later, key=lambda peak: peak.total())
     outer = round(measured.gradients * (1 - inside / measured.parameters))
     between = max(block.output for block in blocks) * job.accumulated
     return staged, Counter({

@@ -70,6 +70,7 @@ class Layout:
         reshard: Whether FSDP2 frees weights between forward and backward pass.
         checkpointing: Whether activations within blocks are computed again.
         offload: Whether weights, gradients and optimizer state are in host memory.
+        microbatches: Parts of a batch that a pipeline has under way at once.
     """
 
     kind: Literal["ddp", "sharded", "pipeline"]
@@ -77,6 +78,7 @@ class Layout:
     reshard: bool = True
     checkpointing: bool = False
     offload: bool = False
+    microbatches: int = 4
 
     def name(self, devices: Devices) -> str:
         """Return it in words."""
@@ -124,7 +126,7 @@ def of_strategy(strategy: Any, devices: Devices) -> Layout:
     if plain in ("auto", "singledevice") or plain.startswith("ddp"):
         return Layout("ddp")
     if plain == "pipeline":
-        return Layout("pipeline")
+        return Layout("pipeline", microbatches=given.get("microbatches", 4))
     if plain in ("fsdp", "fsdp_cpu_offload", "fsdp2", "sharded"):
         offload = bool(given.get("cpu_offload")) or plain.endswith("offload")
         tensor, reshard = given.get("tensor_parallel_size", 1), given.get("reshard_after_forward", True)

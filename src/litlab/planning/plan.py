@@ -29,7 +29,8 @@ from litlab.planning.estimate import Estimate, estimate
 from litlab.planning.fake import without_numbers
 from litlab.planning.layout import Devices, Layout, of_strategy, others, parse
 from litlab.planning.ledger import UPDATE
-from litlab.planning.measure import Job, Measured, measure
+from litlab.planning.measure import Job, measure
+from litlab.planning.step import Measured
 from litlab.util.batches import describe
 from litlab.util.host_memory import GIB
 from litlab.util.progress import SlowProgress
@@ -94,7 +95,7 @@ def plan(
     with SlowProgress(len(ways), "planning") as progress:
         for way in ways:
             if replace(way, checkpointing=False) not in refused:
-                estimates.append(_tried(job, way, devices, measured))
+                estimates.append(tried(job, way, devices, measured))
                 refused |= {way} if estimates[-1].refused else set()
             progress.advance(1)
     numbers = sum(parameter.numel() for parameter in model.parameters())
@@ -106,16 +107,22 @@ def plan(
     show(estimates[0], estimates[1:], devices, facts)
     if not estimates[0].fits(devices):
         way = next((one.layout for one in estimates[1:] if one.fits(devices)), None)
-        if way is not None:
-            show_command(words, way, devices, [] if way.kind == "ddp" else _needed(way, settings, callbacks))
+        needed = _needed(way, settings, callbacks) if way is not None and way.kind != "ddp" else []
+        show_command(words, way, devices, needed)
     return estimates[0], estimates[1:]
 
 
-def _tried(job: Job, way: Layout, devices: Devices, measured: dict[Layout, Measured]) -> Estimate:
+def tried(job: Job, way: Layout, devices: Devices, measured: dict[Layout, Measured]) -> Estimate:
     """Estimate a layout that nobody has asked for, which model and strategy may refuse.
 
     They do so by any exception: a `UserError` of ours, a RuntimeError of torch where a network can't be divided, an
     AttributeError within FSDP. What litlab itself raises beside UserErrors is a bug, and goes on.
+
+    Args:
+        job: What is trained.
+        way: How it is divided.
+        devices: The devices.
+        measured: What was measured already; this is added.
     """
     try:
         return _estimate(job, way, devices, measured)

@@ -1,28 +1,17 @@
 """What takes the place of a run's strategy and data while a step is looked at."""
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from lightning.pytorch.strategies import SingleDeviceStrategy, Strategy
-from torch import Tensor, nn
+from torch import Tensor
 
 from litlab.parallel.strategy import ShardedStrategy
 from litlab.planning.layout import Layout
-from litlab.planning.ledger import BACKWARD, FORWARD, Ledger
-
-
-class Step(Protocol):
-    """What is told where a step is."""
-
-    ledger: Ledger
-
-    def set_up(self, model: nn.Module) -> None:
-        """Begin, once the model is divided."""
-
-    def after_backward(self, trainer: Trainer) -> None:
-        """Go on to the optimizer, or end."""
+from litlab.planning.ledger import BACKWARD, FORWARD
+from litlab.planning.step import Step
 
 
 class Watched(Strategy):

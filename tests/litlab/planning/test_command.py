@@ -2,7 +2,9 @@
 
 import pytest
 
+from litlab.data.series import SeriesData
 from litlab.errors import UserError
+from litlab.planning.batch import training_batch, without_download
 from litlab.planning.layout import Devices, Layout, of_strategy, others, parse
 from tests.litlab.conftest import CONFIGS
 
@@ -15,7 +17,7 @@ def test_tables_and_nothing_else(run, short, tmp_path):
     done = run("fit", "--config", config, *short(config), "--plan", "1x2", "--plan_memory", "0.001")
     assert done.code == 0, done.err
     assert "Plan for 1 x 2 processes of 1.0 MiB. Nothing is run." in done.out
-    for row in ("optimizer state", "DDP's buckets", "all-reduce", "fsdp2.yaml", "--ema null"):
+    for row in ("optimizer state", "DDP's buckets", "all-reduce", "fsdp2.yaml", "no"):
         assert row in done.out
     after = {path for path in tmp_path.rglob("*") if not {"cache", "data"} & set(path.parts)}
     assert after <= before
@@ -27,16 +29,42 @@ def test_sizes_that_are_none(text):
         parse(text)
 
 
-def test_not_with_a_check(run, short):
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (["--plan=1x2", "--check"], "--plan: it looks at a fit from its start; leave --resume, --ckpt_path and"),
+        (["--plan=1x2", "--ckpt_path=last.ckpt"], "--plan: it looks at a fit from its start; leave"),
+        (["--plan=1x2", "--seeds=0,1"], "--plan: it doesn't go together with --seeds"),
+        (["--plan=8"], "--plan: '8' is not valid; give nodes x devices of each"),
+        (["--plan="], "plan: it is empty"),
+        (["--plan=1x2", "--plan_memory=inf"], "--plan_memory: inf is not valid"),
+        (["--plan_memory=80"], "--plan_memory: it is the memory of a device of --plan; give --plan too"),
+        (["--plan=1x2", "--trainer.strategy=deepspeed"], "trainer.strategy: --plan does not know deepspeed"),
+        (
+            ["--plan=1x2", "--trainer.strategy=fsdp2", "--ema.decay=0.9", "--trainer.precision=16-mixed"],
+            "trainer.strategy: it divides the model, for which fit needs --ema null --trainer.precision bf16-mixed",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(run, short, tmp_path, flags, line):
     config = CONFIGS / "text.yaml"
-    done = run("fit", "--config", config, *short(config), "--plan=1x2", "--check")
-    assert (done.code, done.err.count("error:"), done.out) == (2, 1, "")
-    assert "leave --resume, --ckpt_path and --check out" in done.err
+    done = run("fit", "--config", config, *short(config), *flags)
+    assert (done.code, done.err.count("error:"), done.out) == (2, 1, ""), done.err
+    assert f"error: {line}" in done.err
+    assert not (tmp_path / "lightning_logs").exists()
+
+
+def test_data_is_loaded_without_processes_of_its_own():
+    data = SeriesData("generated", targets=["sine"], context_length=48, horizon=24, batch_size=4, num_workers=2)
+    without_download(data)
+    batch, _ = training_batch(data)
+    assert data.loading.num_workers == 0
+    assert len(batch["past"]) == 4
 
 
 def test_strategies_of_configs():
     def layout(strategy) -> Layout:
-        return of_strategy(strategy, DEVICES, checkpointing=False)
+        return of_strategy(strategy, DEVICES)
 
     assert layout("auto") == layout("ddp_find_unused_parameters_true") == Layout("ddp")
     assert layout("fsdp") == layout("fsdp2") == Layout("sharded")
@@ -47,6 +75,8 @@ def test_strategies_of_configs():
         layout("deepspeed")
     with pytest.raises(UserError, match="tensor_parallel_size is 3, which does not divide 16 devices"):
         layout({**path, "init_args": {"tensor_parallel_size": 3}})
+    with pytest.raises(UserError, match="tensor_parallel_size is 0"):
+        layout({**path, "init_args": {"tensor_parallel_size": 0}})
 
 
 def test_ways_to_compare_with():
@@ -59,6 +89,7 @@ def test_ways_to_compare_with():
     ]
     assert Layout("ddp") not in ways
     assert {way.tensor for way in others(Layout("ddp"), DEVICES, divisible=False)} == {1}
-    assert Layout("sharded", 4).flags(DEVICES) == (
-        "fsdp2_tensor_parallel.yaml --trainer.strategy.tensor_parallel_size 4"
-    )
+    layout = Layout("sharded", 4, checkpointing=True)
+    assert layout.overlays(DEVICES) == ["fsdp2_tensor_parallel", "activation_checkpointing"]
+    assert layout.settings() == ["--trainer.strategy.tensor_parallel_size", "4"]
+    assert Layout("sharded", offload=True).overlays(DEVICES) == ["offload"]

@@ -13,11 +13,14 @@ from litlab.parallel import ParallelPlan
 from litlab.planning.estimate import Estimate, estimate
 from litlab.planning.layout import Devices, Layout
 from litlab.planning.ledger import ACTIVATIONS, BACKWARD, FORWARD, GRADIENTS, OPTIMIZER, PARAMETERS
-from litlab.planning.measure import Job, Measured, measure
+from litlab.planning.measure import Job, measure
+from litlab.planning.plan import tried
+from litlab.planning.step import Measured
 
 ROWS, SIZE = 32, 64
 BLOCK = 4 * (SIZE * 2 * SIZE + 2 * SIZE + 2 * SIZE * SIZE + SIZE)  # bytes of its weights and biases
-NETWORK = 2 * BLOCK + 4 * (SIZE * 8 + 8)  # with the head
+HEAD = 4 * (SIZE * 8 + 8)
+NETWORK = 2 * BLOCK + HEAD
 HIDDEN, OUTPUT = 4 * ROWS * 2 * SIZE, 4 * ROWS * SIZE  # bytes of what a block computes
 
 
@@ -53,7 +56,7 @@ class Module(LightningModule):
         return torch.optim.AdamW(self.parameters())
 
 
-def job(module: Callable[[], LightningModule] = Module, accumulated: int = 1, average: str = "", **settings) -> Job:
+def job(module: Callable[[], LightningModule] = Module, accumulated: int = 1, average: bool = False, **settings) -> Job:
     def trainer(**others) -> Trainer:
         quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
         return Trainer(max_epochs=1, enable_model_summary=False, **quiet, **settings, **others)
@@ -94,7 +97,7 @@ def test_ddp_has_buckets_and_sums_gradients():
 
 
 def test_an_average_is_one_more_copy():
-    (_, without), (_, averaged) = planned(Layout("ddp"), 1), planned(Layout("ddp"), 1, job(average="ema"))
+    (_, without), (_, averaged) = planned(Layout("ddp"), 1), planned(Layout("ddp"), 1, job(average=True))
     assert averaged.total == without.total + NETWORK
 
 
@@ -108,8 +111,11 @@ def test_fsdp2_shards_everything_and_gathers_blocks():
     found, whole = planned(Layout("sharded"), 8)
     assert (found.parameters, found.gradients) == (NETWORK // 8, NETWORK // 8)
     assert found.state == 2 * NETWORK // 8 + 40
-    share = NETWORK * 7 // 8
-    assert whole.sent == {("all-gather", "weights"): 2 * share, ("reduce-scatter", "gradients"): share}
+    # The head, which is in no block, stays whole until the backward pass.
+    assert whole.sent == {
+        ("all-gather", "weights"): (4 * BLOCK + HEAD) * 7 // 8,
+        ("reduce-scatter", "gradients"): NETWORK * 7 // 8,
+    }
 
 
 def test_weights_that_are_kept_are_gathered_once():
@@ -118,14 +124,14 @@ def test_weights_that_are_kept_are_gathered_once():
 
 def test_sharded_weights_are_sent_in_bfloat16_and_gradients_in_float32():
     _, whole = planned(Layout("sharded"), 8, job(precision="bf16-mixed"))
-    assert whole.sent["all-gather", "weights"] == NETWORK * 7 // 8
+    assert whole.sent["all-gather", "weights"] == (4 * BLOCK + HEAD) // 2 * 7 // 8
     assert whole.sent["reduce-scatter", "gradients"] == NETWORK * 7 // 8
 
 
 def test_tensor_parallel_divides_layers_and_sums_their_outputs():
     found, whole = planned(Layout("sharded", tensor=2), 2)
-    head, bias = 4 * (SIZE * 8 + 8), 4 * SIZE
-    assert found.parameters == 2 * ((BLOCK - bias) // 2 + bias) + head
+    bias = 4 * SIZE
+    assert found.parameters == 2 * ((BLOCK - bias) // 2 + bias) + HEAD
     assert found.blocks[0].activations <= HIDDEN // 2 + 2 * OUTPUT  # which is there before and after it is summed
     assert whole.sent["all-reduce", "activations"] == 2 * OUTPUT  # 2 (n - 1) / n of each block's output, n = 2
 
@@ -156,11 +162,50 @@ def test_a_stage_of_a_pipeline_has_its_share_of_the_blocks():
         planned(Layout("pipeline"), 3)
 
 
+def test_blocks_beside_each_other_are_no_pipeline():
+    class Branches(Network):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(sum(block(x) for block in self.blocks))
+
+    def module() -> Module:
+        made = Module()
+        made.network = Branches()
+        return made
+
+    with pytest.raises(UserError, match="its blocks are not called one after the other"):
+        planned(Layout("pipeline"), 2, job(module))
+
+
 def test_layers_that_can_not_be_divided():
     with pytest.raises(UserError, match="has 128 features, which tensor_parallel_size 3 does not divide"):
         planned(Layout("sharded", tensor=3), 3)
 
 
-def test_shapes_that_depend_on_numbers():
-    with pytest.raises(UserError, match=r"--plan: a shape or a decision .*nonzero.*--check measures it"):
-        planned(Layout("ddp"), 1, job(lambda: Module(lambda x: x[x > 0].sum())))
+@pytest.mark.parametrize(
+    ("loss", "reason"),
+    [
+        (lambda x: x[x > 0].sum(), r"aten\.nonzero"),
+        (lambda x: x.sum() * float(x.detach().numpy().mean()), r"\.numpy\(\) is not supported"),
+        (lambda x: x.sum() * len(x.detach().unique()), r"_unique2"),
+    ],
+)
+def test_steps_that_need_numbers(loss, reason):
+    with pytest.raises(UserError, match=f"--plan: a training step needs a tensor's numbers .*{reason}.*--check"):
+        planned(Layout("ddp"), 1, job(lambda: Module(loss)))
+
+
+def test_a_model_that_fails_when_it_is_divided_is_not_known():
+    def loss(x: Tensor) -> Tensor:
+        if torch.distributed.is_initialized():
+            raise ValueError("one process only")
+        return x.sum()
+
+    shared = tried(job(lambda: Module(loss)), Layout("sharded"), devices(2), {})
+    assert shared.refused == "not known, as its step fails: one process only"
+    assert not tried(job(lambda: Module(loss)), Layout("ddp"), devices(2), {}).refused
+
+
+def test_a_bug_of_the_planner_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr("litlab.planning.measure.Sharded", None)
+    with pytest.raises(TypeError, match="not callable"):
+        tried(job(), Layout("sharded"), devices(2), {})
