@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
@@ -127,6 +128,12 @@ class MAML(ExperimentModule):
             self.losses[number].add(mean, len(batch["query_y"]))
 
     test_step = validation_step
+
+    def on_fit_start(self) -> None:
+        """Refuse strategies that keep a part of the weights in each process: inner steps need all of them."""
+        super().on_fit_start()
+        if isinstance(self.trainer.strategy, FSDPStrategy | ModelParallelStrategy):
+            raise UserError("trainer.strategy: it shards the weights, which MAML replaces in inner steps; use ddp")
 
     def on_train_epoch_start(self) -> None:
         """Start the mean of the epoch."""
