@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from litlab.errors import UserError
+from litlab.errors import UserError, first_line
 from litlab.runs.find import RUN_HELP
 from litlab.util.commands import Options, answer
 
@@ -27,18 +27,25 @@ def _consolidate(arguments: list[str]) -> int:
     options.add_argument("--output", metavar="FILE", type=Path, help="new file (default: beside it, ending in .pt)")
     chosen = options.parse_args(arguments)
 
+    import torch
+
     from litlab.checkpointing.io import AtomicCheckpointIO
     from litlab.checkpointing.shards import shards_of
     from litlab.runs.saved import checkpoint_of
+    from litlab.util.atomic import write_whole
 
     path = checkpoint_of(chosen.checkpoint)
     output = chosen.output or path.with_suffix(".pt")
     if output.exists():
         raise UserError(f"--output: {output} exists; remove it, or name another file")
-    files = AtomicCheckpointIO()
-    checkpoint = files.load_checkpoint(path)
+    checkpoint = AtomicCheckpointIO().load_checkpoint(path)
     if shards_of(path) is None:
         raise UserError(f"consolidate: {path} is one file already; copy it")
-    files.save_checkpoint(checkpoint, output)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(output, lambda stream: torch.save(checkpoint, stream))
+    except (OSError, RuntimeError) as error:  # torch's archive writer fails on top of the OSError, with its own
+        reason = getattr(error, "strerror", None) or getattr(error.__context__, "strerror", None) or first_line(error)
+        raise UserError(f"--output: {output} can't be written ({reason}); name another file, or make room") from error
     print(f"Written: {output} ({output.stat().st_size / 2**20:,.1f} MiB, after step {checkpoint['global_step']})")
     return 0

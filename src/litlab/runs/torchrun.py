@@ -2,13 +2,21 @@
 
 import os
 import time
+from datetime import timedelta
 from uuid import uuid4
 
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed import (  # pyright: ignore[reportPrivateImportUsage]
+    DistError,
+    TCPStore,
+    default_pg_timeout,
+)
 from typing_extensions import override
 
+from litlab.errors import UserError
+
 SECONDS_BETWEEN_LOOKS = 0.05
+TO_CONNECT = timedelta(minutes=1)
 AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 
 
@@ -30,7 +38,7 @@ class RestartedEnvironment(TorchElasticEnvironment):
     @override
     def main_port(self) -> int:
         if os.environ.get(AGENT_STORE) == "True":
-            agents = TCPStore(self.main_address, super().main_port, is_master=False)
+            agents = TCPStore(self.main_address, super().main_port, is_master=False, timeout=default_pg_timeout)
             self._port = self._open(agents) if self.global_rank() == 0 else self._ask(agents)
             os.environ[AGENT_STORE] = "False"  # or torch would take it for a port of torchrun's
         return super().main_port if self._port is None else self._port
@@ -52,5 +60,12 @@ class RestartedEnvironment(TorchElasticEnvironment):
         name = uuid4().hex
         agents.set(f"name {self.global_rank()}", name)
         port = int(agents.get(f"port for {name}"))
-        TCPStore(self.main_address, port, is_master=False).set(f"joined {self.global_rank()}", "")
+        try:
+            store = TCPStore(self.main_address, port, is_master=False, timeout=TO_CONNECT)
+            store.set(f"joined {self.global_rank()}", "")
+        except DistError as error:
+            raise UserError(
+                f"trainer.num_nodes: rank {self.global_rank()} can't connect to rank 0 at {self.main_address}, port "
+                f"{port}; let the machines of a run connect to each other on all ports"
+            ) from error
         return port

@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import pickle
 import shutil
+import zipfile
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from litlab.checkpointing import AtomicCheckpointIO, ExactResume, load_checkpoin
 from litlab.checkpointing.io import newest_intact
 from litlab.checkpointing.load import find_corruption
 from litlab.checkpointing.shard_tensors import fill
-from litlab.checkpointing.shards import Shards, shards_of, small_file
+from litlab.checkpointing.shards import NAMED, UNFINISHED, Shards, remove_unnamed, shards_of, small_file
 from litlab.errors import UserError
 from litlab.runs import consolidate
 from tests.litlab.checkpointing.sharding import finish, start
@@ -148,7 +150,10 @@ def test_one_file_is_made_of_it(folder, tmp_path, capsys):
     assert find_corruption(output) is None
     assert consolidate.main([str(output)]) == 2
     assert consolidate.main([str(folder / "half.ckpt"), "--output", str(output)]) == 2
-    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == ["error", "error"]
+    assert consolidate.main([str(folder / "half.ckpt"), "--output", str(output / "one.pt")]) == 2
+    wrong = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in wrong] == ["error"] * 3
+    assert "one.pt can't be written" in wrong[2]
 
 
 class Payload:
@@ -174,6 +179,32 @@ def test_what_is_elsewhere_is_not_read(tmp_path, shards):
     path = tmp_path / "last.ckpt"
     path.write_bytes(small_file(stream.getvalue(), shards))
     assert find_corruption(path) == "its shards are not in a folder beside it"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"files": []}, {"files": {}, "parameters": 5}, {"folder": 5}, {"parameters": [[]]}, {"more": 1}]
+)
+def test_what_a_file_says_wrongly_of_its_shards_is_one_line(copy, wrong):
+    path, _ = copy
+    told = {**vars(shards_of(path)), **wrong}
+    with zipfile.ZipFile(path) as whole, zipfile.ZipFile(path.with_name("wrong.ckpt"), "w") as changed:
+        for name in whole.namelist():
+            changed.writestr(name, json.dumps(told) if name == NAMED else whole.read(name))
+    with pytest.raises(UserError) as raised:
+        AtomicCheckpointIO().load_checkpoint(path.with_name("wrong.ckpt"))
+    assert "\n" not in str(raised.value)
+
+
+def test_what_a_full_disk_left_is_removed_after_an_hour(copy):
+    path, shards = copy
+    mark = shards / UNFINISHED
+    mark.touch()  # it had no room for what it says
+    path.unlink()
+    remove_unnamed(path.parent)
+    assert shards.is_dir()
+    os.utime(mark, (0, 0))
+    remove_unnamed(path.parent)
+    assert not shards.exists()
 
 
 def test_removed_with_the_file_unless_another_names_it(copy):
