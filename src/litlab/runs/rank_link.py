@@ -112,7 +112,8 @@ class RankLink:
         """Take in what comes; return with the first of it, or after some seconds."""
         living = [peer for peer in [*self.peers, *self._unknown] if not peer.gone]
         server = [self._server] if len(self.peers) < self._expected else []
-        for ready in wait([*living, *server], seconds):
+        ends: list[Any] = [*living, *server]  # with a fileno(), which is what `wait` needs
+        for ready in wait(ends, seconds):
             if isinstance(ready, Peer):
                 ready.hear()
             else:

@@ -6,11 +6,8 @@ from datetime import timedelta
 from uuid import uuid4
 
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-from torch.distributed import (  # pyright: ignore[reportPrivateImportUsage]
-    DistError,
-    TCPStore,
-    default_pg_timeout,
-)
+from torch.distributed import DistError, TCPStore  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed.constants import default_pg_timeout
 from typing_extensions import override
 
 from litlab.errors import UserError

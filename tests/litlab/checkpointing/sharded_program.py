@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor
 from litlab.checkpointing import ExactResume, ShardedCheckpointIO, sharded
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
+from litlab.parallel.sharding import whole
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier
 
 BATCH, EPOCH = 24, 4  # samples of a step, steps of an epoch
@@ -56,8 +57,8 @@ class Save(Callback):
         time.sleep(self.slow)
 
 
-def whole(state: dict) -> dict[str, torch.Tensor]:
-    return {name: value.full_tensor() if isinstance(value, DTensor) else value for name, value in state.items()}
+def gather(state: dict) -> dict[str, torch.Tensor]:
+    return {name: whole(value) if isinstance(value, DTensor) else value for name, value in state.items()}
 
 
 def run(folder: Path, name: str, world: int, tensor: int = 1, steps: int = 6, resume: str | None = None,
@@ -75,9 +76,9 @@ def run(folder: Path, name: str, world: int, tensor: int = 1, steps: int = 6, re
     )  # fmt: skip
     module, data = classifier(), Tokens(batch_size=BATCH * tensor // world)
     trainer.fit(module, data, ckpt_path=resume and str(folder / resume), weights_only=True)
-    gathered = {"state_dict": whole(module.state_dict())}
+    gathered = {"state_dict": gather(module.state_dict())}
     states = trainer.optimizers[0].state_dict()["state"]
-    gathered["state"] = {number: whole(state) for number, state in states.items()}
+    gathered["state"] = {number: gather(state) for number, state in states.items()}
     if trainer.is_global_zero:
         torch.save(gathered, folder / f"{name}.whole.pt")
         (folder / f"{name}.json").write_text(json.dumps(losses.values))

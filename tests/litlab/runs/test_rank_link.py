@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import torch
 from lightning.pytorch import Trainer
+from torch.distributed import HashStore  # pyright: ignore[reportPrivateImportUsage]
 
 from litlab.runs import rank_watch
 from litlab.runs.rank_link import RankLink
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # li
 @pytest.fixture
 def store(monkeypatch):
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    return torch.distributed.HashStore()
+    return HashStore()
 
 
 def hear(link: RankLink) -> None:
@@ -49,7 +49,7 @@ def test_strangers_are_turned_away_and_ranks_are_heard(store):
 
 def test_only_processes_of_the_machine_can_connect_where_all_are_on_it(store, monkeypatch):
     def bound() -> str:
-        return RankLink(torch.distributed.HashStore(), 0, 2)._server.getsockname()[0]
+        return RankLink(HashStore(), 0, 2)._server.getsockname()[0]
 
     assert bound() == "127.0.0.1"
     monkeypatch.setenv("MASTER_ADDR", socket.gethostname())
