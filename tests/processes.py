@@ -9,7 +9,6 @@ import os
 import runpy
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -72,7 +71,8 @@ class Python:
         """Its exit code, below 0 for one that was killed."""
         self._process.join(timeout)
         if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired("python", timeout, "\n".join(self.printed()))
+            said = "\n".join(self.printed())
+            raise AssertionError(f"process {self.pid} has not ended in {timeout} seconds, and has printed:\n{said}")
         return self._process.exitcode
 
     def communicate(self, timeout: float = 240) -> tuple[str, str]:

@@ -107,9 +107,9 @@ def same_on_all_nodes(trainer: Trainer, generated: bool) -> bool:
     Raises:
         UserError: If the first process of another node has found the opposite.
     """
-    if trainer.world_size == 1:
-        return generated
     everywhere = trainer.strategy.broadcast(generated)
+    if trainer.world_size == 1:
+        return everywhere
     other = trainer.local_rank == 0 and generated != everywhere
     if trainer.strategy.reduce_boolean_decision(other, all=False):
         raise UserError(
