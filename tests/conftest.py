@@ -21,6 +21,7 @@ import yaml
 from litlab.cli.bases import chain
 from litlab.cli.command import run_command
 from litlab.util.team import use_package
+from litlab.util.variables import CHOSEN_RUN
 from tests.processes import Python, ranks, start_fork_server, variables_at_start
 from tests.tiny_files import images, series, texts  # noqa: F401 - fixtures
 
@@ -97,8 +98,8 @@ def _settings_at_start() -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def _trust(_settings_at_start):
-    """What a command may import is settled once per process: here every test is a command of its own.
+def _one_command_per_process(_settings_at_start):
+    """What a command may import, and which run it resumes, is settled once per process: here each test is a command.
 
     So is a fixture of a module, which runs before this one.
     """
@@ -107,6 +108,7 @@ def _trust(_settings_at_start):
     parsing_settings.update(_settings_at_start)
     yield
     parsing_settings.update(_settings_at_start)
+    os.environ.pop(CHOSEN_RUN, None)
 
 
 @pytest.fixture
