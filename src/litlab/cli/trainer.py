@@ -10,6 +10,7 @@ from lightning.pytorch import Callback, LightningDataModule, LightningModule, Tr
 from lightning.pytorch.callbacks import BasePredictionWriter, Checkpoint
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins import CheckpointIO
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from litlab.callbacks import Compile
@@ -136,8 +137,10 @@ def plugins(config: Any) -> list[Any]:
     chosen = list(named) if isinstance(named, list | tuple) else [named]
     strategy = config["strategy"]
     ours = strategy == "fsdp2" or isinstance(strategy, ShardedStrategy)
-    whole = isinstance(strategy, PipelineStrategy) or (
-        isinstance(strategy, str) and (strategy in ("auto", "pipeline") or strategy.startswith("ddp"))
+    whole = (  # a subclass of DDPStrategy may write a directory, as DeepSpeedStrategy does
+        strategy in ("auto", "pipeline") or strategy.startswith("ddp")
+        if isinstance(strategy, str)
+        else isinstance(strategy, PipelineStrategy) or type(strategy) in (DDPStrategy, SingleDeviceStrategy)
     )
     if (ours or whole) and not any(isinstance(plugin, CheckpointIO) for plugin in chosen):  # others write their own
         chosen.append(ShardedCheckpointIO() if ours else AtomicCheckpointIO())

@@ -75,7 +75,9 @@ class Passes:
                     results = part.rehearse(received)
                 message = [(results[0].shape, results[0].dtype)]
             except Exception as error:
-                failure, message = error, [f"in process {stage.number}: {first_line(error)}"]
+                alike = isinstance(error, UserError)  # one message, whichever process has found it
+                failure = error
+                message = [str(error) if alike else f"trainer.strategy: in process {stage.number}: {first_line(error)}"]
         if not stage.is_last:
             send_object_list(message, stage.number + 1, device=device)
         elif not isinstance(message[0], str):
@@ -84,7 +86,7 @@ class Passes:
         if failure is not None:
             raise failure
         if isinstance(message[0], str):
-            raise UserError(f"trainer.strategy: {message[0]}")
+            raise UserError(message[0])
         self.outputs, self.spec = message[0]
         return received.detach().requires_grad_(received.requires_grad), tuple(
             result.detach().requires_grad_(result.requires_grad) for result in results

@@ -127,7 +127,11 @@ class Pipeline:
             flags = torch.tensor(mine, dtype=torch.int32, device=self.device)
             all_reduce(flags)
             passes.used = flags.bool().tolist()
-        assert not any(has and not used for has, used in zip(mine, passes.used, strict=True))
+        if any(has and not used for has, used in zip(mine, passes.used, strict=True)):
+            raise UserError(
+                f"trainer.strategy: {type(self.stage.network).__name__} uses a weight outside of its blocks in some "
+                "batches only, whose gradient pipeline can't sum; use fsdp2"
+            )
         works: list[Any] = []
         for parameter, used in zip(parameters, passes.used, strict=True):
             if used:

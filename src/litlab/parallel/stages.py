@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
-from litlab.errors import UserError
+from litlab.errors import UserError, first_line
 from litlab.parallel.plan import blocks_of, check_weights, plan_of
 from litlab.util.splitmix import GOLDEN, mix
 
 CALL = "_call_of_pipeline"  # of a module whose calls are intercepted
+NO_CHAIN = "its forward does not call its blocks one after the other"
 
 
 class Stage:
@@ -57,7 +58,7 @@ class Stage:
         for name in self.foreign:
             network.get_submodule(name).to("meta")
         for name in (name for group in groups[:number] for name in group):
-            intercept(network.get_submodule(name), self._skip)
+            intercept(network.get_submodule(name), partial(self._skip, names.index(name) + 1))
         for name in self.own:
             intercept(network.get_submodule(name), partial(self._call, names.index(name) + 1))
         if not self.is_last:
@@ -92,7 +93,7 @@ class Stage:
         except _Left as left:
             return left.activation
         if not self.is_last:
-            raise self._unfit("its forward does not call its blocks one after the other")
+            raise self._unfit(NO_CHAIN)
         return output
 
     def rehearse(self, received: Tensor | None, args: Any, kwargs: Any) -> Any:
@@ -102,17 +103,29 @@ class Stage:
             UserError: If this stage needs to know what blocks of other stages compute, besides what it receives.
         """
         buffers = [(buffer, buffer.clone()) for buffer in self.network.buffers() if not buffer.is_meta]
-        output = self.run(received, args, kwargs)
+        marked = False
         if not self._is_fit:
             with self._marks():
-                marked = _has_nan(self.run(received, args, kwargs))
-            if marked and not _has_nan(output):
-                raise self._unfit("it uses what a block returns in other places than the next block")
-            self._is_fit = True
+                marked = _has_nan(self._run_to_own(received, args, kwargs))
+        output = self._run_to_own(received, args, kwargs)
+        if marked and not _has_nan(output):
+            raise self._unfit("it uses what a block returns in other places than the next block")
+        self._is_fit = True
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)
         return output
+
+    def _run_to_own(self, received: Tensor | None, args: Any, kwargs: Any) -> Any:
+        """Run this stage; an error before its first block, that the first stage doesn't get, is one of dividing."""
+        try:
+            return self.run(received, args, kwargs)
+        except UserError:
+            raise
+        except Exception as error:
+            if self._received is None:
+                raise
+            raise self._unfit(f"its forward fails without the blocks before: {first_line(error)}") from error
 
     def seed_torch(self, seed: int) -> None:
         """Seed the generators of the CPU and of the device that is computed on."""
@@ -140,16 +153,27 @@ class Stage:
         finally:
             self._marking = False
 
-    def _skip(self, _: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
+    def _skip(self, number: int, _: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
         first = self._first(args)
+        if not self._marking:
+            return first
+        self._check_follows(number, first)
         # Not a number is what any computation with it is not, either: so a later use of it is found.
-        return torch.full_like(first, torch.nan) if self._marking and first.is_floating_point() else first
+        return torch.full_like(first, torch.nan, dtype=torch.promote_types(first.dtype, torch.get_default_dtype()))
 
     def _call(self, number: int, block: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if self.seed is not None:
             self.seed_torch(mix((self.seed + number * GOLDEN) % 2**64))
         first, self._received = self._received, None
-        return block(self._first(args) if first is None else first, *args[1:], **kwargs)
+        if first is None:
+            return block(self._first(args), *args[1:], **kwargs)
+        if self._marking:
+            self._check_follows(number, self._first(args))
+        return block(first, *args[1:], **kwargs)
+
+    def _check_follows(self, number: int, first: Tensor) -> None:
+        if number > 1 and not _has_nan(first):
+            raise self._unfit(NO_CHAIN)
 
     def _leave(self, _: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         raise _Left(self._first(args))

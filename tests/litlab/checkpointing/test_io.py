@@ -11,11 +11,16 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.plugins import TorchCheckpointIO
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
 from litlab.checkpointing import io as checkpoint_files
 from litlab.checkpointing.io import AtomicCheckpointIO, newest_intact
 from litlab.checkpointing.load import find_corruption
+from litlab.checkpointing.sharded import ShardedCheckpointIO
+from litlab.cli.trainer import plugins
 from litlab.errors import UserError
+from litlab.parallel.strategy import ShardedStrategy
 
 
 def checkpoint(step: int, size: int = 1000) -> dict:
@@ -220,3 +225,22 @@ def test_there_is_no_moment_without_a_whole_checkpoint(tmp_path, settings):
     assert watched.removed >= 3
     assert watched.fewest >= 1
     assert newest_intact(tmp_path / "kept")[0] is not None
+
+
+class WritesItsOwn(DDPStrategy):
+    """As DeepSpeedStrategy is one."""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "writer"),
+    [
+        ("auto", AtomicCheckpointIO), ("ddp_find_unused_parameters_true", AtomicCheckpointIO),
+        (DDPStrategy(bucket_cap_mb=10), AtomicCheckpointIO), ("pipeline", AtomicCheckpointIO),
+        ("fsdp2", ShardedCheckpointIO), (ShardedStrategy(), ShardedCheckpointIO), ("fsdp", None),
+        (WritesItsOwn(), None), (SingleDeviceStrategy(), AtomicCheckpointIO),
+    ],
+)  # fmt: skip
+def test_which_strategy_writes_by_what(strategy, writer):
+    assert [type(plugin) for plugin in plugins({"plugins": None, "strategy": strategy})] == [writer] * bool(writer)
+    own = TorchCheckpointIO()
+    assert plugins({"plugins": own, "strategy": strategy}) == [own]

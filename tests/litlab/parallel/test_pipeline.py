@@ -89,6 +89,33 @@ class Tied(Net):
         self.other = self.blocks[4]
 
 
+class Members(Net):  # which all get the same
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x):
+        inner = self.first(x)
+        return self.last(sum(block(inner) for block in self.blocks))
+
+
+class Categories(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embeddings = nn.ModuleList([nn.Embedding(5, 4)])
+        self.layers = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 4))
+
+    def forward(self, x):
+        return self.layers(torch.cat([x, *(embedding(x.argmax(1)) for embedding in self.embeddings)], 1))
+
+
+class Seldom(Net):  # its gradients are summed as those of the first batch have to be
+    late = False
+
+    def forward(self, x):
+        return super().forward(self.unused(x[:, :2]).repeat(1, 2) + x if self.late else x)["logits"]
+
+
 class Mean(Net):
     def forward(self, x):
         return super().forward(x)["logits"].mean(0)
@@ -122,6 +149,16 @@ def compile_blocks(network):
 def recompute(network):
     for block in (network.blocks[0], network.blocks[2], network.blocks[4]):
         checkpoint_activations(block)
+
+
+def seldom():
+    network, x = divided(Seldom), torch.ones(8, 4)
+    for step in range(3):
+        network.late = step == 2
+        try:
+            network(x).sum().backward()
+        except (UserError, RuntimeError) as error:  # the first process's own, and that it's gone in the others
+            return f"step {step}: {error}"
 
 
 differences = {}
@@ -158,9 +195,10 @@ for frozen in (False, True):
         network(x)["logits"].sum().backward()
     differences[f"frozen {frozen}"] = (whole.last.weight.grad - parts.last.weight.grad).abs().max().item()
 
-refusals = {kind.__name__: refusal(kind) for kind in (Skips, Loops, Tied, Mean, Fails)}
+refusals = {kind.__name__: refusal(kind) for kind in (Skips, Loops, Members, Categories, Tied, Mean, Fails)}
 refusals["compiled"] = refusal(Net, lambda network: network.compile(backend="eager"))
 refusals["recomputed"] = refusal(Net, lambda network: checkpoint_activations(network.blocks))
+refusals["seldom"] = seldom()
 with open(f"{sys.argv[1]}/{rank}.json", "w") as file:
     json.dump({"differences": differences, "refusals": refusals}, file)
 """
@@ -220,6 +258,7 @@ def test_a_network_is_divided_as_it_is_or_refused(tmp_path):
     processes = [Python(script, tmp_path, cwd=tmp_path, environment={**paths, **rank}) for rank in ranks(3)]
     printed = [process.communicate()[1] for process in processes]
     assert [process.returncode for process in processes] == [0] * 3, "\n".join(printed)
+    refusals = []
     for rank in range(3):
         found = json.loads((tmp_path / f"{rank}.json").read_text())
         assert len(found["differences"]) > 20
@@ -227,6 +266,9 @@ def test_a_network_is_divided_as_it_is_or_refused(tmp_path):
         for name, words in {
             "Skips": "Skips can't be divided into stages, as it uses what a block returns in other places",
             "Loops": "Loops can't be divided into stages, as it uses what a block returns in other places",
+            "Members": "Members can't be divided into stages, as its forward does not call its blocks one after the",
+            "Categories": "Categories can't be divided into stages, as its forward fails without the blocks before:",
+            "seldom": "step 2: " + ("" if rank else "trainer.strategy: Seldom uses a weight outside of its blocks in"),
             "Tied": "blocks.4.weight and other.weight of Tied are one weight",
             "Mean": "Mean returns something else than tensors with one row per sample",
             "Fails": "no logits",
@@ -234,3 +276,6 @@ def test_a_network_is_divided_as_it_is_or_refused(tmp_path):
             "recomputed": "activation_checkpointing.blocks: with trainer.strategy pipeline it can't be blocks as",
         }.items():
             assert words in found["refusals"][name]
+        alike = {name: text for name, text in found["refusals"].items() if text.startswith("UserError: trainer.")}
+        refusals.append({name: alike[name] for name in ("Skips", "Loops", "Members", "Categories")})
+    assert refusals[0] == refusals[1] == refusals[2]  # one message for all
