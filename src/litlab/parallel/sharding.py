@@ -13,6 +13,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, Ro
 from torch.distributed.tensor.placement_types import _StridedShard
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.utils.parametrize import is_parametrized
 
 from litlab.errors import UserError
 from litlab.parallel.plan import ParallelPlan, check_weights, matches
@@ -75,10 +76,10 @@ def divide_tensors(network: nn.Module, plan: ParallelPlan, mesh: DeviceMesh) -> 
         styles |= dict.fromkeys(matches(network, pattern), RowwiseParallel())
     for name, style in styles.items():
         layer = network.get_submodule(name)
-        if not isinstance(layer, nn.Linear):
+        if not isinstance(layer, nn.Linear) or is_parametrized(layer):
             raise UserError(
-                f"trainer.strategy: {kind}.{name} is a {type(layer).__name__}, and only linear layers can be divided; "
-                "change parallel_plan"
+                f"trainer.strategy: {kind}.{name} is a {type(layer).__name__}, and only plain linear layers can be "
+                "divided; change parallel_plan"
             )
         features = layer.in_features if isinstance(style, RowwiseParallel) else layer.out_features
         parts = style.parts if isinstance(style, FusedColwiseParallel) else 1

@@ -10,6 +10,7 @@ from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy
 from torch.distributed.tensor import DTensor
+from torch.nn.utils.parametrizations import spectral_norm
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torchmetrics import MeanMetric
 
@@ -98,7 +99,7 @@ def test_without_tensor_parallel_nothing_is_divided_but_with_offload(mesh):
     [
         ({}, {}, "Transformer has no parallel_plan that says which layers to divide"),
         ({"columns": ["blocks.*.feedforward.9"]}, {}, "names blocks.[*].feedforward.9, and there is no such module"),
-        ({"columns": ["embedding"]}, {}, "Transformer.embedding is a Embedding, and only linear layers"),
+        ({"columns": ["embedding"]}, {}, "Transformer.embedding is a Embedding, and only plain linear layers"),
         ({"columns": ["head"]}, {}, "Transformer.head has 5 features, which tensor_parallel_size 2 does not divide"),
         ({"fused": {"blocks.*.attention.inputs": 4}}, {"size": 4}, "has 12 features for 4 layers in one, which"),
         ({"rows": ["head"]}, {"size": 3, "heads": 3}, "Transformer.head has 3 features"),
@@ -109,6 +110,13 @@ def test_without_tensor_parallel_nothing_is_divided_but_with_offload(mesh):
 def test_layers_that_can_not_be_divided(mesh, plan, settings, words):
     with pytest.raises(UserError, match=rf"^trainer.strategy: .*{words}"):
         divide_tensors(Transformer(**settings), ParallelPlan(**plan), mesh("tensor_parallel"))
+
+
+def test_a_layer_whose_weight_is_computed_can_not_be_divided(mesh):
+    network = Transformer()
+    spectral_norm(network.blocks[0].feedforward[0])
+    with pytest.raises(UserError, match=r"blocks.0.feedforward.0 is a ParametrizedLinear, and only plain linear"):
+        divide_tensors(network, ParallelPlan(columns=["blocks.*.feedforward.0"]), mesh("tensor_parallel"))
 
 
 def test_a_plan_is_a_plan(monkeypatch):
