@@ -1,11 +1,15 @@
 """``fit --plan`` on the command line."""
 
+from types import SimpleNamespace
+
 import pytest
+import torch
 
 from litlab.data.series import SeriesData
 from litlab.errors import UserError
 from litlab.planning.batch import training_batch, without_download
 from litlab.planning.layout import Devices, Layout, of_strategy, others, parse
+from litlab.planning.plan import _devices
 from tests.litlab.conftest import CONFIGS
 
 DEVICES = Devices(2, 8, 2**30, gpus=True)
@@ -52,6 +56,14 @@ def test_what_does_not_go_together_is_one_line(run, short, tmp_path, flags, line
     assert (done.code, done.err.count("error:"), done.out) == (2, 1, ""), done.err
     assert f"error: {line}" in done.err
     assert not (tmp_path / "lightning_logs").exists()
+
+
+def test_devices_are_the_gpus_of_this_machine_unless_their_memory_is_given(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # there is none
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: SimpleNamespace(total_memory=24 * 2**30))
+    assert _devices("2x4", None, "auto") == Devices(2, 4, 24 * 2**30, gpus=True)
+    assert _devices("2x4", 80, "auto") == Devices(2, 4, 80 * 2**30, gpus=True)
+    assert not _devices("2x4", None, "cpu").gpus
 
 
 def test_data_is_loaded_without_processes_of_its_own():
