@@ -8,7 +8,7 @@ from tests.conftest import CONFIGS, PACKAGE
 from tests.processes import Python, ranks
 
 SMALL = [
-    "--model.embed_dim=16", "--model.num_layers=2", "--data.batch_size=12", "--ema=null", "--trainer.max_epochs=1",
+    "--model.embed_dim=16", "--model.num_layers=2", "--data.batch_size=12", "--trainer.max_epochs=1",
     "--trainer.limit_train_batches=3", "--trainer.accelerator=cpu", "--trainer.precision=32-true",
 ]  # fmt: skip
 PROCESSES = {"fsdp2": 2, "tensor_parallel": 2, "fsdp2_tensor_parallel": 4, "pipeline": 2, "offload": 2}

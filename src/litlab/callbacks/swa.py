@@ -16,6 +16,8 @@ from litlab.callbacks.averaging import AveragedWeights
 from litlab.errors import UserError
 from litlab.optim.rates import set_rate
 from litlab.types import HalfOpenUnitInterval, check_bounds
+from litlab.util.strategies import data_ranks
+from litlab.util.tensors import tensors_of
 
 
 class SWA(AveragedWeights):
@@ -26,8 +28,7 @@ class SWA(AveragedWeights):
     arXiv:1803.05407); only ReduceLROnPlateau goes on. If that is the run's first epoch, the rates are the optimizer's.
     The statistics of batch norms belong to other weights: they are measured anew with those of the average, in a pass
     over the training data as `torch.optim.swa_utils.update_bn` makes it. That takes about a third of an epoch; networks
-    without batch norms do without it. In checkpoints ``state_dict`` is the average, the weights in training are under
-    ``current_model_state``.
+    without batch norms do without it.
 
     Lightning's own ``StochasticWeightAveraging`` (2.6.6) validates and saves the weights in training: the best
     checkpoint, which is tested, is never the average. It leaves out the weights of the last epoch, measures batch norms
@@ -37,8 +38,8 @@ class SWA(AveragedWeights):
         start: Share of the run's epochs that are over when the averaging starts.
 
     Raises:
-        UserError: If start is out of bounds; in a fit, if the run has no number of epochs, its weights are sharded or
-            of 16 bits, or the network has batch norms and the model no ``forward``.
+        UserError: If start is out of bounds; in a fit, if the run has no number of epochs, its weights are of 16 bits or
+            sharded in a way that is not litlab's, or the network has batch norms and the model no ``forward``.
     """
 
     section = "swa"
@@ -48,10 +49,10 @@ class SWA(AveragedWeights):
         self.start = start
         self._first = 0  # epoch that is averaged
         self._factors: list[float] = []  # of the rates that are held, on those of the optimizer
-        super().__init__(use_buffers=False)
+        super().__init__()
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Copy the model."""
+        """Find the first epoch that is averaged."""
         if stage == "fit":
             if trainer.max_epochs is None or trainer.max_epochs < 0:
                 raise UserError("swa.start: it is a share of trainer.max_epochs, which is not set; set it")
@@ -68,15 +69,10 @@ class SWA(AveragedWeights):
             self._first = int(self.start * trainer.max_epochs)
         super().setup(trainer, pl_module, stage)
 
-    def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
-        """Return False: ``on_train_batch_end`` knows when an epoch ends, which a validation comes after."""
-        return False
-
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin anew where a run is resumed for so much longer that the averaging has not begun yet."""
         if trainer.current_epoch < self._first and self.updates:
-            assert self._average_model is not None
-            self._average_model.n_averaged.zero_()
+            self.updates = 0
             self._factors = []
             rank_zero_info(f"swa: the run is longer now, and the average begins anew after epoch {self._first}.")
 
@@ -96,8 +92,7 @@ class SWA(AveragedWeights):
     ) -> None:
         """Add the weights to the average at the end of an epoch, before they are validated."""
         if trainer.is_last_batch and trainer.current_epoch >= self._first:
-            assert self._average_model is not None
-            self._average_model.update_parameters(pl_module)
+            self.update(pl_module, 1 / (self.updates + 1), buffers=False)
             if _batch_norms(pl_module):
                 self._measure_batch_norms(trainer, pl_module)
 
@@ -109,44 +104,45 @@ class SWA(AveragedWeights):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the rates that are held; the average itself is in the checkpoint."""
-        return {**super().state_dict(), "factors": self._factors}
+        return {"factors": self._factors}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Hold these rates."""
-        super().load_state_dict(state_dict)
         self._factors = state_dict["factors"]
 
     @torch.no_grad()
     def _measure_batch_norms(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Give the average's batch norms the mean statistics of all batches; those that are frozen keep theirs."""
-        assert self._average_model is not None
-        average = self._average_model.module.train()
-        live, momenta = dict(pl_module.named_modules()), {}
-        for name, norm in _batch_norms(average).items():
-            if live[name].training:
-                momenta[norm], norm.momentum = norm.momentum, None  # None: the mean
-                norm.reset_running_stats()
-            else:
-                norm.eval()
-        forward = inspect.signature(average.forward).parameters
+        assert self.average is not None
+        self.exchange(pl_module)
+        momenta = {norm: norm.momentum for norm in _batch_norms(pl_module) if norm.training}
+        for norm in momenta:
+            norm.momentum = None  # the mean of all batches
+            norm.reset_running_stats()
+        forward = inspect.signature(pl_module.forward).parameters
         for batch in _next_epoch(trainer):
             batch = trainer.precision_plugin.convert_input(batch)
             batch = trainer.strategy.batch_to_device(pl_module._on_before_batch_transfer(batch))
             with trainer.precision_plugin.forward_context():
                 if isinstance(batch, Mapping):
-                    average(**{name: value for name, value in batch.items() if name in forward})
+                    pl_module(**{name: value for name, value in batch.items() if name in forward})
                 else:
-                    average(batch[0] if isinstance(batch, list | tuple) else batch)
+                    pl_module(batch[0] if isinstance(batch, list | tuple) else batch)
+        alone = data_ranks(trainer)["world_size"] == 1
         for norm, momentum in momenta.items():
             norm.momentum = momentum
-            for statistic in (norm.running_mean, norm.running_var):
+            for statistic in (norm.running_mean, norm.running_var) if not alone else ():
                 statistic.copy_(trainer.strategy.reduce(statistic, reduce_op="mean"))  # pyright: ignore[reportArgumentType]
+        for name, value in tensors_of(pl_module):
+            if not isinstance(value, nn.Parameter):
+                self.average[name].copy_(value)
+        self.exchange(pl_module)
 
 
-def _batch_norms(module: nn.Module) -> dict[str, Any]:
-    """Return the batch norms that keep statistics, by name."""
-    norms = {name: part for name, part in module.named_modules() if isinstance(part, _BatchNorm)}
-    return {name: norm for name, norm in norms.items() if norm.running_mean is not None}
+def _batch_norms(module: nn.Module) -> list[Any]:
+    """Return the batch norms of this process that keep statistics."""
+    norms: list[Any] = [part for part in module.modules() if isinstance(part, _BatchNorm)]
+    return [norm for norm in norms if norm.running_mean is not None and not norm.running_mean.is_meta]
 
 
 def _scheduled(trainer: Trainer) -> list[dict[str, Any]]:

@@ -17,6 +17,9 @@ from torch.distributed.tensor import DTensor
 from litlab.checkpointing.chunks import Chunks, LoadPlanner
 from litlab.checkpointing.shards import METADATA, shards_of
 from litlab.errors import UserError, first_line
+from litlab.util.tensors import part_like
+
+STATES = ("state_dict", "current_model_state")  # of weights: where an average is saved, it is the first one
 
 # All that DCP's metadata is made of. Torch's classes for numbers' types are attributes of torch.
 ALLOWED = {
@@ -37,8 +40,9 @@ def places(checkpoint: dict[str, Any], parameters: list[list[str]]) -> Iterator[
         checkpoint: The checkpoint.
         parameters: As in `Shards`.
     """
-    weights = checkpoint["state_dict"]
-    yield from ((weights, name, f"state_dict.{name}") for name, value in weights.items() if _has_numbers(value))
+    for state in STATES:
+        weights = checkpoint.get(state, {})
+        yield from ((weights, name, f"{state}.{name}") for name, value in weights.items() if _has_numbers(value))
     for optimizer, saved in enumerate(checkpoint.get("optimizer_states", [])):
         for number, state in saved["state"].items():
             owner = f"optimizer_states.{optimizer}.{parameters[optimizer][number]}"
@@ -52,7 +56,7 @@ def divide(checkpoint: dict[str, Any], parameters: list[list[str]]) -> tuple[dic
         checkpoint: The checkpoint, with parts of tensors.
         parameters: As in `Shards`.
     """
-    small = {**checkpoint, "state_dict": dict(checkpoint["state_dict"])}
+    small = {**checkpoint, **{state: dict(checkpoint[state]) for state in STATES if state in checkpoint}}
     if "optimizer_states" in checkpoint:
         small["optimizer_states"] = [
             {**saved, "state": {number: dict(state) for number, state in saved["state"].items()}}
@@ -106,9 +110,9 @@ def _rooms(
     for owner, key, name in list(places(checkpoint, parameters)):
         if not owner[key].is_meta or not name.startswith(only):
             continue
-        parameter = name.removeprefix("state_dict.")
-        if parameter == name:
-            parameter = name.split(".", 2)[2].removesuffix(f".{key}")
+        kind, _, parameter = name.partition(".")
+        if kind not in STATES:
+            parameter = parameter.partition(".")[2].removesuffix(f".{key}")
         owner[key] = _room(owner[key], like(parameter))
         found[name] = Chunks(owner[key])
     return found
@@ -122,10 +126,7 @@ def _room(empty: Tensor, like: Tensor | None) -> Tensor:
     """Return an empty tensor in memory, in parts as another one if that has its shape."""
     if not isinstance(like, DTensor) or like.shape != empty.shape:
         return torch.empty_like(empty, device="cpu")
-    local = torch.empty_like(like.to_local(), dtype=empty.dtype)
-    return DTensor.from_local(
-        local, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
-    )
+    return part_like(like, torch.empty_like(like.to_local(), dtype=empty.dtype))
 
 
 class _MetadataUnpickler(pickle.Unpickler):

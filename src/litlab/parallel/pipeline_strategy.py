@@ -143,7 +143,10 @@ class PipelineStrategy(DataGroups):
     @override
     def lightning_module_state_dict(self) -> dict[str, Any]:
         assert self.model is not None
-        mine: dict[str, Any] = self.model.state_dict()
+        return self.gathered(self.model.state_dict())
+
+    def gathered(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return a ``state_dict`` with what all stages have, on the first process."""
         # What follows the blocks is computed by the last process alone: its buffers count.
         late = {
             f"{name}.{buffer}"
@@ -151,9 +154,13 @@ class PipelineStrategy(DataGroups):
             if stage.is_last
             for buffer in stage.outer_buffers
         }
-        whole = self._collected({k: value for k, value in mine.items() if k.startswith(self._own) or k in late})
-        rest = apply_to_collection(mine, Tensor, lambda one: torch.empty(0) if one.is_meta else one.detach().cpu())
+        whole = self._collected({k: value for k, value in state.items() if k.startswith(self._own) or k in late})
+        rest = apply_to_collection(state, Tensor, lambda one: torch.empty(0) if one.is_meta else one.detach().cpu())
         return {name: whole.get(name, value) for name, value in rest.items()}
+
+    def part_of(self, mine: Tensor, value: Tensor) -> Tensor:
+        """Return a tensor as it is: each stage has whole ones."""
+        return value
 
     @override
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:

@@ -162,13 +162,16 @@ class ShardedStrategy(DataGroups):
     @override
     def lightning_module_state_dict(self) -> dict[str, Any]:
         assert self.model is not None
-        parts = self.model.state_dict()
-        return parts if self._save_distributed_checkpoint else {name: self._gathered(v) for name, v in parts.items()}
+        return self.gathered(self.model.state_dict())
+
+    def gathered(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return a ``state_dict`` of whole tensors, on the first process; with parts to be written, as it is."""
+        return state if self._save_distributed_checkpoint else apply_to_collection(state, Tensor, self._gathered)
 
     @override
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         parts = getattr(optimizer, "_optimizer", optimizer).state_dict()
-        return parts if self._save_distributed_checkpoint else apply_to_collection(parts, Tensor, self._gathered)
+        return self.gathered(parts)
 
     @override
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
@@ -195,7 +198,7 @@ class ShardedStrategy(DataGroups):
         assert self.model is not None
         mine = self.model.state_dict()
         parts = {
-            name: self._part(mine[name], value) if name in mine else value
+            name: self.part_of(mine[name], value) if name in mine else value
             for name, value in checkpoint["state_dict"].items()
         }
         self.model.load_state_dict(parts, strict=strict)
@@ -205,7 +208,7 @@ class ShardedStrategy(DataGroups):
         for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             state = {
-                number: {name: self._part(parameters[number], value) for name, value in entries.items()}
+                number: {name: self.part_of(parameters[number], value) for name, value in entries.items()}
                 for number, entries in saved["state"].items()
             }
             # How the update is computed is not what it continues: with ddp it may have been another way.
@@ -226,8 +229,9 @@ class ShardedStrategy(DataGroups):
         super().teardown()
         self.checkpoint_io.teardown()
 
-    def _part(self, target: Any, value: Any) -> Any:
-        return value if isinstance(value, DTensor) else divided_like(target, value)
+    def part_of(self, mine: Any, value: Any) -> Any:
+        """Return this process's part of a whole tensor, divided as another one is; what is a part stays one."""
+        return value if isinstance(value, DTensor) else divided_like(mine, value)
 
     def _gathered(self, tensor: Tensor) -> Tensor:
         """Return a whole tensor on the CPU. Each process must call this, in the same order; the first one keeps it."""

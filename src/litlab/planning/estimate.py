@@ -80,6 +80,7 @@ def estimate(layout: Layout, measured: Measured, devices: Devices, job: Job) -> 
     peaks = {phase: peak.copy() for phase, peak in measured.peaks.items()}
     for phase in {FORWARD, BACKWARD} & set(peaks):
         peaks[phase][OPTIMIZER] = measured.state
+    average = measured.average if job.average else 0
     if layout.offload:
         peaks = {phase: peak.copy() for phase, peak in measured.device_peaks.items() if phase != UPDATE}
     sent = _sent(measured, job)
@@ -89,13 +90,13 @@ def estimate(layout: Layout, measured: Measured, devices: Devices, job: Job) -> 
         sent["all-reduce", "gradients"] = _ring(measured.gradients, devices.count)
         if measured.buffers:
             sent["broadcast", "buffers"] = measured.buffers * job.accumulated
+    if average and not layout.offload:
+        for peak in peaks.values():
+            peak[AVERAGE] = average
     if layout.kind == "pipeline":
         peaks, sent = _pipeline(peaks, measured, devices, job, layout.microbatches)
-    if job.average and layout.kind == "ddp":
-        for peak in peaks.values():
-            peak[AVERAGE] = measured.average
     phase = max(peaks, key=lambda name: peaks[name].total())
-    host = measured.parameters + measured.gradients + measured.state if layout.offload else 0
+    host = measured.parameters + measured.gradients + measured.state + average if layout.offload else 0
     highest: Counter[str] = Counter()
     for peak in peaks.values():
         highest |= peak
@@ -126,7 +127,7 @@ def _pipeline(
     made = sum(block.activations for block in blocks)
     staged = {}
     for phase, peak in peaks.items():
-        as_weights = (*HOST, WEIGHTS, *([TEMPORARY] if phase == UPDATE else []))
+        as_weights = (*HOST, WEIGHTS, AVERAGE, *([TEMPORARY] if phase == UPDATE else []))
         parts: dict[str, float] = dict.fromkeys(as_weights, weights)
         kept = peak[ACTIVATIONS] - min(made, peak[ACTIVATIONS]) * (1 - share)
         staged[phase] = Counter({kind: round(size * parts.get(kind, 1.0)) for kind, size in peak.items()})

@@ -21,7 +21,7 @@ from litlab.callbacks import ActivationCheckpointing, Freeze
 from litlab.errors import UserError, first_line
 from litlab.planning.fake import as_fake, as_on_gpu, processes, without_numbers
 from litlab.planning.layout import Devices, Layout
-from litlab.planning.ledger import Ledger, bytes_of
+from litlab.planning.ledger import Ledger
 from litlab.planning.stand_ins import Batches, OneDevice, Sharded
 from litlab.planning.step import Enough, Measured, Step
 
@@ -100,7 +100,6 @@ def measure(job: Job, layout: Layout, devices: Devices, updates: bool = True) ->
             if not divided:  # what is trained from a later epoch on needs memory then; a sharded model can't do so
                 for rule in freezes:
                     rule.epochs = None if rule.epochs is None else 0
-            step.result.average = bytes_of([*model.parameters(), *model.buffers()])
             strategy = OneDevice(step) if mesh is None else Sharded(step, layout, mesh)
             trainer = job.trainer(
                 accelerator="cpu", devices=1, num_nodes=1, strategy=strategy, plugins=[LightningEnvironment()],

@@ -171,8 +171,7 @@ def _precision(wanted: Any, gpus: bool) -> Any:
 
 def _needed(way: Layout, settings: Any, callbacks: list[Callback]) -> list[str]:
     """Return the flags without which a fit refuses a strategy that divides the model."""
-    sections = [one.section for one in callbacks if isinstance(one, AveragedWeights)]
-    sections += ["agc"] * any(isinstance(one, AGC) for one in callbacks)
+    sections = ["agc"] * any(isinstance(one, AGC) for one in callbacks)
     sections += ["grad_norms"] * any(isinstance(one, GradNorms) for one in callbacks)
     needed = [word for section in sections for word in (f"--{section}", "null")]
     if str(settings["precision"]) in ("16", "16-mixed"):  # with a scaler

@@ -8,6 +8,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
+from litlab.callbacks.averaging import HALVES
 from litlab.parallel.plan import matches, networks, plan_of
 from litlab.planning.ledger import (
     ACTIVATIONS,
@@ -20,6 +21,7 @@ from litlab.planning.ledger import (
     UPDATE,
     Ledger,
     bytes_of,
+    local_parts,
 )
 
 
@@ -44,7 +46,7 @@ class Measured:
     device_peaks: dict[str, Counter[str]]  # without what CPU offload takes away, by phase
     sent: Counter[tuple[str, str]]  # by (collective, phase)
     blocks: list[Block]
-    average: int = 0  # bytes that a copy of the model takes, in float32
+    average: int = 0  # bytes of an average of parameters and buffers
     largest: int = 0  # gradient of one parameter
     no_stages: str = ""  # why a pipeline can't have it; empty if it may
 
@@ -75,6 +77,8 @@ class Step(Callback):
         """Begin, once the model is divided."""
         parameters = list(model.parameters())
         self.result.parameters = self.ledger.own([*parameters, *model.buffers()], PARAMETERS)
+        tensors = (part for one in (*parameters, *model.buffers()) for part in local_parts(one))
+        self.result.average = sum(one.numel() * (4 if one.dtype in HALVES else one.element_size()) for one in tensors)
         self.result.buffers = bytes_of(model.buffers())
         self.ledger.gradients_of = parameters
         for parameter in (parameter for parameter in parameters if parameter.requires_grad):

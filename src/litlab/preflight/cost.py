@@ -9,6 +9,7 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
+from litlab.callbacks.averaging import AveragedWeights
 from litlab.util.optimizer_steps import accumulation, steps_of_epochs, whole_epochs
 from litlab.util.torch_files import stored_parts
 
@@ -76,7 +77,7 @@ def checkpoint_bytes(run: Trainer, check: Trainer, model: LightningModule, data:
     weights = _bytes(model.state_dict())
     if getattr(run.checkpoint_callback, "save_weights_only", False):
         return weights + _bytes(data.state_dict())
-    averaged = any(isinstance(callback, WeightAveraging) for callback in run.callbacks)  # pyright: ignore[reportAttributeAccessIssue]
+    averaged = any(isinstance(callback, AveragedWeights | WeightAveraging) for callback in run.callbacks)  # pyright: ignore[reportAttributeAccessIssue]
     states = [optimizer.state_dict() for optimizer in check.optimizers]
     return weights * (1 + averaged) + _bytes(states) + _bytes(data.state_dict())
 

@@ -1,9 +1,39 @@
 """What a strategy does with a model."""
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
+from torch import Tensor
+
+
+@runtime_checkable
+class DividesModel(Protocol):
+    """A strategy in which each process has a part of the model, put together for checkpoints."""
+
+    def gathered(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return what a checkpoint has of a ``state_dict``. All processes call this, with their parts of it."""
+        ...
+
+    def part_of(self, mine: Tensor, value: Tensor) -> Tensor:
+        """Return this process's part of a tensor from a checkpoint, divided as another one is."""
+        ...
+
+
+def gathered(strategy: Strategy, state: dict[str, Any]) -> dict[str, Any]:
+    """Return what a checkpoint has of a ``state_dict``: whole tensors, or what all processes write together."""
+    return strategy.gathered(state) if isinstance(strategy, DividesModel) else state
+
+
+def part_of(strategy: Strategy, mine: Tensor, value: Tensor) -> Tensor:
+    """Return what a process has of a tensor from a checkpoint.
+
+    Args:
+        strategy: The strategy.
+        mine: A tensor that is divided in the same way.
+        value: The tensor from the checkpoint.
+    """
+    return strategy.part_of(mine, value) if isinstance(strategy, DividesModel) else value
 
 
 def shards(strategy: Strategy) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import WeightAveraging
 
+from litlab.callbacks.averaging import AveragedWeights
 from tests.processes import Python, ranks
 
 
@@ -74,11 +74,7 @@ class Interrupt(Callback):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._reached(trainer, "on_train_epoch_end")
         if trainer.is_global_zero:
-            averages = [
-                callback._average_model.state_dict()
-                for callback in trainer.callbacks
-                if isinstance(callback, WeightAveraging)
-            ]
+            averages = [callback.average for callback in trainer.callbacks if isinstance(callback, AveragedWeights)]
             optimizers = [optimizer.state_dict() for optimizer in trainer.optimizers]
             torch.save([pl_module.state_dict(), averages, optimizers], "final.pt")
 

@@ -17,6 +17,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from torch.distributed.tensor import DTensor
 
+from litlab.callbacks import EMA
 from litlab.checkpointing import ExactResume, ShardedCheckpointIO, sharded
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
@@ -63,7 +64,7 @@ def gather(state: dict) -> dict[str, torch.Tensor]:
 
 def run(folder: Path, name: str, world: int, tensor: int = 1, steps: int = 6, resume: str | None = None,
         asynchronous: bool = False, save: list[int] | None = None, slow: float = 0, room: int | None = None,
-        ) -> None:  # fmt: skip
+        averages: bool = False) -> None:  # fmt: skip
     strategy = ShardedStrategy(tensor, save_distributed_checkpoint=True, async_checkpoint=asynchronous)
     losses = Losses()
     saving = Save(save or [steps], folder / f"{name}.ckpt", slow, room)
@@ -72,7 +73,7 @@ def run(folder: Path, name: str, world: int, tensor: int = 1, steps: int = 6, re
     trainer = Trainer(
         accelerator="cpu", devices=world, strategy=strategy, **until, logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, limit_val_batches=0, use_distributed_sampler=False,
-        callbacks=[losses, ExactResume(), saving], plugins=[ShardedCheckpointIO()],
+        callbacks=[losses, ExactResume(), *([EMA(0.5)] if averages else []), saving], plugins=[ShardedCheckpointIO()],
     )  # fmt: skip
     module, data = classifier(), Tokens(batch_size=BATCH * tensor // world)
     trainer.fit(module, data, ckpt_path=resume and str(folder / resume), weights_only=True)

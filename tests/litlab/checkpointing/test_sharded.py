@@ -12,6 +12,7 @@ import torch
 from lightning.pytorch import Trainer
 from torch.distributed.checkpoint.metadata import Metadata
 
+from litlab.callbacks import EMA
 from litlab.checkpointing import AtomicCheckpointIO, ExactResume, load_checkpoint
 from litlab.checkpointing.io import newest_intact
 from litlab.checkpointing.load import find_corruption
@@ -34,21 +35,27 @@ def is_close(some: list[float], others: list[float]) -> bool:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Checkpoints of two and four processes: after an epoch of four steps, within the next one, and after that."""
+    """Checkpoints of two and four processes: after an epoch of four steps, within the next one, and after that.
+
+    Those without tensor parallelism hold an average of the weights, too.
+    """
     path = tmp_path_factory.mktemp("sharded")
-    within = {"steps": 7, "save": [2, 5], "asynchronous": True, "slow": 0.5}
+    within = {"steps": 7, "save": [2, 5], "asynchronous": True, "slow": 0.5, "averages": True}
     cases = {
-        "full": {"steps": 8, "save": [4, 8]},
+        "full": {"steps": 8, "save": [4, 8], "averages": True},
         "within": within,
-        "half": {"steps": 4},
+        "half": {"steps": 4, "averages": True},
         "tensor": {"tensor": 2, "steps": 4},
     }
     cases |= {
-        "resumed": {"steps": 8, "resume": "within.ckpt"},
-        "layers": {"tensor": 2, "steps": 8, "resume": "half.ckpt"},
+        "resumed": {"steps": 8, "resume": "within.ckpt", "averages": True},
+        "layers": {"tensor": 2, "steps": 8, "resume": "half.ckpt", "averages": True},
     }
     finish(start(path, 2, cases))
-    cases = {"four": {"steps": 8, "resume": "half.ckpt"}, "both": {"tensor": 2, "steps": 8, "resume": "tensor.ckpt"}}
+    cases = {
+        "four": {"steps": 8, "resume": "half.ckpt", "averages": True},
+        "both": {"tensor": 2, "steps": 8, "resume": "tensor.ckpt"},
+    }
     finish(start(path, 4, cases))
     return path
 
@@ -102,7 +109,7 @@ def test_one_plain_process_goes_on_with_the_same_losses(folder, tmp_path):
     trainer = Trainer(
         accelerator="cpu", devices=1, max_epochs=2, logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, limit_val_batches=0, use_distributed_sampler=False,
-        callbacks=[counted, ExactResume()], plugins=[AtomicCheckpointIO()], default_root_dir=tmp_path,
+        callbacks=[counted, ExactResume(), EMA(0.5)], plugins=[AtomicCheckpointIO()], default_root_dir=tmp_path,
     )  # fmt: skip
     trainer.fit(classifier(), Tokens(batch_size=24), ckpt_path=str(folder / "half.ckpt"), weights_only=True)
     assert is_close(counted.values, losses(folder, "full")[4:])

@@ -107,8 +107,8 @@ class Seen(Callback):
         self.ema, self.notes = ema, []
 
     def on_validation_start(self, *anything):
-        if self.ema._average_model is not None:
-            self.notes.append({n: v.clone() for n, v in self.ema._average_model.module.state_dict().items()})
+        if self.ema.average is not None:
+            self.notes.append({name: value.clone() for name, value in self.ema.average.items()})
 
     on_validation_end = on_validation_start
 

@@ -13,20 +13,34 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 
+from litlab.callbacks import EMA, SWA
 from litlab.checkpointing.exact_resume import ExactResume
 from litlab.parallel import ShardedStrategy
 from tests.conftest import ROOT
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier
 from tests.processes import Python, ranks
 
-BATCH = 24
+BATCH, EPOCH = 24, 4  # samples of a step, steps of an epoch
 WORLD = int(os.environ.get("WORLD_SIZE", "1"))  # which Lightning removes after the first fit
+AVERAGES = {"ema": lambda: [EMA(0.5)], "swa": lambda: [SWA(0.5)], None: list}
+
+
+class SaveLast(Callback):
+    """Saves after the last step, while there are weights in training beside an average."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if trainer.global_step == trainer.max_steps:
+            trainer.save_checkpoint(self.path)
 
 
 def train(folder: Path, name: str, strategy: str = "auto", steps: int = 12, resume: str | None = None,
-          model: dict | None = None, offload: bool = False, **options: Any) -> None:  # fmt: skip
+          model: dict | None = None, offload: bool = False, average: str | None = None,
+          **options: Any) -> None:  # fmt: skip
     """Train (with 0 steps: not at all), save, validate and test.
 
     Args:
@@ -37,6 +51,7 @@ def train(folder: Path, name: str, strategy: str = "auto", steps: int = 12, resu
         resume: Name of the checkpoint to start from.
         model: Settings of the model.
         offload: Whether weights stay in the memory of the host.
+        average: "ema" or "swa".
         **options: Of the Trainer.
     """
     replicas = {"tp": WORLD, "pipeline": WORLD, "both": 2}.get(strategy, 1)
@@ -46,15 +61,14 @@ def train(folder: Path, name: str, strategy: str = "auto", steps: int = 12, resu
     losses, module, data = Losses(), classifier(**(model or {})), Tokens(batch_size=batch)
     torch.manual_seed(0)
     trainer = Trainer(
-        devices=WORLD, max_steps=steps, max_epochs=-1, logger=False,
+        devices=WORLD, max_steps=steps, max_epochs=steps // EPOCH if average == "swa" else -1, logger=False,
         strategy=ShardedStrategy(replicas, cpu_offload=offload) if sharded else strategy, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
-        callbacks=[losses, ExactResume()], **options,
+        callbacks=[losses, ExactResume(), *AVERAGES[average](), SaveLast(folder / f"{name}.ckpt")], **options,
     )  # fmt: skip
     checkpoint = None if resume is None else folder / f"{resume}.ckpt"
     if steps:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
-        trainer.save_checkpoint(folder / f"{name}.ckpt")
         checkpoint = None
     metrics = trainer.validate(module, data, ckpt_path=checkpoint, weights_only=True, verbose=False)[0]
     metrics |= trainer.test(module, data, verbose=False)[0]

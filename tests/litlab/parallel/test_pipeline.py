@@ -13,11 +13,14 @@ from tests.processes import Python, ranks
 
 DROPOUT = {"model": {"dropout": 0.2}}
 CLIPPED = {"steps": 6, "accumulate_grad_batches": 2, "gradient_clip_val": 0.1, "model": {"optimizer": "SGD"}}
+AVERAGED = {"average": "ema", "model": {"optimizer": "SGD"}}
+MEAN = {"average": "swa", "model": {"norm": True, "optimizer": "SGD"}}
 ACCUMULATED = {**CLIPPED, "precision": "bf16-mixed"}
 CASES = {
     1: {
         "one": {"steps": 50},
         "one_clip": CLIPPED,
+        "one_ema": AVERAGED,
         "one_pipeline": {"strategy": "pipeline", **ACCUMULATED},
         "one_dropout": {"strategy": "pipeline", **DROPOUT},
     },
@@ -30,11 +33,15 @@ CASES = {
         "two_whole": {"strategy": "pipeline", **DROPOUT},
         "two_resumed": {"strategy": "pipeline", "resume": "two_six", **DROPOUT},
         "six": {"strategy": "pipeline", "steps": 6},
+        "ema_six": {"strategy": "pipeline", "steps": 6, **AVERAGED},
+        "two_ema": {"strategy": "pipeline", "resume": "ema_six", **AVERAGED},
+        "two_swa": {"strategy": "pipeline", **MEAN},
     },
     4: {"four": {"strategy": "pipeline", "steps": 50}, "four_resumed": {"strategy": "pipeline", "resume": "six"}},
     0: {
         "one_resumed": {"resume": "six"},
         "two_test": {"steps": 0, "resume": "two"},
+        "two_swa_test": {"steps": 0, "resume": "two_swa", "model": MEAN["model"]},
         "two_norm_test": {"steps": 0, "resume": "two_norm", "model": {"norm": True}},
     },
 }
@@ -230,6 +237,7 @@ def saved(folder: Path, name: str) -> dict:
         ("two_whole", "one_dropout", 0),  # in parts in one process, too: the same values are dropped
         ("four_resumed", "one_resumed", 1e-6),
         ("two_test", "two", 1e-6),
+        ("two_swa_test", "two_swa", 1e-6),
         ("two_norm_test", "two_norm", 1e-6),
     ],
 )
@@ -249,6 +257,14 @@ def test_a_run_resumed_within_an_epoch_ends_with_the_same_bits(folder):
     assert len(states[1]) == len(its["state_dict"])  # all weights of all stages
     for number, state in states[1].items():
         assert all(torch.equal(states[0][number][name], value) for name, value in state.items())
+
+
+def test_each_stage_averages_its_weights(folder):
+    mine, its = saved(folder, "two_ema"), saved(folder, "one_ema")
+    assert mine["averaging_state"] == its["averaging_state"]
+    for state in ("state_dict", "current_model_state"):
+        for name, value in its[state].items():
+            torch.testing.assert_close(mine[state][name], value, rtol=0, atol=2e-6)
 
 
 def test_a_network_is_divided_as_it_is_or_refused(tmp_path):

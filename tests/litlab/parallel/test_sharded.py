@@ -9,6 +9,8 @@ import torch
 from tests.litlab.parallel import program
 
 DROPOUT = {"model": {"dropout": 0.2}}
+AVERAGED = {"average": "ema", "model": {"optimizer": "SGD", "dropout": 0.2}}  # AdamW would make much of rounding
+MEAN = {"average": "swa", "model": {"norm": True, "optimizer": "SGD"}}
 EVALUATED = {"steps": 0, "resume": "one"}
 CASES = {
     1: {
@@ -16,6 +18,7 @@ CASES = {
         "one_dropout": DROPOUT,
         "one_clip": {"gradient_clip_val": 0.1},
         "one_value": {"gradient_clip_val": 0.001, "gradient_clip_algorithm": "value"},
+        "one_ema": AVERAGED,
         "one_accumulated": {"accumulate_grad_batches": 2, "precision": "bf16-mixed"},
     },
     2: {
@@ -34,6 +37,14 @@ CASES = {
         "fsdp2_2_whole": {"strategy": "fsdp2", **DROPOUT},
         "fsdp2_2_resumed": {"strategy": "fsdp2", "resume": "fsdp2_2_six", **DROPOUT},
         "ddp2_resumed": {"strategy": "ddp", "resume": "fsdp2_2_six", **DROPOUT},
+        "tp2_ema": {"strategy": "tp", **AVERAGED},
+        "ddp2_ema": {"strategy": "ddp", **AVERAGED},
+        "fsdp2_2_ema": {"strategy": "fsdp2", **AVERAGED},
+        "fsdp2_2_ema_half": {"strategy": "fsdp2", "precision": "bf16-true", **AVERAGED},
+        "fsdp2_2_ema_six": {"strategy": "fsdp2", "steps": 6, **AVERAGED},
+        "fsdp2_2_ema_resumed": {"strategy": "fsdp2", "resume": "fsdp2_2_ema_six", **AVERAGED},
+        "ddp2_swa": {"strategy": "ddp", **MEAN},
+        "fsdp2_2_swa": {"strategy": "fsdp2", "offload": True, **MEAN},
         "tp2_six": {"strategy": "tp", "steps": 6, **DROPOUT},
         "tp2_resumed": {"strategy": "tp", "resume": "tp2_six", **DROPOUT},
     },
@@ -41,6 +52,7 @@ CASES = {
     4: {
         "both4": {"strategy": "both"},
         "both4_clip": {"strategy": "both", "gradient_clip_val": 0.1},
+        "both4_ema_resumed": {"strategy": "both", "resume": "fsdp2_2_ema_six", **AVERAGED},
         "both4_resumed": {"strategy": "both", "resume": "fsdp2_2_six", **DROPOUT},
         "tp4_test": {"strategy": "tp", **EVALUATED},
     },
@@ -125,3 +137,31 @@ def test_another_strategy_continues_within_the_epoch(folder, resumed, whole):
     """As far as the data is shared by as many processes."""
     assert len(result(folder, resumed)["losses"]) == 6
     same(folder, resumed, whole, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "tolerance"),
+    [
+        ("tp2_ema", "one_ema", 2e-6),
+        ("fsdp2_2_ema", "ddp2_ema", 2e-6),
+        ("fsdp2_2_ema_resumed", "fsdp2_2_ema", 0),
+        ("both4_ema_resumed", "fsdp2_2_ema", 2e-6),
+        ("fsdp2_2_swa", "ddp2_swa", 2e-6),  # which measures batch norms with the average
+    ],
+)
+def test_processes_average_their_parts_of_the_weights(folder, name, other, tolerance):
+    same(folder, name, other, tolerance)
+    mine, its = saved(folder, name), saved(folder, other)
+    assert mine["averaging_state"] == its["averaging_state"]
+    for state in ("state_dict", "current_model_state"):
+        assert mine[state].keys() == its[state].keys()
+        for weight, value in its[state].items():
+            torch.testing.assert_close(mine[state][weight], value, rtol=0, atol=tolerance)
+    weight = "network.head.weight"
+    assert (its["state_dict"][weight] - its["current_model_state"][weight]).abs().max() > 1e-4
+
+
+def test_weights_of_16_bits_are_averaged_in_32(folder):
+    checkpoint = saved(folder, "fsdp2_2_ema_half")
+    for state, kind in (("state_dict", torch.float32), ("current_model_state", torch.bfloat16)):
+        assert checkpoint[state]["network.head.weight"].dtype == kind

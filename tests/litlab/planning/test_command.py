@@ -45,8 +45,8 @@ def test_sizes_that_are_none(text):
         (["--plan_memory=80"], "--plan_memory: it is the memory of a device of --plan; give --plan too"),
         (["--plan=1x2", "--trainer.strategy=deepspeed"], "trainer.strategy: --plan does not know deepspeed"),
         (
-            ["--plan=1x2", "--trainer.strategy=fsdp2", "--ema.decay=0.9", "--trainer.precision=16-mixed"],
-            "trainer.strategy: it divides the model, for which fit needs --ema null --trainer.precision bf16-mixed",
+            ["--plan=1x2", "--trainer.strategy=fsdp2", "--agc.factor=0.1", "--trainer.precision=16-mixed"],
+            "trainer.strategy: it divides the model, for which fit needs --agc null --trainer.precision bf16-mixed",
         ),
     ],
 )

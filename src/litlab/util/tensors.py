@@ -1,0 +1,42 @@
+"""The tensors of a model, of which a process may have parts."""
+
+from collections.abc import Iterator
+from itertools import chain
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+
+from litlab.util.foreach import local_part
+
+
+def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the parameters and buffers that this process has, with their names.
+
+    FSDP2 keeps some weights whole after a forward pass. They are parts again then, as changes of what is whole get lost.
+    """
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+    for name, tensor in chain(model.named_parameters(), model.named_buffers()):
+        if not tensor.is_meta:  # those of other stages of a pipeline
+            yield name, tensor
+
+
+def copy_of(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Return a copy without a gradient, of another type if one is given; a part stays a part."""
+    copied = local_part(tensor.detach()).to(dtype or tensor.dtype, copy=True)
+    return part_like(tensor, copied) if isinstance(tensor, DTensor) else copied
+
+
+def part_like(whole: DTensor, local: Tensor) -> DTensor:
+    """Return a tensor of which this process has a part, divided as another one is.
+
+    Args:
+        whole: The other one.
+        local: This process's part, of the same shape as its part of that.
+    """
+    return DTensor.from_local(
+        local, whole.device_mesh, whole.placements, run_check=False, shape=whole.shape, stride=whole.stride()
+    )
