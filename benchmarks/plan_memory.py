@@ -1,4 +1,4 @@
-"""What `fit --plan` foretells for the memory of each process, against what real runs on the CPU take.
+"""What `fit --plan` predicts for the memory of each process, against what real runs on the CPU take.
 
     python benchmarks/plan_memory.py [--only text] [-- FLAGS]
 
@@ -23,7 +23,7 @@ from typing import Any
 from common import CONFIGS, save, split_flags
 
 QUIET = [
-    "--checkpoint=null", "--early_stopping=null", "--ema=null", "--vram=null", "--test_after_fit=false",
+    "--checkpoint=null", "--early_stopping=null", "--vram=null", "--test_after_fit=false",
     "--trainer.callbacks=[]", "--trainer.limit_val_batches=0", "--trainer.limit_train_batches=4",
     "--trainer.max_epochs=1", "--trainer.enable_progress_bar=false", "--trainer.logger=false",
     "--trainer.accelerator=cpu", "--trainer.precision=32-true", "--trainer.enable_model_summary=false",
@@ -31,7 +31,7 @@ QUIET = [
 TEXT = [
     f"--config={CONFIGS}/text.yaml", "--data=TextData", "--data.dataset=csv", "--data.path=texts.csv",
     "--data.max_tokens=128", "--data.batch_size=8", "--model.embed_dim=512", "--model.num_layers=8",
-    "--model.num_heads=8", "--model.dim_feedforward=2048", "--model.stem=0",
+    "--model.num_heads=8", "--model.dim_feedforward=2048", "--model.stem=0", "--ema=null",
 ]  # fmt: skip
 MLP = [
     f"--config={CONFIGS}/mlp.yaml", "--data.dataset=generated", "--data.batch_size=512",
@@ -39,26 +39,29 @@ MLP = [
 ]  # fmt: skip
 CIFAR = [f"--config={CONFIGS}/cifar.yaml", "--data.dataset=generated", "--data.batch_size=512"]
 DDP, FSDP2 = (["--trainer.devices=2", f"--trainer.strategy={name}"] for name in ("ddp", "fsdp2"))
+PIPELINE = ["--trainer.strategy=pipeline", "--trainer.devices=2"]
 TENSORS = ["--trainer.strategy=litlab.parallel.ShardedStrategy", "--trainer.strategy.tensor_parallel_size=2"]
 RUNS = {
     "text, one process": (1, [*TEXT, "--trainer.devices=1"]),
     "text, ddp": (2, [*TEXT, *DDP]),
     "text, fsdp2": (2, [*TEXT, *FSDP2]),
     "text, tensor parallel 2": (2, [*TEXT, *TENSORS, "--trainer.devices=2"]),
-    "text, pipeline": (2, [*TEXT, "--trainer.strategy=pipeline", "--trainer.devices=2"]),
+    "text, pipeline": (2, [*TEXT, *PIPELINE]),
+    "text, fsdp2 with ema": (2, [*TEXT, *FSDP2, "--ema.decay=0.99"]),
     "mlp, one process": (1, [*MLP, "--trainer.devices=1"]),
     "mlp, ddp": (2, [*MLP, *DDP]),
     "mlp, fsdp2": (2, [*MLP, *FSDP2]),
+    "mlp, pipeline": (2, [*MLP, *PIPELINE]),
     # Most of its memory on a CPU is in oneDNN's buffers for convolutions, which are no tensors.
     "cifar, one process": (1, [*CIFAR, "--trainer.devices=1"]),
 }
 
 
 def main() -> None:
-    if len(sys.argv) > 2 and sys.argv[1] in ("--measure", "--foretell"):
+    if len(sys.argv) > 2 and sys.argv[1] in ("--measure", "--predict"):
         kind, target = sys.argv[1:3]
         sys.argv[1:] = sys.argv[3:]
-        {"--measure": measure, "--foretell": foretell}[kind](Path(target))
+        {"--measure": measure, "--predict": predict}[kind](Path(target))
         return
     own, flags = split_flags()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -83,9 +86,9 @@ def write_texts(path: Path) -> None:
 
 
 def compare(folder: Path, count: int, arguments: list[str]) -> dict[str, float]:
-    """Return what was foretold and what was measured, in MiB, and the difference in per cent of the latter."""
+    """Return what was predicted and what was measured, in MiB, and the difference in per cent of the latter."""
     plan = folder / "plan.json"
-    start(["--foretell", str(plan), "fit", *arguments, f"--plan=1x{count}"], folder, [{}])
+    start(["--predict", str(plan), "fit", *arguments, f"--plan=1x{count}"], folder, [{}])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -93,12 +96,12 @@ def compare(folder: Path, count: int, arguments: list[str]) -> dict[str, float]:
     ranks = [{**shared, "LOCAL_RANK": rank} for rank in range(count)] if count > 1 else [{}]
     start(["--measure", str(folder / "peak"), "fit", *arguments], folder, ranks)
     peaks = [json.loads((folder / f"peak{rank}").read_text()) for rank in range(count)]
-    foretold, measured = json.loads(plan.read_text()) / 2**20, max(peaks) / 2**20
+    predicted, measured = json.loads(plan.read_text()) / 2**20, max(peaks) / 2**20
     return {
-        "foretold": round(foretold, 1),
+        "predicted": round(predicted, 1),
         "measured": round(measured, 1),
         "least_of_the_processes": round(min(peaks) / 2**20, 1),
-        "difference_percent": round(100 * (foretold / measured - 1), 1),
+        "difference_percent": round(100 * (predicted / measured - 1), 1),
     }
 
 
@@ -121,7 +124,7 @@ def start(arguments: list[str], folder: Path, ranks: list[dict[str, Any]]) -> No
         raise SystemExit(f"{' '.join(command)} failed:\n" + "\n".join(said))
 
 
-def foretell(target: Path) -> None:
+def predict(target: Path) -> None:
     """Write what the plan of a command line says, in bytes."""
     from unittest import mock
 

@@ -38,8 +38,8 @@ class SWA(AveragedWeights):
         start: Share of the run's epochs that are over when the averaging starts.
 
     Raises:
-        UserError: If start is out of bounds; in a fit, if the run has no number of epochs, its weights are of 16 bits or
-            sharded in a way that is not litlab's, or the network has batch norms and the model no ``forward``.
+        UserError: If start is out of bounds; in a fit, if the run has no number of epochs, its weights have 16 bits or
+            are sharded in a way that is not litlab's, or the network has batch norms and the model no ``forward``.
     """
 
     section = "swa"

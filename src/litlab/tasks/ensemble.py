@@ -54,7 +54,12 @@ class EnsembleModule(SupervisedModule):
         return list(self.network.members) if isinstance(self.network, Ensemble) else [self.network]
 
     def setup(self, stage: str) -> None:
-        """Draw the training samples of each member."""
+        """Draw the training samples of each member; refuse what divides a network."""
+        if stage == "fit" and isinstance(self.network, Ensemble) and shards(self.trainer.strategy):
+            raise UserError(
+                f"model.members: trainer.strategy {type(self.trainer.strategy).__name__} divides a network, and an "
+                "ensemble has several; use ddp or one device, or set model.members to 1"
+            )
         if self.bootstrap and stage == "fit":
             data: Any = getattr(self.trainer, "datamodule", None)
             if not hasattr(data, "numbered"):
@@ -71,8 +76,6 @@ class EnsembleModule(SupervisedModule):
         """Compare model and data, and say how members are computed."""
         super().on_fit_start()
         if isinstance(self.network, Ensemble):
-            if shards(self.trainer.strategy):
-                raise UserError("trainer.strategy: it shards parameters; an ensemble (model.members) needs ddp")
             if not self.bootstrap and same_weights(self.networks):
                 raise UserError(
                     "model.members: all have the same weights and would learn the same; in Python give Classifier the "

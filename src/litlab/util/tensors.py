@@ -14,7 +14,7 @@ from litlab.util.foreach import local_part
 def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield the parameters and buffers that this process has, with their names.
 
-    FSDP2 keeps some weights whole after a forward pass. They are parts again then, as changes of what is whole get lost.
+    FSDP2 keeps some weights whole after a forward pass. They are divided again first: changes of whole ones get lost.
     """
     for module in model.modules():
         if isinstance(module, FSDPModule):

@@ -11,10 +11,11 @@ from tests.litlab.parallel import program
 DROPOUT = {"model": {"dropout": 0.2}}
 AVERAGED = {"average": "ema", "model": {"optimizer": "SGD", "dropout": 0.2}}  # AdamW would make much of rounding
 MEAN = {"average": "swa", "model": {"norm": True, "optimizer": "SGD"}}
+LONG = {"steps": 50}
 EVALUATED = {"steps": 0, "resume": "one"}
 CASES = {
     1: {
-        "one": {},
+        "one": LONG,
         "one_dropout": DROPOUT,
         "one_clip": {"gradient_clip_val": 0.1},
         "one_value": {"gradient_clip_val": 0.001, "gradient_clip_algorithm": "value"},
@@ -22,9 +23,9 @@ CASES = {
         "one_accumulated": {"accumulate_grad_batches": 2, "precision": "bf16-mixed"},
     },
     2: {
-        "ddp2": {"strategy": "ddp"},
-        "fsdp2_2": {"strategy": "fsdp2"},
-        "tp2": {"strategy": "tp"},
+        "ddp2": {"strategy": "ddp", **LONG},
+        "fsdp2_2": {"strategy": "fsdp2", **LONG},
+        "tp2": {"strategy": "tp", **LONG},
         "tp2_dropout": {"strategy": "tp", **DROPOUT},
         "fsdp2_2_clip": {"strategy": "fsdp2", "gradient_clip_val": 0.1},
         "tp2_value": {"strategy": "tp", "gradient_clip_val": 0.001, "gradient_clip_algorithm": "value"},
@@ -50,7 +51,7 @@ CASES = {
     },
     3: {"ddp3_test": {"strategy": "ddp", **EVALUATED}, "fsdp2_3_test": {"strategy": "fsdp2", **EVALUATED}},
     4: {
-        "both4": {"strategy": "both"},
+        "both4": {"strategy": "both", **LONG},
         "both4_clip": {"strategy": "both", "gradient_clip_val": 0.1},
         "both4_ema_resumed": {"strategy": "both", "resume": "fsdp2_2_ema_six", **AVERAGED},
         "both4_resumed": {"strategy": "both", "resume": "fsdp2_2_six", **DROPOUT},
