@@ -40,7 +40,8 @@ class AveragedWeights(Callback):
         self._saved: dict[str, Tensor] = {}  # the average of a checkpoint that is read before the model is set up
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuse strategies of others that shard the weights: their parts can't be put together for a checkpoint."""
+        """Begin anew; refuse other libraries' sharding, whose parts can't be put together for a checkpoint."""
+        self.updates = 0
         if stage == "fit" and shards(trainer.strategy) and not isinstance(trainer.strategy, DividesModel):
             raise UserError(
                 f"{self.section}: trainer.strategy {type(trainer.strategy).__name__} shards the weights in a way in "
@@ -124,9 +125,8 @@ class AveragedWeights(Callback):
         if self.state_key in checkpoint["callbacks"]:  # or it is an average of another kind
             self.updates = int(checkpoint["averaging_state"]["n_averaged"])
             names = {id(value): name for name, value in tensors_of(pl_module)}
-            state = checkpoint["state_dict"]
-            own = pl_module.state_dict(keep_vars=True)
-            self._saved = {names[id(value)]: state[key] for key, value in own.items() if id(value) in names}
+            own = {key: names.get(id(value)) for key, value in pl_module.state_dict(keep_vars=True).items()}
+            self._saved = {name: value for key, value in checkpoint["state_dict"].items() if (name := own.get(key))}
         weights = {"state_dict": checkpoint["current_model_state"]}
         trainer.strategy.load_model_state_dict(weights, strict=pl_module.strict_loading)
         if self.average is not None:

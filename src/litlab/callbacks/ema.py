@@ -44,6 +44,11 @@ class EMA(AveragedWeights):
         super().__init__()
         self._last = 0  # optimizer steps that were taken when the average was last updated
 
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Begin anew."""
+        super().setup(trainer, pl_module, stage)
+        self._last = 0
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:

@@ -102,3 +102,32 @@ class Counting(nn.Flatten):
 def test_modules_with_extra_state(tmp_path):
     model = Tiny(network=nn.Sequential(Counting(), nn.Linear(192, 4)))
     make_trainer(tmp_path, callbacks=[EMA(0.9)]).fit(model, TinyData(16, 4))
+
+
+def test_a_second_fit_begins_anew(tmp_path):
+    ema, ends = EMA(0.9), []
+    for _ in range(2):
+        torch.manual_seed(0)
+        model = Tiny()
+        make_trainer(tmp_path, callbacks=[ema], max_epochs=2).fit(model, TinyData(16, 4))
+        ends.append(model.state_dict())
+    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
+
+
+def test_saved_while_the_average_is_validated(tmp_path):
+    """An exception may end a validation, and another callback save."""
+
+    class Save(Callback):
+        def on_validation_batch_end(self, trainer, pl_module, *_):
+            trainer.save_checkpoint(tmp_path / "within.ckpt")
+
+        def on_validation_end(self, trainer, pl_module):
+            trainer.save_checkpoint(tmp_path / "after.ckpt")
+
+    make_trainer(tmp_path, callbacks=[EMA(0.9), Save()], max_epochs=2).fit(Tiny(), TinyData(16, 4))
+    within, after = (torch.load(tmp_path / f"{name}.ckpt", weights_only=True) for name in ("within", "after"))
+    for state in ("state_dict", "current_model_state"):
+        assert all(torch.equal(value, within[state][name]) for name, value in after[state].items())
+    assert any(
+        not torch.equal(value, after["state_dict"][name]) for name, value in after["current_model_state"].items()
+    )
