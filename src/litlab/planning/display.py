@@ -59,7 +59,7 @@ def show_command(words: list[str], way: Layout | None, devices: Devices, needed:
 
 
 def _memory(own: Estimate) -> Table:
-    table = Table(title=f"Memory per device, at its highest: {MOMENTS[own.phase]}", title_justify="left")
+    table = Table(title=f"Peak memory per device, {MOMENTS[own.phase]}", title_justify="left")
     table.add_column("of")
     table.add_column("then", justify="right")
     table.add_column("at most", justify="right")
