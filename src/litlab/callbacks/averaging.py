@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from litlab.errors import UserError
 from litlab.util.foreach import copy_all, lerp_all, local_part
-from litlab.util.strategies import DividesModel, gathered, part_of, shards
+from litlab.util.strategies import DividesModel, gathered, part_of, shards, share_buffers
 from litlab.util.tensors import copy_of, tensors_of
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -79,9 +79,10 @@ class AveragedWeights(Callback):
         self.updates += 1
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put the average into the model."""
+        """Put the average into the model; of buffers that of the first process, as it is saved."""
         if self.average is not None and self.updates:
             self.exchange(pl_module)
+            share_buffers(trainer)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Put the weights in training back."""

@@ -74,10 +74,10 @@ class NaNGuard(Callback):
         """Look at loss and gradient, and make a bad step harmless."""
         loss, self._loss = self._loss, None
         parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if not parameters or loss is None:
+        if loss is None or not (parameters or self._sharded):
             return
         gradients = [local_part(p.grad) for p in parameters]
-        norm = total_norm(gradients)
+        norm = total_norm(gradients).to(trainer.strategy.root_device)  # where processes communicate
         if self._sharded:
             torch.distributed.all_reduce(norm)
         if self._waits:
@@ -92,7 +92,7 @@ class NaNGuard(Callback):
             self._unread.append((_place(trainer, optimizer), pair))
             good = pair.isfinite().all()
             if not self._scaler:  # which looks at the gradients itself
-                zero_unless(good, gradients)
+                zero_unless(good.to(gradients[0].device) if gradients else good, gradients)
                 if optimizer.defaults.get("fused"):
                     optimizer.found_inf = (~good).float()  # pyright: ignore[reportAttributeAccessIssue]
         if self._buffers:

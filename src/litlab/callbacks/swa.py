@@ -61,7 +61,7 @@ class SWA(AveragedWeights):
                     f"swa: trainer.precision {trainer.precision} has weights too coarse to be averaged; set "
                     "trainer.precision to bf16-mixed, or swa to null"
                 )
-            if _batch_norms(pl_module) and not is_overridden("forward", pl_module, LightningModule):
+            if _has_batch_norms(pl_module) and not is_overridden("forward", pl_module, LightningModule):
                 raise UserError(
                     f"swa: {type(pl_module).__name__} has batch norms, and no forward to measure them with; give it "
                     "one that takes the inputs of a batch, or set swa to null"
@@ -93,7 +93,7 @@ class SWA(AveragedWeights):
         """Add the weights to the average at the end of an epoch, before they are validated."""
         if trainer.is_last_batch and trainer.current_epoch >= self._first:
             self.update(pl_module, 1 / (self.updates + 1), buffers=False)
-            if _batch_norms(pl_module):
+            if _has_batch_norms(pl_module):  # on any process: all have to take part
                 self._measure_batch_norms(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -137,6 +137,10 @@ class SWA(AveragedWeights):
             if not isinstance(value, nn.Parameter):
                 self.average[name].copy_(value)
         self.exchange(pl_module)
+
+
+def _has_batch_norms(module: nn.Module) -> bool:
+    return any(isinstance(part, _BatchNorm) and part.running_mean is not None for part in module.modules())
 
 
 def _batch_norms(module: nn.Module) -> list[Any]:

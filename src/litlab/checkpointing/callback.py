@@ -162,6 +162,13 @@ def save_last(trainer: Trainer, callback: ModelCheckpoint) -> None:
     trainer.save_checkpoint(callback.last_model_path, callback.save_weights_only)
 
 
+def wait_for_checkpoints(trainer: Trainer) -> None:
+    """Wait until the checkpoints that are being written in the background are complete."""
+    wait = getattr(trainer.strategy.checkpoint_io, "wait", None)  # of litlab's ShardedCheckpointIO
+    if wait is not None:
+        wait()
+
+
 def relocate(callback: ModelCheckpoint, state: dict[str, Any], resumed: str) -> None:
     """Give the checkpoints that a saved state names their paths of now, if they are those of this run.
 

@@ -14,10 +14,10 @@ from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.tensor import DTensor
 
-from litlab.checkpointing.chunks import Chunks, LoadPlanner
+from litlab.checkpointing.planners import LoadPlanner
 from litlab.checkpointing.shards import METADATA, shards_of
 from litlab.errors import UserError, first_line
-from litlab.util.tensors import part_like
+from litlab.util.chunks import Chunks
 
 STATES = ("state_dict", "current_model_state")  # of weights: where an average is saved, it is the first one
 
@@ -126,7 +126,7 @@ def _room(empty: Tensor, like: Tensor | None) -> Tensor:
     """Return an empty tensor in memory, in parts as another one if that has its shape."""
     if not isinstance(like, DTensor) or like.shape != empty.shape:
         return torch.empty_like(empty, device="cpu")
-    return part_like(like, torch.empty_like(like.to_local(), dtype=empty.dtype))
+    return torch.empty_like(like.detach(), dtype=empty.dtype)  # in host memory, if that is there
 
 
 class _MetadataUnpickler(pickle.Unpickler):

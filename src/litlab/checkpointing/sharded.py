@@ -20,9 +20,9 @@ from torch.distributed.checkpoint.planner import SavePlanner as Planner
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.futures import Future as TorchFuture
 
-from litlab.checkpointing.chunks import Chunks, SavePlanner
 from litlab.checkpointing.io import AtomicCheckpointIO, no_room
 from litlab.checkpointing.load import find_corruption
+from litlab.checkpointing.planners import SavePlanner
 from litlab.checkpointing.shard_tensors import divide, fill
 from litlab.checkpointing.shards import (
     METADATA,
@@ -36,6 +36,7 @@ from litlab.checkpointing.shards import (
 )
 from litlab.errors import UserError, first_line
 from litlab.util.atomic import sync, write_whole
+from litlab.util.chunks import Chunks
 from litlab.util.torch_files import read_torch_file
 
 
@@ -47,14 +48,14 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
 
     In the background a thread writes a copy in host memory, as DCP's ``async_save`` does (torch 2.15). A process would
     need the copy in shared memory, and a process group of its own; a thread shares the interpreter, but while it writes
-    and sums up, the training has that. One save goes on at a time; the next one, or `wait`, raises what went wrong.
+    and sums up, the training has that. Two saves may be under way, as a validation often saves the best checkpoint and
+    the last one; a third one, or `wait`, waits for the first and raises what went wrong with it.
     """
 
     def __init__(self) -> None:
         self._group: Any = None  # its own, so that training and saving don't mix their messages
         self._thread: ThreadPoolExecutor | None = None
-        self._saving: Future[None] | None = None
-        self._outdated: list[str | Path] = []  # files that this save replaces by its own
+        self._saving: list[tuple[Future[None], list[str | Path]]] = []  # with the files to be removed after each
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Write a whole checkpoint, or with the options that `ShardedStrategy` gives, a sharded one.
@@ -67,7 +68,7 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         Raises:
             UserError: If there is no room for it, or there was none for the one before.
         """
-        self.wait()
+        self._finish(1 if storage_options is not None and storage_options["asynchronous"] else 0)
         if storage_options is None:
             super().save_checkpoint(checkpoint, path)
             return
@@ -85,9 +86,9 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         if not storage_options["asynchronous"]:
             self._write(path, content, chunks, parameters, step)
             return
-        self._thread = self._thread or ThreadPoolExecutor(1, "checkpoint")
+        self._thread = self._thread or ThreadPoolExecutor(1, "checkpoint", _use_device, _current_device())
         copies = {name: parts.copied() for name, parts in chunks.items()}
-        self._saving = self._thread.submit(self._write, path, content, copies, parameters, step)
+        self._saving.append((self._thread.submit(self._write, path, content, copies, parameters, step), []))
 
     def load_parts(self, path: str | Path, model: nn.Module, optimizers: bool) -> dict[str, Any]:
         """Read a checkpoint, of a sharded one only the parts of the tensors that this process has of a model's.
@@ -105,7 +106,7 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
             raise UserError(f"checkpoint {path}: no such file.")
         if found := find_corruption(path):
             raise UserError(f"checkpoint {path}: it is damaged ({found}); use another one.")
-        checkpoint = read_torch_file(path)
+        checkpoint = read_torch_file(path, mmap=True)  # of a whole one each process takes its parts
         mine = {**dict(model.named_buffers()), **dict(model.named_parameters(remove_duplicate=False))}
         fill(Path(path), checkpoint, "" if optimizers else "state_dict.", mine.get)
         return checkpoint
@@ -118,24 +119,27 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         return super().load_checkpoint(path, map_location, weights_only)
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        """Remove a checkpoint, once the one that is being written is complete."""
-        if self._saving is None:
-            super().remove_checkpoint(path)
+        """Remove a checkpoint, once those that are being written are complete."""
+        if self._saving:
+            self._saving[-1][1].append(path)
         else:
-            self._outdated.append(path)
+            super().remove_checkpoint(path)
 
     def wait(self) -> None:
-        """Wait until the checkpoint that is being written is complete.
+        """Wait until the checkpoints that are being written are complete.
 
         Raises:
-            UserError: If there was no room for it.
+            UserError: If there was no room for one.
         """
-        saving, self._saving = self._saving, None
-        outdated, self._outdated = self._outdated, []
-        if saving is not None:
+        self._finish(0)
+
+    def _finish(self, most: int) -> None:
+        """Wait until at most so many are being written: all processes for the same ones, as all have to raise."""
+        while len(self._saving) > most:
+            saving, outdated = self._saving.pop(0)
             saving.result()
-        for path in outdated:
-            super().remove_checkpoint(path)
+            for path in outdated:
+                super().remove_checkpoint(path)
 
     def teardown(self) -> None:
         """Wait; where an error ends the run already, another one is only printed."""
@@ -184,6 +188,16 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         if answer[1] is not None:
             raise answer[1]
         return answer[0]
+
+
+def _current_device() -> tuple[int, ...]:
+    return (torch.cuda.current_device(),) if torch.cuda.is_initialized() else ()
+
+
+def _use_device(*device: int) -> None:
+    """Let a thread use its process's GPU, as DCP asks for the current one: a new thread's is the first."""
+    if device:
+        torch.cuda.set_device(*device)
 
 
 class _Writer(FileSystemWriter):

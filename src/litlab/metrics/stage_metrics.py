@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.utilities.data import dim_zero_cat
 
-from litlab.metrics.gathering import gather_rows
 from litlab.metrics.mean_loss import MeanLoss, Reduce
+from litlab.util.gathering import gather_rows
 
 
 class StageMetrics(nn.Module):

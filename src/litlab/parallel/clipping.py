@@ -5,11 +5,12 @@ torch's own functions (2.15) take no mix of tensors and DTensors, nor DTensors o
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate
+
+from litlab.util.foreach import local_part, norms_of, scale_all
 
 
 @torch.no_grad()
@@ -22,18 +23,15 @@ def clip_norm(parameters: Iterable[Tensor], most: float, device: torch.device) -
         device: Where the processes communicate; with CPU offload the gradients are elsewhere.
     """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    parts = [_local(gradient) for gradient in gradients]
+    parts = [local_part(gradient) for gradient in gradients]
     total = torch.zeros((), device=device)
-    if parts:  # a process may have none, but all have to come to the sum
+    if parts:  # a process may have none, but all have to take part in the sum
         shares = torch.tensor([1 / _holders(gradient) for gradient in gradients]).to(device, non_blocking=True)
-        norms = [torch.linalg.vector_norm(part, dtype=torch.float32) for part in parts]
-        squares = torch.stack(norms).square()
-        total += squares.to(device) @ shares
+        total += norms_of(parts).square().to(device) @ shares
     torch.distributed.all_reduce(total)
     norm = total.sqrt()
-    scale = (most / (norm + 1e-6)).clamp(max=1.0)
-    for part in parts:
-        part.mul_(scale.to(part))
+    if parts:
+        scale_all(parts, (most / (norm + 1e-6)).clamp(max=1.0).to(parts[0].device))
     return norm
 
 
@@ -42,11 +40,7 @@ def clip_value(parameters: Iterable[Tensor], most: float) -> None:
     """Bring each number of gradients between ``-most`` and ``most``."""
     for parameter in parameters:
         if parameter.grad is not None:
-            _local(parameter.grad).clamp_(-most, most)
-
-
-def _local(tensor: Any) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+            local_part(parameter.grad).clamp_(-most, most)
 
 
 def _holders(gradient: Tensor) -> int:

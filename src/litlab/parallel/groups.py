@@ -7,8 +7,10 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torchmetrics import Metric
-from torchmetrics.utilities.distributed import gather_all_tensors
 from typing_extensions import override
+
+from litlab.util.gathering import gather_rows
+from litlab.util.strategies import share_buffers
 
 
 class DataGroups(ModelParallelStrategy):
@@ -32,24 +34,16 @@ class DataGroups(ModelParallelStrategy):
         """Let all torchmetrics of a module gather from `data_group`."""
 
         def gather(value: Tensor, group: Any = None) -> list[Tensor]:  # a function is copied with a metric, a group not
-            return gather_all_tensors(value, self.data_group)
+            return gather_rows(value, self.data_group)
 
         for metric in module.modules():
             if isinstance(metric, Metric):
                 metric.dist_sync_fn = gather
 
-    def share_buffers(self) -> None:
-        """Copy the buffers, such as statistics of batch norm, from the first process of `data_group`, as DDP does."""
-        assert self.lightning_module is not None
-        if self.device_mesh["data_parallel"].size() == 1:
-            return
-        first = torch.distributed.get_global_rank(self.data_group, 0)
-        for buffer in self.lightning_module.buffers():
-            torch.distributed.broadcast(buffer, first, self.data_group)
-
     @override
     def on_validation_start(self) -> None:
-        self.share_buffers()
+        assert self.lightning_module is not None
+        share_buffers(self.lightning_module.trainer)  # as DDP does
 
     on_test_start = on_predict_start = on_validation_start
 

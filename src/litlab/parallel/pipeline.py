@@ -142,7 +142,7 @@ class Pipeline:
 
     def _take(self, batch: Any, count: int, size: int, trains: bool) -> Passes:
         leaves, spec = tree_flatten(batch)
-        kinds = tuple((leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else repr(leaf) for leaf in leaves)
+        kinds = tuple((leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else _kind(leaf) for leaf in leaves)
         kind = self.device.type
         autocast = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind)
         learning = trains and tuple(parameter.requires_grad for parameter in self.stage.shared)  # some may be unfrozen
@@ -158,6 +158,11 @@ class Pipeline:
             self._idle.move_to_end(passes.key)
         while len(self._idle) > KEPT:
             self._idle.popitem(last=False)
+
+
+def _kind(argument: Any) -> Any:
+    """Return what is alike in all processes and batches for one kind of argument; an address in memory is not."""
+    return argument if isinstance(argument, int | float | str | None) else type(argument)
 
 
 class _Bridge(torch.autograd.Function):

@@ -155,7 +155,7 @@ class PipelineStrategy(DataGroups):
             for buffer in stage.outer_buffers
         }
         whole = self._collected({k: value for k, value in state.items() if k.startswith(self._own) or k in late})
-        rest = apply_to_collection(state, Tensor, lambda one: torch.empty(0) if one.is_meta else one.detach().cpu())
+        rest = apply_to_collection(state, Tensor, lambda one: torch.empty(0) if one.is_meta else one.detach())
         return {name: whole.get(name, value) for name, value in rest.items()}
 
     def part_of(self, mine: Tensor, value: Tensor) -> Tensor:
@@ -197,16 +197,17 @@ class PipelineStrategy(DataGroups):
             optimizer.load_state_dict({**saved, "state": state})
 
     def _collected(self, mine: dict[Any, Any]) -> dict[Any, Any]:
-        """Return on the first process what all have, on the CPU; on the others nothing.
+        """Return on the first process what all have, what is not its own on the CPU; on the others nothing.
 
-        Tensor by tensor, so that no device holds more than one that is not its own.
+        Tensor by tensor, so that no device holds more than one that is not its own. The states of 8-bit optimizers are
+        an exception: all processes get all of them at once.
         """
         kinds: list[Any] = [None] * self.world_size
         torch.distributed.all_gather_object(kinds, apply_to_collection(mine, Tensor, _kind))
         whole: dict[Any, Any] = {}
         for process, kind in enumerate(kinds):
             if process == 0 == self.global_rank:
-                whole |= apply_to_collection(mine, Tensor, lambda one: one.detach().cpu())
+                whole |= apply_to_collection(mine, Tensor, Tensor.detach)
             elif self.global_rank == 0:
                 whole |= apply_to_collection(kind, Tensor, self._receive, process)
             elif process == self.global_rank:

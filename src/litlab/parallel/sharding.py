@@ -17,6 +17,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from litlab.errors import UserError
 from litlab.parallel.plan import ParallelPlan, check_weights, matches
+from litlab.util.chunks import Chunks
 
 
 class FusedColwiseParallel(ParallelStyle):
@@ -86,7 +87,10 @@ def divide_tensors(network: nn.Module, plan: ParallelPlan, mesh: DeviceMesh) -> 
         what = f"{kind}.{name} has {features} features" + (f" for {parts} layers in one" if parts > 1 else "")
         _check_parts(what, features, parts, size)
     check_weights(network, styles)
+    trained = {name: parameter.requires_grad for name, parameter in network.named_parameters()}
     parallelize_module(network, mesh, styles)
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(trained[name])  # torch 2.10 makes new ones, which are all trained
     for pattern in plan.counts:
         path, _, attribute = pattern.rpartition(".")
         for name in matches(network, path):
@@ -115,20 +119,29 @@ def shard_fully(
             parameter.data = parameter.detach().contiguous()
 
     def place(parameter: nn.Parameter) -> Shard | None:
-        strided = isinstance(parameter, DTensor) and any(isinstance(p, _StridedShard) for p in parameter.placements)
-        return Shard(1) if strided else None
+        if not isinstance(parameter, DTensor) or not any(isinstance(p, _StridedShard) for p in parameter.placements):
+            return None
+        if parameter.shape[1] % mesh.size():
+            raise UserError(
+                f"trainer.strategy: a fused layer of {type(network).__name__} has {parameter.shape[1]} inputs, which "
+                f"the {mesh.size()} processes that share the data can't divide; change one of them"
+            )
+        return Shard(1)
 
     options: dict[str, Any] = {
         "mesh": mesh, "mp_policy": policy, "reshard_after_forward": reshard, "shard_placement_fn": place,
         "offload_policy": CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if offload else OffloadPolicy(),
     }  # fmt: skip
-    if policy.param_dtype is not None:
-        # Weights of the type of their statistics, which stay as they are. Each is gathered by itself.
-        for norm in (part for part in network.modules() if isinstance(part, _NormBase) and part.affine):
-            fully_shard(norm, **{**options, "mp_policy": MixedPrecisionPolicy()})
+    # Weights of the type of their statistics, which stay as they are. Each is gathered by itself.
+    norms = [part for part in network.modules() if isinstance(part, _NormBase) and part.affine]
+    if policy.param_dtype is None:
+        norms = []
+    for norm in norms:
+        fully_shard(norm, **{**options, "mp_policy": MixedPrecisionPolicy()})
     for pattern in plan.blocks:
-        for name in matches(network, pattern):
-            fully_shard(network.get_submodule(name), **options)
+        for block in (network.get_submodule(name) for name in matches(network, pattern)):
+            if block not in norms:
+                fully_shard(block, **options)
     # What is outside of the blocks stays whole until the backward pass, where it is needed next.
     fully_shard(network, **{**options, "reshard_after_forward": False})
 
@@ -142,12 +155,17 @@ def policy_of(precision: str) -> MixedPrecisionPolicy:
 def divided_like(target: Any, value: Any) -> Any:
     """Return this process's part of a whole tensor, as that of another one; what has another shape stays whole.
 
-    Nothing is communicated. torch's ``set_model_state_dict`` (2.15) would mix up the parts of fused layers.
+    Nothing is communicated, and the part is where the other one is, such as in host memory. torch's
+    ``set_model_state_dict`` (2.15) would mix up the parts of fused layers, and ``distribute_tensor`` go by the device.
     """
     if not isinstance(target, DTensor) or not isinstance(value, Tensor) or value.shape != target.shape:
         return value
-    value = value.to(target.to_local().device)
-    return distribute_tensor(value, target.device_mesh, target.placements, src_data_rank=None)
+    part = torch.empty_like(target.detach(), dtype=value.dtype)
+    chunks = Chunks(part)
+    for block in chunks.blocks:
+        where = tuple(slice(start, start + size) for start, size in zip(block.offsets, block.sizes, strict=True))
+        chunks.at(block.offsets).copy_(value[where])
+    return part
 
 
 def whole(tensor: DTensor) -> Tensor:

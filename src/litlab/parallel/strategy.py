@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from lightning.fabric.utilities.device_dtype_mixin import _update_properties
 from lightning.fabric.utilities.optimizer import _optimizers_to_device
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import Strategy, StrategyRegistry
@@ -12,6 +13,7 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
+from torchmetrics import Metric
 from typing_extensions import override
 
 from litlab.errors import UserError
@@ -70,12 +72,16 @@ class ShardedStrategy(DataGroups):
         assert self.model is not None
         assert self.accelerator is not None
         self.accelerator.setup(trainer)
+        for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
+            loop.inference_mode = False  # the buffers that FSDP2 makes in one could not be trained with later
+        trainer.fit_loop.epoch_loop.val_loop.inference_mode = False
         fits = trainer.state.fn == TrainerFn.FITTING
         if not any(isinstance(parameter, DTensor) for parameter in self.model.parameters()):  # a test follows a fit
             self._check()
             if self._layer_sync is not None:
                 self.model = self._layer_sync.apply(self.model)
             self.model = self.precision_plugin.convert_module(self.model)
+            self._make_equal()
             self._divide()
         self.model_to_device()
         self.gather_in_data_group(self.model)
@@ -105,6 +111,14 @@ class ShardedStrategy(DataGroups):
                 f"parameter of its own ({own[0]}); put it into a module that is called, or use ddp"
             )
 
+    def _make_equal(self) -> None:
+        """Begin with the weights and buffers of the first process, as DDP does: some stay whole in each of them."""
+        assert self.model is not None
+        for tensor in (*self.model.parameters(), *self.model.buffers()):
+            first = tensor.detach().to(self.root_device)
+            torch.distributed.broadcast(first, 0)
+            tensor.detach().copy_(first)
+
     def _divide(self) -> None:
         assert self.model is not None
         sharing, dividing = self.device_mesh["data_parallel"], self.device_mesh["tensor_parallel"]
@@ -129,8 +143,11 @@ class ShardedStrategy(DataGroups):
             self.model.to(self.root_device)
             return
         for module in self.model.modules():
+            if isinstance(module, Metric):
+                module.to(self.root_device)
             for name, buffer in module.named_buffers(recurse=False):
                 module._buffers[name] = buffer.to(self.root_device)
+        _update_properties(self.model, device=self.root_device)  # where batches are, and what is logged
 
     def _prepare_optimizers(self) -> None:
         if not self.cpu_offload:
@@ -140,6 +157,11 @@ class ShardedStrategy(DataGroups):
                 raise UserError(
                     f"model.optimizer: {type(optimizer).__name__} keeps its state in a form that trainer.strategy "
                     f"{type(self).__name__} can't put together for a checkpoint; use another optimizer, or ddp"
+                )
+            if isinstance(optimizer, torch.optim.Adafactor):
+                raise UserError(
+                    "model.optimizer: Adafactor needs the rows and columns of whole weights, which trainer.strategy "
+                    f"{type(self).__name__} divides; use another optimizer, or ddp"
                 )
             # With divided layers there are weights of several kinds, which can't be updated in one call.
             for group in optimizer.param_groups if self.tensor_parallel_size > 1 else ():

@@ -144,6 +144,7 @@ def _pipeline(
     return staged, Counter({
         ("send", "activations"): between,
         ("send", "gradients of activations"): between,
+        ("broadcast", "outputs"): measured.outputs * job.accumulated,
         ("all-reduce", "gradients outside of blocks"): _ring(outer, stages) * job.accumulated,
     })  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
+from torch.utils._pytree import tree_iter
 
 from litlab.callbacks.averaging import HALVES
 from litlab.parallel.plan import matches, networks, plan_of
@@ -48,6 +49,7 @@ class Measured:
     blocks: list[Block]
     average: int = 0  # bytes of an average of parameters and buffers
     largest: int = 0  # gradient of one parameter
+    outputs: int = 0  # bytes that the networks with blocks return
     no_stages: str = ""  # why a pipeline can't have it; empty if it may
 
 
@@ -87,6 +89,8 @@ class Step(Callback):
             )
         for network in networks(model).values():
             names = [name for pattern in plan_of(network).blocks for name in matches(network, pattern)]
+            if names:
+                network.register_forward_hook(self._note_output)
             self._networks.append([self._watch(network.get_submodule(name)) for name in names])
         self.result.blocks = [block for blocks in self._networks for block in blocks]
 
@@ -112,6 +116,10 @@ class Step(Callback):
         block.register_forward_pre_hook(enter)
         block.register_forward_hook(leave)
         return found
+
+    def _note_output(self, _: nn.Module, __: Any, output: Any) -> None:
+        if self.ledger.phase == FORWARD:
+            self.result.outputs = bytes_of(leaf for leaf in tree_iter(output) if isinstance(leaf, Tensor))
 
     def after_backward(self, trainer: Trainer) -> None:
         """Go on to the optimizer, or end."""

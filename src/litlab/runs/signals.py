@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.checkpointing.callback import save_last
+from litlab.checkpointing.callback import save_last, wait_for_checkpoints
 from litlab.checkpointing.internals import (
     disable_signal_handling,
     is_accumulating,
@@ -21,8 +21,10 @@ from litlab.checkpointing.internals import (
     validation_follows,
 )
 from litlab.checkpointing.loop_state import restart_validation
+from litlab.errors import UserError
 from litlab.runs.rank_watch import RankWatch
 from litlab.runs.signal_watch import SignalWatch
+from litlab.util.strategies import shards
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # the last one when the terminal is closed
 
@@ -43,8 +45,9 @@ class StopSignals(Callback):
     """Stop on SIGTERM, SIGINT or SIGHUP after the current step, with ``last.ckpt`` saved, whichever rank gets it.
 
     Training stops after the next optimizer step, never between the batches of an accumulation. Where a validation
-    follows that step, or is running, it is left after its current batch, and the checkpoint is that of the training
-    before it: a resumed run repeats the validation (`ExactResume`). After the last step of an epoch without validation,
+    follows that step, or is running, it is left after its current batch (where ranks compute each batch together, after
+    the same one), and the checkpoint is that of the training before it: a resumed run repeats the validation
+    (`ExactResume`). After the last step of an epoch without validation,
     the epoch is completed. ``validate``, ``test``, ``predict`` and the sanity check stop after the current batch and
     save nothing; neither does a run without a ModelCheckpoint. Training that is over before it could be stopped is
     completed, and what would follow in the process is left out.
@@ -70,6 +73,8 @@ class StopSignals(Callback):
         self._too_late = False  # whether a signal came when training was over
         self._validating = False  # whether the checkpoint being saved is to repeat its validation
         self._requeue_signal: int | None = None  # SLURM's
+        self._together = False  # whether ranks compute each batch together, in an evaluation too
+        self._batches = 0  # of evaluations, where they do
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Handle the signals; move behind all callbacks, so that what they do at the end of a step is done."""
@@ -77,6 +82,7 @@ class StopSignals(Callback):
             return
         trainer.callbacks = sorted(trainer.callbacks, key=lambda callback: callback is self)  # pyright: ignore[reportAttributeAccessIssue]
         self._validating = False
+        self._together, self._batches = trainer.world_size > 1 and shards(trainer.strategy), 0
         disable_signal_handling(trainer)
         self._ranks.begin(trainer)
         self._requeue_signal = requeue_signal(trainer)
@@ -96,13 +102,17 @@ class StopSignals(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Note where a resumed run continues."""
-        self._watch.reached(trainer.global_step)
+        self._watch.reached(self._place(trainer))
+
+    def _place(self, trainer: Trainer) -> int:
+        """Return how far the stage has come, in what ranks do together: steps, and maybe batches of evaluations."""
+        return trainer.global_step + self._batches
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Stop after an optimizer step, if it is the one agreed on and nothing follows that belongs to it."""
-        if not self._watch.needs_steps or is_accumulating(trainer) or not self._watch.reached(trainer.global_step):
+        if not self._watch.needs_steps or is_accumulating(trainer) or not self._watch.reached(self._place(trainer)):
             return
         ends = 0 <= trainer.max_steps <= trainer.global_step or trainer.should_stop or is_last_batch(trainer)
         if not ends and not validation_follows(trainer):
@@ -110,7 +120,7 @@ class StopSignals(Callback):
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Stop where the epoch before ended with the step agreed on."""
-        if self._watch.due(trainer.global_step):
+        if self._watch.due(self._place(trainer)):
             progress = trainer.fit_loop.epoch_progress  # as it is in checkpoints at the end of an epoch
             for count in (progress.total, progress.current):
                 count.ready -= 1
@@ -129,8 +139,8 @@ class StopSignals(Callback):
 
         In that batch, DDP copies the buffers of the first rank, which may be there already, to all others.
         """
-        together = trainer.world_size > 1 and trainer.state.fn == "fit"
-        if not together and self._watch.due(trainer.global_step):
+        in_step = trainer.world_size > 1 and (trainer.state.fn == "fit" or self._together)
+        if not in_step and self._watch.due(self._place(trainer)):
             self._stop_evaluation(trainer)
 
     on_test_start = on_predict_start = on_validation_start
@@ -140,10 +150,10 @@ class StopSignals(Callback):
     ) -> None:
         """Let each rank stop after any batch, from the first to the last, whichever batch the others are in.
 
-        In a fit, ranks wait for each other in the first batch, where DDP copies the buffers of the first rank; but none
-        stops before the end of that batch.
+        Where a batch needs all ranks, batches are counted as steps are. Else, in a fit, ranks wait for each other in
+        the first batch, where DDP copies the buffers of the first rank; but none stops before the end of that batch.
         """
-        if batch_idx == 0 and dataloader_idx == 0:
+        if batch_idx == 0 and dataloader_idx == 0 and not self._together:
             self._watch.evaluate(True)
 
     on_test_batch_start = on_predict_batch_start = on_validation_batch_start
@@ -157,7 +167,8 @@ class StopSignals(Callback):
         loop = trainer.validate_loop if validating else trainer.test_loop
         if (trainer.fit_loop.epoch_loop.val_loop if fitting else loop).batch_progress.is_last_batch:
             self._watch.evaluate(False)
-        if self._watch.reached():
+        self._batches += self._together
+        if self._watch.reached(self._place(trainer) if self._together else None):
             for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
                 if fitting and isinstance(callback, WeightAveraging):
                     callback.on_validation_epoch_end(trainer, pl_module)  # the weights in training replace the average
@@ -180,6 +191,7 @@ class StopSignals(Callback):
         else:
             if save:
                 save_last(trainer, kept)
+                wait_for_checkpoints(trainer)
             rank_zero_info(f"{where}; they are in {kept.last_model_path}." if kept.last_model_path else f"{where}.")
         self._ranks.adopt(trainer)
         raise Interrupted(self._watch.signum)
@@ -191,7 +203,9 @@ class StopSignals(Callback):
             restart_validation(checkpoint["loops"]["fit_loop"], done.completed)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Restore the signal handlers, and let no rank that this process has started outlive it."""
+        """Let checkpoints be completed, no rank that this process has started outlive it, and restore the handlers."""
+        if isinstance(exception, UserError):
+            trainer.strategy.checkpoint_io.teardown()
         self._ranks.stop(trainer, exception)
         self._restore_handlers()
         if isinstance(exception, Interrupted) and exception.signum == self._requeue_signal and trainer.is_global_zero:

@@ -58,9 +58,9 @@ def lerped(start: list[Tensor], end: list[Tensor], weight: float) -> list[Tensor
     return list(torch._foreach_lerp(start, end, weight))  # pyright: ignore[reportPrivateImportUsage]
 
 
-def scale_all(tensors: list[Tensor], factor: float) -> None:
-    """Multiply tensors by a number, in place."""
-    torch._foreach_mul_(tensors, factor)  # pyright: ignore[reportPrivateImportUsage]
+def scale_all(tensors: list[Tensor], factor: float | Tensor) -> None:
+    """Multiply tensors by a number, in place; it may be a tensor of shape () on their device."""
+    torch._foreach_mul_(tensors, factor)  # pyright: ignore[reportPrivateImportUsage, reportArgumentType, reportCallIssue]
 
 
 def add_all(to: list[Tensor], moves: list[Tensor], factor: float) -> None:

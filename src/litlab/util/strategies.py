@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
 from torch import Tensor
@@ -53,6 +54,16 @@ def data_ranks(trainer: Trainer | None) -> dict[str, Any]:
     strategy: Any = trainer.strategy
     mine = strategy.distributed_sampler_kwargs
     return {"rank": mine["rank"], "world_size": mine["num_replicas"]}
+
+
+def share_buffers(trainer: Trainer) -> None:
+    """Copy the buffers, such as statistics of batch norm, from the first of the processes that share the data."""
+    if data_ranks(trainer)["world_size"] == 1:
+        return
+    group = data_group(trainer)
+    first = 0 if group is None else torch.distributed.get_global_rank(group, 0)
+    for buffer in trainer.lightning_module.buffers():
+        torch.distributed.broadcast(buffer, first, group)
 
 
 def data_group(trainer: Trainer) -> Any:

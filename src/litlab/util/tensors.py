@@ -26,17 +26,8 @@ def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def copy_of(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Return a copy without a gradient, of another type if one is given; a part stays a part."""
-    copied = local_part(tensor.detach()).to(dtype or tensor.dtype, copy=True)
-    return part_like(tensor, copied) if isinstance(tensor, DTensor) else copied
-
-
-def part_like(whole: DTensor, local: Tensor) -> DTensor:
-    """Return a tensor of which this process has a part, divided as another one is.
-
-    Args:
-        whole: The other one.
-        local: This process's part, of the same shape as its part of that.
-    """
-    return DTensor.from_local(
-        local, whole.device_mesh, whole.placements, run_check=False, shape=whole.shape, stride=whole.stride()
-    )
+    if not isinstance(tensor, DTensor):
+        return tensor.detach().to(dtype or tensor.dtype, copy=True)
+    copied = torch.empty_like(tensor.detach(), dtype=dtype)  # `DTensor.from_local` would take it to the mesh's device
+    local_part(copied).copy_(local_part(tensor.detach()))
+    return copied
