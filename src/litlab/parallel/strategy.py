@@ -21,6 +21,7 @@ from litlab.parallel.clipping import clip_norm, clip_value
 from litlab.parallel.groups import DataGroups
 from litlab.parallel.plan import blocks_of, check_weights, networks, plan_of
 from litlab.parallel.sharding import divide_tensors, divided_like, policy_of, shard_fully, whole
+from litlab.util.tensors import reshard
 
 
 class ShardedStrategy(DataGroups):
@@ -142,6 +143,7 @@ class ShardedStrategy(DataGroups):
         if not self.cpu_offload:
             self.model.to(self.root_device)
             return
+        reshard(self.model)  # after a validation; `to` does so itself
         for module in self.model.modules():
             if isinstance(module, Metric):
                 module.to(self.root_device)

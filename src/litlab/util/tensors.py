@@ -12,16 +12,18 @@ from litlab.util.foreach import local_part
 
 
 def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the parameters and buffers that this process has, with their names.
-
-    FSDP2 keeps some weights whole after a forward pass. They are divided again first: changes of whole ones get lost.
-    """
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            module.reshard()
+    """Yield the parameters and buffers that this process has, with their names."""
+    reshard(model)
     for name, tensor in chain(model.named_parameters(), model.named_buffers()):
         if not tensor.is_meta:  # those of other stages of a pipeline
             yield name, tensor
+
+
+def reshard(model: nn.Module) -> None:
+    """Divide what FSDP2 keeps whole after a forward pass: changes of whole weights get lost."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def copy_of(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:

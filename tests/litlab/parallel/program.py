@@ -11,19 +11,20 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from lightning.pytorch import Callback, Trainer
 
-from litlab.callbacks import EMA, SWA
-from litlab.checkpointing.exact_resume import ExactResume
+from litlab.callbacks import EMA, SWA, NaNGuard
+from litlab.checkpointing import ExactResume, ShardedCheckpointIO
 from litlab.parallel import ShardedStrategy
 from tests.conftest import ROOT
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier
 from tests.processes import Python, ranks
 
 BATCH, EPOCH = 24, 4  # samples of a step, steps of an epoch
-WORLD = int(os.environ.get("WORLD_SIZE", "1"))  # which Lightning removes after the first fit
+WORLD, RANK = (int(os.environ.get(name, start)) for name, start in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
 AVERAGES = {"ema": lambda: [EMA(0.5)], "swa": lambda: [SWA(0.5)], None: list}
 
 
@@ -39,8 +40,8 @@ class SaveLast(Callback):
 
 
 def train(folder: Path, name: str, strategy: str = "auto", steps: int = 12, resume: str | None = None,
-          model: dict | None = None, offload: bool = False, average: str | None = None,
-          **options: Any) -> None:  # fmt: skip
+          model: dict | None = None, offload: bool = False, average: str | None = None, frozen: bool = False,
+          validated: bool = False, parts: bool = False, **options: Any) -> None:  # fmt: skip
     """Train (with 0 steps: not at all), save, validate and test.
 
     Args:
@@ -52,21 +53,33 @@ def train(folder: Path, name: str, strategy: str = "auto", steps: int = 12, resu
         model: Settings of the model.
         offload: Whether weights stay in the memory of the host.
         average: "ema" or "swa".
+        frozen: Whether the last block alone is trained.
+        parts: Whether each process writes its part of the checkpoint, in the background.
+        validated: Whether to validate first, in inference mode, as Lightning does it with NCCL.
         **options: Of the Trainer.
     """
     replicas = {"tp": WORLD, "pipeline": WORLD, "both": 2}.get(strategy, 1)
     sharded = strategy in ("fsdp2", "tp", "both")
     batch = BATCH * replicas // WORLD // options.get("accumulate_grad_batches", 1)
     options = {"accelerator": "cpu", **options}
-    losses, module, data = Losses(), classifier(**(model or {})), Tokens(batch_size=batch)
+    seed = 1 if strategy == "pipeline" else 1 + RANK  # others begin with the weights of the first process
+    losses, module, data = Losses(), classifier(seed=seed, **(model or {})), Tokens(batch_size=batch)
+    for weight, parameter in module.network.named_parameters() if frozen else ():
+        parameter.requires_grad_(weight.startswith("blocks.3."))
     torch.manual_seed(0)
     trainer = Trainer(
         devices=WORLD, max_steps=steps, max_epochs=steps // EPOCH if average == "swa" else -1, logger=False,
-        strategy=ShardedStrategy(replicas, cpu_offload=offload) if sharded else strategy, enable_checkpointing=False,
+        strategy=ShardedStrategy(replicas, True, offload, parts, parts) if sharded else strategy,
+        plugins=[ShardedCheckpointIO()], enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
-        callbacks=[losses, ExactResume(), *AVERAGES[average](), SaveLast(folder / f"{name}.ckpt")], **options,
+        callbacks=[losses, ExactResume(), NaNGuard(), *AVERAGES[average](), SaveLast(folder / f"{name}.ckpt")],
+        **options,
     )  # fmt: skip
     checkpoint = None if resume is None else folder / f"{resume}.ckpt"
+    if validated:
+        backend = mock.Mock(wraps=torch.distributed, get_backend=lambda: "nccl")
+        with mock.patch("lightning.pytorch.loops.utilities.dist", backend):
+            trainer.validate(module, data, verbose=False)
     if steps:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
         checkpoint = None

@@ -22,6 +22,8 @@ VARIANTS = {
     "clipped": {"gradient_clip_val": 0.1, "accumulate_grad_batches": 2},
     "foreach": {"model": {"foreach": True}},
     "bf16": {"precision": "bf16-mixed"},
+    "average": {"average": "ema", "validated": True},
+    "parts": {"parts": True},
 }
 STRATEGIES = {
     "fsdp2": {"strategy": "fsdp2"},

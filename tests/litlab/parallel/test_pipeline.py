@@ -14,13 +14,14 @@ from tests.processes import Python, ranks
 DROPOUT = {"model": {"dropout": 0.2}}
 CLIPPED = {"steps": 6, "accumulate_grad_batches": 2, "gradient_clip_val": 0.1, "model": {"optimizer": "SGD"}}
 AVERAGED = {"average": "ema", "model": {"optimizer": "SGD"}}
-MEAN = {"average": "swa", "model": {"norm": True, "optimizer": "SGD"}}
+MEAN = {"average": "swa", "model": {"norm": "first", "optimizer": "SGD"}}  # so that one stage has no batch norm
 ACCUMULATED = {**CLIPPED, "precision": "bf16-mixed"}
 CASES = {
     1: {
         "one": {"steps": 50},
         "one_clip": CLIPPED,
         "one_ema": AVERAGED,
+        "one_frozen": {"frozen": True},
         "one_pipeline": {"strategy": "pipeline", **ACCUMULATED},
         "one_dropout": {"strategy": "pipeline", **DROPOUT},
     },
@@ -35,6 +36,7 @@ CASES = {
         "six": {"strategy": "pipeline", "steps": 6},
         "ema_six": {"strategy": "pipeline", "steps": 6, **AVERAGED},
         "two_ema": {"strategy": "pipeline", "resume": "ema_six", **AVERAGED},
+        "two_frozen": {"strategy": "pipeline", "frozen": True},
         "two_swa": {"strategy": "pipeline", **MEAN},
     },
     4: {"four": {"strategy": "pipeline", "steps": 50}, "four_resumed": {"strategy": "pipeline", "resume": "six"}},
@@ -238,6 +240,7 @@ def saved(folder: Path, name: str) -> dict:
         ("four_resumed", "one_resumed", 1e-6),
         ("two_test", "two", 1e-6),
         ("two_swa_test", "two_swa", 1e-6),
+        ("two_frozen", "one_frozen", 1e-6),  # where one stage has no gradients
         ("two_norm_test", "two_norm", 1e-6),
     ],
 )

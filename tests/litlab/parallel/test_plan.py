@@ -42,14 +42,20 @@ class Model(LightningModule):
 
 
 @pytest.fixture
-def mesh():
-    """Both dimensions of 2 processes; the other one does not exist."""
-    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
-    yield lambda name: init_device_mesh("cpu", (2,), mesh_dim_names=(name,))
+def processes(request):
+    """A group of 2 processes, or as many as a test says; the others do not exist."""
+    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=getattr(request, "param", 2))
+    yield
     distributed.destroy_process_group()
 
 
-def divided(mesh, model, *shape, **settings):
+@pytest.fixture
+def mesh(processes):
+    """Both dimensions of 2 processes."""
+    return lambda name: init_device_mesh("cpu", (2,), mesh_dim_names=(name,))
+
+
+def divided(group, model, *shape, **settings):
     """Divide a model among processes that share the data, and those that share layers."""
     strategy = ShardedStrategy(tensor_parallel_size=shape[1], **settings)
     strategy._device_mesh = init_device_mesh("cpu", shape, mesh_dim_names=("data_parallel", "tensor_parallel"))
@@ -170,10 +176,11 @@ def test_offload_leaves_weights_in_host_memory(monkeypatch):
     monkeypatch.setattr(ShardedStrategy, "root_device", torch.device("meta"))
     for offload, device in ((True, "cpu"), (False, "meta")):
         strategy = ShardedStrategy(cpu_offload=offload)
-        strategy._model = Model(net=nn.BatchNorm1d(2))
+        strategy._model = Model(net=nn.BatchNorm1d(2), metric=MeanMetric())
         strategy.model_to_device()
         assert {parameter.device.type for parameter in strategy._model.parameters()} == {device}
         assert {buffer.device.type for buffer in strategy._model.buffers()} == {"meta"}
+        assert (strategy._model.device.type, strategy._model.metric.device.type) == ("meta", "meta")
 
 
 @pytest.mark.parametrize("kind", ["cuda", "cpu"])
@@ -191,6 +198,45 @@ def test_metrics_can_still_be_copied(mesh):
     strategy.gather_in_data_group(strategy._model)
     copied = strategy._model.metric.clone()
     assert len(copied.dist_sync_fn(torch.ones(1), group=None)) == 2
+
+
+def test_processes_with_the_same_samples_count_once(mesh):
+    """Each of two processes has all samples: a sum over the processes is twice what it is over the samples."""
+    model = Model(net=Transformer(), metric=MeanMetric())
+    strategy = divided(mesh, model, 1, 2)
+    strategy.gather_in_data_group(model)
+    assert len(model.metric.dist_sync_fn(torch.ones(1), group=None)) == 1
+    assert strategy.reduce(torch.tensor(2.0), reduce_op="sum") == 1.0  # the group that does not exist adds nothing
+    assert strategy.reduce(torch.tensor(2), reduce_op="sum") == 1
+    assert strategy.reduce(torch.tensor(2.0), group=distributed.group.WORLD, reduce_op="sum") == 2.0
+
+
+def test_norms_that_are_blocks_are_sharded_once(mesh):
+    network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 1))
+    shard_fully(network, ParallelPlan(blocks=["*"]), mesh("fsdp"), policy_of("bf16-mixed"), False, True)
+    assert all(isinstance(parameter, DTensor) for parameter in network.parameters())
+
+
+def test_frozen_layers_stay_frozen(mesh):
+    network = Transformer()
+    network.blocks.requires_grad_(False)
+    divide_tensors(network, Transformer.parallel_plan, mesh("tensor_parallel"))
+    assert {name for name, parameter in network.named_parameters() if parameter.requires_grad} == {
+        "embedding.weight", "positions", "head.weight", "head.bias"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("processes", [8], indirect=True)
+def test_inputs_of_fused_layers_are_divided_by_the_processes_that_share_the_data(processes):
+    with pytest.raises(UserError, match=r"a fused layer of Transformer has 18 inputs, which the 4 processes"):
+        divided(processes, Model(net=Transformer(size=18, heads=2)), 4, 2)
+
+
+def test_an_optimizer_that_needs_whole_weights_is_refused():
+    strategy = ShardedStrategy(cpu_offload=True)  # there is no device
+    strategy.optimizers = [torch.optim.Adafactor([nn.Parameter(torch.zeros(2))])]
+    with pytest.raises(UserError, match=r"^model.optimizer: Adafactor needs .* trainer.strategy ShardedStrategy"):
+        strategy._prepare_optimizers()
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ CASES = {
         "fsdp2_2": {"strategy": "fsdp2", **LONG},
         "tp2": {"strategy": "tp", **LONG},
         "tp2_dropout": {"strategy": "tp", **DROPOUT},
+        "fsdp2_2_validated": {"strategy": "fsdp2", "validated": True},
+        "offload2_validated": {"strategy": "fsdp2", "validated": True, "offload": True},
         "fsdp2_2_clip": {"strategy": "fsdp2", "gradient_clip_val": 0.1},
         "tp2_value": {"strategy": "tp", "gradient_clip_val": 0.001, "gradient_clip_algorithm": "value"},
         "ddp2_norm": {"strategy": "ddp", "model": {"norm": True, "optimizer": "SGD"}},
@@ -98,6 +100,12 @@ def same(folder: Path, name: str, other: str, tolerance: float) -> None:
 )
 def test_losses_and_metrics_are_those_of_one_process(folder, name, other):
     same(folder, name, other, 2e-6)
+
+
+@pytest.mark.parametrize("name", ["fsdp2_2_validated", "offload2_validated"])
+def test_a_validation_may_come_first(folder, name):
+    losses = result(folder, name)["losses"]
+    assert losses == pytest.approx(result(folder, "one")["losses"][: len(losses)], abs=2e-6)
 
 
 def test_accumulation_in_bfloat16_comes_close(folder):

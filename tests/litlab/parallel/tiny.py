@@ -31,14 +31,17 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, size: int, heads: int, dropout: float) -> None:
+    def __init__(self, size: int, heads: int, dropout: float, norm: bool = False) -> None:
         super().__init__()
         self.norms = nn.ModuleList([nn.LayerNorm(size), nn.LayerNorm(size)])
         self.attention = Attention(size, heads)
         self.feedforward = nn.Sequential(nn.Linear(size, 2 * size), nn.GELU(), nn.Linear(2 * size, size))
         self.dropout = nn.Dropout(dropout)
+        self.statistics = nn.BatchNorm1d(size) if norm else None
 
     def forward(self, x):
+        if self.statistics is not None:
+            x = x + self.statistics(x.flatten(0, 1)).view_as(x)
         x = x + self.dropout(self.attention(self.norms[0](x)))
         return x + self.dropout(self.feedforward(self.norms[1](x)))
 
@@ -53,13 +56,14 @@ class Transformer(nn.Module):
     )
 
     def __init__(
-        self, blocks: int = 4, size: int = 16, heads: int = 4, dropout: float = 0.0, norm: bool = False
+        self, blocks: int = 4, size: int = 16, heads: int = 4, dropout: float = 0.0, norm: bool | str = False
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(TOKENS, size)
         self.positions = nn.Parameter(torch.randn(TIME, size) * 0.1)
-        self.blocks = nn.ModuleList(Block(size, heads, dropout) for _ in range(blocks))
-        self.statistics = nn.BatchNorm1d(size) if norm else nn.Identity()
+        first = norm == "first"  # block alone
+        self.blocks = nn.ModuleList(Block(size, heads, dropout, first and n == 0) for n in range(blocks))
+        self.statistics = nn.BatchNorm1d(size) if norm and not first else nn.Identity()
         self.head = nn.Linear(size, CLASSES)
 
     def forward(self, ids):
@@ -106,7 +110,7 @@ class Losses(Callback):
         self.values.append(trainer.strategy.reduce(outputs["loss"].detach().clone()).item())
 
 
-def classifier(optimizer: str = "AdamW", foreach: bool | None = None, **settings) -> Classifier:
-    torch.manual_seed(1)
+def classifier(optimizer: str = "AdamW", foreach: bool | None = None, seed: int = 1, **settings) -> Classifier:
+    torch.manual_seed(seed)
     update = partial(getattr(torch.optim, optimizer), lr=3e-3, foreach=foreach)
     return Classifier(Transformer(**settings), num_classes=CLASSES, optimizer=update)

@@ -1,0 +1,62 @@
+"""A signal within a validation that two processes compute together, while a checkpoint is written in the background."""
+
+import os
+
+import pytest
+import torch
+
+from litlab.checkpointing.load import find_corruption
+from tests.conftest import ROOT
+from tests.processes import Python, ranks
+
+# The second process gets the signal when it begins a batch; the first one is late in the batch before.
+PROGRAM = """
+import os, signal, sys, time
+from lightning.pytorch import Callback, Trainer
+from litlab.checkpointing import ExactResume, RunCheckpoint, ShardedCheckpointIO, sharded
+from litlab.parallel import PipelineStrategy, ShardedStrategy
+from litlab.runs import rank_watch
+from litlab.runs.signals import StopSignals
+from tests.litlab.parallel.tiny import Tokens, classifier
+
+rank_watch.SECONDS_TO_END_BY_ITSELF = 0.5
+write = sharded._Writer.write_data
+sharded._Writer.write_data = lambda *arguments: (time.sleep(2), write(*arguments))[1]
+
+
+class Stop(Callback):
+    def on_validation_batch_end(self, trainer, module, outputs, batch, number, dataloader_idx=0):
+        if number == 1 and trainer.global_rank == 0:
+            time.sleep(1)
+
+    def on_validation_batch_start(self, trainer, module, batch, number, dataloader_idx=0):
+        if number == 2 and trainer.global_rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.3)
+
+
+strategy = PipelineStrategy() if sys.argv[2] == "pipeline" else ShardedStrategy(1, True, False, True, True)
+trainer = Trainer(
+    accelerator="cpu", devices=2, strategy=strategy, max_epochs=2, logger=False, num_sanity_val_steps=0,
+    enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
+    plugins=[ShardedCheckpointIO()],
+    callbacks=[Stop(), ExactResume(), StopSignals(), RunCheckpoint(sys.argv[1], every_minutes=None)],
+)
+trainer.fit(classifier(), Tokens(batch_size=4))
+"""
+
+
+@pytest.mark.parametrize("strategy", ["fsdp2", "pipeline"])
+def test_both_stop_after_the_same_batch_and_the_checkpoint_is_complete(tmp_path, strategy):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    path = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    processes = [
+        Python(tmp_path / "program.py", tmp_path / "kept", strategy, cwd=tmp_path, environment={**path, **rank})
+        for rank in ranks(2)
+    ]
+    printed = [process.communicate(60)[1] for process in processes]
+    assert [process.returncode for process in processes] == [143, 143], "\n".join(printed)
+    last = tmp_path / "kept/last.ckpt"
+    steps = torch.load(last, weights_only=True)["global_step"]
+    assert find_corruption(last) is None
+    assert f"SIGTERM: stopped after {steps} optimizer steps; they are in {last}." in printed[0]
