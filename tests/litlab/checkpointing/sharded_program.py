@@ -30,11 +30,13 @@ BATCH, EPOCH = 24, 4  # samples of a step, steps of an epoch
 class Save(Callback):
     """Save after some steps, into a file that each save replaces; after the last one of an epoch, when that ends.
 
-    From the second save on the last process sleeps before it writes, or finds too little room.
+    From the second save on the last process sleeps before it writes, or finds too little room. There may be a second
+    file, of whose names the newest is kept.
     """
 
-    def __init__(self, steps: list[int], path: Path, slow: float, room: int | None) -> None:
-        self.steps, self.path, self.slow, self.room = steps, path, slow, room
+    def __init__(self, steps: list[int], path: Path, slow: float, room: int | None, best: bool) -> None:
+        self.steps, self.path, self.slow, self.room, self.best = steps, path, slow, room, best
+        self.kept: Path | None = None
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         if trainer.global_step in self.steps and trainer.global_step % EPOCH:
@@ -52,6 +54,12 @@ class Save(Callback):
                 write = sharded._Writer.write_data
                 sharded._Writer.write_data = lambda *arguments: (self.sleep(), write(*arguments))[1]
         trainer.save_checkpoint(self.path)
+        if self.best:
+            before, self.kept = self.kept, self.path.with_name(f"best-{trainer.global_step}.ckpt")
+            trainer.save_checkpoint(self.kept)
+            assert len(trainer.strategy.checkpoint_io._saving) == 2  # neither waits for the other
+            if before:
+                trainer.strategy.remove_checkpoint(before)
 
     def sleep(self):
         self.path.with_suffix(".writing").touch()
@@ -64,10 +72,10 @@ def gather(state: dict) -> dict[str, torch.Tensor]:
 
 def run(folder: Path, name: str, world: int, tensor: int = 1, steps: int = 6, resume: str | None = None,
         asynchronous: bool = False, save: list[int] | None = None, slow: float = 0, room: int | None = None,
-        averages: bool = False) -> None:  # fmt: skip
+        averages: bool = False, best: bool = False) -> None:  # fmt: skip
     strategy = ShardedStrategy(tensor, save_distributed_checkpoint=True, async_checkpoint=asynchronous)
     losses = Losses()
-    saving = Save(save or [steps], folder / f"{name}.ckpt", slow, room)
+    saving = Save(save or [steps], folder / f"{name}.ckpt", slow, room, best)
     until = {"max_steps": steps} if steps % EPOCH else {"max_epochs": steps // EPOCH}
     torch.manual_seed(0)
     trainer = Trainer(

@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
     Those without tensor parallelism hold an average of the weights, too.
     """
     path = tmp_path_factory.mktemp("sharded")
-    within = {"steps": 7, "save": [2, 5], "asynchronous": True, "slow": 0.5, "averages": True}
+    within = {"steps": 7, "save": [2, 5], "asynchronous": True, "slow": 0.5, "averages": True, "best": True}
     cases = {
         "full": {"steps": 8, "save": [4, 8], "averages": True},
         "within": within,
@@ -97,6 +97,12 @@ def test_the_same_processes_go_on_bit_for_bit_within_an_epoch(folder):
     one, other = (torch.load(folder / f"{name}.whole.pt") for name in ("resumed", "full"))
     for weight, value in other["state_dict"].items():
         assert torch.equal(one["state_dict"][weight], value)
+
+
+def test_two_saves_are_written_at_once_and_what_they_replace_is_removed(folder):
+    assert torch.load(folder / "best-5.ckpt", weights_only=True)["global_step"] == 5
+    assert find_corruption(folder / "best-5.ckpt") is None
+    assert not list(folder.glob("best-2*"))
 
 
 def test_others_go_on_with_the_same_losses(folder):

@@ -39,6 +39,18 @@ class SaveLast(Callback):
             trainer.save_checkpoint(self.path)
 
 
+class SameBuffers(Callback):
+    """Checks that all processes validate with the same statistics of batch norms."""
+
+    def on_validation_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0):
+        buffers = [buffer for buffer in pl_module.buffers() if not buffer.is_meta]
+        if trainer.world_size > 1 and buffers and trainer.strategy.root_device.type == "cpu":
+            mine = torch.cat([buffer.flatten().double() for buffer in buffers])
+            everyone = [torch.empty_like(mine) for _ in range(trainer.world_size)]
+            torch.distributed.all_gather(everyone, mine)
+            assert all(torch.equal(mine, other) for other in everyone)
+
+
 def train(folder: Path, name: str, strategy: str = "auto", steps: int = 12, resume: str | None = None,
           model: dict | None = None, offload: bool = False, average: str | None = None, frozen: bool = False,
           validated: bool = False, parts: bool = False, **options: Any) -> None:  # fmt: skip
@@ -72,7 +84,10 @@ def train(folder: Path, name: str, strategy: str = "auto", steps: int = 12, resu
         strategy=ShardedStrategy(replicas, True, offload, parts, parts) if sharded else strategy,
         plugins=[ShardedCheckpointIO()], enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
-        callbacks=[losses, ExactResume(), NaNGuard(), *AVERAGES[average](), SaveLast(folder / f"{name}.ckpt")],
+        callbacks=[
+            losses, ExactResume(), NaNGuard(), *AVERAGES[average](), SaveLast(folder / f"{name}.ckpt"),
+            *([] if strategy == "pipeline" else [SameBuffers()]),
+        ],
         **options,
     )  # fmt: skip
     checkpoint = None if resume is None else folder / f"{resume}.ckpt"

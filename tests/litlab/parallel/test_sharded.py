@@ -9,7 +9,10 @@ import torch
 from tests.litlab.parallel import program
 
 DROPOUT = {"model": {"dropout": 0.2}}
-AVERAGED = {"average": "ema", "model": {"optimizer": "SGD", "dropout": 0.2}}  # AdamW would make much of rounding
+AVERAGED = {
+    "average": "ema",
+    "model": {"optimizer": "SGD", "dropout": 0.2, "norm": True},
+}  # AdamW would make much of rounding
 MEAN = {"average": "swa", "model": {"norm": True, "optimizer": "SGD"}}
 LONG = {"steps": 50}
 EVALUATED = {"steps": 0, "resume": "one"}
