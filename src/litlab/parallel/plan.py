@@ -23,6 +23,9 @@ class ParallelPlan:
             each process computes a part of each.
         rows: Linear layers whose inputs are the parts that the layers before compute; their outputs are summed.
         counts: Attributes that say how many there are of what is divided, such as ``blocks.*.attention.num_heads``.
+
+    Raises:
+        UserError: If a value is of another type.
     """
 
     blocks: Sequence[str] = ()
@@ -30,6 +33,15 @@ class ParallelPlan:
     fused: Mapping[str, int] = field(default_factory=dict)
     rows: Sequence[str] = ()
     counts: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("blocks", "columns", "rows", "counts"):
+            value = getattr(self, name)
+            if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+                raise UserError(f"{ATTRIBUTE}: {name} is {value!r}; give a list of names, such as ['blocks.*']")
+        fused = self.fused
+        if not isinstance(fused, Mapping) or not all(type(n) is int and n > 0 for n in fused.values()):
+            raise UserError(f"{ATTRIBUTE}: fused is {fused!r}; give names with numbers, such as {{'blocks.*.qkv': 3}}")
 
 
 def networks(module: nn.Module) -> dict[str, nn.Module]:
@@ -62,8 +74,23 @@ def plan_of(network: nn.Module) -> ParallelPlan:
 
 
 def blocks_of(network: nn.Module) -> list[str]:
-    """Return the names of the blocks of a network, in order."""
-    return [name for pattern in plan_of(network).blocks for name in matches(network, pattern)]
+    """Return the names of the blocks of a network, in order.
+
+    Raises:
+        UserError: If one can't be called, is within another, or is the network itself.
+    """
+    names = [name for pattern in plan_of(network).blocks for name in matches(network, pattern)]
+    for name in names:
+        what = f"trainer.strategy: {ATTRIBUTE} of {type(network).__name__} has the block {name!r}, which"
+        if not name:
+            raise UserError(f"{what} is the network itself; name parts of it")
+        if not _is_callable(network.get_submodule(name)):
+            raise UserError(f"{what} is a list and can't be called; name what is in it, such as '{name}.*'")
+        if outer := next((other for other in names if name.startswith(f"{other}.")), None):
+            raise UserError(f"{what} is within the block {outer!r}; leave one of them out")
+        if names.count(name) > 1:
+            raise UserError(f"{what} is named twice; leave one of them out")
+    return names
 
 
 def check_weights(module: nn.Module, parts: Iterable[str]) -> None:

@@ -77,7 +77,8 @@ def divide_tensors(network: nn.Module, plan: ParallelPlan, mesh: DeviceMesh) -> 
         styles |= dict.fromkeys(matches(network, pattern), RowwiseParallel())
     for name, style in styles.items():
         layer = network.get_submodule(name)
-        if not isinstance(layer, nn.Linear) or is_parametrized(layer):
+        plain = {"weight", "bias"} >= {name for name, _ in layer.named_parameters(recurse=False)}
+        if not isinstance(layer, nn.Linear) or is_parametrized(layer) or not plain:
             raise UserError(
                 f"trainer.strategy: {kind}.{name} is a {type(layer).__name__}, and only plain linear layers can be "
                 "divided; change parallel_plan"
@@ -99,7 +100,12 @@ def divide_tensors(network: nn.Module, plan: ParallelPlan, mesh: DeviceMesh) -> 
             if not isinstance(number, int):
                 raise UserError(f"trainer.strategy: {kind}.{name} has no number {attribute}; change parallel_plan")
             _check_parts(f"{kind}.{name}.{attribute} is {number}", number, 1, size)
-            setattr(owner, attribute, number // size)
+            try:
+                setattr(owner, attribute, number // size)
+            except AttributeError as error:
+                raise UserError(
+                    f"trainer.strategy: {kind}.{name}.{attribute} can't be set; make it a plain attribute"
+                ) from error
 
 
 def _check_parts(what: str, number: int, parts: int, size: int) -> None:
@@ -110,9 +116,18 @@ def _check_parts(what: str, number: int, parts: int, size: int) -> None:
 
 
 def shard_fully(
-    network: nn.Module, plan: ParallelPlan, mesh: DeviceMesh, policy: MixedPrecisionPolicy, offload: bool, reshard: bool
+    network: nn.Module, blocks: list[str], mesh: DeviceMesh, policy: MixedPrecisionPolicy, offload: bool, reshard: bool
 ) -> None:
-    """Shard weights, gradients and optimizer state over the processes of a mesh (FSDP2)."""
+    """Shard weights, gradients and optimizer state over the processes of a mesh (FSDP2).
+
+    Raises:
+        UserError: If a weight can't be sharded.
+    """
+    if scalar := next((name for name, parameter in network.named_parameters() if not parameter.ndim), None):
+        raise UserError(
+            f"trainer.strategy: {type(network).__name__}.{scalar} is a parameter of shape (), which FSDP2 can't shard; "
+            "give it the shape (1,), or use ddp"
+        )
     if scattered := [parameter for parameter in network.parameters() if not parameter.is_contiguous()]:
         rank_zero_info("trainer.strategy: FSDP2 keeps weights in their usual layout, not with channels last.")
         for parameter in scattered:
@@ -138,10 +153,9 @@ def shard_fully(
         norms = []
     for norm in norms:
         fully_shard(norm, **{**options, "mp_policy": MixedPrecisionPolicy()})
-    for pattern in plan.blocks:
-        for block in (network.get_submodule(name) for name in matches(network, pattern)):
-            if block not in norms:
-                fully_shard(block, **options)
+    for name in blocks:
+        if (block := network.get_submodule(name)) not in norms:
+            fully_shard(block, **options)
     # What is outside of the blocks stays whole until the backward pass, where it is needed next.
     fully_shard(network, **{**options, "reshard_after_forward": False})
 

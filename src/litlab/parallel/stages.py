@@ -61,8 +61,9 @@ class Stage:
             intercept(network.get_submodule(name), partial(self._skip, names.index(name) + 1))
         for name in self.own:
             intercept(network.get_submodule(name), partial(self._call, names.index(name) + 1))
-        if not self.is_last:
-            intercept(network.get_submodule(groups[number + 1][0]), self._leave)
+        later = [name for group in groups[number + 1 :] for name in group]
+        for name in later:
+            intercept(network.get_submodule(name), self._leave if name == later[0] else self._come_too_early)
 
     @property
     def is_first(self) -> bool:
@@ -177,6 +178,9 @@ class Stage:
 
     def _leave(self, _: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         raise _Left(self._first(args))
+
+    def _come_too_early(self, *_: Any, **__: Any) -> None:
+        raise self._unfit(NO_CHAIN)
 
     def _first(self, args: tuple[Any, ...]) -> Tensor:
         if not args or not isinstance(args[0], Tensor):

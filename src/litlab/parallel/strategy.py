@@ -135,7 +135,7 @@ class ShardedStrategy(DataGroups):
                 divide_tensors(network, plan, dividing)
             if shards:
                 # Block by block, so that no more than one of them is whole on the device.
-                shard_fully(network, plan, sharing, policy, self.cpu_offload, self.reshard_after_forward)
+                shard_fully(network, blocks_of(network), sharing, policy, self.cpu_offload, self.reshard_after_forward)
 
     @override
     def model_to_device(self) -> None:

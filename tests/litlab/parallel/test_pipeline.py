@@ -91,6 +91,14 @@ class Loops(Net):
         return self.last(self.blocks(self.blocks(self.first(x))))
 
 
+class Disordered(Net):  # its blocks are called in another order than they are listed in
+    def forward(self, x):
+        x = self.first(x)
+        for n in (0, 4, 1, 2, 3):
+            x = self.blocks[n](x[:, : 6 if n == 2 else 8])
+        return self.last(x)
+
+
 class Tied(Net):
     def __init__(self):
         super().__init__()
@@ -204,7 +212,7 @@ for frozen in (False, True):
         network(x)["logits"].sum().backward()
     differences[f"frozen {frozen}"] = (whole.last.weight.grad - parts.last.weight.grad).abs().max().item()
 
-refusals = {kind.__name__: refusal(kind) for kind in (Skips, Loops, Members, Categories, Tied, Mean, Fails)}
+refusals = {kind.__name__: refusal(kind) for kind in (Skips, Loops, Disordered, Members, Categories, Tied, Mean, Fails)}
 refusals["compiled"] = refusal(Net, lambda network: network.compile(backend="eager"))
 refusals["recomputed"] = refusal(Net, lambda network: checkpoint_activations(network.blocks))
 refusals["seldom"] = seldom()
@@ -285,6 +293,7 @@ def test_a_network_is_divided_as_it_is_or_refused(tmp_path):
         for name, words in {
             "Skips": "Skips can't be divided into stages, as it uses what a block returns in other places",
             "Loops": "Loops can't be divided into stages, as it uses what a block returns in other places",
+            "Disordered": "Disordered can't be divided into stages, as its forward does not call its blocks one",
             "Members": "Members can't be divided into stages, as its forward does not call its blocks one after the",
             "Categories": "Categories can't be divided into stages, as its forward fails without the blocks before:",
             "seldom": "step 2: " + ("" if rank else "trainer.strategy: Seldom uses a weight outside of its blocks in"),
@@ -296,5 +305,5 @@ def test_a_network_is_divided_as_it_is_or_refused(tmp_path):
         }.items():
             assert words in found["refusals"][name]
         alike = {name: text for name, text in found["refusals"].items() if text.startswith("UserError: trainer.")}
-        refusals.append({name: alike[name] for name in ("Skips", "Loops", "Members", "Categories")})
+        refusals.append({name: alike[name] for name in ("Skips", "Loops", "Disordered", "Members", "Categories")})
     assert refusals[0] == refusals[1] == refusals[2]  # one message for all

@@ -1,5 +1,6 @@
 """What is divided, and what is refused: in one process, which takes part in a group that does not exist."""
 
+import re
 from collections import Counter
 from types import SimpleNamespace
 
@@ -125,6 +126,57 @@ def test_a_layer_whose_weight_is_computed_can_not_be_divided(mesh):
         divide_tensors(network, ParallelPlan(columns=["blocks.*.feedforward.0"]), mesh("tensor_parallel"))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"blocks": None}, "blocks is None; give a list of names"),
+        ({"columns": "blocks.*.feedforward.0"}, "columns is 'blocks.*.feedforward.0'; give a list"),
+        ({"rows": [3]}, r"rows is [3]; give a list of names"),
+        ({"fused": ["qkv"]}, r"fused is ['qkv']; give names with numbers"),
+        ({"fused": {"qkv": 0}}, "fused is {'qkv': 0}; give names with numbers"),
+    ],
+)
+def test_values_of_a_plan_have_types(wrong, words):
+    with pytest.raises(UserError) as raised:
+        ParallelPlan(**wrong)
+    assert str(raised.value).startswith(f"parallel_plan: {words}")
+
+
+@pytest.mark.parametrize(
+    ("blocks", "words"),
+    [
+        (["blocks"], "has the block 'blocks', which is a list and can't be called; name what is in it"),
+        (
+            ["blocks.*", "blocks.1.attention"],
+            "has the block 'blocks.1.attention', which is within the block 'blocks.1'",
+        ),
+        (["blocks.*", "blocks.0"], "has the block 'blocks.0', which is named twice; leave one of them out"),
+        ([""], "has the block '', which is the network itself; name parts of it"),
+    ],
+)
+def test_blocks_are_called_once_and_apart(monkeypatch, blocks, words):
+    monkeypatch.setattr(Transformer, "parallel_plan", ParallelPlan(blocks=blocks))
+    with pytest.raises(UserError, match=re.escape(f"trainer.strategy: parallel_plan of Transformer {words}")):
+        blocks_of(Transformer())
+
+
+def test_weights_and_numbers_that_can_not_be_divided(mesh):
+    class Scaled(nn.Linear):
+        heads = property(lambda self: 4)
+
+    model = Model(net=nn.Sequential(nn.Linear(2, 2)))
+    model.net[0].scale = nn.Parameter(torch.ones(()))
+    with pytest.raises(UserError, match=r"Sequential.0.scale is a parameter of shape \(\), which FSDP2 can't shard"):
+        divided(mesh, model, 2, 1)
+    network = nn.Sequential(Scaled(4, 4))
+    with pytest.raises(UserError, match=r"trainer.strategy: Sequential.0.heads can't be set; make it a plain"):
+        divide_tensors(network, ParallelPlan(columns=["0"], counts=["0.heads"]), mesh("tensor_parallel"))
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        network = nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 4)))
+    with pytest.raises(UserError, match=r"Sequential.0 is a Linear, and only plain linear layers"):
+        divide_tensors(network, ParallelPlan(columns=["0"]), mesh("tensor_parallel"))
+
+
 def test_a_plan_is_a_plan(monkeypatch):
     monkeypatch.setattr(Transformer, "parallel_plan", {"blocks": ["blocks.*"]})
     with pytest.raises(UserError, match=r"trainer.strategy: parallel_plan of Transformer is a dict; it must be"):
@@ -189,7 +241,7 @@ def test_offload_pins_memory_for_gpus_only(monkeypatch, kind):
     seen = []
     monkeypatch.setattr(sharding, "fully_shard", lambda module, **options: seen.append(options["offload_policy"]))
     place = SimpleNamespace(device_type=kind)
-    shard_fully(Net(), ParallelPlan(), place, policy_of("32-true"), offload=True, reshard=True)  # pyright: ignore[reportArgumentType]
+    shard_fully(Net(), [], place, policy_of("32-true"), offload=True, reshard=True)  # pyright: ignore[reportArgumentType]
     assert seen == [CPUOffloadPolicy(pin_memory=kind == "cuda")]
 
 
@@ -213,7 +265,7 @@ def test_processes_with_the_same_samples_count_once(mesh):
 
 def test_norms_that_are_blocks_are_sharded_once(mesh):
     network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 1))
-    shard_fully(network, ParallelPlan(blocks=["*"]), mesh("fsdp"), policy_of("bf16-mixed"), False, True)
+    shard_fully(network, ["0", "1", "2"], mesh("fsdp"), policy_of("bf16-mixed"), False, True)
     assert all(isinstance(parameter, DTensor) for parameter in network.parameters())
 
 
