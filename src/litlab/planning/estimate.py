@@ -3,6 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from numpy import array_split
+
 from litlab.errors import UserError
 from litlab.planning.layout import Devices, Layout
 from litlab.planning.ledger import (
@@ -18,7 +20,7 @@ from litlab.planning.ledger import (
     WEIGHTS,
 )
 from litlab.planning.measure import Job
-from litlab.planning.step import Measured
+from litlab.planning.step import Block, Measured
 
 BUCKETS, AVERAGE = "DDP's buckets", "average of weights"
 ALL_KINDS = (*KINDS, BUCKETS, AVERAGE)
@@ -115,30 +117,15 @@ def _sent(measured: Measured, job: Job) -> Counter[tuple[str, str]]:
 def _pipeline(
     peaks: dict[str, Counter[str]], measured: Measured, devices: Devices, job: Job, microbatches: int
 ) -> tuple[dict[str, Counter[str]], Counter[tuple[str, str]]]:
-    """Return memory and traffic of the stage with the most blocks."""
+    """Return memory and traffic of the stage that needs most."""
     blocks, stages = measured.blocks, devices.count
     if blocks and measured.no_stages:
         raise UserError(measured.no_stages)
     if len(blocks) < stages or stages == 1:
         raise UserError(f"{len(blocks)} blocks are not enough for {stages} stages" if stages > 1 else "one stage")
-    share = -(-len(blocks) // stages) / len(blocks)
+    groups = [[blocks[index] for index in group] for group in array_split(range(len(blocks)), stages)]
+    staged = max((_stage(peaks, measured, group, microbatches) for group in groups), key=_highest)
     inside = sum(block.parameters for block in blocks)
-    weights = 1 - inside / measured.parameters * (1 - share)  # of them, what a stage has
-    made = sum(block.activations for block in blocks)
-    staged = {}
-    for phase, peak in peaks.items():
-        as_weights = (*HOST, WEIGHTS, AVERAGE, *([TEMPORARY] if phase == UPDATE else []))
-        parts: dict[str, float] = dict.fromkeys(as_weights, weights)
-        kept = peak[ACTIVATIONS] - min(made, peak[ACTIVATIONS]) * (1 - share)
-        staged[phase] = Counter({kind: round(size * parts.get(kind, 1.0)) for kind, size in peak.items()})
-        staged[phase][ACTIVATIONS] = round(kept)
-    # When the first micro-batch has gone back, all gradients are there, and those of the next ones are added to them.
-    later = staged[BACKWARD].copy()
-    activations = max(peak[ACTIVATIONS] for peak in staged.values())
-    later[ACTIVATIONS] = round(activations * (1 - 1 / microbatches))
-    later[GRADIENTS] = round(measured.gradients * weights)
-    later[TEMPORARY] = later[TEMPORARY] // microbatches + (measured.largest if microbatches > 1 else 0)
-    staged[BACKWARD] = max(staged[BACKWARD], later, key=lambda peak: peak.total())
     outer = round(measured.gradients * (1 - inside / measured.parameters))
     between = max(block.output for block in blocks) * job.accumulated
     return staged, Counter({
@@ -147,6 +134,33 @@ def _pipeline(
         ("broadcast", "outputs"): measured.outputs * job.accumulated,
         ("all-reduce", "gradients outside of blocks"): _ring(outer, stages) * job.accumulated,
     })  # fmt: skip
+
+
+def _stage(
+    peaks: dict[str, Counter[str]], measured: Measured, group: list[Block], microbatches: int
+) -> dict[str, Counter[str]]:
+    """Return the memory of the stage that has a group of the blocks, and all that is outside of the blocks."""
+    elsewhere = [block for block in measured.blocks if block not in group]
+    weights = 1 - sum(block.parameters for block in elsewhere) / measured.parameters  # of them, what it has
+    made = sum(block.activations for block in elsewhere)
+    staged = {}
+    for phase, peak in peaks.items():
+        as_weights = (*HOST, WEIGHTS, AVERAGE, *([TEMPORARY] if phase == UPDATE else []))
+        parts: dict[str, float] = dict.fromkeys(as_weights, weights)
+        staged[phase] = Counter({kind: round(size * parts.get(kind, 1.0)) for kind, size in peak.items()})
+        staged[phase][ACTIVATIONS] = max(0, peak[ACTIVATIONS] - made)
+    # When the first micro-batch has gone back, all gradients are there, and those of the next ones are added to them.
+    later = staged[BACKWARD].copy()
+    activations = max(peak[ACTIVATIONS] for peak in staged.values())
+    later[ACTIVATIONS] = round(activations * (1 - 1 / microbatches))
+    later[GRADIENTS] = round(measured.gradients * weights)
+    later[TEMPORARY] = later[TEMPORARY] // microbatches + (measured.largest if microbatches > 1 else 0)
+    staged[BACKWARD] = max(staged[BACKWARD], later, key=Counter.total)
+    return staged
+
+
+def _highest(peaks: dict[str, Counter[str]]) -> int:
+    return max(peak.total() for peak in peaks.values())
 
 
 def _ring(size: int, ranks: int) -> int:

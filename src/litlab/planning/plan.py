@@ -143,7 +143,9 @@ def _estimate(job: Job, layout: Layout, devices: Devices, measured: dict[Layout,
     if same not in measured:
         found = measure(job, same, devices, updates=plain not in measured)
         if plain in measured:
-            found.state, found.peaks[UPDATE] = measured[plain].state, measured[plain].peaks[UPDATE]
+            same_update = measured[plain]
+            found.state, found.peaks[UPDATE] = same_update.state, same_update.peaks[UPDATE]
+            found.sent |= {key: size for key, size in same_update.sent.items() if key[1] == UPDATE}
         measured[same] = found
     return estimate(layout, measured[same], devices, job)
 

@@ -26,7 +26,7 @@ from litlab.planning.ledger import (
 )
 
 
-@dataclass
+@dataclass(eq=False)
 class Block:
     """What one block of a network has and makes, in bytes."""
 

@@ -13,6 +13,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
+from litlab.errors import UserError
 from litlab.runs.folder import STATUS_LOCK, RunFolder, read_or_set_aside, write_json, write_text
 from litlab.runs.masking import mask_text
 from litlab.runs.provenance import now, provenance
@@ -29,7 +30,8 @@ class RunRecord(Callback):
     Provenance and the status ``running`` are written when a fit begins, metrics when an epoch does (a running or killed
     run shows those of its last complete epoch) and, with the final status, when it ends in whatever way. ``validate``
     and ``test`` put their metrics into those of the run they belong to. A resumed fit adds to what is there: its
-    command and commit, its seconds. A run without a logger keeps nothing. Nothing is done per step.
+    command and commit, its seconds; if it is refused before it has trained anything, everything is as it was. A run
+    without a logger keeps nothing. Nothing is done per step.
 
     Checkpoints hold the metrics of the last validation, for a run that is killed before they are in ``metrics.json``.
 
@@ -46,6 +48,8 @@ class RunRecord(Callback):
         self._before: dict[str, Any] = {}  # metrics of the run before this fit
         self._status: dict[str, Any] = {}
         self._val: dict[str, float] = {}  # of the last validation
+        self._former: dict[Path, bytes | None] = {}  # files of a run that is resumed, as they were; None: not there
+        self._first_step: int | None = None  # where this fit began to train
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Note the folder; where a fit begins, write what it is made from and that it runs."""
@@ -55,6 +59,10 @@ class RunRecord(Callback):
         self._folder = RunFolder(Path(log_dir))
         if stage != "fit":
             return
+        run = self._folder
+        if run.status.is_file():
+            files = (run.config, run.status, run.metrics, run.provenance)
+            self._former = {file: file.read_bytes() if file.is_file() else None for file in files}
         self.seconds_before = read_or_set_aside(self._folder.status).get("seconds") or 0.0
         self._before = read_or_set_aside(self._folder.metrics)
         for name in ("test", "test_checkpoint"):  # of weights that this fit replaces
@@ -75,6 +83,10 @@ class RunRecord(Callback):
         }
         write_json(self._folder.status, self._status)
         self._fit = "running"
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Note the step."""
+        self._first_step = trainer.global_step
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write the results of the epochs before: by now every callback is done with them."""
@@ -123,8 +135,11 @@ class RunRecord(Callback):
             return
         status = "interrupted" if type(exception).__name__ in INTERRUPTIONS else "failed"
         reason = _reason(exception)
+        nothing_trained = self._first_step is None or trainer.global_step == self._first_step
         try:
-            if self._fit == "running":
+            if self._former and nothing_trained and isinstance(exception, UserError):
+                self._restore_files()
+            elif self._fit == "running":
                 self._write_fit(trainer, self._folder, status, reason)
             else:
                 stage = "fit" if trainer.state.fn is None else trainer.state.fn.value
@@ -132,6 +147,13 @@ class RunRecord(Callback):
                 self._write_status(self._folder, status, f"{where}: {reason}")
         except Exception as error:  # the disk may be full, and the run's own exception is what must be seen
             print(f"warning: the run's end is not recorded: {_reason(error)}", file=sys.stderr)
+
+    def _restore_files(self) -> None:
+        for file, content in self._former.items():
+            if content is None:
+                file.unlink(missing_ok=True)
+            else:
+                write_text(file, content.decode())
 
     def _write_fit(self, trainer: Trainer, folder: RunFolder, status: str, reason: str | None) -> None:
         metrics = {
@@ -161,6 +183,7 @@ class RunRecord(Callback):
         diff_name = f"uncommitted_{len(sessions)}.diff" if sessions else "uncommitted.diff"
         described, diff = provenance(trainer, diff_name)
         if diff:
+            self._former |= {folder.path / diff_name: None} if self._former else {}
             write_text(folder.path / diff_name, diff)
         if written:
             keep = ("started", "command", "commit", "dirty", "uncommitted", "versions", "hardware")

@@ -8,6 +8,7 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
+from litlab.errors import UserError
 from litlab.runs import provenance as provenance_module
 from litlab.runs import recorder as record_module
 from litlab.runs.folder import RunFolder, read_json
@@ -268,3 +269,32 @@ def test_only_the_first_rank_writes(trainer_of, tmp_path, monkeypatch):
     trainer.fit(Tiny(), Data())
     trainer.test(Tiny(), Data(), verbose=False)
     assert not list(tmp_path.rglob("*.json"))
+
+
+class Refuse(Callback):
+    """Refuses a setting: as the fit begins, or in its first batch; or fails after a step."""
+
+    def __init__(self, hook: str, error: Exception) -> None:
+        def fail(*_):
+            raise error
+
+        setattr(self, hook, fail)
+
+
+def kept(folder: RunFolder) -> dict[str, bytes]:
+    files = (path for path in folder.path.iterdir() if path.is_file() and "tfevents" not in path.name)
+    return {path.name: path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("hook", ["on_fit_start", "on_train_batch_start"])
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+def test_a_run_stays_as_it_was_where_its_continuation_is_refused(trainer_of, folder, hook):
+    trainer_of().fit(Tiny(), Data())
+    before = kept(folder)
+    assert {"status.json", "metrics.json", "provenance.json"} <= before.keys()
+    with pytest.raises(UserError):
+        trainer_of(Refuse(hook, UserError("trainer.strategy: no"))).fit(Tiny(), Data())
+    assert kept(folder) == before
+    with pytest.raises(UserError):
+        trainer_of(Refuse("on_train_batch_end", UserError("nan_guard: no"))).fit(Tiny(), Data())
+    assert read_json(folder.status)["status"] == "failed"
