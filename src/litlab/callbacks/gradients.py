@@ -18,8 +18,8 @@ def check_gradients(trainer: Trainer, section: str) -> None:
     """
     if shards(trainer.strategy):
         raise UserError(
-            f"{section}: trainer.strategy {type(trainer.strategy).__name__} shards the gradients, and all of a layer's "
-            f"are needed; use ddp or one device, or set {section} to null"
+            f"{section}: trainer.strategy {type(trainer.strategy).__name__} gives each process a part of the "
+            f"gradients, and all of them are needed; use ddp or one device, or set {section} to null"
         )
     scaler = getattr(trainer.precision_plugin, "scaler", None)
     if scaler is not None and any(optimizer.defaults.get("fused") for optimizer in trainer.optimizers):

@@ -156,8 +156,9 @@ class ExactResume(Callback):
         shares, now = _by_data_rank(checkpoint.get(KEY, [])), data_ranks(trainer)["world_size"]
         if shares and is_within_epoch(checkpoint) and len(shares) != now:
             raise UserError(
-                f"trainer.devices: the run was interrupted within an epoch that {len(shares)} processes shared, and "
-                f"{now} can't continue it; use {len(shares)}."
+                f"trainer.devices: the run was interrupted within an epoch that {len(shares)} data-parallel processes "
+                f"shared, and trainer.strategy makes {now} of the devices here; choose them so that there are "
+                f"{len(shares)}."
             )
         if shards(trainer.strategy) and any(part["gradients"] for part in shares.values()):
             raise UserError(

@@ -85,8 +85,8 @@ class PipelineStrategy(DataGroups):
             )
         if blocks[name] < self.world_size:
             raise UserError(
-                f"trainer.strategy: a pipeline of {self.world_size} processes needs as many blocks, and model.{name} "
-                f"has {blocks[name]}; set trainer.devices to {blocks[name]}, or use fsdp2"
+                f"trainer.strategy: a pipeline of {self.world_size} processes needs at least {self.world_size} blocks, "
+                f"and model.{name} has {blocks[name]}; add layers, set trainer.devices to {blocks[name]}, or use fsdp2"
             )
         self.model = self.precision_plugin.convert_module(self.model)
         for name, network in networks(self.model).items():

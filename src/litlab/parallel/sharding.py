@@ -1,5 +1,6 @@
 """Divide networks among processes: tensor parallelism first, then FSDP2 around it."""
 
+import logging
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,14 @@ from torch.nn.utils.parametrize import is_parametrized
 from litlab.errors import UserError
 from litlab.parallel.plan import ParallelPlan, check_weights, matches
 from litlab.util.chunks import Chunks
+
+
+def _is_no_gather(record: logging.LogRecord) -> bool:
+    return "all_gather" not in map(str, record.args or ())
+
+
+# torch warns that sums of several meshes may differ between processes. What is gathered for a checkpoint is not summed.
+logging.getLogger("torch.distributed.tensor._redistribute").addFilter(_is_no_gather)
 
 
 class FusedColwiseParallel(ParallelStyle):

@@ -189,7 +189,8 @@ class Stage:
 
     def _unfit(self, why: str) -> UserError:
         return UserError(
-            f"trainer.strategy: {type(self.network).__name__} can't be divided into stages, as {why}; use fsdp2"
+            f"trainer.strategy: {type(self.network).__name__} can't be divided into stages, as {why}; use "
+            "fsdp2, or give it a parallel_plan with other blocks"
         )
 
 

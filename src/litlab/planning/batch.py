@@ -35,5 +35,5 @@ def training_batch(data: LightningDataModule) -> tuple[Any, str]:
         return data.on_after_batch_transfer(data.on_before_batch_transfer(batch, 0), 0), "the first one"
     batch = data.widest(next(data.batches("train")))
     if isinstance(data, SelectableData):
-        return batch, f"as of: {data.source_name}"
+        return batch, f"from {data.source_name}"
     return batch, "of generated data" if data.generated else "of the data"

@@ -33,9 +33,9 @@ def show(own: Estimate, others: list[Estimate], devices: Devices, facts: list[tu
     console.print(Fitted(_traffic(own)))
     console.print(Fitted(_others([own, *others], devices)))
     if devices.count > 1:
-        console.print("batches: how many different ones all devices train on at once.")
+        console.print("batches: how many different batches all devices train on in one step.")
     if devices.gpus:
-        console.print(f"fits: in {USABLE:.0%} of the memory; the rest is for CUDA, NCCL and pieces that are too small.")
+        console.print(f"fits: in {USABLE:.0%} of the memory; the rest is for CUDA, NCCL and fragmentation.")
 
 
 def show_command(words: list[str], way: Layout | None, devices: Devices, needed: list[str]) -> None:

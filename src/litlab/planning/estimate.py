@@ -122,7 +122,8 @@ def _pipeline(
     if blocks and measured.no_stages:
         raise UserError(measured.no_stages)
     if len(blocks) < stages or stages == 1:
-        raise UserError(f"{len(blocks)} blocks are not enough for {stages} stages" if stages > 1 else "one stage")
+        few = f"{stages} stages need at least {stages} blocks, and there are {len(blocks)}"
+        raise UserError(few if stages > 1 else "one stage")
     groups = [[blocks[index] for index in group] for group in array_split(range(len(blocks)), stages)]
     staged = max((_stage(peaks, measured, group, microbatches) for group in groups), key=_highest)
     inside = sum(block.parameters for block in blocks)

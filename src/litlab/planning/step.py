@@ -144,7 +144,7 @@ class Step(Callback):
                     group["foreach"] = True  # torch's choice on GPUs
 
     def _refuse_stages(self) -> None:
-        self.result.no_stages = self.result.no_stages or "its blocks are not called one after the other"
+        self.result.no_stages = self.result.no_stages or "the network's blocks are not called one after the other"
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

@@ -44,9 +44,16 @@ def changed_settings(saved: dict[str, Any], config: dict[str, Any]) -> Changes:
         config: The config of the command.
     """
     then, now = (
-        {key: value for key, value in flat_config(one).items() if key not in OF_THE_COMMAND} for one in (saved, config)
+        {key: _plain(key, value) for key, value in flat_config(one).items() if key not in OF_THE_COMMAND}
+        for one in (saved, config)
     )
     return differences([then, dict.fromkeys(then) | now])
+
+
+def _plain(key: str, value: Any) -> Any:
+    """Return a value as a config has it; on a command line the number of devices is a text."""
+    is_number = key == "trainer.devices" and isinstance(value, str) and value.isdecimal()
+    return int(value) if is_number else value
 
 
 def describe(changes: Changes) -> str:

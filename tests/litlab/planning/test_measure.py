@@ -158,7 +158,7 @@ def test_a_stage_of_a_pipeline_has_its_share_of_the_blocks():
     assert whole.highest[PARAMETERS] == NETWORK - BLOCK
     assert whole.sent["send", "activations"] == OUTPUT
     assert found.blocks[0].parameters == BLOCK
-    with pytest.raises(UserError, match="2 blocks are not enough for 3 stages"):
+    with pytest.raises(UserError, match="3 stages need at least 3 blocks, and there are 2"):
         planned(Layout("pipeline"), 3)
 
 
@@ -172,7 +172,7 @@ def test_blocks_beside_each_other_are_no_pipeline():
         made.network = Branches()
         return made
 
-    with pytest.raises(UserError, match="its blocks are not called one after the other"):
+    with pytest.raises(UserError, match="the network's blocks are not called one after the other"):
         planned(Layout("pipeline"), 2, job(module))
 
 
