@@ -13,22 +13,16 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemWriter
-from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
-from torch.distributed.checkpoint.planner import SavePlan
-from torch.distributed.checkpoint.planner import SavePlanner as Planner
 from torch.distributed.checkpoint.state_dict_saver import save
-from torch.futures import Future as TorchFuture
 
 from litlab.checkpointing.io import AtomicCheckpointIO, no_room
 from litlab.checkpointing.load import find_corruption
 from litlab.checkpointing.planners import SavePlanner
 from litlab.checkpointing.shard_tensors import divide, fill
+from litlab.checkpointing.shard_writer import ShardWriter
 from litlab.checkpointing.shards import (
-    METADATA,
     UNFINISHED,
     Shards,
-    checksum_of,
     mark_replaced,
     mark_unfinished,
     remove_unnamed,
@@ -161,7 +155,7 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         """Write the shards, then the file; all processes raise the same if one of them fails."""
         try:
             folder = self._in_first(lambda: _new_folder(path, step))
-            writer = _Writer(folder, path)
+            writer = ShardWriter(folder, path)
             save(dict(chunks), storage_writer=writer, planner=SavePlanner(), process_group=self._group)
             files: list[Any] = [None] * dist.get_world_size()
             dist.all_gather_object(files, writer.checksums, group=self._group)
@@ -198,34 +192,6 @@ def _use_device(*device: int) -> None:
     """Let a thread use its process's GPU, as DCP asks for the current one: a new thread's is the first."""
     if device:
         torch.cuda.set_device(*device)
-
-
-class _Writer(FileSystemWriter):
-    """DCP's writer, which also keeps checksums, writes no absolute path, and says what to do where a disk is full."""
-
-    def __init__(self, folder: Path, path: Path) -> None:
-        super().__init__(folder, thread_count=1)
-        self.file = path
-        self.checksums: dict[str, int] = {}
-
-    def storage_meta(self) -> StorageMeta | None:
-        return None
-
-    def write_data(self, plan: SavePlan, planner: Planner) -> TorchFuture[Any]:
-        try:
-            done = super().write_data(plan, planner)
-        except Exception as error:
-            mine = [planner.resolve_data(item) for item in plan.items]
-            if full := no_room(error, self.file, mine):
-                raise UserError(full) from error
-            raise
-        for name in {result.storage_data.relative_path for result in done.wait()}:
-            self.checksums[name] = checksum_of(Path(self.path) / name)
-        return done
-
-    def finish(self, metadata: Metadata, results: Any) -> None:
-        super().finish(metadata, results)
-        self.checksums[METADATA] = checksum_of(Path(self.path) / METADATA)
 
 
 def _new_folder(path: Path, step: int) -> Path:

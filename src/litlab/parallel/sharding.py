@@ -15,6 +15,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.utils.parametrize import is_parametrized
+from torch.optim import Adafactor, Optimizer
 
 from litlab.errors import UserError
 from litlab.parallel.plan import ParallelPlan, check_weights, matches
@@ -167,6 +168,25 @@ def shard_fully(
             fully_shard(block, **options)
     # What is outside of the blocks stays whole until the backward pass, where it is needed next.
     fully_shard(network, **{**options, "reshard_after_forward": False})
+
+
+def check_optimizer(optimizer: Optimizer, strategy: str) -> None:
+    """Refuse optimizers that can't work with parts of weights.
+
+    Args:
+        optimizer: The optimizer.
+        strategy: Its strategy, for the message.
+    """
+    if type(optimizer).__module__.startswith("torchao"):
+        raise UserError(
+            f"model.optimizer: {type(optimizer).__name__} keeps its state in a form that trainer.strategy {strategy} "
+            "can't put together for a checkpoint; use another optimizer, or ddp"
+        )
+    if isinstance(optimizer, Adafactor):
+        raise UserError(
+            "model.optimizer: Adafactor needs the rows and columns of whole weights, which trainer.strategy "
+            f"{strategy} divides; use another optimizer, or ddp"
+        )
 
 
 def policy_of(precision: str) -> MixedPrecisionPolicy:

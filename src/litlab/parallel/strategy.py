@@ -20,7 +20,7 @@ from litlab.errors import UserError
 from litlab.parallel.clipping import clip_norm, clip_value
 from litlab.parallel.groups import DataGroups
 from litlab.parallel.plan import blocks_of, check_weights, networks, plan_of
-from litlab.parallel.sharding import divide_tensors, divided_like, policy_of, shard_fully, whole
+from litlab.parallel.sharding import check_optimizer, divide_tensors, divided_like, policy_of, shard_fully, whole
 from litlab.util.tensors import reshard
 
 
@@ -155,16 +155,7 @@ class ShardedStrategy(DataGroups):
         if not self.cpu_offload:
             _optimizers_to_device(self.optimizers, self.root_device)
         for optimizer in self.optimizers:
-            if type(optimizer).__module__.startswith("torchao"):
-                raise UserError(
-                    f"model.optimizer: {type(optimizer).__name__} keeps its state in a form that trainer.strategy "
-                    f"{type(self).__name__} can't put together for a checkpoint; use another optimizer, or ddp"
-                )
-            if isinstance(optimizer, torch.optim.Adafactor):
-                raise UserError(
-                    "model.optimizer: Adafactor needs the rows and columns of whole weights, which trainer.strategy "
-                    f"{type(self).__name__} divides; use another optimizer, or ddp"
-                )
+            check_optimizer(optimizer, type(self).__name__)
             # With divided layers there are weights of several kinds, which can't be updated in one call.
             for group in optimizer.param_groups if self.tensor_parallel_size > 1 else ():
                 if group.get("fused"):

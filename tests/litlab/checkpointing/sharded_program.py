@@ -51,8 +51,8 @@ class Save(Callback):
             if self.room:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (self.room, resource.RLIM_INFINITY))
             if self.slow:
-                write = sharded._Writer.write_data
-                sharded._Writer.write_data = lambda *arguments: (self.sleep(), write(*arguments))[1]
+                write = sharded.ShardWriter.write_data
+                sharded.ShardWriter.write_data = lambda *arguments: (self.sleep(), write(*arguments))[1]
         trainer.save_checkpoint(self.path)
         if self.best:
             before, self.kept = self.kept, self.path.with_name(f"best-{trainer.global_step}.ckpt")

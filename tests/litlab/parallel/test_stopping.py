@@ -20,8 +20,8 @@ from litlab.runs.signals import StopSignals
 from tests.litlab.parallel.tiny import Tokens, classifier
 
 rank_watch.SECONDS_TO_END_BY_ITSELF = 0.5
-write = sharded._Writer.write_data
-sharded._Writer.write_data = lambda *arguments: (time.sleep(2), write(*arguments))[1]
+write = sharded.ShardWriter.write_data
+sharded.ShardWriter.write_data = lambda *arguments: (time.sleep(2), write(*arguments))[1]
 
 
 class Stop(Callback):
