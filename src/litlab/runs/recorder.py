@@ -137,7 +137,7 @@ class RunRecord(Callback):
         reason = _reason(exception)
         nothing_trained = self._first_step is None or trainer.global_step == self._first_step
         try:
-            if self._former and nothing_trained and isinstance(exception, UserError):
+            if self._fit == "running" and self._former and nothing_trained and isinstance(exception, UserError):
                 self._restore_files()
             elif self._fit == "running":
                 self._write_fit(trainer, self._folder, status, reason)
