@@ -147,7 +147,7 @@ def test_another_number_of_processes(tmp_path, whole):
 
     fit(tmp_path, ("batch", 1, 3))
     as_if_of_two(tmp_path / "last.ckpt", [])
-    with pytest.raises(UserError, match=r"^trainer.devices: .* that 2 data-parallel processes shared, and .* makes 1 of"):
+    with pytest.raises(UserError, match=r"^trainer.devices: .* that 2 data-parallel processes shared, .* makes 1 of"):
         fit(tmp_path, resume=True)
     fit(tmp_path, ("end", 1))
     others = Classifier(nn.Linear(6, 3), num_classes=3)
