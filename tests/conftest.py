@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 import yaml
 
-from litlab.cli.bases import chain
-from litlab.cli.command import run_command
+from litlab.cli.argv import find_bases
+from litlab.cli.main import run_command
 from litlab.util.team import use_package
-from litlab.util.variables import CHOSEN_RUN
 from tests.processes import Python, ranks, start_fork_server, variables_at_start
 from tests.tiny_files import images, series, texts  # noqa: F401 - fixtures
 
@@ -48,7 +47,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Where other processes run the tests, these import it.
     """
-    config.addinivalue_line("filterwarnings", "default::litlab.util.renamed.RenamedWarning")  # after an update
     if not config.getoption("numprocesses", None):
         import lightning.pytorch  # noqa: F401
 
@@ -108,7 +106,6 @@ def _one_command_per_process(_settings_at_start):
     parsing_settings.update(_settings_at_start)
     yield
     parsing_settings.update(_settings_at_start)
-    os.environ.pop(CHOSEN_RUN, None)
 
 
 @pytest.fixture
@@ -138,7 +135,7 @@ def settings_of(config: Path) -> dict[str, Any]:
             return over
         return {**before, **{key: merged(before.get(key), value) for key, value in over.items()}}
 
-    return reduce(merged, (yaml.safe_load(file.read_text()) for file in chain(config)))
+    return reduce(merged, (yaml.safe_load(file.read_text()) for file in (*find_bases(config), config)))
 
 
 def small_data(name: str, request: pytest.FixtureRequest) -> list[str]:

@@ -1,4 +1,7 @@
-"""The one exception for what the user can put right."""
+"""The one exception for what the user can put right, and where in the config another one came from."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class UserError(Exception):
@@ -17,3 +20,13 @@ def first_line(error: BaseException) -> str:
     """Return the first line of what an exception of a library says."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(":") if lines else type(error).__name__
+
+
+@contextmanager
+def building(key: str) -> Iterator[None]:
+    """Note on an exception which part of the config was being built, such as ``model.optimizer``."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"building {key}")
+        raise

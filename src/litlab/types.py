@@ -71,10 +71,14 @@ def bounded(base: type, *conditions: str) -> Any:
     bounds = Bounds(*conditions)
 
     def parse(value: Any) -> Any:
-        if isinstance(value, bool) or (base is int and isinstance(value, float)):  # as for int itself
-            raise ValueError(f"it must be {base.__name__}")
-        if (number := base(value)) not in bounds:
-            raise ValueError(f"it must be {bounds}")
+        try:
+            number = base(value)
+        except (ValueError, TypeError):
+            number = None
+        if number is None or isinstance(value, bool) or (base is int and isinstance(value, float)):  # as for int itself
+            raise ValueError(f"{value} is not valid; it must be {base.__name__}")
+        if number not in bounds:
+            raise ValueError(f"{value} is not valid; it must be {bounds}")
         return number
 
     restrictions = [(_COMPARISONS[sign][0], end) for sign, end in bounds.conditions]

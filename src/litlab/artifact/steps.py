@@ -1,11 +1,13 @@
 """Let an exported model predict and be tested in place of the network: same files, same metrics."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule
 from torch import Tensor
 
+from litlab.artifact.artifact import Artifact
 from litlab.artifact.runtimes import Run
 from litlab.data import ExperimentData
 from litlab.errors import UserError
@@ -27,6 +29,24 @@ def serving_data(data: LightningDataModule, model: LightningModule, verb: str) -
     if verb in ("export", "test") and not hasattr(model, "test_predictions"):
         raise UserError(f"{verb}: {type(model).__name__} has no test_predictions(); see docs/deploy.md")
     return data
+
+
+def replace_network(
+    model: LightningModule, data: LightningDataModule, checkpoint: Any, folder: Path, verb: str, threads: int | None
+) -> None:
+    """Let an exported model take the place of the network, which has no weights.
+
+    Args:
+        model: The model that the config of the export describes.
+        data: Its data.
+        checkpoint: The checkpoint in the export, without weights.
+        folder: The export.
+        verb: The command, for messages.
+        threads: Threads that compute; None for the runtime's choice.
+    """
+    serving = serving_data(data, model, verb)
+    restore(model, serving, checkpoint)
+    use_artifact(model, serving, Artifact(folder, threads).run)
 
 
 def restore(model: LightningModule, data: ExperimentData[Any], checkpoint: dict[str, Any]) -> None:

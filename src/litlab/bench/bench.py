@@ -12,10 +12,10 @@ from litlab.bench.measurement import Trial
 from litlab.bench.report import write_overlay, write_record
 from litlab.bench.runner import Runner
 from litlab.bench.search import Ratio, in_turns, search
-from litlab.cli.environment import check_folder
-from litlab.cli.processes import Stop, Unfinished, use_fork_server
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT
+from litlab.sweep.processes import Stop, Unfinished, use_fork_server
+from litlab.util.atomic import check_folder
 from litlab.util.commands import Options, amount_of, answer
 from litlab.util.team import typed
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from litlab.bench.changes import Change, Changes
 from litlab.bench.measurement import Measurement, Trial
-from litlab.cli.processes import Stop, last_lines, reason, run
+from litlab.sweep.processes import Stop, last_lines, reason, run
 from litlab.util.team import package
 
 SHARE = 40  # of the budget, for the timed steps of a trial
@@ -78,7 +78,7 @@ class Runner:
             reserve: Number of trials that must fit in after it; it is killed if it takes that time, too.
 
         Raises:
-            litlab.cli.processes.Unfinished: If the command is to stop.
+            litlab.sweep.processes.Unfinished: If the command is to stop.
         """
         self._display.begin(changes)
         if not self.facts:

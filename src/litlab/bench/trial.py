@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import (
     BatchSizeFinder,
     Checkpoint,
@@ -27,12 +27,15 @@ from litlab.bench.clock import Plan, TrialClock
 from litlab.bench.flops import peak_flops
 from litlab.callbacks import Freeze, MemorySnapshot
 from litlab.callbacks.finder import Finder
-from litlab.cli.experiment_cli import ExperimentCLI
-from litlab.cli.processes import print_to
-from litlab.cli.start import register_classes, run
+from litlab.cli.config import Command
+from litlab.cli.fit import Experiment, build
+from litlab.cli.messages import describe_error
+from litlab.cli.quiet import silence_noise
+from litlab.cli.trainer import build_trainer
 from litlab.preflight.probe import Enough
 from litlab.runs.provenance import hardware
 from litlab.runs.tuned import Tuned
+from litlab.sweep.processes import print_to
 from litlab.util.device import has_fast_bfloat16
 from litlab.util.team import use_package
 
@@ -53,63 +56,56 @@ OF_THE_DATA = ("batch_size", "tokens_per_batch", "num_workers", "prefetch_factor
 DTYPES = {"bf16": torch.bfloat16, "16": torch.float16, "64": torch.float64}  # by a part of a precision's name
 
 
-class TrialCLI(ExperimentCLI):
-    """``fit`` with a clock, which ends it, and without what it would write.
+def measure(argv: list[str], connection: Connection, clock: Callable[..., TrialClock]) -> None:
+    """Fit with a clock, which ends it, and without what a fit would write.
 
     Args:
+        argv: A command line of ``fit``.
         connection: Where to report.
         clock: Makes the clock: a `TrialClock` that lacks its report and the callback that freezes parameters.
     """
+    experiment = build(Command(argv))
+    trainer: Any = build_trainer(experiment, None)
+    callbacks = [callback for callback in trainer.callbacks if not isinstance(callback, LEFT_OUT)]
+    freeze = next((callback for callback in callbacks if isinstance(callback, Freeze)), None)
 
-    def __init__(self, connection: Connection, clock: Callable[..., TrialClock]) -> None:
-        self._connection = connection
-        self._clock = clock
-        super().__init__()
+    def report(found: dict[str, Any]) -> None:
+        connection.send({**found, **_facts(experiment, trainer)})
 
-    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """Build the Trainer, with the callbacks that have a part in a step."""
-        trainer: Any = super().instantiate_trainer(**kwargs)
-        callbacks = [callback for callback in trainer.callbacks if not isinstance(callback, LEFT_OUT)]
-        freeze = next((callback for callback in callbacks if isinstance(callback, Freeze)), None)
-        trainer.callbacks = [self._clock(report=self._report, freeze=freeze), *callbacks]  # set up first
-        return trainer
+    trainer.callbacks = [clock(report=report, freeze=freeze), *callbacks]  # set up first
+    with contextlib.suppress(Enough):
+        trainer.fit(experiment.model, experiment.data)
 
-    def _run_subcommand(self, subcommand: str) -> None:
-        with contextlib.suppress(Enough):
-            super()._run_subcommand(subcommand)
 
-    def _report(self, found: dict[str, Any]) -> None:
-        self._connection.send({**found, **self._facts()})
-
-    def _facts(self) -> dict[str, Any]:
-        """Return what is known of the experiment and the machine; settings as YAML."""
-        config, trainer = self.config.fit, self.trainer
-        data = config.data.get("init_args") or {}
-        compiled = config.get("compile")
-        settings = {
-            "compile": None if compiled is None else compiled.init_args.mode,
-            "channels_last": config.channels_last,
-            "activation_checkpointing": config.get("activation_checkpointing"),
-            "threads": torch.get_num_threads(),
-            **{name: data[name] for name in OF_THE_DATA if name in data},
-        }
-        if trainer.optimizers and "fused" in trainer.optimizers[0].defaults:
-            settings["fused"] = trainer.optimizers[0].defaults["fused"]
-        plain = {name: json.dumps(value, default=str) for name, value in settings.items()}
-        return {
-            "experiment": config.experiment,
-            "current": {name: value.strip('"') for name, value in plain.items()} | {"precision": trainer.precision},
-            "bfloat16": has_fast_bfloat16(trainer.strategy.root_device),
-            "convolutions": any(parameter.ndim == 4 for parameter in self.model.parameters()),
-            "matmul": torch.get_float32_matmul_precision(),
-            "hardware": hardware(trainer),
-        }
+def _facts(experiment: Experiment, trainer: Any) -> dict[str, Any]:
+    """Return what is known of the experiment and the machine; settings as YAML."""
+    config = experiment.command.config
+    data = config.data.get("init_args") or {}
+    compiled = config.get("compile")
+    settings = {
+        "compile": None if compiled is None else compiled.init_args.mode,
+        "channels_last": config.channels_last,
+        "activation_checkpointing": config.get("activation_checkpointing"),
+        "threads": torch.get_num_threads(),
+        **{name: data[name] for name in OF_THE_DATA if name in data},
+    }
+    if trainer.optimizers and "fused" in trainer.optimizers[0].defaults:
+        settings["fused"] = trainer.optimizers[0].defaults["fused"]
+    plain = {name: json.dumps(value, default=str) for name, value in settings.items()}
+    return {
+        "experiment": config.experiment,
+        "current": {name: value.strip('"') for name, value in plain.items()} | {"precision": trainer.precision},
+        "bfloat16": has_fast_bfloat16(trainer.strategy.root_device),
+        "convolutions": any(parameter.ndim == 4 for parameter in experiment.model.parameters()),
+        "matmul": torch.get_float32_matmul_precision(),
+        "hardware": hardware(trainer),
+    }
 
 
 def run_trial(
     connection: Connection, team: str, arguments: list[str], log: Path, seconds: float, plan: dict[str, int] | None
 ) -> None:
-    """Run a trial, in a process that `litlab.cli.processes.run` has started.
+    """Run a trial, in a process that `litlab.sweep.processes.run` has started.
 
     Args:
         connection: Where it reports what it has measured, and without a plan also the operations of a step.
@@ -122,9 +118,17 @@ def run_trial(
     print_to(log)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(log.parent / "compiled")  # the first start is cold, whatever was before
     use_package(team)
-    register_classes()
-    sys.argv = [team, "fit", *arguments, *NOTHING_ELSE]
-    code = run(partial(TrialCLI, connection, partial(TrialClock, seconds, None if plan is None else Plan(**plan))))
+    silence_noise()
+    clock = partial(TrialClock, seconds, None if plan is None else Plan(**plan))
+    code = 0
+    try:
+        measure(["fit", *arguments, *NOTHING_ELSE], connection, clock)
+    except Exception as error:
+        line = describe_error(error)
+        if line is None:
+            traceback.print_exc()
+        print(f"error: {line or error}", file=sys.stderr)
+        code = 2
     sys.stdout.flush()
     atexit._run_exitfuncs()  # multiprocessing leaves by os._exit
     sys.exit(code)

@@ -1,9 +1,25 @@
 """Checkpoints: which are kept, how they are written and read, and how a run is resumed from them exactly."""
 
-from litlab.checkpointing.callback import RunCheckpoint
-from litlab.checkpointing.exact_resume import ExactResume
-from litlab.checkpointing.io import AtomicCheckpointIO
-from litlab.checkpointing.load import load_checkpoint
-from litlab.checkpointing.sharded import ShardedCheckpointIO
+from typing import TYPE_CHECKING
+
+from litlab.util.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from litlab.checkpointing.callback import RunCheckpoint
+    from litlab.checkpointing.exact_resume import ExactResume
+    from litlab.checkpointing.io import AtomicCheckpointIO
+    from litlab.checkpointing.load import load_checkpoint
+    from litlab.checkpointing.sharded import ShardedCheckpointIO
 
 __all__ = ["AtomicCheckpointIO", "ExactResume", "RunCheckpoint", "ShardedCheckpointIO", "load_checkpoint"]
+
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "AtomicCheckpointIO": "litlab.checkpointing.io",
+        "ExactResume": "litlab.checkpointing.exact_resume",
+        "RunCheckpoint": "litlab.checkpointing.callback",
+        "ShardedCheckpointIO": "litlab.checkpointing.sharded",
+        "load_checkpoint": "litlab.checkpointing.load",
+    },
+)

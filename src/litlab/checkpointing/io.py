@@ -173,3 +173,15 @@ def _full(path: Path, checkpoint: Any, reason: str) -> str:
         f"checkpoint {path}: it can't be written, as {reason} ({needed:.1f} MiB needed, {free:.1f} MiB free), but "
         f"{old}; make room, then resume the run."
     )
+
+
+def load_checkpoint(path, weights=True):
+    from litlab.checkpointing.load import load_checkpoint as load
+
+    return load(path, weights)
+
+
+def check_weights(model, checkpoint):
+    from litlab.runs.config_diff import check_weights as check
+
+    check(model, checkpoint, {})

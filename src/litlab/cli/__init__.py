@@ -1,6 +1,5 @@
 """The command line: ``main`` runs the commands of a team's package."""
 
-from litlab.cli.command import main
-from litlab.util.former_names import formerly
+from litlab.cli.main import main
 
-__all__ = ["formerly", "main"]
+__all__ = ["main"]

@@ -3,21 +3,23 @@
 from typing import Any, Literal
 
 import torch
+from lightning.fabric.plugins.precision.precision import _PRECISION_INPUT
+from lightning.fabric.utilities.device_parser import _select_auto_accelerator
 from lightning.pytorch import Trainer
-from lightning.pytorch.accelerators import CUDAAccelerator
+from lightning.pytorch.accelerators import CUDAAccelerator, MPSAccelerator
 from lightning.pytorch.plugins import HalfPrecision, MixedPrecision, Precision
 from lightning.pytorch.strategies import ModelParallelStrategy
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import GradClipAlgorithmType, rank_zero_info
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
-from litlab.cli.half_precision import HalfWithFloat32Norms
-from litlab.cli.lightning_internals import PrecisionInput, accelerator_name
-from litlab.cli.mixed_precision import ClippingMixedPrecision
 from litlab.errors import UserError
-from litlab.runs.folder import RunFolder, read_or_set_aside
 from litlab.util.device import has_fast_bfloat16, has_tensor_cores, has_tf32
 from litlab.util.strategies import shards
 
-DIVIDING = ("fsdp2", "pipeline")  # names of ours for a ModelParallelStrategy of Lightning
+PrecisionInput = _PRECISION_INPUT  # the type of the Trainer's setting
+SHARDING = ("fsdp2", "pipeline")  # names of ours for a ModelParallelStrategy of Lightning
 UNSCALED = ("32-true", "bf16-mixed", "bf16-true", "16-true", None, 32, "32", "bf16")  # those that it takes
 
 
@@ -45,33 +47,37 @@ class ExperimentTrainer(Trainer):
         tf32: bool | None = None,
         **settings: Any,
     ) -> None:
-        why = ""
-        if precision == "auto":
-            precision, why = None, "as trainer.plugins says"
-            if not _has_precision(settings.get("plugins")):
-                found = _devices(settings.get("accelerator", "auto"), settings.get("devices", "auto"))
-                precision, why = auto_precision(found)
-        strategy = settings.get("strategy")
-        if strategy in DIVIDING or isinstance(strategy, ModelParallelStrategy):
-            if why and precision == "16-mixed":
-                precision, why = "32-true", f"{why}, and trainer.strategy can't scale gradients"
-            _check_divided(precision, strategy)
+        plugins, strategy = settings.get("plugins"), settings.get("strategy")
+        reason = ""
+        if precision == "auto" and _has_precision(plugins):
+            precision, reason = None, "as trainer.plugins says"
+        elif precision == "auto":
+            devices = _find_devices(settings.get("accelerator", "auto"), settings.get("devices", "auto"))
+            precision, reason = auto_precision(devices)
+        if strategy in SHARDING or isinstance(strategy, ModelParallelStrategy):
+            if reason and precision == "16-mixed":
+                precision, reason = "32-true", f"{reason}, and trainer.strategy can't scale gradients"
+            _check_unscaled(precision, strategy)
         super().__init__(precision=precision, **settings)
-        if type(self.precision_plugin) is HalfPrecision and not shards(self.strategy):  # which want one type in a block
-            self.strategy.precision_plugin = HalfWithFloat32Norms(self.precision)  # pyright: ignore[reportArgumentType]
-        if type(amp := self.precision_plugin) is MixedPrecision and not _has_precision(settings.get("plugins")):
-            clipping = ClippingMixedPrecision(amp.precision, amp.device, amp.scaler)  # pyright: ignore[reportArgumentType]
-            self.strategy.precision_plugin = clipping
+
+        plugin: Any = self.precision_plugin
+        if type(plugin) is HalfPrecision and not shards(self.strategy):  # which want one type in a block
+            self.strategy.precision_plugin = HalfWithFloat32Norms(plugin.precision)  # pyright: ignore[reportArgumentType]
+        if type(plugin) is MixedPrecision and not _has_precision(plugins):
+            self.strategy.precision_plugin = ClippingMixedPrecision(plugin.precision, plugin.device, plugin.scaler)
+        self._tell(reason)
+        if tf32 is not None:
+            _set_tf32(tf32, self.strategy.root_device)
+
+    def _tell(self, reason: str) -> None:
         device = self.strategy.root_device
-        if why:
-            rank_zero_info(f"Precision: {self.precision}, {why}")
+        if reason:
+            rank_zero_info(f"Precision: {self.precision}, {reason}")
         elif "16" in str(self.precision) and device.type == "cpu" and not has_fast_bfloat16(device):
             rank_zero_info(
                 f"warning: trainer.precision: {self.precision} is many times slower than 32-true on this CPU, "
                 "which has no units for it; set auto to have it only where it is fast"
             )
-        if tf32 is not None:
-            _set_tf32(tf32, device)
 
 
 def auto_precision(devices: list[torch.device]) -> tuple[Literal["bf16-mixed", "16-mixed", "32-true"], str]:
@@ -92,21 +98,65 @@ def auto_precision(devices: list[torch.device]) -> tuple[Literal["bf16-mixed", "
     return "32-true", f"as {_name(slow)} has no units for bfloat16"
 
 
-def compare_precision(trainer: Trainer, run: RunFolder) -> None:
-    """Say so if ``auto`` has chosen another precision than the one that a run was trained with so far.
+class HalfWithFloat32Norms(HalfPrecision):
+    """Lightning's plugin for weights of 16 bits, which leaves normalisation layers as they are.
 
-    Args:
-        trainer: The Trainer that continues it.
-        run: The run.
+    Lightning's own converts all weights and buffers. The mean of a batch normalisation then stops moving, as what a
+    batch adds is less than the last of bfloat16's 8 bits, and statistics within a layer are sums over many values.
+    Here a norm, a layer with weights or statistics and "Norm" in its class's name, has weights, statistics and
+    arithmetic of float32, and returns the model's 16 bits.
     """
-    made = read_or_set_aside(run.provenance)
-    newest = [made, *(made.get("continued") or [])][-1]
-    then = (newest.get("hardware") or {}).get("precision")
-    if then is not None and then != str(trainer.precision):
-        rank_zero_info(f"Precision: {run.name} was trained with {then} so far; name it to go on with it")
+
+    _hooks: tuple[RemovableHandle, ...] = ()
+
+    def convert_module(self, module: nn.Module) -> nn.Module:
+        norms = [part for part in module.modules() if _is_norm(part)]
+        states = [{name: value.clone() for name, value in norm.state_dict().items()} for norm in norms]
+        super().convert_module(module)
+        for norm, state in zip(norms, states, strict=True):
+            norm.float().load_state_dict(state)
+        widen = [norm.register_forward_pre_hook(_widen) for norm in norms]
+        self._hooks = (*widen, *(norm.register_forward_hook(self._narrow) for norm in norms))
+        return module
+
+    def teardown(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_hooks": ()}  # a copy is for another module
+
+    def _narrow(self, norm: nn.Module, inputs: Any, output: Any) -> Any:
+        return self.convert_input(output)
 
 
-def _check_divided(precision: Any, strategy: Any) -> None:
+class ClippingMixedPrecision(MixedPrecision):
+    """Lightning's plugin for mixed precision, with clipping for fused optimizers in bfloat16.
+
+    A fused optimizer divides gradients by the scale itself, in its step, when they have been clipped already. So
+    Lightning (2.6.6) refuses to clip for one. But only float16 needs a scale.
+
+    Raises:
+        UserError: In the first step, for a fused optimizer whose gradients are scaled and were to be clipped.
+    """
+
+    def clip_gradients(
+        self,
+        optimizer: Optimizer,
+        clip_val: int | float = 0.0,
+        gradient_clip_algorithm: GradClipAlgorithmType = GradClipAlgorithmType.NORM,
+    ) -> None:
+        if clip_val > 0 and self.scaler is not None and optimizer.defaults.get("fused"):
+            raise UserError(
+                f"trainer.gradient_clip_val: with trainer.precision {self.precision} a fused optimizer unscales the "
+                "gradients itself, after they are clipped; set model.optimizer.fused or trainer.gradient_clip_val to "
+                "null"
+            )
+        Precision.clip_gradients(self, optimizer, clip_val, gradient_clip_algorithm)
+
+
+def _check_unscaled(precision: Any, strategy: Any) -> None:
     if precision not in UNSCALED:
         name = strategy if isinstance(strategy, str) else type(strategy).__name__
         raise UserError(
@@ -132,9 +182,13 @@ def _has_precision(plugins: Any) -> bool:
     return any(isinstance(plugin, Precision) for plugin in named)
 
 
-def _devices(accelerator: Any, devices: Any) -> list[torch.device]:
+def _find_devices(accelerator: Any, devices: Any) -> list[torch.device]:
     """Return the devices of this machine that Lightning is going to use; without an index where there is one."""
-    name = accelerator_name(accelerator)
+    name = accelerator if isinstance(accelerator, str) else accelerator.name()
+    if name == "gpu":
+        name = "mps" if MPSAccelerator.is_available() else "cuda"
+    if name == "auto":
+        name = _select_auto_accelerator()
     if name != "cuda" or not CUDAAccelerator.is_available():
         return [torch.device(name if name in ("cpu", "mps") else "meta")]
     count = CUDAAccelerator.auto_device_count()
@@ -146,3 +200,13 @@ def _name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return {"cpu": "this CPU", "mps": "this GPU"}.get(device.type, "the device")
+
+
+def _is_norm(part: nn.Module) -> bool:
+    tensors = [*part.parameters(recurse=False), *part.buffers(recurse=False)]
+    return "Norm" in type(part).__name__ and bool(tensors)
+
+
+def _widen(norm: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    halves = (torch.bfloat16, torch.float16)
+    return tuple(value.float() if isinstance(value, Tensor) and value.dtype in halves else value for value in inputs)

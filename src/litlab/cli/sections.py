@@ -1,5 +1,7 @@
 """What a verb takes besides model, data and trainer: sections that configure a callback, and a few flags."""
 
+from typing import Any
+
 from jsonargparse import Namespace
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import EarlyStopping
@@ -7,9 +9,17 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compile, Freeze, GradNorms, NaNGuard
 from litlab.callbacks.channels_last import ChannelsLast
-from litlab.callbacks.threads import Threads
+from litlab.callbacks.threads import Threads as Threaded
 from litlab.checkpointing import RunCheckpoint
-from litlab.types import PositiveFloat, PositiveInt
+from litlab.types import PositiveFloat, bounded
+
+Threads: Any = bounded(int, ">= 1", "<= 4096")
+
+# Settings of a command, which are not part of the config that a run keeps.
+OF_THE_COMMAND = (
+    "config", "base", "resume", "run", "check", "plan", "plan_memory", "input", "output", "allow_modules", "ckpt_path",
+    "print_config",
+)  # fmt: skip
 
 # By section: the callback that it configures, whether it is on by default, and its help.
 SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
@@ -36,49 +46,38 @@ SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
 }
 
 
-def add_sections(parser: LightningArgumentParser) -> None:
+def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
     """Add the sections and flags to the parser of a verb.
 
     Args:
         parser: The parser.
-    """
-    add = parser.add_argument
-    add(
-        "--experiment",
-        type=str,
-        default="default",
-        help="Name of the experiment. Its runs go to lightning_logs/NAME/version_N.",
-    )
-    for name, (callback, is_on, what) in SECTIONS.items():
-        default = {"class_path": f"{callback.__module__}.{callback.__name__}"} if is_on else None
-        add(f"--{name}", type=callback | None, default=default, help=what)
-    add(
-        "--allow_modules",
-        type=str | None,
-        default=None,
-        help="Modules, separated by commas, whose classes the config of a run or checkpoint may name in addition to "
-        "those of this project, litlab, torch, torchvision, lightning, torchmetrics and torchao.optim. Only as a flag.",
-    )
-    add("--test_after_fit", type=bool, default=True, help="Whether fit ends with a test of the best checkpoint.")
-    add(
-        "--channels_last",
-        type=bool,
-        default=False,
-        help="Whether convolutions keep their channels last in memory: often faster, same results up to rounding.",
-    )
-    add("--threads", type=PositiveInt | None, default=None, help="Threads of each process. null: torch's choice.")
-    add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit starts with.")
-
-
-def add_flags(parser: LightningArgumentParser, verb: str) -> None:
-    """Add the flags that not all verbs have: what is read, and what is written.
-
-    Args:
-        parser: The parser of the verb.
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
     """
     add = parser.add_argument
+    for name, (callback, is_on, what) in SECTIONS.items():
+        default = {"class_path": f"{callback.__module__}.{callback.__name__}"} if is_on else None
+        add(f"--{name}", type=callback | None, default=default, help=what)
+
+    add(
+        "--experiment", type=str, default="default",
+        help="Name of the experiment. Its runs go to lightning_logs/NAME/version_N.",
+    )  # fmt: skip
+    add("--base", type=str | list[str] | None, default=None, help="In a config file: those that it builds on.")
+    add("--test_after_fit", type=bool, default=True, help="Whether fit ends with a test of the best checkpoint.")
+    add(
+        "--channels_last", type=bool, default=False,
+        help="Whether convolutions keep their channels last in memory: often faster, same results up to rounding.",
+    )  # fmt: skip
+    add("--threads", type=Threads | None, default=None, help="Threads of each process. null: torch's choice.")
+    add("--ckpt_path", type=str | None, default=None, help="Checkpoint whose weights are used; of a run: best or last.")
+    add(
+        "--allow_modules", type=str | None, default=None,
+        help="Modules, separated by commas, whose classes the config of a run or checkpoint may name in addition to "
+        "those of this project, litlab, torch, torchvision, lightning, torchmetrics and torchao.optim. Only as a flag.",
+    )  # fmt: skip
+
     if verb == "fit":
+        add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit starts with.")
         help_ = "Run to resume: its name, last, or auto (the experiment's newest run, or a new one)."
         add("--resume", type=str | None, default=None, help=help_)
         add("--check", action="store_true", help="Try a few steps and estimate time and memory; no run is created.")
@@ -87,10 +86,11 @@ def add_flags(parser: LightningArgumentParser, verb: str) -> None:
         help_ = "Memory of a device of the plan, in GiB. null: that of this machine's GPU, or 80."
         add("--plan_memory", type=PositiveFloat | None, default=None, help=help_)
     else:
+        add("--init_from", type=str | None, default=None, help="Of a fit: ignored.")
         add("--run", type=str | None, default=None, help="Run or checkpoint to use, instead of a config.")
     if verb == "predict":
         add("--input", type=str | None, default=None, help="File or folder to predict.")
-        help_ = "CSV file to write, instead of predictions.csv in the run's folder."
+        help_ = "File to write, instead of predictions.csv in the run's folder."
         add("--output", type=str | None, default=None, help=help_)
 
 
@@ -98,11 +98,11 @@ def section_callbacks(built: Namespace) -> list[Callback]:
     """Return the callbacks of a config's sections and flags.
 
     Args:
-        built: The config of a verb, its classes built.
+        built: The config, its sections built.
     """
-    callbacks = [callback for name in SECTIONS if (callback := built[name]) is not None]
+    callbacks = [built[name] for name in SECTIONS if built[name] is not None]
     if built.channels_last:
         callbacks.insert(0, ChannelsLast())  # before an average copies the weights
     if built.threads is not None:
-        callbacks.append(Threads(built.threads))
+        callbacks.append(Threaded(built.threads))
     return callbacks

@@ -1,13 +1,10 @@
 """``python -m PACKAGE shards``: the data of an experiment as shards, which are streamed."""
 
-import sys
 from pathlib import Path
 
 from litlab.errors import UserError
 from litlab.util.commands import Options, answer, count
 
-# The model is built, as the config says; nothing is trained, and no run folder is made.
-UNUSED = ("--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.logger=false", "--trainer.callbacks=null")
 DESCRIPTION = """\
 Write the data of an experiment into shards: a few large files for each split, in a new folder. StreamedImages or
 StreamedTexts reads them from there or, once you have copied the folder, from object storage (docs/streaming.md). All
@@ -19,44 +16,29 @@ cache first.
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb ``shards``.
-
-    Args:
-        arguments: What follows the verb on the command line.
-
-    Returns:
-        The exit code: 0; 2 after one line on what is wrong.
-    """
-    return answer(_shards, arguments)
+    return answer(_write_shards, arguments)
 
 
-def _shards(arguments: list[str]) -> int:
+def _write_shards(arguments: list[str]) -> int:
     options = Options("shards", DESCRIPTION)
     options.add_argument("--output", metavar="DIR", type=Path, required=True, help="new folder to write")
     options.add_argument("--shard_mb", metavar="N", type=count, default=64, help="size of a shard in MB (default 64)")
     chosen, settings = options.parse_known_args(arguments)
-    from litlab.cli.experiment_cli import ExperimentCLI
-    from litlab.cli.start import quiet, register_classes, run
-    from litlab.data import ExperimentData
+
+    from litlab.cli.config import Command
+    from litlab.data.module import ExperimentData
     from litlab.data.shards import new_shards
 
-    class ShardsCLI(ExperimentCLI):
-        """Builds the data of an experiment as ``fit`` does, and writes it instead of training on it."""
+    data = Command(["fit", *settings]).build_data()
+    if not isinstance(data, ExperimentData):
+        raise UserError(f"shards: {type(data).__name__} is not an ExperimentData with write_shards()")
+    with new_shards(chosen.output) as folder:
+        data.prepare_data()
+        data.setup()
+        data.write_shards(folder, chosen.shard_mb * 1_000_000)
 
-        def _run_subcommand(self, subcommand: str) -> None:
-            data = self.datamodule
-            if not isinstance(data, ExperimentData):
-                raise UserError(f"shards: {type(data).__name__} is not an ExperimentData with write_shards()")
-            with new_shards(chosen.output) as folder:
-                data.prepare_data()
-                data.setup()
-                data.write_shards(folder, chosen.shard_mb * 1_000_000)
-            written = [path for path in chosen.output.rglob("*") if path.is_file()]
-            size = sum(path.stat().st_size for path in written) / 1e6
-            counts = " / ".join(f"{number:,} {split}" for split, number in data.sizes.items())
-            print(f"Written: {chosen.output} ({counts} {data.item}, {size:,.1f} MB)")
-
-    sys.argv[1:] = ["fit", *UNUSED, *settings]
-    quiet()
-    register_classes()
-    return run(ShardsCLI)
+    files = [path for path in chosen.output.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files) / 1e6
+    counts = " / ".join(f"{number:,} {split}" for split, number in data.sizes.items())
+    print(f"Written: {chosen.output} ({counts} {data.item}, {size:,.1f} MB)")
+    return 0

@@ -1,220 +1,164 @@
-"""What the command line adds to Lightning's Trainer: the run folder's logger, whole checkpoint files, fewer hooks."""
+"""The Trainer of a command: its loggers, plugins and callbacks, in the order in which they act."""
 
+import os
 import re
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric.plugins import ClusterEnvironment
+from jsonargparse import Namespace
+from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import BasePredictionWriter, Checkpoint
+from lightning.pytorch.callbacks import (
+    BatchSizeFinder,
+    Checkpoint,
+    GradientAccumulationScheduler,
+    LearningRateFinder,
+    LearningRateMonitor,
+)
+from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
+from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
-from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from litlab.callbacks import Compile
+from litlab.callbacks.activation_checkpointing import ActivationCheckpointing
+from litlab.callbacks.averaging import AveragedWeights
+from litlab.callbacks.channels_last import ChannelsLast
+from litlab.callbacks.compile import Compile
 from litlab.callbacks.finder import Finder
-from litlab.checkpointing.exact_resume import first_step_logged_again
+from litlab.callbacks.free_gradients import FreeGradients
+from litlab.callbacks.freeze import Freeze
+from litlab.callbacks.model_summary import ModelSummary
+from litlab.callbacks.progress import ProgressBar
+from litlab.callbacks.summary import RunSummary
+from litlab.callbacks.threads import Threads
+from litlab.checkpointing.accumulation import AccumulationSchedule
+from litlab.checkpointing.internals import log_at_step
 from litlab.checkpointing.io import AtomicCheckpointIO
-from litlab.checkpointing.sharded import ShardedCheckpointIO
-from litlab.cli.environment import LONGEST_NAME, check_folder
+from litlab.checkpointing.resume import ExactResume, find_first_step
+from litlab.cli.config import Command
+from litlab.cli.sections import SECTIONS, section_callbacks
 from litlab.data.module import ExperimentData
-from litlab.errors import UserError
-from litlab.parallel import PipelineStrategy, ShardedStrategy
-from litlab.runs import claim
-from litlab.runs.durable_logs import append_to_csv_files
-from litlab.runs.folder import COMPILED, ROOT, root_of
-from litlab.runs.lock import is_first_process
-from litlab.runs.resume_plan import ResumePlan
-from litlab.runs.seed_group import without_seed
-from litlab.runs.torchrun import RestartedEnvironment
+from litlab.errors import UserError, building
+from litlab.runs.folder import COMPILED, ROOT, RunFolder
+from litlab.runs.record import RunConfig, RunRecord
+from litlab.runs.repeats import without_member
+from litlab.runs.signals import StopSignals
 from litlab.util.host_memory import keep_freed_memory
+from litlab.util.variables import TRIAL
 
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
 STEP_HOOKS = (
     "on_train_batch_start", "on_before_zero_grad", "on_before_backward",
     "on_after_backward", "on_before_optimizer_step", "on_train_batch_end",
 )  # fmt: skip
-
-PROFILERS = ("simple", "advanced", "pytorch", "xla")
-
-
-def loggers(config: Any, experiment: str, plan: ResumePlan, checkpoint: dict[str, Any] | None) -> list[Logger]:
-    """TensorBoard in the run folder, and what ``trainer.logger`` names in addition.
-
-    The folder of a new run is made here, and locked.
-
-    Args:
-        config: The section ``trainer``.
-        experiment: The name of a new run's folder.
-        plan: What the command continues from.
-        checkpoint: The checkpoint that it continues from. What was logged after it, before a crash, is hidden.
-
-    Raises:
-        UserError: If there can be no folder of that name, or it is that of another run.
-    """
-    named = config["logger"]
-    further = [] if named is None or isinstance(named, bool) else named if isinstance(named, list) else [named]
-    if plan.run is not None:
-        step = first_step_logged_again(checkpoint) if plan.resumes and checkpoint else None
-        run, others = plan.run.path, [logger for logger in further if not isinstance(logger, TensorBoardLogger)]
-        append_to_csv_files(others, checkpoint, plan.resumes)
-        return [TensorBoardLogger(run.parent, "", run.name, default_hp_metric=False, purge_step=step), *others]
-    first = is_first_process() and not config["fast_dev_run"]
-    own = next((logger for logger in further if isinstance(logger, TensorBoardLogger)), None)
-    if own is not None:  # the folder is as it says
-        if first:
-            claim.own_folder(Path(own.log_dir))
-        return [own, *(logger for logger in further if logger is not own)]
-    root = root_of(config)
-    claim.check_experiment(root, experiment)
-    run = (plan.new or claim.new_run(root, experiment)) if first else None
-    version = None if run is None else run.path.name
-    return [TensorBoardLogger(root, experiment, version, default_hp_metric=False), *further]
+# What barebones keeps of the sections: the rest measures, logs or writes.
+PARTS_OF_A_STEP = (ActivationCheckpointing, AveragedWeights, ChannelsLast, Compile, Freeze, Threads)
+STRATEGIES = {"fsdp2": "litlab.parallel.strategy", "pipeline": "litlab.parallel.pipeline_strategy"}
+LIGHTNING_FINDERS = (BatchSizeFinder, LearningRateFinder)
 
 
-def check_folders(config: Any) -> None:
-    """Check the folders that a new fit writes into, before the data is read.
+def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
+    """Build the Trainer that the config describes, with the callbacks of its sections.
 
     Args:
-        config: The parsed config.
-
-    Raises:
-        UserError: If one of them can't be written to, or a name is too long for a file.
+        experiment: The `litlab.cli.fit.Experiment`.
+        run: The folder for what it writes; None: it writes nothing.
     """
-    if config.trainer.logger is not False and not config.trainer.barebones:
-        root = root_of(config.trainer)
-        check_folder("experiment" if len(config.experiment) > LONGEST_NAME else str(root), root / config.experiment)
-    settings = (config.checkpoint or {}).get("init_args") or {}
-    for name in ("dirpath", "filename"):
-        if value := settings.get(name):
-            check_folder(f"checkpoint.{name}", Path(value))
+    command, checkpoint = experiment.command, experiment.checkpoint
+    built = command.build("trainer", *SECTIONS, "channels_last", "threads")
+    settings: dict[str, Any] = dict(built.trainer)
+    resumes = command.verb == "fit" and checkpoint is not None
 
-
-def compile_cache(experiment: str) -> Path:
-    """Return the folder of an experiment's compiled code, which is in the working directory whatever the config says.
-
-    What is in it is executed. So it is not in the folder of a run, nor where a run's config or its name may lead: runs
-    and configs of others must not bring code.
-    """
-    return ROOT / COMPILED / (re.sub(r"\W+", "-", experiment).strip("-") or "default")
-
-
-def keep_compiled(callbacks: list[Callback], config: Any, experiment: str) -> None:
-    """Let the next run of an experiment, or its next seed, find what this one compiles, unless nothing is written."""
-    for callback in callbacks:
-        if isinstance(callback, Compile) and not (config["fast_dev_run"] or config["barebones"]):
-            callback.cache = compile_cache(without_seed(experiment))
-
-
-def searched_only(trainer: Trainer) -> bool:
-    """Return whether a fit was to end with the search of its finders, and has."""
-    callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-    ends = any(isinstance(callback, Finder) and not callback.train for callback in callbacks)
-    return ends and trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0
-
-
-class SomethingTrained(Callback):
-    """Refuse to call a fit finished that has seen no batch, unless it was only to search.
-
-    Raises:
-        UserError: If that is so.
-    """
-
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Look at the count of batches, those before a resumption included."""
-        if trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0 and not searched_only(trainer):
-            raise UserError(
-                "fit: nothing was trained, as there was no training batch or no time; check the training data, "
-                "data.batch_size, trainer.limit_train_batches and trainer.max_time"
-            )
-
-
-def plugins(config: Any) -> list[Any]:
-    """Return the plugins that ``trainer.plugins`` names, and what writes checkpoints completely or not at all."""
-    named = config["plugins"] or []
-    chosen = list(named) if isinstance(named, list | tuple) else [named]
-    strategy = config["strategy"]
-    ours = strategy == "fsdp2" or isinstance(strategy, ShardedStrategy)
-    whole = (  # a subclass of DDPStrategy may write a directory, as DeepSpeedStrategy does
-        strategy in ("auto", "pipeline") or strategy.startswith("ddp")
-        if isinstance(strategy, str)
-        else isinstance(strategy, PipelineStrategy) or type(strategy) in (DDPStrategy, SingleDeviceStrategy)
-    )
-    if (ours or whole) and not any(isinstance(plugin, CheckpointIO) for plugin in chosen):  # others write their own
-        chosen.append(ShardedCheckpointIO() if ours else AtomicCheckpointIO())
-    if RestartedEnvironment.detect() and not any(isinstance(plugin, ClusterEnvironment) for plugin in chosen):
-        chosen.append(RestartedEnvironment())
-    return chosen
-
-
-def check_profiler(profiler: Any) -> None:
-    """Refuse a profiler that can't be built, before it fails halfway and complains again when it is collected.
-
-    Args:
-        profiler: ``trainer.profiler`` of the config: None, a name, or a class path with its arguments.
-
-    Raises:
-        UserError: If it is unknown or lacks its package.
-    """
-    name = getattr(profiler, "class_path", profiler)
-    if name is None:
-        return
-    if isinstance(profiler, str) and profiler not in PROFILERS:
-        raise UserError(
-            f"trainer.profiler: there is no profiler '{profiler}'; choose {', '.join(PROFILERS)}, or the class path of "
-            "a Profiler"
-        )
-    if name.rpartition(".")[-1] in ("xla", "XLAProfiler") and find_spec("torch_xla") is None:
-        raise UserError("trainer.profiler: xla needs the package torch_xla; install it, or choose another profiler")
-
-
-def implied(config: Any, data: LightningDataModule, callbacks: list[Callback]) -> dict[str, Any]:
-    """Return settings of the Trainer that follow from the rest.
-
-    Args:
-        config: The section ``trainer``.
-        data: The run's data. `ExperimentData` shards it by itself, without padding.
-        callbacks: All callbacks of the run.
-    """
-    settings: dict[str, Any] = {}
-    if isinstance(data, ExperimentData):
+    if command.verb == "predict":  # one process writes the file
+        settings |= {"strategy": "auto", "devices": 1, "num_nodes": 1}
+    settings["logger"] = [] if run is None else build_loggers(command, settings["logger"], run, checkpoint)
+    settings["plugins"] = _choose_plugins(settings)
+    settings["callbacks"] = arrange_callbacks(command, built, settings, resumes)
+    if isinstance(experiment.data, ExperimentData):  # it shards itself, without padding
         settings["use_distributed_sampler"] = False
-    if config["barebones"]:
-        settings["log_every_n_steps"] = None  # which Lightning asks for
-    if config["enable_checkpointing"] is None:
-        settings["enable_checkpointing"] = any(isinstance(callback, Checkpoint) for callback in callbacks)
-    return settings
+    if settings["barebones"]:
+        settings |= {"log_every_n_steps": None, "logger": None}
+    if settings["enable_checkpointing"] is None:
+        settings["enable_checkpointing"] = any(isinstance(one, Checkpoint) for one in settings["callbacks"])
+
+    module = STRATEGIES.get(str(settings["strategy"]))
+    if module is not None:
+        import_module(module)  # which registers it
+    with building("trainer"):
+        trainer = command.trainer_class(**settings)
+    lighten_steps(trainer)
+    if checkpoint is not None and command.verb != "fit":  # where results belong in the curves of the run
+        log_at_step(trainer, checkpoint.get("global_step", 0))
+    return trainer
 
 
-def untestable(trainer: Trainer, model: LightningModule, data: LightningDataModule) -> str | None:
-    """Return why a fit can't be followed by a test; None if it can."""
-    if trainer.barebones:
-        return "trainer.barebones logs nothing"
-    if not is_overridden("test_step", model):
-        return f"{type(model).__name__} has no test_step"
-    if not is_overridden("test_dataloader", data):
-        return f"{type(data).__name__} has no test_dataloader"
-    if searched_only(trainer):
-        return "Nothing was to be trained"
-    return None if getattr(data, "has_test", True) else "There is no test split"
+def build_loggers(command: Command, named: Any, run: RunFolder, checkpoint: dict[str, Any] | None) -> list[Logger]:
+    """Return TensorBoard in the run folder, and what ``trainer.logger`` names in addition.
+
+    Args:
+        command: The command.
+        named: The loggers that the config names, built.
+        run: The run's folder.
+        checkpoint: The checkpoint that a fit continues from: what was logged after it is hidden.
+    """
+    step = find_first_step(checkpoint) if command.verb == "fit" and checkpoint is not None else None
+    own = TensorBoardLogger(run.path.parent, "", run.path.name, default_hp_metric=False, purge_step=step)
+    further = [] if named is None or isinstance(named, bool) else named if isinstance(named, list) else [named]
+    return [own, *(logger for logger in further if not isinstance(logger, TensorBoardLogger))]
 
 
-def check_writer(trainer: Trainer, data: LightningDataModule) -> None:
-    """Refuse a prediction that nobody would keep.
+def arrange_callbacks(command: Command, built: Namespace, settings: dict[str, Any], resumes: bool) -> list[Callback]:
+    """Put the callbacks of a command in order: finders, sections, those of the machinery, and ``trainer.callbacks``.
+
+    A progress bar or a LearningRateMonitor in ``trainer.callbacks`` takes the place of litlab's. ``barebones`` leaves
+    out all that measures, logs or writes, ``fast_dev_run`` all that writes.
+
+    Args:
+        command: The command.
+        built: The config, its sections built.
+        settings: The Trainer's arguments.
+        resumes: Whether a fit continues from a checkpoint.
 
     Raises:
-        UserError: If neither the data nor a callback writes it.
+        UserError: If two of them exclude each other.
     """
-    if not any(isinstance(callback, BasePredictionWriter) for callback in trainer.callbacks):  # pyright: ignore[reportAttributeAccessIssue]
-        raise UserError(
-            f"predict: {type(data).__name__} has no write_predictions, and trainer.callbacks no BasePredictionWriter; "
-            "add one of them to keep what is predicted"
-        )
+    sections = section_callbacks(built)
+    if built.ema is not None and built.swa is not None:
+        raise UserError("swa: ema averages the weights too, and one average can be kept; set ema or swa to null")
+    callbacks = settings["callbacks"] or []
+    named = [_replace(callback) for callback in (callbacks if isinstance(callbacks, list) else [callbacks])]
+    if resumes:
+        named = [callback for callback in named if type(callback) not in LIGHTNING_FINDERS]  # they have found it
+    finders = [callback for callback in named if isinstance(callback, Finder)]
+    named = [callback for callback in named if callback not in finders]
+    sections = [one for one in sections if not (isinstance(one, Compile) and one.mode is None)]
+    for callback in sections:
+        if isinstance(callback, Compile) and not (settings["fast_dev_run"] or settings["barebones"]):
+            callback.cache = find_compile_cache(command.config.experiment)
+
+    if settings["barebones"]:
+        kept = [callback for callback in sections if isinstance(callback, PARTS_OF_A_STEP)]
+        return [*finders, *kept, StopSignals(), *named]
+    if settings["fast_dev_run"]:
+        sections = [callback for callback in sections if not isinstance(callback, Checkpoint)]
+
+    shown: list[Callback] = []
+    if settings["logger"] and not _has(named, LearningRateMonitor):
+        shown.append(LearningRateMonitor())
+    if settings["enable_progress_bar"] is not False and not _has(named, LightningProgressBar):
+        shown.append(ProgressBar())
+    if settings["enable_model_summary"] is not False and not _has(named, LightningModelSummary):
+        shown.append(ModelSummary())
+
+    config = RunConfig(command.parser, command.config)
+    record = RunRecord(test_follows=command.verb == "fit" and command.config.test_after_fit)
+    own = [FreeGradients(), ExactResume(), config, record, StopSignals(), RunSummary()]
+    return [*finders, *sections, *shown, *own, *_trial_report(), *named]
 
 
-def make_lighter(trainer: Trainer) -> None:
+def lighten_steps(trainer: Trainer) -> None:
     """Make steps cheaper: callbacks without step hooks that do nothing, and memory that is kept on a CPU."""
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
         for hook in STEP_HOOKS:
@@ -222,3 +166,90 @@ def make_lighter(trainer: Trainer) -> None:
                 setattr(callback, hook, None)  # Lightning skips what can't be called
     if trainer.strategy.root_device.type == "cpu":
         keep_freed_memory()
+
+
+def find_compile_cache(experiment: str) -> Path:
+    """Return the folder of an experiment's compiled code, which is in the working directory whatever the config says.
+
+    What is in it is executed. So it is not in the folder of a run, nor where a run's config or its name may lead: runs
+    and configs of others must not bring code.
+    """
+    name = re.sub(r"\W+", "-", without_member(experiment)).strip("-")
+    return ROOT / COMPILED / (name or "default")
+
+
+def explain_untestable(trainer: Trainer, model: LightningModule, data: LightningDataModule) -> str | None:
+    """Return why a fit can't be followed by a test; None if it can."""
+    if trainer.barebones:
+        return "trainer.barebones logs nothing"
+    if not is_overridden("test_step", model):
+        return f"{type(model).__name__} has no test_step"
+    if not is_overridden("test_dataloader", data):
+        return f"{type(data).__name__} has no test_dataloader"
+    if has_only_searched(trainer):
+        return "Nothing was to be trained"
+    return None if getattr(data, "has_test", True) else "There is no test split"
+
+
+def has_only_searched(trainer: Trainer) -> bool:
+    """Return whether a fit was to end with the search of its finders, and has."""
+    callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+    ends = any(isinstance(callback, Finder) and not callback.train for callback in callbacks)
+    return ends and trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0
+
+
+def check_trained(trainer: Trainer) -> None:
+    """Refuse to call a fit finished that has seen no batch, unless it was only to search.
+
+    Raises:
+        UserError: If that is so.
+    """
+    if trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0 and not has_only_searched(trainer):
+        raise UserError(
+            "fit: nothing was trained, as there was no training batch or no time; check the training data, "
+            "data.batch_size, trainer.limit_train_batches and trainer.max_time"
+        )
+
+
+def print_summary(trainer: Trainer) -> None:
+    """Print the summary of the run, where one was made."""
+    for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(callback, RunSummary):
+            callback.print_summary(trainer)
+
+
+def _choose_plugins(settings: dict[str, Any]) -> list[Any]:
+    """Return the plugins that ``trainer.plugins`` names, and what writes checkpoints whole or not at all."""
+    named = settings["plugins"] or []
+    chosen = list(named) if isinstance(named, list | tuple) else [named]
+    if any(isinstance(plugin, CheckpointIO) for plugin in chosen):
+        return chosen
+    strategy = settings["strategy"]
+    if strategy == "fsdp2" or type(strategy).__name__ == "ShardedStrategy":
+        from litlab.checkpointing.sharded import ShardedCheckpointIO
+
+        return [*chosen, ShardedCheckpointIO()]
+    name = strategy if isinstance(strategy, str) else type(strategy).__name__
+    plain = name in ("auto", "pipeline", "PipelineStrategy") or name.startswith("ddp")
+    if plain or type(strategy) in (DDPStrategy, SingleDeviceStrategy):  # others write folders of their own
+        chosen.append(AtomicCheckpointIO())
+    return chosen
+
+
+def _trial_report() -> list[Callback]:
+    """Return what reports to the sweep that this process is a trial of, if it is one."""
+    if TRIAL not in os.environ:
+        return []
+    from litlab.runs.trial_report import TrialReport
+
+    return [TrialReport()]
+
+
+def _replace(callback: Callback) -> Callback:
+    """Return ours for a callback of Lightning's that a run resumed within an epoch can't go on with."""
+    is_plain = type(callback) is GradientAccumulationScheduler
+    return AccumulationSchedule(callback.scheduling) if is_plain else callback  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _has(callbacks: list[Callback], kind: type[Callback]) -> bool:
+    return any(isinstance(callback, kind) for callback in callbacks)

@@ -1,15 +1,14 @@
-"""Which classes and functions a config or checkpoint may name: checked before any of them is called.
+"""Which classes and functions a config may name.
 
-A YAML file that you write is code: it may name classes of any module you have. The config of a run, and the
-hyper-parameters in a checkpoint, may come from somebody else: they may only name classes of the team's package, litlab,
-PyTorch and Lightning, and of the modules that ``--allow_modules`` adds. See docs/security.md.
+A YAML file that you write is code: it may name classes of any module you have. The config of a run or checkpoint may
+come from somebody else: it may only name classes of the team's package, litlab, PyTorch and Lightning, and of modules
+that ``--allow_modules`` adds. See docs/security.md.
 """
 
 import inspect
+import sys
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace, set_parsing_settings
@@ -24,12 +23,9 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from litlab.cli.bases import with_bases
-from litlab.cli.named_modules import NEVER, is_of_a_run, modules_named, values_of
 from litlab.errors import UserError
 from litlab.util.class_blocks import imported
-from litlab.util.former_names import former_names
-from litlab.util.team import is_own, package
+from litlab.util.team import package
 
 LIBRARIES = ("litlab", "torch", "torchvision", "lightning", "torchmetrics", "torchao.optim")
 # Parts of these that load or run code by their arguments, and that no experiment needs.
@@ -39,138 +35,104 @@ RISKY = (
     "torch.distributed.run", "torch.distributed.launcher", "torch.multiprocessing", "torch.testing", "torch.export",
     "torchvision.datasets", "lightning.pytorch.serve", "lightning.app", "litlab.sweep",
 )  # fmt: skip
-# What a config describes: a function that it names must return one of these, by its annotation.
+# What a config describes: a function in the place of a class must return one of these, by its annotation.
 BUILT = (
     nn.Module, Optimizer, LRScheduler, LightningDataModule, Callback, Logger, Profiler, Strategy, Accelerator,
     Precision, ClusterEnvironment, CheckpointIO, LayerSync,
 )  # fmt: skip
 # What may be named where any function fits, as an activation; the last one is a default of BackboneFinetuning.
 FUNCTIONS = ("torch.nn.functional", "torch._C._nn", "lightning.pytorch.callbacks.finetuning")
+NEVER = {*sys.stdlib_module_names, "jsonargparse"}
 
 
-def trusted() -> tuple[str, ...]:
-    """Return the packages whose classes the config of a run or checkpoint may name."""
-    return (package(), *former_names(package()), *LIBRARIES)
-
-
-@dataclass(frozen=True)
-class Trust:
-    """What the configs of a command may name.
+def restrict_imports(foreign: bool, allowed: str | None) -> None:
+    """Tell the parser what it may import, until the process ends.
 
     Args:
-        anything: Whether all of them are the user's own.
-        modules: Beside the team's package and `LIBRARIES`, the modules or packages whose classes may be named if not.
+        foreign: Whether the config may be somebody else's.
+        allowed: Modules of ``--allow_modules``, separated by commas.
 
     Raises:
-        UserError: If one is not a valid name of a module, or part of Python itself.
+        UserError: If one of them is part of Python itself, or no name of a module.
     """
-
-    anything: bool = True
-    modules: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for module in self.modules:
-            if not all(part.isidentifier() for part in module.split(".")):
-                raise UserError(
-                    f"--allow_modules: '{module}' is not the name of a module; give one such as mylib.networks"
-                )
-            if _root(module) in NEVER:
-                raise UserError(f"--allow_modules: no config may name {module}, which can run commands; leave it out")
-
-    def enforce(self) -> None:
-        """Make the parser import nothing else, until the process ends.
-
-        Not even the user's own config may name what runs commands, loads code or changes files: jsonargparse has a list
-        (``os``, ``subprocess``, ``pickle``, ``builtins.eval`` ...). Where a setting takes anything, a dictionary with a
-        ``class_path`` stays a dictionary.
-        """
-        set_parsing_settings(import_path_denylist=list(RISKY), instantiate_subclass_spec_in_any=False)
-        if not self.anything:
-            set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=[*trusted(), *self.modules])
-
-    def check(self, config: Any) -> None:
-        """Check all classes and functions that a parsed config names against what their places take.
-
-        The parser has checked the classes where a setting says which it takes. What it lets pass are functions in the
-        place of a class, which it would call, and anything at all where a setting takes any callable.
-
-        Args:
-            config: The parsed config of a verb.
-
-        Raises:
-            UserError: If one does not belong there; nothing has been called.
-        """
-        for key, value, wanted in _named(config, "", None):
-            target = _found(key, value) if isinstance(value, str) else value
-            name = value if isinstance(value, str) else f"{target.__module__}.{target.__qualname__}"
-            is_class = isinstance(target, type)
-            if isinstance(value, str) and not is_class:  # a function in the place of a class
-                if not any(issubclass(cls, wanted or BUILT) for cls in _classes(_annotations(target).get("return"))):
-                    what = " or ".join(cls.__name__ for cls in wanted) or "a module, optimizer or callback"
-                    raise UserError(f"{key}: {name} is not a class; name one, or a function annotated to return {what}")
-                continue
-            module = target.__module__
-            known = self.anything or is_own(module) or _root(module) in map(_root, self.modules)
-            if not known and not (issubclass(target, BUILT) if is_class else module.startswith(FUNCTIONS)):
-                raise UserError(f"{key}: the config of a run or checkpoint may not name {name}; see docs/security.md")
+    modules = [name.strip() for name in (allowed or "").split(",") if name.strip()]
+    for name in modules:
+        if not all(part.isidentifier() for part in name.split(".")) or name.partition(".")[0] in NEVER:
+            raise UserError(f"--allow_modules: a config may not name '{name}'; give a package such as mylib")
+    set_parsing_settings(import_path_denylist=list(RISKY), instantiate_subclass_spec_in_any=False)
+    if foreign:
+        trusted = [package(), *LIBRARIES, *modules]
+        set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=trusted)
 
 
-def trust_of(arguments: list[str], foreign: bool) -> Trust:
-    """Return what the configs of a command may name.
+def check_names(config: Any, foreign: bool, allowed: str | None) -> None:
+    """Check the functions that a parsed config names against what their places take; nothing of it was called yet.
+
+    The parser has checked classes where a setting says which it takes. It lets functions pass in the place of a class,
+    and anything at all where a setting takes any callable.
 
     Args:
-        arguments: The command line. The modules that it names, or a config file on it that its user wrote, are trusted.
-        foreign: Whether the config of a run or checkpoint is read as well.
+        config: The parsed config.
+        foreign: Whether it may be somebody else's.
+        allowed: Modules of ``--allow_modules``, separated by commas.
+
+    Raises:
+        UserError: For the first that does not belong there.
     """
-    arguments = with_bases(arguments)
-    allowed = [part.strip() for value in values_of(arguments, "--allow_modules") for part in value.split(",")]
-    foreign = foreign or any(is_of_a_run(Path(value)) for value in values_of(arguments, "--config", "-c"))
-    return Trust(not foreign, (*allowed, *sorted(modules_named(arguments))))
+    trusted = {package(), "litlab", *(name.strip().partition(".")[0] for name in (allowed or "").split(","))}
+    for key, value, wanted in _find_names(config, "", None):
+        target = imported(value) if isinstance(value, str) else value
+        if target is None:
+            raise UserError(f"{key}: there is no '{value}'; correct the path")
+        name = value if isinstance(value, str) else f"{target.__module__}.{target.__qualname__}"
+        is_class = isinstance(target, type)
+        if isinstance(value, str) and not is_class:
+            returned = _classes_in(_annotations(target).get("return"))
+            if not any(issubclass(cls, wanted or BUILT) for cls in returned):
+                what = " or ".join(cls.__name__ for cls in wanted) or "a module, optimizer or callback"
+                raise UserError(f"{key}: {name} is not a class; name one, or a function annotated to return {what}")
+            continue
+        module = target.__module__
+        fits = issubclass(target, BUILT) if is_class else module.startswith(FUNCTIONS)
+        if foreign and not fits and module.partition(".")[0] not in trusted:
+            raise UserError(f"{key}: the config of a run or checkpoint may not name {name}; see docs/security.md")
 
 
-def denied(path: str, everything: bool) -> str:
+def explain_denied(path: str, everything: bool) -> str:
     """Return why a config may not name something.
 
     Args:
         path: What it names.
-        everything: Whether that is only because the config is not the user's own.
+        everything: Whether that is only because the config may be somebody else's.
     """
-    if everything and _root(path) not in NEVER:
+    if everything and path.partition(".")[0] not in NEVER:
         return (
             f"'{path}' is named by the config of a run or checkpoint, which may only name classes of "
-            f"{', '.join(trusted())}; if you trust it, add --allow_modules {_root(path)}"
+            f"{', '.join((package(), *LIBRARIES))}; if you trust it, add --allow_modules {path.partition('.')[0]}"
         )
     return f"'{path}' can't be named in a config; it could run commands, load code or change files"
 
 
-def _named(config: Any, key: str, wanted: Any) -> Iterator[tuple[str, Any, tuple[type, ...]]]:
+def _find_names(config: Any, key: str, wanted: Any) -> Iterator[tuple[str, Any, tuple[type, ...]]]:
     """Yield each class path and each function with its key and the classes that its place takes, if it says so."""
     if isinstance(config, Namespace | dict):
-        settings = _mapping(config)
+        settings = vars(config) if isinstance(config, Namespace) else config
         path = settings.get("class_path")
         if isinstance(path, str):
-            yield key, path, tuple(cls for cls in _classes(wanted) if issubclass(cls, BUILT))
-            takes = _annotations(_found(key, path))
-            for name, value in _mapping(settings.get("init_args")).items():
-                yield from _named(value, f"{key}.{name}", takes.get(name))
+            yield key, path, tuple(cls for cls in _classes_in(wanted) if issubclass(cls, BUILT))
+            takes = _annotations(imported(path))
+            inside = settings.get("init_args") or {}
+            settings = vars(inside) if isinstance(inside, Namespace) else inside
+            for name, value in settings.items():
+                yield from _find_names(value, f"{key}.{name}", takes.get(name))
             return
         for name, value in settings.items():
-            yield from _named(value, f"{key}.{name}" if key else str(name), wanted)
+            yield from _find_names(value, f"{key}.{name}" if key else str(name), wanted)
     elif isinstance(config, list | tuple | set):
         for value in config:
-            yield from _named(value, key, wanted)
+            yield from _find_names(value, key, wanted)
     elif inspect.isroutine(config) or isinstance(config, type):
         yield key, config, ()
-
-
-def _mapping(settings: Any) -> dict[str, Any]:
-    return vars(settings) if isinstance(settings, Namespace) else settings or {}
-
-
-def _found(key: str, path: str) -> Any:
-    if (found := imported(path)) is None:
-        raise UserError(f"{key}: there is no '{path}'; correct the path")
-    return found
 
 
 def _annotations(target: Any) -> dict[str, Any]:
@@ -185,16 +147,12 @@ def _annotations(target: Any) -> dict[str, Any]:
     return found
 
 
-def _classes(annotation: Any) -> Iterator[type]:
+def _classes_in(annotation: Any) -> Iterator[type]:
     """Yield the classes in an annotation; of ``Callable[[Iterable], Optimizer] | None``, what it returns."""
     if isinstance(annotation, type) and not typing.get_args(annotation):
         yield annotation
     parts = typing.get_args(annotation)
-    if typing.get_origin(annotation) is not None and parts and isinstance(parts[0], list):  # Callable: its result
+    if typing.get_origin(annotation) is not None and parts and isinstance(parts[0], list):
         parts = parts[-1:]
     for part in parts:
-        yield from _classes(part)
-
-
-def _root(module: str) -> str:
-    return module.partition(".")[0]
+        yield from _classes_in(part)

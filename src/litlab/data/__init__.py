@@ -1,21 +1,71 @@
 """LightningDataModules and what they are made of. Importing this is cheap: torchvision and Pillow are loaded on use."""
 
-from litlab.data.cache import find_corruption, new_cache, open_array
-from litlab.data.download import PublicFile
-from litlab.data.images import Augment, ImageData, StreamedImages
-from litlab.data.images.draws import uniform
-from litlab.data.metadata import ClassMetadata, Metadata
-from litlab.data.module import ExperimentData
-from litlab.data.series import SeriesData
-from litlab.data.serving import Serving, TensorSpec
-from litlab.data.table import write_classes
-from litlab.data.tables import TabularData
-from litlab.data.text import StreamedTexts, TextData
-from litlab.util.progress import SlowProgress
-from litlab.util.splitmix import GOLDEN, mix_array
+from typing import TYPE_CHECKING
+
+from litlab.util.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from litlab.data.cache import find_corruption, new_cache, open_array
+    from litlab.data.download import PublicFile
+    from litlab.data.images import Augment, ImageData, StreamedImages
+    from litlab.data.images.draws import uniform
+    from litlab.data.metadata import ClassMetadata, Metadata
+    from litlab.data.module import ExperimentData
+    from litlab.data.series import SeriesData
+    from litlab.data.serving import Serving, TensorSpec
+    from litlab.data.table import write_classes
+    from litlab.data.tables import TabularData
+    from litlab.data.text import StreamedTexts, TextData
+    from litlab.util.progress import SlowProgress
+    from litlab.util.splitmix import GOLDEN, mix_array
 
 __all__ = [
-    "GOLDEN", "Augment", "ClassMetadata", "ExperimentData", "ImageData", "Metadata", "PublicFile", "SeriesData",
-    "Serving", "SlowProgress", "StreamedImages", "StreamedTexts", "TabularData", "TensorSpec", "TextData",
-    "find_corruption", "mix_array", "new_cache", "open_array", "uniform", "write_classes",
-]  # fmt: skip
+    "GOLDEN",
+    "Augment",
+    "ClassMetadata",
+    "ExperimentData",
+    "ImageData",
+    "Metadata",
+    "PublicFile",
+    "SeriesData",
+    "Serving",
+    "SlowProgress",
+    "StreamedImages",
+    "StreamedTexts",
+    "TabularData",
+    "TensorSpec",
+    "TextData",
+    "find_corruption",
+    "mix_array",
+    "new_cache",
+    "open_array",
+    "uniform",
+    "write_classes",
+]
+
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "Augment": "litlab.data.images",
+        "ClassMetadata": "litlab.data.metadata",
+        "ExperimentData": "litlab.data.module",
+        "GOLDEN": "litlab.util.splitmix",
+        "ImageData": "litlab.data.images",
+        "Metadata": "litlab.data.metadata",
+        "PublicFile": "litlab.data.download",
+        "SeriesData": "litlab.data.series",
+        "Serving": "litlab.data.serving",
+        "SlowProgress": "litlab.util.progress",
+        "StreamedImages": "litlab.data.images",
+        "StreamedTexts": "litlab.data.text",
+        "TabularData": "litlab.data.tables",
+        "TensorSpec": "litlab.data.serving",
+        "TextData": "litlab.data.text",
+        "find_corruption": "litlab.data.cache",
+        "mix_array": "litlab.util.splitmix",
+        "new_cache": "litlab.data.cache",
+        "open_array": "litlab.data.cache",
+        "uniform": "litlab.data.images.draws",
+        "write_classes": "litlab.data.table",
+    },
+)

@@ -8,8 +8,8 @@ from typing import Any
 from jsonargparse import ArgumentError, ArgumentParser
 from lightning.pytorch import LightningDataModule
 
-from litlab.cli.bases import chain
-from litlab.cli.user_message import user_message
+from litlab.cli.argv import find_bases
+from litlab.cli.messages import describe_error
 from litlab.data.cache import find_corruption
 from litlab.data.download import PublicData, Unavailable, reach
 from litlab.data.images import PublicImages
@@ -55,7 +55,7 @@ def data_sets(folder: Path) -> Iterator[Line]:
 def _trouble(configs: list[str], folder: Path, error: Exception) -> Line:
     """Return the line on data that can't be looked for."""
     command = typed("fit", "--config", f"{folder / configs[0]}.yaml", "--check")
-    what = f"for {', '.join(configs)}: {user_message(error) or described(error)}"
+    what = f"for {', '.join(configs)}: {describe_error(error) or described(error)}"
     return Line(DATA, configs[0], FAILED, what, f"{command} says more", {"configs": configs})
 
 
@@ -71,7 +71,7 @@ def data_of(config: Path) -> LightningDataModule | None:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(LightningDataModule, "data")
     settings = None
-    for file in chain(config):
+    for file in (*find_bases(config), config):
         if "data" in (own := read_mapping(file)):
             try:
                 settings = parser.parse_object({"data": own["data"]}, settings)

@@ -1,27 +1,14 @@
-"""Environment variables, and what git knows of the code."""
+"""What git knows of the code."""
 
 from collections.abc import Iterator
 
-from litlab.cli.environment import check_variables
-from litlab.doctor.line import ENVIRONMENT, FAILED, OK, WARNING, Line
-from litlab.errors import UserError
+from litlab.doctor.line import ENVIRONMENT, OK, WARNING, Line
 from litlab.runs.git import work_tree
 
 
 def environment() -> Iterator[Line]:
-    """Look at the variables that launchers set, and at the work tree."""
-    yield variables()
+    """Look at the work tree."""
     yield code()
-
-
-def variables() -> Line:
-    """Check the variables that give a process its place among others."""
-    try:
-        check_variables()
-    except UserError as error:
-        what, _, remedy = str(error).removeprefix("environment: ").partition("; ")
-        return Line(ENVIRONMENT, "variables", FAILED, what, remedy)
-    return Line(ENVIRONMENT, "variables", OK, "none that stops a run")
 
 
 def code() -> Line:

@@ -12,10 +12,11 @@ CONFIGS = Path("configs")
 def experiments() -> Iterator[Line]:
     """Import what every ``fit`` imports, ask what ``precision: auto`` is, and look for the data of the configs."""
     try:
-        from litlab.cli.start import quiet, register_classes
+        from litlab.cli.quiet import silence_noise
+        from litlab.cli.resolve import import_all_classes
 
-        quiet()
-        register_classes()
+        silence_noise()
+        import_all_classes()
     except Exception as error:  # whatever a module raises
         what = f"its modules can't be imported, so its data was not looked for: {described(error)}"
         yield Line(PYTHON, package(), FAILED, what, f"{typed('fit', '--help')} shows where")

@@ -3,7 +3,7 @@
 from importlib.resources import files
 from shlex import quote
 
-from litlab.cli.command import COMMANDS
+from litlab.cli.main import COMMANDS
 from litlab.editor.schema import all_schemas
 from litlab.util.commands import Options, answer
 from litlab.util.team import package, typed

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from litlab.cli.bounds import SEED, TRAINER
+from litlab.editor.bounds import SEED, TRAINER
 from litlab.editor.definitions import Definitions
 from litlab.editor.settings import VERBS, Setting, settings_of_verbs
 from litlab.editor.values import DRAFT, Schema

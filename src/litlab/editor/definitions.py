@@ -8,8 +8,8 @@ import contextlib
 import math
 from collections.abc import Iterable
 
-from litlab.cli.bounds import BY_CLASS
-from litlab.cli.class_paths import is_general
+from litlab.editor.bounds import BY_CLASS
+from litlab.editor.class_paths import is_general
 from litlab.editor.names import Named, named
 from litlab.editor.settings import Setting, settings_of
 from litlab.editor.values import Schema, Values

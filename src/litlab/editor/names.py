@@ -14,8 +14,8 @@ from typing import Any
 from lightning.pytorch import LightningModule
 from torchmetrics import Metric
 
-from litlab.cli.class_paths import find_class, is_general, subclasses
 from litlab.cli.trust import BUILT, RISKY
+from litlab.editor.class_paths import find_class, is_general, subclasses
 from litlab.errors import UserError
 from litlab.util.team import is_own, package
 

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from litlab.cli.environment import check_folder
-from litlab.util.atomic import write_whole
+from litlab.util.atomic import check_folder, write_whole
 from litlab.util.commands import Options, answer
 from litlab.util.progress import SlowProgress
 
@@ -43,10 +42,11 @@ def _schema(arguments: list[str]) -> int:
 def all_schemas() -> dict[str, dict[str, Any]]:
     """Import the team's package, and return the schemas of its configs and sweep files, by the name of their file."""
     with SlowProgress(3, "reading classes and their settings") as progress:
-        from litlab.cli.start import quiet, register_classes
+        from litlab.cli.quiet import silence_noise
+        from litlab.cli.resolve import import_all_classes
 
-        quiet()
-        register_classes()
+        silence_noise()
+        import_all_classes()
         progress.advance(1)
         from litlab.editor.configs import config_schemas
         from litlab.editor.sweeps import sweep_schema

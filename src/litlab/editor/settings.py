@@ -9,8 +9,8 @@ from jsonargparse import ArgumentParser
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from litlab.cli.experiment_cli import ExperimentCLI
-from litlab.cli.hints import parser_of, types_of
+from litlab.cli.config import new_parser
+from litlab.editor.hints import types_of
 
 VERBS = ("fit", "validate", "test", "predict")
 
@@ -30,24 +30,9 @@ class Setting:
     default: Any
 
 
-class _Parsers(ExperimentCLI):
-    """Builds the parsers of the verbs, and stops before it parses."""
-
-    def parse_arguments(self, parser: ArgumentParser, args: Any) -> None:
-        raise _Built(parser)
-
-
-class _Built(Exception):
-    """Carries the parsers out of the constructor."""
-
-
 def settings_of_verbs() -> dict[str, dict[str, Setting]]:
     """Return the settings of ``fit``, ``validate``, ``test`` and ``predict`` by key, such as ``trainer.max_epochs``."""
-    try:
-        _Parsers()
-    except _Built as built:
-        return {verb: _settings(parser_of(built.args[0], verb)) for verb in VERBS}
-    raise AssertionError("Lightning has not called parse_arguments")
+    return {verb: _settings(new_parser(verb)) for verb in VERBS}
 
 
 def settings_of(target: Callable[..., Any]) -> dict[str, Setting]:

@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args, get_origin
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from litlab.cli.class_paths import is_general
-from litlab.cli.hints import kind, made_by, options
+from litlab.editor.class_paths import is_general
+from litlab.editor.hints import kind, made_by, options
 from litlab.editor.names import is_described
 from litlab.types import Bounds, base_of, bounds_of
 

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from litlab.cli.command import LIGHT, SEEDS
+from litlab.cli.main import COMMANDS, EXPERIMENT
 from litlab.editor.flags import class_of, flags, referred
 from litlab.editor.values import Schema
 from litlab.util.commands import options_of
@@ -26,7 +26,9 @@ def all_words(schemas: dict[str, Schema]) -> tuple[Words, Words]:
         take a config, and without a flag for what stands alone.
     """
     found, values = of_verbs({verb: schema for verb, schema in schemas.items() if verb != "sweep"})
-    for verb, module in (*LIGHT.items(), ("fit", SEEDS)):
+    places = {name: place.partition(":")[0] for group in COMMANDS.values() for name, (place, _) in group.items()}
+    light = {name: module for name, module in places.items() if name not in EXPERIMENT}
+    for verb, module in (*light.items(), ("fit", "litlab.commands.repeat")):
         own, choices = of_light(verb, module)
         found[verb] = sorted({*found.get(verb, []), *own})
         values |= choices

@@ -1,6 +1,5 @@
 """``python -m PACKAGE export``: a run as a folder that works without this project."""
 
-import sys
 from pathlib import Path
 
 from litlab.errors import UserError
@@ -66,15 +65,14 @@ def _export(arguments: list[str]) -> int:
     chosen, settings = options.parse_known_args(arguments)
     if chosen.format == "torchscript" and chosen.quantize:
         raise UserError("--quantize: TorchScript has no quantized layers; choose --format onnx, pt2 or aoti")
-    from litlab.cli.start import quiet, register_classes, run
-    from litlab.export.export_cli import ExportCLI
+    from litlab.cli.quiet import silence_noise
+    from litlab.export.export_run import export_run
     from litlab.export.request import Wanted
 
-    sys.argv[1:] = ["test", "--run", chosen.run, *ALONE, *settings]
-    quiet()
-    register_classes()
+    silence_noise()
     wanted = Wanted(chosen.format, chosen.quantize, chosen.threads, chosen.compare)
-    return run(lambda: ExportCLI(wanted, chosen.output))
+    export_run(["test", "--run", chosen.run, *ALONE, *settings], wanted, chosen.output)
+    return 0
 
 
 def _listed(choices: dict[str, str]) -> str:

@@ -1,11 +1,25 @@
 """Helpers for networks: pre-trained ones, their first and last layer fitted to the data, sizes checked."""
 
-from litlab.nn.adapt import adapt_network
-from litlab.nn.pretrained import pretrained
-from litlab.nn.sizes import MAX_LAYERS, check_sizes
-from litlab.nn.vmapping import refused_by_vmap, why_not_vmap
-from litlab.util.renamed import renamed_attributes
+from typing import TYPE_CHECKING
+
+from litlab.util.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from litlab.nn.adapt import adapt_network
+    from litlab.nn.pretrained import pretrained
+    from litlab.nn.sizes import MAX_LAYERS, check_sizes
+    from litlab.nn.vmapping import refused_by_vmap, why_not_vmap
 
 __all__ = ["MAX_LAYERS", "adapt_network", "check_sizes", "pretrained", "refused_by_vmap", "why_not_vmap"]
 
-__getattr__ = renamed_attributes(__name__, "0.4.0", DEEPEST="MAX_LAYERS")
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "MAX_LAYERS": "litlab.nn.sizes",
+        "adapt_network": "litlab.nn.adapt",
+        "check_sizes": "litlab.nn.sizes",
+        "pretrained": "litlab.nn.pretrained",
+        "refused_by_vmap": "litlab.nn.vmapping",
+        "why_not_vmap": "litlab.nn.vmapping",
+    },
+)

@@ -1,19 +1,29 @@
 """Optimizers, parameter groups and learning-rate schedules."""
 
-from litlab.optim.combined import Chain, Sequence
-from litlab.optim.muon import Muon
-from litlab.optim.newton_schulz import orthogonalise
-from litlab.optim.param_groups import GroupRule, ParamGroups
-from litlab.optim.schedule import Schedule
-from litlab.optim.warmup_decay import WarmupDecay
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Chain",
-    "GroupRule",
-    "Muon",
-    "ParamGroups",
-    "Schedule",
-    "Sequence",
-    "WarmupDecay",
-    "orthogonalise",
-]
+from litlab.util.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from litlab.optim.combined import Chain, Sequence
+    from litlab.optim.muon import Muon
+    from litlab.optim.newton_schulz import orthogonalise
+    from litlab.optim.param_groups import GroupRule, ParamGroups
+    from litlab.optim.schedule import Schedule
+    from litlab.optim.warmup_decay import WarmupDecay
+
+__all__ = ["Chain", "GroupRule", "Muon", "ParamGroups", "Schedule", "Sequence", "WarmupDecay", "orthogonalise"]
+
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "Chain": "litlab.optim.combined",
+        "GroupRule": "litlab.optim.param_groups",
+        "Muon": "litlab.optim.muon",
+        "ParamGroups": "litlab.optim.param_groups",
+        "Schedule": "litlab.optim.schedule",
+        "Sequence": "litlab.optim.combined",
+        "WarmupDecay": "litlab.optim.warmup_decay",
+        "orthogonalise": "litlab.optim.newton_schulz",
+    },
+)

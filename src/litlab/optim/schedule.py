@@ -7,9 +7,8 @@ from typing import Any, Literal
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from litlab.errors import UserError
+from litlab.errors import UserError, building
 from litlab.optim.recipe import build_scheduler, missing_length
-from litlab.util.refusals import refusals
 
 KEY = "model.schedule.scheduler"
 
@@ -63,7 +62,7 @@ class Schedule:
                     "set it, or trainer.max_epochs or trainer.max_steps"
                 )
         total = None if missing is None else max(1, int(length or 0) // self.frequency)
-        with refusals(KEY):
+        with building(KEY):
             scheduler = build_scheduler(self.scheduler, optimizer, total, KEY)
         if isinstance(scheduler, ReduceLROnPlateau) and self.monitor is None:
             raise UserError(

@@ -1,7 +1,21 @@
 """Networks divided among processes: what a network says of it, and the strategies that do it."""
 
-from litlab.parallel.pipeline_strategy import PipelineStrategy
-from litlab.parallel.plan import ParallelPlan
-from litlab.parallel.strategy import ShardedStrategy
+from typing import TYPE_CHECKING
+
+from litlab.util.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from litlab.parallel.pipeline_strategy import PipelineStrategy
+    from litlab.parallel.plan import ParallelPlan
+    from litlab.parallel.strategy import ShardedStrategy
 
 __all__ = ["ParallelPlan", "PipelineStrategy", "ShardedStrategy"]
+
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "ParallelPlan": "litlab.parallel.plan",
+        "PipelineStrategy": "litlab.parallel.pipeline_strategy",
+        "ShardedStrategy": "litlab.parallel.strategy",
+    },
+)

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from litlab.errors import UserError
 
 WITH = "configs/with"
-MOST_GIB = 2**20
 SIZES = re.compile(r"([1-9]\d*)x([1-9]\d*)")
 
 
@@ -37,27 +36,6 @@ def parse(text: str) -> tuple[int, int]:
     if found is None:
         raise UserError(f"--plan: {text!r} is not valid; give nodes x devices of each, such as 1x8 or 16x8")
     return int(found[1]), int(found[2])
-
-
-def check_plan(settings: Any, resumes: bool) -> None:
-    """Refuse a plan that can't be made, before anything is built.
-
-    Args:
-        settings: The config of the fit.
-        resumes: Whether it continues a run.
-
-    Raises:
-        UserError: If a flag is not valid, or does not go with a plan.
-    """
-    if settings.plan is None:
-        if settings.plan_memory is not None:
-            raise UserError("--plan_memory: it is the memory of a device of --plan; give --plan too, or leave it out")
-        return
-    parse(settings.plan)
-    if settings.plan_memory is not None and settings.plan_memory > MOST_GIB:
-        raise UserError(f"--plan_memory: {settings.plan_memory:g} is not valid; give GiB of one device")
-    if resumes or settings.check or settings.ckpt_path:
-        raise UserError("--plan: it looks at a fit from its start; leave --resume, --ckpt_path and --check out")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from litlab.callbacks import (
 from litlab.callbacks.averaging import AveragedWeights
 from litlab.errors import UserError, first_line
 from litlab.parallel.plan import networks, plan_of
-from litlab.planning.batch import training_batch
+from litlab.planning.batch import training_batch, without_download
 from litlab.planning.display import show, show_command
 from litlab.planning.estimate import Estimate, estimate
 from litlab.planning.fake import without_numbers
@@ -44,6 +44,37 @@ KNOWN = ("32-true", "bf16-mixed", "bf16-true", "64-true")
 GPU_GIB = 80.0
 
 Build = Callable[[], tuple[LightningModule, list[Callback]]]
+
+
+def plan_command(command: Any) -> None:
+    """Print the plan of a command line of ``fit``.
+
+    Args:
+        command: The `litlab.cli.config.Command`.
+    """
+    from litlab.cli.argv import take_flag
+    from litlab.cli.sections import SECTIONS, section_callbacks
+
+    config = command.config
+    if config.resume or config.check or config.ckpt_path:
+        raise UserError("--plan: it looks at a fit from its start; leave --resume, --ckpt_path and --check out")
+    data = command.build_data()
+    without_download(data)
+    command.fill_from_data(data)
+
+    def build() -> tuple[LightningModule, list[Callback]]:
+        built = command.build("trainer", *SECTIONS, "channels_last", "threads")
+        named = built.trainer.callbacks or []
+        return command.build_model(), [*section_callbacks(built), *(named if isinstance(named, list) else [named])]
+
+    for name, none in (("logger", False), ("plugins", None), ("profiler", None)):
+        config.trainer[name] = none  # they are not looked at, and may start something
+    settings = config.trainer.clone()
+    config.trainer.strategy = "auto"
+    words = command.typed
+    for flag in ("--plan", "--plan_memory"):
+        _, words = take_flag(flag, words)
+    plan(config.plan, config.plan_memory, settings, build, command.trainer_class, data, words)
 
 
 def plan(

@@ -1,7 +1,6 @@
 """The checkpoint of a run, evaluated once more on its test split, for what no file of the run has."""
 
 import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,9 +8,11 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.callbacks.reporting import ClassNames, Labelled
-from litlab.cli.experiment_cli import ExperimentCLI
-from litlab.cli.start import quiet, register_classes
-from litlab.cli.user_message import user_message
+from litlab.cli.config import Command
+from litlab.cli.fit import build
+from litlab.cli.messages import describe_error
+from litlab.cli.quiet import silence_noise
+from litlab.cli.trainer import build_trainer
 from litlab.data.selectable import SelectableData
 from litlab.errors import UserError
 from litlab.report.blocks import Evaluation
@@ -41,14 +42,13 @@ def evaluate(run: RunFolder, generated: bool, modules: str) -> Evaluation:
     Raises:
         UserError: Its checkpoint, classes or data are missing, or there is nothing to test.
     """
-    quiet()
-    register_classes()
-    sys.argv[1:] = ["test", "--run", str(run.path), *ALONE, *([f"--allow_modules={modules}"] if modules else [])]
+    silence_noise()
+    argv = ["test", "--run", str(run.path), *ALONE, *([f"--allow_modules={modules}"] if modules else [])]
     try:
         with _without_messages():
-            return EvaluationCLI(generated).evaluation
+            return _test(argv, generated)
     except Exception as error:
-        message = user_message(error)
+        message = describe_error(error)
         if message is None:
             raise
         raise UserError(message) from error
@@ -94,52 +94,41 @@ class Collector(Callback):
             self.kind.add(outputs, batch, batch_idx)
 
 
-class EvaluationCLI(ExperimentCLI):
-    """The command line of ``test``, which collects what the report needs, and prints no summary.
+def _test(argv: list[str], generated: bool) -> Evaluation:
+    """Test, and return what was found.
 
     Args:
+        argv: A command line of ``test``.
         generated: Whether the data of the run was generated.
-
-    Attributes:
-        evaluation: What was found.
     """
+    experiment = build(Command(argv))
+    data, model = experiment.data, experiment.model
+    trainer = build_trainer(experiment, None)
+    if isinstance(data, SelectableData):
+        data.generated, data.fallback = data.generated or generated, None
+    collector = Collector(data)
+    trainer.callbacks.append(collector)  # pyright: ignore[reportAttributeAccessIssue]
+    trainer.test(model, data, ckpt_path=experiment.command.config.ckpt_path, verbose=False, weights_only=True)
 
-    evaluation: Evaluation
-
-    def __init__(self, generated: bool) -> None:
-        self.generated = generated
-        super().__init__()
-
-    def _compare_with(self, run: RunFolder, config: dict[str, Any]) -> None:
-        """Leave out the list of settings that differ: the report itself has set most of them."""
-
-    def _run_subcommand(self, subcommand: str) -> None:
-        """Test, and keep what was found."""
-        trainer, data = self.trainer, self.datamodule
-        if isinstance(data, SelectableData):
-            data.generated, data.fallback = data.generated or self.generated, None
-        collector = Collector(data)
-        trainer.callbacks.append(collector)  # pyright: ignore[reportAttributeAccessIssue]
-        checkpoint = str(self.plan.checkpoint)
-        trainer.test(self.model, data, ckpt_path=checkpoint, verbose=False, weights_only=True)
-        kind, parameters = collector.kind, list(self.model.parameters())
-        self.evaluation = Evaluation(
-            metrics={name: float(value) for name, value in trainer.callback_metrics.items()},
-            task="" if kind is None else kind.task,
-            parameters=(
-                sum(weight.numel() for weight in parameters),
-                sum(weight.numel() for weight in parameters if weight.requires_grad),
-            ),
-            sections=[] if kind is None else kind.sections(),
-            samples=[] if kind is None else kind.samples(),
-            sizes=dict(getattr(data, "sizes", {})),
-        )
-        if isinstance(kind, Classification) and isinstance(data, Labelled):
-            names = data.class_names if isinstance(data, ClassNames) else range(kind.classes)
-            self.evaluation.class_names = [str(name) for name in names]
-            labels = {split: data.labels(split) for split in data.sizes}
-            self.evaluation.counts = {
-                split: found.cpu().bincount(minlength=kind.classes).tolist()
-                for split, found in labels.items()
-                if found is not None
-            }
+    kind, parameters = collector.kind, list(model.parameters())
+    evaluation = Evaluation(
+        metrics={name: float(value) for name, value in trainer.callback_metrics.items()},
+        task="" if kind is None else kind.task,
+        parameters=(
+            sum(weight.numel() for weight in parameters),
+            sum(weight.numel() for weight in parameters if weight.requires_grad),
+        ),
+        sections=[] if kind is None else kind.sections(),
+        samples=[] if kind is None else kind.samples(),
+        sizes=dict(getattr(data, "sizes", {})),
+    )
+    if isinstance(kind, Classification) and isinstance(data, Labelled):
+        names = data.class_names if isinstance(data, ClassNames) else range(kind.classes)
+        evaluation.class_names = [str(name) for name in names]
+        labels = {split: data.labels(split) for split in data.sizes}
+        evaluation.counts = {
+            split: found.cpu().bincount(minlength=kind.classes).tolist()
+            for split, found in labels.items()
+            if found is not None
+        }
+    return evaluation

@@ -46,10 +46,10 @@ def _report(arguments: list[str]) -> int:
     options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)
 
-    from litlab.cli.environment import check_folder
     from litlab.report.chosen import chosen_runs
     from litlab.report.facts import read_facts
     from litlab.report.render import html
+    from litlab.util.atomic import check_folder
 
     found = chosen_runs(chosen.run, chosen.root)
     if chosen.card and len(found.runs) > 1:

@@ -7,8 +7,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from litlab.cli.bases import BASE, chain, is_file_name
-from litlab.cli.named_modules import flags, is_of_a_run
+from litlab.cli.argv import find_bases, flags_of, is_of_run
 from litlab.errors import UserError
 from litlab.report.facts import Facts
 from litlab.runs.compare import MISSING, as_text, flat_config
@@ -47,8 +46,8 @@ def shipped_config(facts: Facts) -> Shipped | None:
     That is the first ``--config`` of its command or, where that is the config of another run, ``configs/NAME.yaml`` of
     its experiment.
     """
-    given = [(flag, value or "") for flag, value in flags(facts.made.get("command") or [])]
-    configs = [value for flag, value in given if flag in ("--config", "-c") and is_file_name(value)]
+    given = [(flag, value or "") for flag, value in flags_of(facts.made.get("command") or [])]
+    configs = [value for flag, value in given if flag in ("--config", "-c") and value.endswith((".yaml", ".yml"))]
     named = [_key(flag) for flag, _ in given if flag.startswith("--") and flag != "--config"]
     folders = [Path(facts.made.get("directory") or "."), Path()]
     own = [f"configs/{facts.config.get('experiment')}.yaml"]
@@ -87,14 +86,14 @@ def _was_set(key: str, shipped: Shipped, here: dict[str, Any]) -> bool:
 
 
 def _is_config(path: Path) -> bool:
-    return path.suffix in (".yaml", ".yml") and path.is_file() and not is_of_a_run(path)
+    return path.suffix in (".yaml", ".yml") and path.is_file() and not is_of_run(path)
 
 
 def _settings(file: Path) -> dict[str, Any]:
     """Return what a config sets by dotted key, secrets masked, without sections that are empty."""
-    configs = [read_mapping(path) for path in chain(file)]
+    configs = [read_mapping(path) for path in (*find_bases(file), file)]
     merged = reduce(_merged, configs)
-    return {key: value for key, value in flat_config(mask(merged)).items() if key != BASE and value != {}}
+    return {key: value for key, value in flat_config(mask(merged)).items() if key != "base" and value != {}}
 
 
 def _merged(before: Any, over: Any) -> Any:

@@ -156,3 +156,7 @@ def _children(folder: Path) -> list[Path]:
     except OSError as error:  # one folder that can't be read must not hide the other runs
         print(f"warning: {folder} can't be read: {error.strerror}.", file=sys.stderr)
         return []
+
+
+def newest_resumable(root, experiment):
+    return next((run for run in runs_of(root / experiment) if (run.checkpoints / "last.ckpt").is_file()), None)

@@ -67,6 +67,15 @@ class RunFolder:
         """What the run was made from: command, commit, versions, hardware, data."""
         return self.path / "provenance.json"
 
+    def lock(self):
+        import contextlib
+
+        return contextlib.nullcontext()
+
+    @property
+    def traceback(self) -> Path:
+        return self.path / "traceback.txt"
+
     def is_run(self) -> bool:
         """Return whether there is a run in the folder; one that failed before its data was ready leaves none."""
         return os.path.isfile(self.config) or os.path.isfile(self.status) or os.path.isdir(self.checkpoints)
@@ -245,3 +254,9 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def new_run(root, experiment):
+    from litlab.runs.claim import new_run as make
+
+    return make(root, experiment)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from litlab.cli.bases import BASE, base_files
+from litlab.cli.argv import resolve_bases
 from litlab.errors import UserError
 from litlab.util.team import package, package_folder
 from litlab.util.yaml_files import read_mapping
@@ -68,8 +68,8 @@ class Project:
             content = read_mapping(file)
             texts = list(texts_in(content))
             found = {self.classes[text] for text in texts if text in self.classes}
-            if BASE in content:
-                found.update(map(relative, base_files(content[BASE], file)))
+            if "base" in content:
+                found.update(map(relative, resolve_bases(content["base"], file)))
         else:
             tree = parsed(file)
             texts = strings(tree)

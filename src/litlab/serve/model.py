@@ -1,6 +1,5 @@
 """What is served: an exported model, or that of a run in PyTorch, behind one interface."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,13 +48,11 @@ def _of_run(run: str, settings: Sequence[str], threads: int) -> Model:
     """Build model and data of a run as ``test`` does. The data's files are not needed."""
     import torch
 
-    from litlab.cli.start import quiet, register_classes
+    from litlab.cli.quiet import silence_noise
     from litlab.export.export import ALONE
-    from litlab.serve.run_cli import RunCLI
+    from litlab.serve.run_model import RunModel
 
     torch.set_num_threads(threads)
-    quiet()
-    register_classes()
-    sys.argv[1:] = ["test", "--run", run, *ALONE, *settings]
-    found = RunCLI()
-    return Model(found.manifest, found.files.__getitem__, found.answer)
+    silence_noise()
+    served = RunModel(["test", "--run", run, *ALONE, *settings])
+    return Model(served.manifest, served.files.__getitem__, served.answer)

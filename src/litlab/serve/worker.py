@@ -47,9 +47,9 @@ def _loaded(setup: Setup) -> tuple[Any, Any]:
     except UserError as error:
         return str(error), None
     except Exception as error:
-        from litlab.cli.user_message import user_message
+        from litlab.cli.messages import describe_error
 
-        message = user_message(error)
+        message = describe_error(error)
         if message is None:
             traceback.print_exc()
             message = f"serve: the model can't be loaded ({type(error).__name__}: {first_line(error)})"

@@ -4,7 +4,6 @@ import importlib
 import inspect
 import io
 import logging
-import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -12,8 +11,9 @@ from typing import Any
 
 from jsonargparse import Namespace
 
-from litlab.cli.processes import Stop, Unfinished, run
+from litlab.cli.argv import expand
 from litlab.errors import UserError
+from litlab.sweep.processes import Stop, Unfinished, run
 from litlab.sweep.space import Space, corner_points, overlay
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.trial import flags
@@ -85,18 +85,11 @@ def completed_space(spec: SweepSpec) -> Space:
 
 def _parser_after(arguments: list[str]) -> Any:
     """Return the parser of ``fit`` after it has parsed a command line; nothing was built."""
-    from litlab.cli.experiment_cli import ExperimentCLI
-    from litlab.cli.start import register_classes
+    from litlab.cli.config import Command
+    from litlab.cli.resolve import import_all_classes
 
-    register_classes()
-
-    class Parsing(ExperimentCLI):
-        def instantiate_classes(self) -> None: ...
-
-        def _run_subcommand(self, subcommand: str) -> None: ...
-
-    sys.argv = [package(), "fit", *arguments]
-    return Parsing().parser
+    import_all_classes()
+    return Command(["fit", *arguments]).parser
 
 
 def _parsed(parser: Any, arguments: list[str], place: str = "") -> Any:
@@ -110,9 +103,9 @@ def _parsed(parser: Any, arguments: list[str], place: str = "") -> Any:
     Raises:
         UserError: If the parser refuses it.
     """
-    parser.arguments = ["fit", *arguments]  # where its messages look for the flag
+    parser.argv = expand(["fit", *arguments])  # where its messages look for the flag
     try:
-        return parser.parse_args(parser.arguments).fit
+        return parser.parse_args(parser.argv[1:])
     except UserError as error:
         line = str(error)
         raise UserError(place + line.removeprefix("--") if line.startswith("--") else line) from None

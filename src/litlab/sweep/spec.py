@@ -9,7 +9,7 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from litlab.cli.bases import base_files, chain
+from litlab.cli.argv import find_bases, resolve_bases
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT
 from litlab.sweep import reading as read
@@ -73,7 +73,7 @@ class SweepSpec:
         Raises:
             UserError: If a file of the base can't be read.
         """
-        files = [file for path in self.base for file in chain(path)]
+        files = [file for path in self.base for file in (*find_bases(path), path)]
         content = {
             "metric": self.metrics,
             "direction": self.directions,
@@ -148,7 +148,7 @@ def _spec(file: Path, content: dict[str, Any], arguments: list[str]) -> SweepSpe
         file=file,
         name=name,
         folder=ROOT / "sweeps" / name,
-        base=base_files(content["base"], file),
+        base=resolve_bases(content["base"], file),
         settings=settings,
         metrics=metrics,
         directions=directions,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import yaml
 
-from litlab.cli.processes import Stop, Unfinished, use_fork_server
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT, write_text
 from litlab.sweep.best import command, write_best
 from litlab.sweep.check import check_space
+from litlab.sweep.processes import Stop, Unfinished, use_fork_server
 from litlab.sweep.report import write_report
 from litlab.sweep.spec import SweepSpec, read_spec
 from litlab.sweep.storage import storage_errors

@@ -11,10 +11,9 @@ import optuna
 import yaml
 from optuna.exceptions import TrialPruned, UpdateFinishedTrialError
 
-from litlab.cli.bases import with_bases
-from litlab.cli.named_modules import modules_named
-from litlab.cli.processes import Stop, Unfinished, last_lines, reason, run, run_project
+from litlab.cli.argv import flag_value
 from litlab.runs.folder import RunFolder, write_text
+from litlab.sweep.processes import Stop, Unfinished, last_lines, reason, run, run_project
 from litlab.sweep.space import overlay, suggest
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.storage import Storage
@@ -104,8 +103,8 @@ class TrialRunner:
             *self._spec.arguments,
         ]
         if len(runs) > seed and self._can_be_resumed(RunFolder(Path(runs[seed]))):
-            modules = sorted(modules_named(with_bases(arguments)))  # which the run's own config may name, too
-            arguments = ["fit", "--resume", runs[seed], *([f"--allow_modules={','.join(modules)}"] if modules else [])]
+            modules = flag_value("--allow_modules", arguments)
+            arguments = ["fit", "--resume", runs[seed], *([f"--allow_modules={modules}"] if modules else [])]
         else:
             log.unlink(missing_ok=True)
         self._run_fit(trial, arguments, log, seed)

@@ -13,7 +13,7 @@ from optuna import Study
 from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState
 
-from litlab.cli.processes import Stop
+from litlab.sweep.processes import Stop
 from litlab.sweep.results import counted
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.storage import Storage

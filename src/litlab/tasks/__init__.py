@@ -1,9 +1,25 @@
 """Tasks as LightningModules: losses, metrics and optimizers around any network."""
 
-from litlab.tasks.base import ExperimentModule
-from litlab.tasks.classifier import Classifier
-from litlab.tasks.forecaster import Forecaster
-from litlab.tasks.regressor import Regressor
-from litlab.tasks.supervised import SupervisedModule
+from typing import TYPE_CHECKING
+
+from litlab.util.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from litlab.tasks.base import ExperimentModule
+    from litlab.tasks.classifier import Classifier
+    from litlab.tasks.forecaster import Forecaster
+    from litlab.tasks.regressor import Regressor
+    from litlab.tasks.supervised import SupervisedModule
 
 __all__ = ["Classifier", "ExperimentModule", "Forecaster", "Regressor", "SupervisedModule"]
+
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "Classifier": "litlab.tasks.classifier",
+        "ExperimentModule": "litlab.tasks.base",
+        "Forecaster": "litlab.tasks.forecaster",
+        "Regressor": "litlab.tasks.regressor",
+        "SupervisedModule": "litlab.tasks.supervised",
+    },
+)

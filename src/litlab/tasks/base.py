@@ -14,13 +14,12 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from litlab.errors import UserError
+from litlab.errors import UserError, building
 from litlab.optim import Muon, ParamGroups, Schedule
 from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
 from litlab.optim.recipe import plain_recipe
 from litlab.util.name_patterns import parameter_names
 from litlab.util.optimizer_steps import steps_of_run
-from litlab.util.refusals import refusals
 
 
 class ExperimentModule(LightningModule):
@@ -117,7 +116,7 @@ class ExperimentModule(LightningModule):
         Raises:
             UserError: If it does not take its settings, or a pattern of `param_groups` matches nothing.
         """
-        with refusals("model.optimizer"):
+        with building("model.optimizer"):
             named = zip(parameter_names(self), self.parameters(), strict=True)
             optimizer = self.optimizer([p for name, p in named if p.requires_grad or name in self.frozen_for_now])
             if isinstance(optimizer, Muon):

@@ -7,7 +7,6 @@ class TestMine(ModuleContract):
 """
 
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from string import Formatter
@@ -17,19 +16,22 @@ import pytest
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
-from litlab.cli.experiment_cli import ExperimentCLI
-from litlab.cli.start import quiet, register_classes
-from litlab.util.team import package
+from litlab.cli import fit
+from litlab.cli.config import Command
+from litlab.cli.quiet import silence_noise
+from litlab.cli.trainer import build_trainer
 
 Built = tuple[LightningModule, LightningDataModule, Trainer]
 
 
-class WithoutRunning(ExperimentCLI):
-    """Build the data, model and Trainer that a command line describes, and stop there."""
-
-    def _run_subcommand(self, subcommand: str) -> None:
-        self.model.trainer = self.datamodule.trainer = self.trainer
-        self.trainer.strategy.connect(self.model)
+def build_experiment(*flags: str) -> Built:
+    """Return the model, data and Trainer that a command line of ``fit`` describes, connected and not run."""
+    silence_noise()
+    experiment = fit.build(Command(["fit", *flags]))
+    trainer = build_trainer(experiment, None)
+    experiment.model.trainer = experiment.data.trainer = trainer
+    trainer.strategy.connect(experiment.model)
+    return experiment.model, experiment.data, trainer
 
 
 def loss_of(result: Any) -> torch.Tensor:
@@ -73,7 +75,7 @@ class ModuleContract:
         monkeypatch.chdir(tmp_path)
 
     @pytest.fixture
-    def build(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[..., Built]:
+    def build(self, request: pytest.FixtureRequest) -> Callable[..., Built]:
         """Build the experiment, with further flags."""
 
         def with_fixtures(setting: str) -> str:
@@ -88,11 +90,7 @@ class ModuleContract:
                 "--checkpoint=null",
                 "--early_stopping=null",
             ]
-            monkeypatch.setattr(sys, "argv", [package(), "fit", "--config", str(self.config), *common, *own])
-            quiet()
-            register_classes()
-            cli = WithoutRunning()
-            return cli.model, cli.datamodule, cli.trainer
+            return build_experiment("--config", str(self.config), *common, *own)
 
         return build_it
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from litlab.errors import UserError
+
 TEMPORARY = ".tmp"  # how the names of files end that are being written
 
 
@@ -39,3 +41,20 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def check_folder(key: str, folder: Path) -> None:
+    """Check that a folder can be written to, or made, before anything is computed that is to go into it.
+
+    Args:
+        key: What names it: the start of the message.
+        folder: The folder. It need not exist yet.
+
+    Raises:
+        UserError: If it can't.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.is_symlink() or path.exists())
+    if not there.is_dir():
+        raise UserError(f"{key}: {there} is not a folder; move it away, or choose another place")
+    if not os.access(there, os.W_OK | os.X_OK) or not there.stat().st_mode & 0o222:  # root has access to all
+        raise UserError(f"{key}: {there} is read-only; change its permissions, or choose another place")

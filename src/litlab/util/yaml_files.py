@@ -246,3 +246,51 @@ def _syntax(error: Exception, text: str, name: str) -> str:
         problem = f"a value can't begin with {lines[line][mark.column] if mark else 'this'}; put it in quotes"
     where = name if name.startswith("-") else f"{name}:{line + 1}"
     return flat(f"{where}: not valid YAML: {problem.removesuffix('.')}")
+
+
+def check_duplicates(text: str) -> None:
+    """Refuse a key that is there twice, of which YAML would drop one.
+
+    Raises:
+        yaml.YAMLError: If there is one.
+    """
+    pending, seen = [yaml.compose(text, Loader=Loader)], set()
+    while pending:
+        node = pending.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            pending += node.value
+        if not isinstance(node, yaml.MappingNode):
+            continue
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if key.value in lines:
+                raise yaml.YAMLError(f"line {line}: the key '{key.value}' is in line {lines[key.value]}, too; keep one")
+            lines[str(key.value)] = line
+            pending.append(value)
+
+
+def find_line(file: Path, key: str) -> int | None:
+    """Return the line of a YAML file that sets a key such as ``model.optimizer.lr``; None if it does not.
+
+    Args:
+        file: The file.
+        key: Dotted, without ``init_args``.
+    """
+    node = yaml.compose(file.read_text(encoding="utf-8-sig"), Loader=Loader)
+    line = None
+    for name in key.split("."):
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        inside = {one.value.rstrip("+"): (one, value) for one, value in pairs}
+        if name not in inside and "init_args" in inside:
+            arguments = inside["init_args"][1]
+            pairs = arguments.value if isinstance(arguments, yaml.MappingNode) else []
+            inside = {one.value.rstrip("+"): (one, value) for one, value in pairs}
+        if name not in inside:
+            return None
+        at, node = inside[name]
+        line = at.start_mark.line + 1
+    return line

@@ -8,8 +8,7 @@ from lightning.pytorch import Callback
 from torch import nn
 
 from litlab.callbacks import EMA
-from litlab.cli.half_precision import HalfWithFloat32Norms
-from litlab.cli.precision import ExperimentTrainer
+from litlab.cli.precision import ExperimentTrainer, HalfWithFloat32Norms
 from tests.litlab.conftest import CONFIGS
 
 IMAGES = CONFIGS / "images.yaml"

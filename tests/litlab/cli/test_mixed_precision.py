@@ -6,8 +6,7 @@ import pytest
 import torch
 from lightning.pytorch.plugins import MixedPrecision
 
-from litlab.cli.mixed_precision import ClippingMixedPrecision
-from litlab.cli.precision import ExperimentTrainer
+from litlab.cli.precision import ClippingMixedPrecision, ExperimentTrainer
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData
 from tests.litlab.cli.test_precision import QUIET

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import yaml
 from torch import nn
 
 from litlab.checkpointing.io import path_in
-from litlab.cli.trust import Trust, trust_of
+from litlab.cli.argv import is_export, is_foreign
+from litlab.cli.trust import check_names, restrict_imports
 from litlab.errors import UserError
+from tests.conftest import command
 from tests.litlab.conftest import CONFIGS
 
 ALLOW = "add --allow_modules"
@@ -61,7 +64,7 @@ CALLBACKS = {
         setup=WRITE,
     ),
     "callable class": calls("lightning.pytorch.callbacks.LambdaCallback", setup=calls("evil_module.Callable")),
-    "no callback": calls("litlab.cli.processes.Stop"),
+    "no callback": calls("litlab.sweep.processes.Stop"),
     "server": calls("lightning.pytorch.serve.ServableModuleValidator"),
 }
 
@@ -69,17 +72,17 @@ CALLBACKS = {
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> dict[str, Any]:
     """A checkpoint of one step, in memory, with the config it holds."""
-    from litlab.cli.start import register_classes
-    from litlab.testing import WithoutRunning
-
-    register_classes()
     folder = tmp_path_factory.mktemp("trained")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        smoke = [f"--config={CONFIGS / 'series.yaml'}", f"--config={CONFIGS / 'with/smoke.yaml'}"]
-        patch.setattr("sys.argv", ["auks", "fit", *smoke, "--trainer.accelerator=cpu", "--test_after_fit=false"])
-        cli = WithoutRunning()
-        cli.trainer.fit(cli.model, cli.datamodule)
+        flags = [
+            "--data.dataset=generated",
+            "--trainer.max_epochs=1",
+            "--trainer.accelerator=cpu",
+            "--trainer.log_every_n_steps=1",
+        ]
+        limits = [f"--trainer.limit_{split}_batches=2" for split in ("train", "val")]
+        assert command(patch, "fit", "--config", CONFIGS / "series.yaml", *flags, *limits, package="auks") == 0
     return torch.load(next(folder.rglob("last.ckpt")), weights_only=True)
 
 
@@ -143,13 +146,18 @@ def test_nothing_that_a_checkpoint_names_is_called(run, series, tmp_path, evil, 
         (OPTIMIZERS["a network"], f"model.optimizer: torchvision.models.resnet18 {NOT_A_CLASS} Optimizer"),
     ],
 )
-def test_settings_of_a_checkpoint_beside_ones_own_config(run, tmp_path, evil, trained, payload, says):
+def test_why_something_is_refused(run, tmp_path, evil, trained, payload, says):
     torch.save(poisoned(trained, "optimizer", payload), tmp_path / "evil.ckpt")
-    config = yaml.safe_load(trained["config"])
-    del config["model"]["init_args"]["optimizer"]
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
-    done = run("fit", "--config", "mine.yaml", "--ckpt_path", "evil.ckpt")
+    done = run("test", "--ckpt_path", "evil.ckpt")
     assert (done.code, says in done.err, evil.exists()) == (2, True, False), done.err
+
+
+def test_beside_a_config_of_ones_own_only_the_weights_of_a_checkpoint_are_used(run, tmp_path, evil, trained):
+    checkpoint = poisoned(trained, "optimizer", OPTIMIZERS["a module of the folder"])
+    torch.save(checkpoint, tmp_path / "evil.ckpt")
+    (tmp_path / "mine.yaml").write_text(trained["config"])
+    done = run("test", "--config", "mine.yaml", "--ckpt_path", "evil.ckpt")
+    assert (done.code, evil.exists()) == (0, False), done.err
 
 
 @pytest.mark.parametrize(
@@ -169,23 +177,34 @@ def test_ones_own_config_is_code_but_not_anything(run, evil, flag, payload, says
     assert (done.code, says in done.err, evil.exists()) == (2, True, False), done.err
 
 
-def test_a_module_is_allowed_by_flag_and_by_what_the_user_writes(run, tmp_path, evil, trained):
+def test_only_allow_modules_trusts_a_module(run, series, tmp_path, evil, trained):
+    """Not a value that looks like one: a file to write, a name of checkpoints, a class of another setting."""
     torch.save(poisoned(trained, "optimizer", "evil_module.Optimizer"), tmp_path / "mine.ckpt")
+    for flags in (
+        ["--input", series, "--output", "evil_module.csv"],
+        ["--input", series, "--checkpoint.filename", "evil_module.best"],
+        ["--input", series, "--trainer.profiler", "evil_module.Profiler"],
+    ):
+        done = run("predict", "--run", "mine.ckpt", *map(str, flags))
+        assert (done.code, ALLOW in done.err, evil.exists()) == (2, True, False), done.err
     done = run("validate", "--run", "mine.ckpt", "--allow_modules=evil_module")
     assert done.code == 0, done.err
     assert evil.exists()
-    (tmp_path / "mine.yaml").write_text("model: {init_args: {optimizer: evil_module.Optimizer}}\n")
-    assert trust_of(["fit", "--config", "mine.yaml", "--resume=x"], True) == Trust(False, ("evil_module",))
-    assert trust_of(["fit", "--model.network", "mylib.nets.Net"], True) == Trust(False, ("mylib",))
-    block = "[{class_path: mylib.Callback, init_args: {hook: other.hooks.f}}]"
-    assert trust_of(["fit", "--trainer.callbacks", block], True) == Trust(False, ("mylib", "other"))
-    assert trust_of(["fit", "--model.network=os.path.join", "--data.path", "mine.yaml"], True) == Trust(False)
 
 
 def test_the_config_of_a_run_is_foreign_under_its_own_name_too(tmp_path, trained):
     folder = run_folder(tmp_path, trained)
-    assert trust_of(["fit", "--config", f"{folder}/config.yaml"], False) == Trust(False)
-    assert trust_of(["fit", f"--config={CONFIGS / 'images.yaml'}"], False).anything
+    assert is_foreign(["fit", "--config", f"{folder}/config.yaml"])
+    assert not is_foreign(["fit", f"--config={CONFIGS / 'images.yaml'}"])
+
+
+def test_a_run_is_never_an_export(run, tmp_path, evil, trained):
+    """An exported model is loaded as native code; a manifest that lies in a run's folder is none of its files."""
+    folder = run_folder(tmp_path, trained)
+    (folder / "manifest.json").write_text('{"format": "aoti"}')
+    assert not is_export(folder)
+    done = run("test", "--run", folder, "--data.dataset=generated")
+    assert done.code == 0, done.err
 
 
 @pytest.mark.parametrize("name", ["/etc/victim.ckpt", "../victim.ckpt", "a/../../victim.ckpt"])
@@ -197,10 +216,10 @@ def test_a_checkpoint_names_no_file_outside_of_its_folder(tmp_path, name):
     assert path_in(tmp_path, "/runs/old/epoch=1.ckpt", "/runs/old") == str(tmp_path / "epoch=1.ckpt")
 
 
-@pytest.mark.parametrize("module", ["os", "subprocess.run", "jsonargparse", "my lib", ""])
+@pytest.mark.parametrize("module", ["os", "subprocess.run", "jsonargparse", "my lib"])
 def test_what_can_not_be_allowed(module):
     with pytest.raises(UserError, match="--allow_modules"):
-        Trust(False, (module,))
+        restrict_imports(True, module)
 
 
 def build_network(width: int) -> nn.Module:
@@ -210,10 +229,12 @@ def build_network(width: int) -> nn.Module:
 
 def test_functions_that_return_a_network_are_taken():
     own = calls(f"{__name__}.build_network", width=3)
-    model = {"class_path": "litlab.tasks.Classifier", "init_args": {"network": own}}
-    Trust().check({"model": model})
+    import_module("litlab.tasks.classifier")
+    import_module("torchvision.models")
+    model: dict[str, Any] = {"class_path": "litlab.tasks.Classifier", "init_args": {"network": own}}
+    check_names({"model": model}, False, None)
     model["init_args"]["network"] = calls("torchvision.models.resnet18")
-    Trust(False).check({"model": model})
+    check_names({"model": model}, True, None)
     model["init_args"]["optimizer"] = own
     with pytest.raises(UserError, match=r"model\.optimizer: .*build_network .* Optimizer"):
-        Trust().check({"model": model})
+        check_names({"model": model}, False, None)

@@ -1,23 +1,28 @@
 """What callbacks that report on a test are made of: protocols for data and models, samples, figures and tables."""
 
-from litlab.callbacks.reporting.figures import publish_figure
-from litlab.callbacks.reporting.folders import run_folder
-from litlab.callbacks.reporting.protocols import (
-    ClassNames,
-    Described,
-    HasBaselines,
-    HasCoverage,
-    HasTrainingLoss,
-    ImageFacts,
-    Labelled,
-    MaybeGenerated,
-    SeriesFacts,
-    TextFacts,
-    class_names,
-    facts,
-)
-from litlab.callbacks.reporting.samples import from_test_step, gather_rows, spread
-from litlab.callbacks.reporting.tables import markdown_table, publish_table
+from typing import TYPE_CHECKING
+
+from litlab.util.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from litlab.callbacks.reporting.figures import publish_figure
+    from litlab.callbacks.reporting.folders import run_folder
+    from litlab.callbacks.reporting.protocols import (
+        ClassNames,
+        Described,
+        HasBaselines,
+        HasCoverage,
+        HasTrainingLoss,
+        ImageFacts,
+        Labelled,
+        MaybeGenerated,
+        SeriesFacts,
+        TextFacts,
+        class_names,
+        facts,
+    )
+    from litlab.callbacks.reporting.samples import from_test_step, gather_rows, spread
+    from litlab.callbacks.reporting.tables import markdown_table, publish_table
 
 __all__ = [
     "ClassNames",
@@ -40,3 +45,28 @@ __all__ = [
     "run_folder",
     "spread",
 ]
+
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "ClassNames": "litlab.callbacks.reporting.protocols",
+        "Described": "litlab.callbacks.reporting.protocols",
+        "HasBaselines": "litlab.callbacks.reporting.protocols",
+        "HasCoverage": "litlab.callbacks.reporting.protocols",
+        "HasTrainingLoss": "litlab.callbacks.reporting.protocols",
+        "ImageFacts": "litlab.callbacks.reporting.protocols",
+        "Labelled": "litlab.callbacks.reporting.protocols",
+        "MaybeGenerated": "litlab.callbacks.reporting.protocols",
+        "SeriesFacts": "litlab.callbacks.reporting.protocols",
+        "TextFacts": "litlab.callbacks.reporting.protocols",
+        "class_names": "litlab.callbacks.reporting.protocols",
+        "facts": "litlab.callbacks.reporting.protocols",
+        "from_test_step": "litlab.callbacks.reporting.samples",
+        "gather_rows": "litlab.callbacks.reporting.samples",
+        "markdown_table": "litlab.callbacks.reporting.tables",
+        "publish_figure": "litlab.callbacks.reporting.figures",
+        "publish_table": "litlab.callbacks.reporting.tables",
+        "run_folder": "litlab.callbacks.reporting.folders",
+        "spread": "litlab.callbacks.reporting.samples",
+    },
+)

@@ -1,7 +1,21 @@
 """Time series: your own and public ones; checks, calendar, splits, windows, predictions."""
 
-from litlab.data.series.datamodule import SeriesData
-from litlab.data.series.metadata import SeriesMetadata
-from litlab.data.series.source import PublicSeries
+from typing import TYPE_CHECKING
+
+from litlab.util.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from litlab.data.series.datamodule import SeriesData
+    from litlab.data.series.metadata import SeriesMetadata
+    from litlab.data.series.source import PublicSeries
 
 __all__ = ["PublicSeries", "SeriesData", "SeriesMetadata"]
+
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "PublicSeries": "litlab.data.series.source",
+        "SeriesData": "litlab.data.series.datamodule",
+        "SeriesMetadata": "litlab.data.series.metadata",
+    },
+)

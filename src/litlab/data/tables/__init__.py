@@ -1,6 +1,19 @@
 """Tables of numbers and categories."""
 
-from litlab.data.tables.datamodule import TabularData
-from litlab.data.tables.metadata import TabularMetadata
+from typing import TYPE_CHECKING
+
+from litlab.util.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from litlab.data.tables.datamodule import TabularData
+    from litlab.data.tables.metadata import TabularMetadata
 
 __all__ = ["TabularData", "TabularMetadata"]
+
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "TabularData": "litlab.data.tables.datamodule",
+        "TabularMetadata": "litlab.data.tables.metadata",
+    },
+)

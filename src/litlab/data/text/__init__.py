@@ -1,15 +1,42 @@
 """Texts: CSV files and public sets; tokenizer, cache, batches of equal lengths, predictions."""
 
-from litlab.data.scores import classification_scores
-from litlab.data.text.datamodule import TextData
-from litlab.data.text.metadata import TextMetadata
-from litlab.data.text.reading import read_texts
-from litlab.data.text.serving import TextServing
-from litlab.data.text.sources import PublicTexts
-from litlab.data.text.streamed import StreamedTexts
-from litlab.data.text.tokenizer import PADDING, UNKNOWN
+from typing import TYPE_CHECKING
+
+from litlab.util.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from litlab.data.scores import classification_scores
+    from litlab.data.text.datamodule import TextData
+    from litlab.data.text.metadata import TextMetadata
+    from litlab.data.text.reading import read_texts
+    from litlab.data.text.serving import TextServing
+    from litlab.data.text.sources import PublicTexts
+    from litlab.data.text.streamed import StreamedTexts
+    from litlab.data.text.tokenizer import PADDING, UNKNOWN
 
 __all__ = [
-    "PADDING", "UNKNOWN", "PublicTexts", "StreamedTexts", "TextData", "TextMetadata", "TextServing",
-    "classification_scores", "read_texts",
-]  # fmt: skip
+    "PADDING",
+    "UNKNOWN",
+    "PublicTexts",
+    "StreamedTexts",
+    "TextData",
+    "TextMetadata",
+    "TextServing",
+    "classification_scores",
+    "read_texts",
+]
+
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "PADDING": "litlab.data.text.tokenizer",
+        "PublicTexts": "litlab.data.text.sources",
+        "StreamedTexts": "litlab.data.text.streamed",
+        "TextData": "litlab.data.text.datamodule",
+        "TextMetadata": "litlab.data.text.metadata",
+        "TextServing": "litlab.data.text.serving",
+        "UNKNOWN": "litlab.data.text.tokenizer",
+        "classification_scores": "litlab.data.scores",
+        "read_texts": "litlab.data.text.reading",
+    },
+)

@@ -1,24 +1,16 @@
-"""What settings take: the types that a parser has for them.
-
-jsonargparse (4.53) has no public way to ask a parser for its types, or to import a class under the rules of
-`set_parsing_settings`. Its private parts are used here only, and tests/litlab/cli/test_internals.py pins them.
-"""
+"""What settings take: the types that a parser has for them."""
 
 import contextlib
 import enum
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import PurePath
 from typing import Any, Literal, Union, get_args, get_origin
 
-from jsonargparse import ArgumentError, ArgumentParser, Namespace
-from jsonargparse._common import ImportDenied as ImportDenied
-from jsonargparse._util import import_object as import_object
-
-from litlab.util.class_blocks import imported
+from jsonargparse import ArgumentError, ArgumentParser
 
 PLAIN = (int, float, bool, str, bytes, complex, enum.Enum, PurePath, timedelta)
 
@@ -32,11 +24,6 @@ def types_of(parser: ArgumentParser) -> dict[str, Any]:
     }
     groups = {name for name in found if any(other.startswith(f"{name}.") for other in found)}
     return {name: hint for name, hint in found.items() if name not in groups}
-
-
-def parser_of(parser: ArgumentParser, verb: str) -> ArgumentParser:
-    """Return the parser of a verb of a command line."""
-    return next(action for action in parser._actions if action.dest == "subcommand").choices[verb]  # type: ignore[index]
 
 
 @functools.cache
@@ -96,29 +83,3 @@ def accepts(hint: Any, value: Any) -> bool:
         parser.parse_object({"value": value})
         return True
     return False
-
-
-def not_set(config: Namespace, known: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys that are null although their type does not allow it: jsonargparse takes null for "not given".
-
-    Args:
-        config: What was parsed.
-        known: Types by key.
-    """
-    for section in {key.split(".")[0] for key in known if "." in key}:
-        if not isinstance(config.get(section), Namespace):
-            yield section
-            return
-    for key, hint in known.items():
-        value = config.get(key)
-        if (hint is bool and not isinstance(value, bool)) or (value is None and key in config and not takes_null(hint)):
-            yield key
-        for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, Namespace) and isinstance(item.get("class_path"), str):
-                yield from (f"{key}.{name}" for name in _not_set_in(item))
-
-
-def _not_set_in(block: Namespace) -> Iterator[str]:
-    found, settings = imported(block.class_path), block.get("init_args")
-    if inspect.isclass(found) and isinstance(settings, Namespace):
-        yield from not_set(settings, {key: hint for key, hint in parameters(found)[0].items() if key in settings})

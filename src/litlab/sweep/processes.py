@@ -75,7 +75,7 @@ def use_fork_server(threads: int | None = None) -> None:
     os.environ["PYTHONWARNINGS"] = ",".join(filter(None, quiet))
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # the other check initializes CUDA, which can't be forked then
     os.environ[PACKAGE] = package()
-    FORKS.set_forkserver_preload(["litlab.cli.preload"])
+    FORKS.set_forkserver_preload(["litlab.sweep.preload"])
 
 
 def run(

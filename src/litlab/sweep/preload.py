@@ -1,4 +1,4 @@
-"""What the fork server of `litlab.cli.processes` imports, so that fits need not.
+"""What the fork server of `litlab.sweep.processes` imports, so that fits need not.
 
 It changes the process: for the server only.
 """
@@ -7,13 +7,15 @@ import contextlib
 import os
 import signal
 
-from litlab.cli.start import quiet, register_classes
+import litlab.cli.fit  # noqa: F401
+from litlab.cli.quiet import silence_noise
+from litlab.cli.resolve import import_all_classes
 from litlab.util.team import use_package
 from litlab.util.variables import PACKAGE
 
 os.setsid()  # signals from the terminal are for the command, which stops the fits in order
 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as SLURM sends it to all processes at once
 use_package(os.environ[PACKAGE])
-quiet()
+silence_noise()
 with contextlib.suppress(Exception):  # a fit, or the check before the first one, reports what is wrong
-    register_classes()
+    import_all_classes()

@@ -1,7 +1,8 @@
-"""``RunCLI``: the model of a run as `serve` calls it, with its preprocessing, in PyTorch."""
+"""The model of a run as `serve` calls it, with its preprocessing, in PyTorch."""
 
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,39 +10,39 @@ import torch
 
 from litlab.artifact.artifact import checked
 from litlab.artifact.steps import restore, serving_data
-from litlab.cli.experiment_cli import ExperimentCLI
+from litlab.cli.argv import pin_run
+from litlab.cli.config import Command
+from litlab.cli.fit import build
 from litlab.export.request import describe
 from litlab.export.servable import Servable
 from litlab.runs.folder import RunFolder
 
 
-class RunCLI(ExperimentCLI):
-    """Builds model and data of a run as ``test`` does, and keeps the model instead of testing it.
+class RunModel:
+    """The model of a run, restored; its data's files are not needed.
+
+    Args:
+        argv: A command line of ``test``.
 
     Attributes:
         manifest: What an export of the run would say of inputs, outputs, facts and the run.
         files: Text files that belong to the model, by their names.
     """
 
-    manifest: dict[str, Any]
-    files: dict[str, str]
-
-    def _compare_with(self, run: RunFolder, config: dict[str, Any]) -> None:
-        """Leave out the list of settings that differ: ``serve`` itself has set most of them."""
-
-    def _run_subcommand(self, subcommand: str) -> None:
-        """Restore the model, and describe it."""
-        assert self.checkpoint is not None
-        run, file = self.plan.run, self.plan.checkpoint
-        assert file is not None
-        data = serving_data(self.datamodule, self.model, "serve")
-        restore(self.model, data, self.checkpoint)
-        self.model.load_state_dict(self.checkpoint["state_dict"])
+    def __init__(self, argv: list[str]) -> None:
+        command = Command(pin_run(argv))
+        experiment = build(command)
+        model, checkpoint = experiment.model, experiment.checkpoint
+        assert checkpoint is not None
+        data = serving_data(experiment.data, model, "serve")
+        restore(model, data, checkpoint)
+        model.load_state_dict(checkpoint["state_dict"])
         serving = data.serving()
-        self.servable = Servable(self.model, serving)
+        self.servable = Servable(model, serving)
         self.files = serving.files()
-        self.manifest = {
-            **describe(serving, run, file),
+        run = RunFolder(Path(command.config.run)) if command.config.run else None
+        self.manifest: dict[str, Any] = {
+            **describe(serving, run, Path(command.config.ckpt_path)),
             "format": "pytorch",
             "versions": {package: metadata.version(package) for package in ("torch", "lightning")},
         }

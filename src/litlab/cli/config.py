@@ -1,0 +1,170 @@
+"""LightningCLI as a parser: YAML and flags become one config, whose parts are built when they are asked for."""
+
+import json
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jsonargparse
+import yaml
+from jsonargparse import Namespace
+from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+
+from litlab.cli.argv import CONFIG, expand, flag_value, flags_of, is_foreign
+from litlab.cli.help import HelpFormatter, arrange_help
+from litlab.cli.messages import explain
+from litlab.cli.precision import ExperimentTrainer
+from litlab.cli.resolve import import_all_classes, import_classes
+from litlab.cli.sections import OF_THE_COMMAND, add_arguments
+from litlab.cli.trust import check_names, restrict_imports
+from litlab.errors import UserError, building
+from litlab.optim.recipe import plain_recipe
+from litlab.tasks.base import is_fact
+from litlab.util.team import typed
+from litlab.util.yaml_files import check_duplicates
+
+UNWRITABLE = "Unable to serialize instance "  # what jsonargparse (4.53) writes for a default such as a device
+NEEDED = ("trainer", "model", "data", "seed_everything", "experiment", "test_after_fit", "channels_last")
+_load_yaml = jsonargparse.get_loader("yaml")
+
+
+class ExperimentParser(LightningArgumentParser):
+    """Lightning's parser, whose errors are one line, and which takes no abbreviated flags."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=HelpFormatter, **kwargs)
+        self.argv: list[str] = []
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        if not self.exit_on_error:  # a parser with which jsonargparse tries a value
+            super().error(message, ex)
+        raise UserError(explain(message, self)) from ex
+
+    def dump(self, *args: Any, **kwargs: Any) -> str:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", rf"\s*{UNWRITABLE}(?!<)")
+            return re.sub(f"{UNWRITABLE}(?!<)", "", super().dump(*args, **kwargs))
+
+
+class Command(LightningCLI):
+    """A command line, parsed. Nothing is built yet: `build` does that for one section after the other.
+
+    Args:
+        argv: The verb and its flags; runs may be named as people name them.
+
+    Attributes:
+        config: The settings by section.
+        argv: The command line in which runs and bases are flags.
+        typed: The command line as it was given.
+    """
+
+    config: Namespace
+
+    def __init__(self, argv: list[str]) -> None:
+        self.verb = argv[0]
+        self.typed = argv
+        self.argv = expand(argv)
+        self.foreign = is_foreign(self.argv)
+        self.allowed = flag_value("--allow_modules", self.argv)
+        restrict_imports(self.foreign, self.allowed)
+        if any(flag.endswith("help") for flag, _ in flags_of(self.argv)):
+            import_all_classes()
+        else:
+            import_classes(_texts(self.argv))
+        jsonargparse.set_loader("yaml", _load_without_duplicates, (yaml.YAMLError,))
+        super().__init__(
+            LightningModule,
+            LightningDataModule,
+            trainer_class=ExperimentTrainer,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            parser_class=ExperimentParser,
+            parser_kwargs={"usage": f"{typed(self.verb)} [--config FILE ...] [--key value ...]"},
+            seed_everything_default=0,
+            auto_configure_optimizers=False,
+            run=False,
+        )
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        add_arguments(parser, self.verb)
+        arrange_help(parser, self.verb)
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        parser.argv = self.argv  # pyright: ignore[reportAttributeAccessIssue]
+        self.config = parser.parse_args(self.argv[1:])
+        for key in NEEDED:
+            if self.config[key] is None:
+                raise UserError(f"{key}: null is not valid; give it a value, or leave it out")
+        if not 0 <= self.config.seed_everything < 2**32:
+            raise UserError(f"seed_everything: {self.config.seed_everything} is not valid; give 0 to {2**32 - 1}")
+        check_names(self.config, self.foreign, self.allowed)
+        settings = self.config.data.get("init_args", Namespace())
+        if "seed" in settings and settings.seed is None:
+            settings.seed = int(self.config.seed_everything)  # one seed for weights, order and augmentation
+
+    def instantiate_classes(self) -> None:
+        """Leave building to `litlab.cli.fit`, which says in which order it happens."""
+
+    def build(self, *keys: str) -> Namespace:
+        """Build the classes of some sections, such as ``model``.
+
+        Raises:
+            Exception: What a class raises, with a note that says which section was being built.
+        """
+        with building(keys[0]):
+            return self.parser.instantiate_classes(Namespace({key: self.config[key] for key in keys}).clone())
+
+    def build_data(self) -> LightningDataModule:
+        """Build the DataModule."""
+        data = self.build("data").data
+        del self.config_dump  # Lightning's, of before `fill_from_data`
+        return data
+
+    def build_model(self) -> LightningModule:
+        """Build the model. It can be copied: no recipe for an optimizer in it holds on to the parser."""
+        model = self.build("model").model
+        for name, value in vars(model).items():
+            setattr(model, name, plain_recipe(value))
+        return model
+
+    def fill_from_data(self, data: LightningDataModule) -> None:
+        """Give null settings of the model, its network and metrics the data's value, such as its number of classes."""
+        own = self.config.model.get("init_args") or Namespace()
+        parts = (self.config.model, own.get("network"), *(own.get("metrics") or {}).values())
+        for part in parts:
+            settings = part.get("init_args") if isinstance(part, Namespace) else None
+            for name, value in vars(settings or Namespace()).items():
+                if value is None and is_fact(type(data), name):
+                    settings[name] = getattr(data, name)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings as plain data, without those that belong to the command alone."""
+        text = self.parser.dump(self.config, format="json", skip_none=False, skip_validation=True)
+        return {name: value for name, value in json.loads(text).items() if name not in OF_THE_COMMAND}
+
+
+def new_parser(verb: str) -> ExperimentParser:
+    """Return the parser of a verb, for what wants to know its settings."""
+
+    class Unparsed(Command):
+        def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+            self.config = Namespace(seed_everything=False)
+
+    return Unparsed([verb]).parser  # pyright: ignore[reportReturnType]
+
+
+def _texts(argv: list[str]) -> Iterator[str]:
+    for flag, value in flags_of(argv):
+        if flag in CONFIG and value is not None and os.path.isfile(value):
+            yield Path(value).read_text(encoding="utf-8", errors="replace")
+        elif value is not None:
+            yield value
+
+
+def _load_without_duplicates(text: str) -> Any:
+    check_duplicates(text)
+    return _load_yaml(text)

@@ -1,0 +1,2 @@
+def without_member(x):
+    return x

@@ -1,0 +1,180 @@
+"""Runs and bases become flags: command line in, command line out."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from litlab.cli.argv import expand, find_bases, pin_run, take_flag
+from litlab.errors import UserError
+from tests.litlab.conftest import BRIEF, CONFIGS
+from tests.processes import Python, ranks
+
+CONFIG = "model: {class_path: SmallCNN}\ndata: {class_path: ImageData}\ntrainer: {}\n"
+LOGS = "lightning_logs"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    """A working directory with configs that build on each other, and two runs of the experiment `mine`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SLURM_RESTART_COUNT", raising=False)
+    for name, text in {
+        "plain": "experiment: mine\n",
+        "left": "base: plain.yaml\n",
+        "right": "base: [plain.yaml]\n",
+        "both": "base: [left.yaml, right.yaml]\nexperiment: both\n",
+        "other": "experiment: other\n",
+    }.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    for number in (0, 1):
+        run = tmp_path / LOGS / f"mine/version_{number}"
+        (run / "checkpoints").mkdir(parents=True)
+        (run / "config.yaml").write_text(CONFIG)
+        for name in ("last.ckpt", "best.ckpt", "other.ckpt"):
+            (run / "checkpoints" / name).write_bytes(b"")
+        (run / "metrics.json").write_text(json.dumps({"best": {"checkpoint": "best.ckpt"}}))
+        (run / "status.json").write_text(json.dumps({"started": f"2026-01-0{number + 1}T00:00:00+00:00"}))
+    return tmp_path
+
+
+RUN = f"{LOGS}/mine/version_1"
+PINNED = {
+    "fit --config plain.yaml": "fit --config plain.yaml",
+    "fit --resume last --trainer.max_epochs 9": f"fit --resume {RUN} --trainer.max_epochs 9",
+    "fit --resume mine/version_0": f"fit --resume {LOGS}/mine/version_0",
+    # The run has its own settings; only a new end counts.
+    "fit --config plain.yaml --resume auto --seed_everything 1": f"fit --resume {RUN}",
+    "fit --config left.yaml --trainer.max_steps=9 --resume=auto": f"fit --resume {RUN} --trainer.max_steps 9",
+    "fit --config other.yaml --resume auto": "fit --config other.yaml",
+    "fit --config plain.yaml --experiment new --resume auto": "fit --config plain.yaml --experiment new",
+    "test --run mine": f"test --run {RUN}",
+    "test --run last --ckpt_path last": f"test --run {RUN} --ckpt_path last",
+    f"test --ckpt_path {RUN}/checkpoints/other.ckpt": f"test --run {RUN}/checkpoints/other.ckpt",
+    "test --config plain.yaml --ckpt_path a.ckpt": "test --config plain.yaml --ckpt_path a.ckpt",
+}
+OF_RUN = f"--config={RUN}/config.yaml --ckpt_path={RUN}/checkpoints"
+EXPANDED = {
+    "fit --config plain.yaml --x 1": "fit --config plain.yaml --x 1",
+    "fit --x 1 --config left.yaml": "fit --x 1 --config=plain.yaml --config left.yaml",
+    "fit -c left.yaml": "fit --config=plain.yaml -c left.yaml",
+    "fit --config=both.yaml": "fit --config=plain.yaml --config=left.yaml --config=right.yaml --config=both.yaml",
+    f"fit --resume {RUN} --x 1": f"fit {OF_RUN}/last.ckpt --resume={RUN} --x 1",
+    f"test --run {RUN}": f"test {OF_RUN}/best.ckpt --run={RUN}",
+    f"test --run {RUN} --ckpt_path last": f"test {OF_RUN}/last.ckpt --run={RUN}",
+    f"test --run {RUN} --ckpt_path {RUN}/checkpoints/other.ckpt": f"test {OF_RUN}/other.ckpt --run={RUN}",
+    f"predict --run {RUN}/checkpoints/other.ckpt": f"predict {OF_RUN}/other.ckpt --run={RUN}",
+}
+REFUSED = {
+    "fit --resume nothing": "there is no run 'nothing'",
+    "fit --resume last --ckpt_path x.ckpt": "--resume: it continues from the run's last checkpoint",
+    f"test --run {RUN} --ckpt_path gone.ckpt": "mine/version_1: there is no checkpoint gone.ckpt",
+    "fit --config circle.yaml": "circle.yaml: base: circle.yaml: the configs build on each other in a circle",
+    "fit --config lost.yaml": "lost.yaml: base: plan.yaml: no such file; did you mean 'plain.yaml'?",
+    f"fit --config {RUN}/config.yaml": "base: the config of a run is complete; remove the base",
+}
+
+
+@pytest.mark.parametrize("line", PINNED)
+def test_a_run_is_named_by_its_folder(here, line):
+    pinned = pin_run(line.split())
+    assert " ".join(pinned) == PINNED[line]
+    assert pin_run(pinned) == pinned, "other processes of a command do it once more"
+
+
+@pytest.mark.parametrize("line", EXPANDED)
+def test_runs_and_bases_become_flags(here, line):
+    assert " ".join(expand(line.split())) == EXPANDED[line]
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_can_not_become_flags(here, line):
+    (here / "circle.yaml").write_text("base: circle.yaml\n")
+    (here / "lost.yaml").write_text("base: plan.yaml\n")
+    if line.endswith("config.yaml"):
+        (here / RUN / "config.yaml").write_text("base: ../../../plain.yaml\n")
+    with pytest.raises(UserError) as refused:
+        expand(pin_run(line.split()))
+    assert REFUSED[line] in str(refused.value)
+
+
+def test_a_requeued_job_resumes_its_own_run(here, monkeypatch):
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    line = ["fit", "--config", "plain.yaml"]
+    assert pin_run(line) == line, "the newest run is another job's"
+    (here / RUN / "status.json").write_text('{"started": "2026-01-02T00:00:00+00:00", "slurm_job_id": "7"}')
+    assert pin_run(line) == ["fit", "--resume", RUN]
+
+
+def test_a_checkpoint_in_no_run_brings_its_config(here):
+    import torch
+
+    torch.save({"state_dict": {}, "pytorch-lightning_version": "2.6.6", "config": CONFIG}, here / "mine.ckpt")
+    verb, config, *rest = expand(["test", "--run", "mine.ckpt"])
+    assert (verb, rest) == ("test", ["--ckpt_path=mine.ckpt", "--run="])
+    assert json.loads(config.partition("=")[2]) == yaml.safe_load(CONFIG)
+
+
+def test_paths_of_bases_are_relative_to_the_file(here, monkeypatch):
+    (here / "deep").mkdir()
+    (here / "deep/leaf.yaml").write_text("base: ../both.yaml\n")
+    monkeypatch.chdir(here / "deep")
+    assert [path.stem for path in find_bases(Path("leaf.yaml"))] == ["plain", "left", "right", "both"]
+
+
+def test_flags_are_taken_in_both_forms():
+    assert take_flag("--a", ["--a=1", "--b", "2", "--a", "3"]) == ("3", ["--b", "2"])
+    assert take_flag("--a", ["--ab=1"]) == (None, ["--ab=1"])
+
+
+# Through the whole command
+
+MINE = """\
+base: [series.yaml, with/smoke.yaml]
+experiment: mine
+model.init_args.hidden_size: 12
+trainer:
+  callbacks+: {class_path: EMA}
+"""
+
+
+@pytest.fixture
+def configs(tmp_path, monkeypatch) -> Path:
+    """The team's configs in a folder of the working directory, and one that builds on two of them."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(CONFIGS, tmp_path / "configs")
+    (tmp_path / "configs/mine.yaml").write_text(MINE)
+    return tmp_path / "configs"
+
+
+def test_a_run_needs_its_bases_no_more_and_resumes_with_its_own_settings(run, configs, tmp_path):
+    command = ["fit", "--config", "configs/mine.yaml", *BRIEF, "--trainer.fast_dev_run=false", "--test_after_fit=false"]
+    done = run(*command)
+    assert done.code == 0, done.err
+    folder = tmp_path / "lightning_logs/mine/version_0"
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert "base" not in config
+    assert config["model"]["init_args"]["hidden_size"] == 12
+    assert len(config["trainer"]["callbacks"]) == 2
+    for line in (["test", "--run", "mine"], [*command, "--resume", "auto", "--trainer.max_epochs=2"]):
+        (configs / "series.yaml").write_text("experiment: mine")
+        done = run(*line)
+        assert done.code == 0, done.err
+    assert "epoch 2/2" in done.out
+    assert len(yaml.safe_load((folder / "config.yaml").read_text())["trainer"]["callbacks"]) == 2
+
+
+def test_every_process_reads_the_bases(configs, tmp_path):
+    """Lightning starts the others with the arguments of the first one."""
+    flags = ["--trainer.strategy=ddp", "--trainer.devices=2", "--trainer.accelerator=cpu", "--test_after_fit=false"]
+    command = ["-m", "auks", "fit", "--config", "configs/mine.yaml", *flags]
+    processes = [Python(*command, cwd=tmp_path, environment=of_rank) for of_rank in ranks(2)]
+    assert [process.wait() for process in processes] == [0, 0], [process.printed() for process in processes]
+    [folder] = (tmp_path / "lightning_logs/mine").iterdir()
+    made = json.loads((folder / "provenance.json").read_text())
+    assert made["hardware"]["ranks"] == 2
+    assert made["command"] == ["python", *command]
+    assert len(yaml.safe_load((folder / "config.yaml").read_text())["trainer"]["callbacks"]) == 2

@@ -1,0 +1,131 @@
+"""Mistakes in YAML and flags: one line that says where and what, exit code 2, and nothing half-written."""
+
+from pathlib import Path
+
+import pytest
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+from litlab.cli.messages import describe_error, save_traceback
+from litlab.errors import UserError, building
+from tests.litlab.conftest import CONFIGS
+
+GOOD = """\
+model:
+  class_path: SmallCNN
+  init_args:
+    width: 16
+    optimizer: {class_path: torch.optim.SGD, init_args: {lr: 0.1}}
+data:
+  class_path: ImageData
+  init_args: {dataset: generated}
+"""
+# What is changed in, or added to, that config; what the line says after the file's name.
+FILES = {
+    "section": ("traner: {max_epochs: 3}", ":9: traner.max_epochs: there is no such key; did you mean 'trainer.max_e"),
+    "trainer key": ("trainer: {max_epoch: 3}", ":9: trainer.max_epoch: there is no such key; did you mean 'trainer.m"),
+    "trainer value": ("trainer: {max_epochs: three}", ":9: trainer.max_epochs: it must be int"),
+    "callback": ("trainer: {callbacks: [RichProgresBar]}", ":9: trainer.callbacks: there is no class 'RichProgresBar'"),
+    "compile": ("compile: {mod: max}", ":9: compile.mod: Compile has no 'mod'; did you mean 'mode'?"),
+    "checkpoint": ("checkpoint: {monitor: a, modus: b}", ":9: checkpoint.modus: RunCheckpoint has no 'modus'; did you"),
+    "syntax": ("trainer: {max_epochs: 3", ": not valid YAML"),
+    "twice": ("data: {class_path: ImageData}", "the key 'data' is in line 6, too; keep one"),
+    "null": ("trainer: null", "trainer: null is not valid; give it a value, or leave it out"),
+    "number": ("early_stopping: 5", ":9: early_stopping: it must be a class or the settings of "),
+    "model key": (("width", "widht"), ":4: model.widht: SmallCNN has no 'widht'; did you mean 'width'?"),
+    "model class": (("SmallCNN", "SmallCN"), ":1: model: there is no class 'SmallCN'; did you mean 'SmallCNN'?"),
+    "data class": (("ImageData", "ImagData"), ":6: data: there is no class 'ImagData'; did you mean 'ImageData'?"),
+    "data value": (("generated", "cifar"), ":8: data.dataset: it must be ['folder', 'csv', 'generated']"),
+    "optimizer": (("optim.SGD", "optim.SDG"), ":5: model.optimizer: torch.optim has no 'SDG'; did you mean 'SGD'?"),
+    "optimizer key": (("lr:", "lrr:"), ":5: model.optimizer"),
+    "optimizer value": (("0.1", "fast"), ":5: model.optimizer.lr: it must be float"),
+    "module": (("SmallCNN", "nomodule.Mine"), ":1: model: "),
+}
+FLAGS = {
+    "--trainer.max_epoch=3": "--trainer.max_epoch: there is no such setting; did you mean 'trainer.max_epochs'?",
+    "--modle.width=3": "--modle.width: there is no such setting; did you mean 'model'?",
+    "--trainer.max_epochs=x": "trainer.max_epochs: it must be int",
+    "--model.label_smothing=1": "model.label_smothing: SmallCNN has no 'label_smothing'; did you mean 'label_smoothing'",
+    "--model.label_smoothing=1": "model.label_smoothing: 1 is not valid; it must be at least 0 and below 1",
+    "--model.schedule.scheduler=CosineAnealingLR": "there is no class 'CosineAnealingLR'; did you mean 'CosineAnnealing",
+    "--trainer.callbacks+=EMMA": "there is no class 'EMMA'; did you mean 'EMA'?",
+    "--model.optimizer=os.system": "model.optimizer: 'os.system' can't be named in a config; it could run commands",
+    "--trainer.precision=17": "trainer.precision: it must be [64, 32, 16, 'transformer-engine'",
+    "--threads=99999999999999": "threads: 99999999999999 is not valid; it must be at least 1 and at most 4096",
+    "--seed_everything=-1": "seed_everything: -1 is not valid; give 0 to 4294967295",
+    "--data.batch_size=1,000": "data.batch_size: 1,000 is not valid; it must be int",
+    "--model.width": "--model: no value given; write --model VALUE",
+    "configs/with/clip.yaml": "configs/with/clip.yaml: a config needs --config; write --config configs/with/clip.yaml",
+    "--ckpt_path=nope.ckpt": "nope.ckpt",
+    "--ckpt_path=https://example.org/a.ckpt": "it is remote; download it",
+    "--experiment=../x": "experiment: '../x'",
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_a_mistake_in_a_file(run, tmp_path, case):
+    change, says = FILES[case]
+    (tmp_path / "mine.yaml").write_text(GOOD.replace(*change) if isinstance(change, tuple) else f"{GOOD}{change}\n")
+    done = run("fit", "--config", "mine.yaml")
+    assert_one_line(done, f"mine.yaml{says}" if says.startswith(":") else says)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_a_mistake_in_a_flag(run, tmp_path, flag):
+    (tmp_path / "mine.yaml").write_text(GOOD)
+    assert_one_line(run("fit", "--config", "mine.yaml", flag), FLAGS[flag])
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
+
+
+def test_a_config_that_is_not_there(run, tmp_path):
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs/cifar.yaml").write_text(GOOD)
+    assert_one_line(
+        run("fit", "--config", "configs/cifr.yaml"), "configs/cifr.yaml: no such file; did you mean 'configs"
+    )
+    assert_one_line(run("fit"), "model and data: not set; give --config FILE")
+    assert_one_line(
+        run("test", "--config", CONFIGS / "images.yaml"), "test: there are no weights to use; give --run RUN"
+    )
+
+
+def assert_one_line(done, says: str) -> None:
+    assert done.code == 2, done.out + done.err
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, done.err
+    assert says in errors[0]
+    assert "Traceback" not in done.err
+
+
+# What ends a run
+
+
+def raise_in(key: str | None, error: Exception) -> Exception:
+    try:
+        if key is None:
+            raise error
+        with building(key):
+            raise error
+    except Exception as caught:
+        return caught
+
+
+def test_what_becomes_a_line_and_what_keeps_its_traceback(tmp_path):
+    assert describe_error(UserError("a: b; c")) == "a: b; c"
+    wrapped = ValueError("jsonargparse's page of text")
+    wrapped.__cause__ = UserError("a: b; c")
+    assert describe_error(wrapped) == "a: b; c"
+    assert describe_error(raise_in("model.optimizer", ValueError("lr is -1\nmore"))) == "model.optimizer: lr is -1"
+    assert describe_error(MisconfigurationException("two of a kind")) == "two of a kind"
+    assert describe_error(PermissionError(13, "Permission denied", "a.csv")) == "a.csv: Permission denied"
+    assert describe_error(MemoryError("out of memory")).startswith("out of memory")  # pyright: ignore[reportOptionalMemberAccess]
+    for bug in (ValueError("in a step"), FileNotFoundError(2, "No such file", "x"), KeyError("x")):
+        assert describe_error(raise_in(None, bug)) is None
+    assert describe_error(raise_in("model", ZeroDivisionError("a bug"))) is None
+
+
+def test_a_shortened_exception_says_where_the_rest_is(tmp_path):
+    error = raise_in("model.optimizer", ValueError("lr is -1"))
+    save_traceback(error, tmp_path / "traceback.txt")
+    assert describe_error(error) == f"model.optimizer: lr is -1; its traceback is in {tmp_path}/traceback.txt"
+    assert "raise error\nValueError: lr is -1" in Path(tmp_path / "traceback.txt").read_text()
