@@ -7,8 +7,8 @@ from torch import nn
 from litlab.checkpointing.load import check_finite
 from litlab.checkpointing.loop_state import is_within_epoch
 from litlab.errors import UserError
-from litlab.runs.compare import as_text, differences, flat_config
 from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.settings import differences, flatten, format_value
 
 # Settings of a command, not of the experiment.
 OF_THE_COMMAND = (
@@ -44,7 +44,7 @@ def changed_settings(saved: dict[str, Any], config: dict[str, Any]) -> Changes:
         config: The config of the command.
     """
     then, now = (
-        {key: _plain(key, value) for key, value in flat_config(one).items() if key not in OF_THE_COMMAND}
+        {key: _plain(key, value) for key, value in flatten(one).items() if key not in OF_THE_COMMAND}
         for one in (saved, config)
     )
     return differences([then, dict.fromkeys(then) | now])
@@ -58,7 +58,7 @@ def _plain(key: str, value: Any) -> Any:
 
 def describe(changes: Changes) -> str:
     """Return the changes in one line."""
-    return ", ".join(f"{key}: {as_text(then)} -> {as_text(now)}" for key, (then, now) in changes.items())
+    return ", ".join(f"{key}: {format_value(then)} -> {format_value(now)}" for key, (then, now) in changes.items())
 
 
 def check_resumption(name: str, checkpoint: dict[str, Any], changes: Changes, config: dict[str, Any]) -> None:

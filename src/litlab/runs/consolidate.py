@@ -31,10 +31,10 @@ def _consolidate(arguments: list[str]) -> int:
 
     from litlab.checkpointing.io import AtomicCheckpointIO
     from litlab.checkpointing.shards import shards_of
-    from litlab.runs.saved import checkpoint_of
+    from litlab.checkpointing.weights import find_checkpoint
     from litlab.util.atomic import write_whole
 
-    path = checkpoint_of(chosen.checkpoint)
+    path = find_checkpoint(chosen.checkpoint)
     output = chosen.output or path.with_suffix(".pt")
     if output.exists():
         raise UserError(f"--output: {output} exists; remove it, or name another file")

@@ -1,0 +1,1 @@
+"""Commands of their own: each folder imports the core, and no other command's inside."""
