@@ -113,7 +113,7 @@ def build(command: Command) -> Experiment:
 
     data = command.build_data()
     command.fill_from_data(data)  # null settings of the model, such as num_classes
-    model = command.build_model()
+    model = command.build_model(trained=checkpoint is not None)
 
     if export is not None:
         from litlab.artifact.steps import replace_network

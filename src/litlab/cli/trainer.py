@@ -9,13 +9,7 @@ from typing import Any
 from jsonargparse import Namespace
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import (
-    BatchSizeFinder,
-    Checkpoint,
-    GradientAccumulationScheduler,
-    LearningRateFinder,
-    LearningRateMonitor,
-)
+from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
 from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
@@ -33,9 +27,9 @@ from litlab.callbacks.model_summary import ModelSummary
 from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.summary import RunSummary
 from litlab.callbacks.threads import Threads
-from litlab.checkpointing.accumulation import AccumulationSchedule
 from litlab.checkpointing.internals import log_at_step
 from litlab.checkpointing.io import AtomicCheckpointIO
+from litlab.checkpointing.lightning_callbacks import make_resumable
 from litlab.checkpointing.resume import ExactResume, find_first_step
 from litlab.cli.config import Command
 from litlab.cli.sections import SECTIONS, section_callbacks
@@ -56,7 +50,6 @@ STEP_HOOKS = (
 # What barebones keeps of the sections: the rest measures, logs or writes.
 PARTS_OF_A_STEP = (ActivationCheckpointing, AveragedWeights, ChannelsLast, Compile, Freeze, Threads)
 STRATEGIES = {"fsdp2": "litlab.parallel.strategy", "pipeline": "litlab.parallel.pipeline_strategy"}
-LIGHTNING_FINDERS = (BatchSizeFinder, LearningRateFinder)
 
 
 def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
@@ -128,9 +121,7 @@ def arrange_callbacks(command: Command, built: Namespace, settings: dict[str, An
     if built.ema is not None and built.swa is not None:
         raise UserError("swa: ema averages the weights too, and one average can be kept; set ema or swa to null")
     callbacks = settings["callbacks"] or []
-    named = [_replace(callback) for callback in (callbacks if isinstance(callbacks, list) else [callbacks])]
-    if resumes:
-        named = [callback for callback in named if type(callback) not in LIGHTNING_FINDERS]  # they have found it
+    named = make_resumable(callbacks if isinstance(callbacks, list) else [callbacks], resumes)
     finders = [callback for callback in named if isinstance(callback, Finder)]
     named = [callback for callback in named if callback not in finders]
     sections = [one for one in sections if not (isinstance(one, Compile) and one.mode is None)]
@@ -243,12 +234,6 @@ def _trial_report() -> list[Callback]:
     from litlab.runs.trial_report import TrialReport
 
     return [TrialReport()]
-
-
-def _replace(callback: Callback) -> Callback:
-    """Return ours for a callback of Lightning's that a run resumed within an epoch can't go on with."""
-    is_plain = type(callback) is GradientAccumulationScheduler
-    return AccumulationSchedule(callback.scheduling) if is_plain else callback  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _has(callbacks: list[Callback], kind: type[Callback]) -> bool:

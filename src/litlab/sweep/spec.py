@@ -114,7 +114,7 @@ def read_spec(
     try:
         return _spec(file, content, arguments or [])
     except UserError as error:
-        raise UserError(f"{file}: {error}") from error
+        raise UserError(f"{file}: {str(error).removeprefix(f'{file}: ')}") from error
 
 
 def _spec(file: Path, content: dict[str, Any], arguments: list[str]) -> SweepSpec:

@@ -248,31 +248,6 @@ def _syntax(error: Exception, text: str, name: str) -> str:
     return flat(f"{where}: not valid YAML: {problem.removesuffix('.')}")
 
 
-def check_duplicates(text: str) -> None:
-    """Refuse a key that is there twice, of which YAML would drop one.
-
-    Raises:
-        yaml.YAMLError: If there is one.
-    """
-    pending, seen = [yaml.compose(text, Loader=Loader)], set()
-    while pending:
-        node = pending.pop()
-        if id(node) in seen:  # an alias
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            pending += node.value
-        if not isinstance(node, yaml.MappingNode):
-            continue
-        lines: dict[str, int] = {}
-        for key, value in node.value:
-            line = key.start_mark.line + 1
-            if key.value in lines:
-                raise yaml.YAMLError(f"line {line}: the key '{key.value}' is in line {lines[key.value]}, too; keep one")
-            lines[str(key.value)] = line
-            pending.append(value)
-
-
 def find_line(file: Path, key: str) -> int | None:
     """Return the line of a YAML file that sets a key such as ``model.optimizer.lr``; None if it does not.
 

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.cli.start import quiet, register_classes
 from litlab.cli.user_message import user_message
+
 from litlab.errors import UserError
 from litlab.preflight.check import preflight
 from tests.litlab.conftest import CONFIGS

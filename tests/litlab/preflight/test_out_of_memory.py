@@ -3,7 +3,6 @@
 import pytest
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-
 from litlab.preflight.out_of_memory import out_of_memory_advice
 
 

@@ -1,12 +1,57 @@
-"""What Lightning's finders and finetuning callbacks leave undone, in their run and when it is resumed."""
+"""Lightning's own callbacks in a run that is resumed: what they leave out of checkpoints, or don't restore."""
 
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import BatchSizeFinder
+from lightning.pytorch.callbacks import (
+    BaseFinetuning,
+    BatchSizeFinder,
+    GradientAccumulationScheduler,
+    LearningRateFinder,
+    ModelPruning,
+    SpikeDetection,
+)
+from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.parsing import lightning_getattr, lightning_setattr
 
+from litlab.checkpointing.accumulation import AccumulationSchedule
+from litlab.errors import UserError
+
 KEY = "tuned"  # in the checkpoint
+FINDERS = (BatchSizeFinder, LearningRateFinder)
+
+
+def make_resumable(callbacks: list[Callback], resumes: bool) -> list[Callback]:
+    """Return the callbacks that ``trainer.callbacks`` names, with what some of Lightning's need to be resumed.
+
+    Args:
+        callbacks: What the config names.
+        resumes: Whether the run continues from a checkpoint.
+
+    Raises:
+        UserError: If one of them can't be resumed.
+    """
+    found: list[Callback] = []
+    finders = [callback for callback in callbacks if isinstance(callback, FINDERS)]
+    if finders:
+        found.append(Tuned(finders, resumes))
+    if resumes and any(isinstance(callback, BaseFinetuning) for callback in callbacks):
+        found.append(Unfrozen())
+    for callback in callbacks:
+        if resumes and type(callback) in FINDERS:
+            rank_zero_info(f"{type(callback).__name__}: the run keeps what was found when it started")
+            continue
+        if resumes and isinstance(callback, ModelPruning):
+            raise UserError(
+                "trainer.callbacks: ModelPruning keeps no masks in checkpoints, so the run can't be resumed; start a "
+                "new one from its weights with --init_from, or leave the callback out"
+            )
+        if isinstance(callback, SpikeDetection) and not hasattr(callback, "running"):
+            # Lightning (2.6.6) restores the running mean of a checkpoint under a name that it never sets.
+            callback.running = callback.running_mean  # pyright: ignore[reportAttributeAccessIssue]
+        is_plain = type(callback) is GradientAccumulationScheduler
+        found.append(AccumulationSchedule(callback.scheduling) if is_plain else callback)
+    return found
 
 
 class Tuned(Callback):
