@@ -21,7 +21,7 @@ from torch import optim
 from torch.optim import lr_scheduler
 
 from litlab.cli.argv import CONFIG, find_bases, flags_of
-from litlab.cli.out_of_memory import out_of_memory_advice
+from litlab.cli.out_of_memory import explain_out_of_memory
 from litlab.cli.resolve import find_classes
 from litlab.cli.trust import explain_denied
 from litlab.errors import UserError, first_line
@@ -186,7 +186,7 @@ def describe_error(error: BaseException) -> str | None:
 
 
 def _explain_runtime(error: BaseException, innermost: BaseException) -> str | None:
-    advice = out_of_memory_advice(error, None)
+    advice = explain_out_of_memory(error)
     if advice is not None:
         return advice
     if isinstance(error, MisconfigurationException):  # Lightning's word for settings that do not go together

@@ -135,10 +135,10 @@ def test_settings_by_yaml(fit_images):
     assert checked.code == 0, checked.err
     table = [re.split(r"\s*│\s*", line.strip(" │")) for line in checked.out.splitlines() if "network." in line]
     assert table == [
-        ["768", "network.0.weight", "0.1", "0.5", "from epoch 2 on"],
-        ["32", "network.1 (2)", "0.1", "0", "from epoch 2 on"],
-        ["160", "network.5.weight", "0.2", "0.5", "from the start"],
-        ["10", "network.5.bias", "0.2", "0", "from the start"],
+        ["768", "network.0.weight", "0.1", "0.5"],
+        ["32", "network.1 (2)", "0.1", "0"],
+        ["160", "network.5.weight", "0.2", "0.5"],
+        ["10", "network.5.bias", "0.2", "0"],
     ]
     assert "170 of them trained" in checked.out
 
