@@ -127,8 +127,9 @@ def run_trial(
         line = describe_error(error)
         if line is None:
             traceback.print_exc()
-        print(f"error: {line or error}", file=sys.stderr)
-        code = 2
+        else:
+            print(f"error: {line}", file=sys.stderr)
+        code = 1 if line is None else 2
     sys.stdout.flush()
     atexit._run_exitfuncs()  # multiprocessing leaves by os._exit
     sys.exit(code)

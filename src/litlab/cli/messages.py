@@ -99,6 +99,8 @@ def _explain_leaf(key: str, leaves: list[str], classes: list[str], parser: Any) 
     if found := re.search(r"Group '([^']*)' does not accept option '([^']+)'", leaf):
         name = f"{found[1]}.{found[2]}"
         return name, f"there is no such key{nearest(name, _settings(parser))}"
+    if found := re.search(r"arguments are required: (\w+)", leaf):
+        return f"{key}.{found[1]}", f"not set; {classes[-1].rpartition('.')[2]} needs it"
     if found := re.search(r"Importing '([^']+)' is not allowed, denied by the '([^']+)' entry", leaf):
         return key, explain_denied(found[1], everything=found[2] == "*")
     if found := re.search(r"Expected a dot import path string: (.*)", leaf):

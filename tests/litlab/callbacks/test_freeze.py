@@ -143,12 +143,12 @@ def test_settings_by_yaml(fit_images):
     assert "170 of them trained" in checked.out
 
     for settings, message in {
-        "{rules: [{params: network.5, epochs: -1}]}": ".rules.0.epochs: -1 is not valid; it must be at least 0",
-        "{rules: [{parms: network.5}]}": ".rules.0.parms: FreezeRule has no 'parms'; did you mean 'params'?",
-        "{}": ".rules: it is not set; Freeze needs it",
+        "{rules: [{params: network.5, epochs: -1}]}": "freeze.rules.epochs: -1 is not valid; it must be at least 0",
+        "{rules: [{parms: network.5}]}": "freeze.rules.parms: FreezeRule has no 'parms'; did you mean 'params'?",
+        "{}": "freeze.rules: not set; Freeze needs it",
     }.items():
         refused = fit_images("fit", f"--freeze={settings}")
-        assert (refused.code, refused.err) == (2, f"error: --freeze{message}\n")
+        assert (refused.code, refused.err) == (2, f"error: {message}\n")
 
 
 SCRIPT = textwrap.dedent("""
