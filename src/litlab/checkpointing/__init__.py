@@ -1,9 +1,8 @@
 """Checkpoints: which are kept, how they are written and read, and how a run is resumed from them exactly."""
 
 from litlab.checkpointing.callback import RunCheckpoint
-from litlab.checkpointing.exact_resume import ExactResume
-from litlab.checkpointing.io import AtomicCheckpointIO
-from litlab.checkpointing.load import load_checkpoint
+from litlab.checkpointing.io import AtomicCheckpointIO, load_checkpoint
+from litlab.checkpointing.resume import ExactResume
 from litlab.checkpointing.sharded import ShardedCheckpointIO
 
 __all__ = ["AtomicCheckpointIO", "ExactResume", "RunCheckpoint", "ShardedCheckpointIO", "load_checkpoint"]

@@ -40,7 +40,7 @@ from litlab.callbacks import (
 from litlab.callbacks.channels_last import ChannelsLast
 from litlab.callbacks.threads import Threads
 from litlab.checkpointing.accumulation import AccumulationSchedule
-from litlab.checkpointing.exact_resume import ExactResume
+from litlab.checkpointing.resume import ExactResume
 from litlab.errors import UserError
 from litlab.optim import Schedule
 from litlab.runs.durable_logs import DurableLogs

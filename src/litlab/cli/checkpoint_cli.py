@@ -12,7 +12,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.checkpointing.callback import check_name
-from litlab.checkpointing.load import load_checkpoint
+from litlab.checkpointing.io import load_checkpoint
 from litlab.cli.bounds import check_values
 from litlab.cli.data_facts import provides
 from litlab.cli.parser import ExperimentParser
@@ -173,7 +173,7 @@ class CheckpointCLI(LightningCLI):
         trainer = self.trainer
         for callback in trainer.checkpoint_callbacks:
             if type(callback) is ModelCheckpoint and callback.filename is not None:  # ours has done so
-                check_name(callback.filename, with_slashes=callback.auto_insert_metric_name)
+                check_name(callback.filename)
         if not is_first_process() or not trainer.loggers or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             return
         run = self.plan.run or RunFolder(Path(str(trainer.loggers[0].log_dir)))

@@ -17,8 +17,7 @@ from litlab.artifact import Artifact
 from litlab.artifact.steps import restore, serving_data, use_artifact
 from litlab.callbacks import RunSummary
 from litlab.callbacks.compile_parts import optimizer_advice
-from litlab.checkpointing.optimizer_changes import OptimizerChanges
-from litlab.checkpointing.warm_start import initialise
+from litlab.checkpointing.weights import check_weights, initialise
 from litlab.cli.callback_list import callback_list
 from litlab.cli.checkpoint_cli import CheckpointCLI
 from litlab.cli.data_facts import fill_from_data
@@ -46,7 +45,7 @@ from litlab.planning.plan import plan
 from litlab.preflight.check import preflight
 from litlab.preflight.out_of_memory import out_of_memory_advice
 from litlab.runs.config import RunConfig, log_results
-from litlab.runs.config_diff import check_weights, other_results
+from litlab.runs.config_diff import other_results
 from litlab.runs.resume_plan import take_flag
 from litlab.runs.saved import checkpoint_of
 from litlab.runs.trial_report import TrialReport
@@ -135,7 +134,7 @@ class ExperimentCLI(CheckpointCLI):
         for name, value in vars(self.model).items():  # as in ExperimentModule: any module can be copied
             setattr(self.model, name, plain_recipe(value))
         if self.checkpoint is not None and self.plan.exported is None:
-            check_weights(self.model, self.checkpoint, self.changes)
+            check_weights(self.model, self.checkpoint)
         elif verb == "fit" and (wanted := self.config[verb].init_from):
             path = checkpoint_of(wanted)
             self.config[verb].init_from = str(path)
@@ -167,8 +166,6 @@ class ExperimentCLI(CheckpointCLI):
         keep_compiled(callbacks, config, self._setting("experiment"))
         if self.subcommand == "fit":
             callbacks.append(SomethingTrained())
-        if self.new_optimizer:
-            callbacks.append(OptimizerChanges())
         kwargs |= implied(config, self.datamodule, callbacks)
         with refusals("trainer"):
             trainer = super().instantiate_trainer(**kwargs, logger=logger, callbacks=callbacks, plugins=plugins(config))

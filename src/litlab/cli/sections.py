@@ -2,12 +2,12 @@
 
 from jsonargparse import Namespace
 from lightning.pytorch import Callback
-from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compile, Freeze, GradNorms, NaNGuard
 from litlab.callbacks.channels_last import ChannelsLast
 from litlab.callbacks.threads import Threads
+from litlab.callbacks.early_stopping import EarlyStopping
 from litlab.checkpointing import RunCheckpoint
 from litlab.types import PositiveFloat, PositiveInt
 

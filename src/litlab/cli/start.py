@@ -15,7 +15,6 @@ from litlab.cli.user_message import user_message
 from litlab.errors import UserError
 from litlab.runs.config_diff import Finished
 from litlab.runs.lock import is_first_process
-from litlab.runs.rank_loss import is_left_to_first_rank
 from litlab.util.renamed import RenamedWarning, one_line
 from litlab.util.team import package
 
@@ -70,8 +69,6 @@ def run(cli: Callable[[], object] | None = None) -> int:
     except Finished as finished:
         rank_zero_info(str(finished))
     except Exception as error:
-        if is_left_to_first_rank(error):
-            return 2 if isinstance(error, UserError) else 1
         if not is_first_process():
             time.sleep(SECONDS_FOR_FIRST_RANK)
         message = user_message(error)

@@ -5,7 +5,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric.plugins import ClusterEnvironment
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import BasePredictionWriter, Checkpoint
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
@@ -15,7 +14,6 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from litlab.callbacks import Compile
 from litlab.callbacks.finder import Finder
-from litlab.checkpointing.exact_resume import first_step_logged_again
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.checkpointing.sharded import ShardedCheckpointIO
 from litlab.cli.environment import LONGEST_NAME, check_folder
@@ -28,7 +26,6 @@ from litlab.runs.folder import COMPILED, ROOT, root_of
 from litlab.runs.lock import is_first_process
 from litlab.runs.resume_plan import ResumePlan
 from litlab.runs.seed_group import without_seed
-from litlab.runs.torchrun import RestartedEnvironment
 from litlab.util.host_memory import keep_freed_memory
 
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
@@ -57,7 +54,7 @@ def loggers(config: Any, experiment: str, plan: ResumePlan, checkpoint: dict[str
     named = config["logger"]
     further = [] if named is None or isinstance(named, bool) else named if isinstance(named, list) else [named]
     if plan.run is not None:
-        step = first_step_logged_again(checkpoint) if plan.resumes and checkpoint else None
+        step = checkpoint["global_step"] if plan.resumes and checkpoint else None
         run, others = plan.run.path, [logger for logger in further if not isinstance(logger, TensorBoardLogger)]
         append_to_csv_files(others, checkpoint, plan.resumes)
         return [TensorBoardLogger(run.parent, "", run.name, default_hp_metric=False, purge_step=step), *others]
@@ -144,8 +141,6 @@ def plugins(config: Any) -> list[Any]:
     )
     if (ours or whole) and not any(isinstance(plugin, CheckpointIO) for plugin in chosen):  # others write their own
         chosen.append(ShardedCheckpointIO() if ours else AtomicCheckpointIO())
-    if RestartedEnvironment.detect() and not any(isinstance(plugin, ClusterEnvironment) for plugin in chosen):
-        chosen.append(RestartedEnvironment())
     return chosen
 
 
