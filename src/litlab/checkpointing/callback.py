@@ -18,7 +18,7 @@ from litlab.types import PositiveFloat, PositiveInt, check_bounds
 from litlab.util.metrics import choose_mode
 
 LONGEST = 180  # bytes of a file's name; systems allow 255, and a temporary file adds to it
-LOOKS = 30  # at the first rank's clock in one interval, where there are several ranks
+EVERY_STEPS = 10  # after which several ranks ask each other for the time
 
 
 class RunCheckpoint(ModelCheckpoint):
@@ -80,9 +80,9 @@ class RunCheckpoint(ModelCheckpoint):
         self.every_n_train_steps = every_n_train_steps
         self.every_minutes = every_minutes
         self._given_mode = mode
+        self._first_epoch = 0  # since the run was started or resumed
         self._step_of_last = 0
         self._time_of_last = 0.0
-        self._next_look = 0  # the step at which several ranks look at the clock of the first
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
@@ -106,6 +106,7 @@ class RunCheckpoint(ModelCheckpoint):
     # The last state
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._first_epoch = trainer.current_epoch
         self._begin_interval(trainer)
 
     def on_train_batch_end(
@@ -124,39 +125,28 @@ class RunCheckpoint(ModelCheckpoint):
             self.write_last(trainer)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.write_last(trainer)
+        if trainer.current_epoch > self._first_epoch:
+            self.write_last(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.write_last(trainer)  # unless the run ended within an epoch, and it is written
+        if trainer.global_step != self._step_of_last:  # or the run ended within an epoch, and it is written
+            self.write_last(trainer)
 
     def write_last(self, trainer: Trainer) -> None:
-        """Write ``last.ckpt``, unless this step's is written already."""
-        if self.save_last and trainer.global_step != self._step_of_last and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
+        """Write ``last.ckpt``, unless the run keeps none."""
+        if self.save_last and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             save_last(trainer, self)
             self._begin_interval(trainer)
 
     def _is_late(self, trainer: Trainer, step: int) -> bool:
-        """Return whether ``last.ckpt`` is too old, by the clock of the first rank.
-
-        The others can't know without waiting for its answer, so it also says at which step to ask again: after about a
-        thirtieth of the time, at the speed since the file was written.
-        """
-        if self.every_minutes is None or step < self._next_look:
+        if self.every_minutes is None or (trainer.world_size > 1 and step % EVERY_STEPS > 0):
             return False
-        passed = time.monotonic() - self._time_of_last
-        interval = 60 * self.every_minutes
-        late = passed >= interval
-        if trainer.world_size > 1:
-            # At most as many steps again: steps that are only queued on a device look fast.
-            share = min(interval / LOOKS / max(passed, 1e-9), 1.0)
-            wait = max(1, int(share * (step - self._step_of_last)))
-            late, self._next_look = trainer.strategy.broadcast((late, step + wait))
-        return late
+        late = time.monotonic() - self._time_of_last >= 60 * self.every_minutes
+        return trainer.strategy.reduce_boolean_decision(late, all=False)
 
     def _begin_interval(self, trainer: Trainer) -> None:
         self._step_of_last = trainer.global_step
         self._time_of_last = time.monotonic()
-        self._next_look = self._step_of_last + 1
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Find the run's checkpoints in a folder that was moved; those of another run are none of this one's."""
@@ -213,20 +203,20 @@ def check_name(filename: str) -> None:
         UserError: If it can't be one.
     """
     plain = re.sub(r"\{[^{}]*\}", "", filename)  # metrics may have slashes in their names
-    if not filename.strip() or "/" in plain or not plain.isprintable() or set(filename) <= {"."}:
-        raise UserError(
-            f"checkpoint.filename: {filename!r} is not a valid file name; set the folder by checkpoint.dirpath, and "
-            "leave .ckpt out"
-        )
-    if filename == ModelCheckpoint.CHECKPOINT_NAME_LAST:
-        raise UserError("checkpoint.filename: 'last' is the name of the last checkpoint; choose another one")
     fields = re.findall(r"\{([^{}:]*)", filename)
     values = {name: torch.tensor(0) if name in ("epoch", "step") else torch.tensor(0.5) for name in fields}
+    problem = "it has a slash" if "/" in plain else ""
     try:
         name = ModelCheckpoint().format_checkpoint_name(values, filename)
     except (ValueError, KeyError, IndexError, AttributeError) as error:
+        problem = first_line(error)
+    else:
+        if name == "last.ckpt":
+            problem = "it is that of the last state"
+        elif len(os.fsencode(name)) > LONGEST:
+            problem = f"it has more than {LONGEST} bytes"
+    if problem or not filename.strip():
         raise UserError(
-            f"checkpoint.filename: {filename!r} can't be filled in ({first_line(error)}); write it like {{epoch:02d}}"
-        ) from error
-    if len(os.fsencode(name)) > LONGEST:
-        raise UserError(f"checkpoint.filename: '{filename[:40]}...' is too long; {LONGEST} bytes are possible")
+            f"checkpoint.filename: '{filename[:40]}' is not valid ({problem or 'it is empty'}); write it like "
+            "{epoch:02d}-{val/acc:.2f}, and set the folder by checkpoint.dirpath"
+        )

@@ -6,8 +6,8 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compile, Freeze, GradNorms, NaNGuard
 from litlab.callbacks.channels_last import ChannelsLast
-from litlab.callbacks.threads import Threads
 from litlab.callbacks.early_stopping import EarlyStopping
+from litlab.callbacks.threads import Threads
 from litlab.checkpointing import RunCheckpoint
 from litlab.types import PositiveFloat, PositiveInt
 

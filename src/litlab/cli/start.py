@@ -12,7 +12,6 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.cli.user_message import user_message
-from litlab.errors import UserError
 from litlab.runs.config_diff import Finished
 from litlab.runs.lock import is_first_process
 from litlab.util.renamed import RenamedWarning, one_line

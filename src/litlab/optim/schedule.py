@@ -94,14 +94,10 @@ class Schedule:
 
 def _check_length(scheduler: Any, steps: int) -> None:
     """Refuse a schedule that ends before the run does: torch would refuse a step, or train on at a rate of 0."""
-    if isinstance(scheduler, PolynomialLR):
-        end = scheduler.total_iters
-    elif isinstance(scheduler, OneCycleLR | Sequence | Chain):
-        end = scheduler.total_steps
-    elif isinstance(scheduler, WarmupDecay) and scheduler.final == 0:
-        end = scheduler.total_steps
-    else:
+    ends = isinstance(scheduler, OneCycleLR | Sequence | Chain | PolynomialLR)
+    if not ends and not (isinstance(scheduler, WarmupDecay) and scheduler.final == 0):
         return
+    end = scheduler.total_iters if isinstance(scheduler, PolynomialLR) else scheduler.total_steps
     if steps > end:
         raise UserError(
             f"{KEY}: {type(scheduler).__name__} ends after {end} steps, and this run steps it {steps} times; set its "
