@@ -91,15 +91,9 @@ class RunCheckpoint(ModelCheckpoint):
             if mode != self.mode:
                 self.mode, self.kth_value = mode, -self.kth_value
 
-    def format_checkpoint_name(
-        self,
-        metrics: dict[str, Tensor],
-        filename: str | None = None,
-        ver: int | None = None,
-        prefix: str | None = None,
-    ) -> str:
+    def format_checkpoint_name(self, *arguments: Any, **options: Any) -> str:
         """Fill in a file name; slashes in names of metrics, which would make folders, become underscores."""
-        path = super().format_checkpoint_name(metrics, filename, ver, prefix)
+        path = super().format_checkpoint_name(*arguments, **options)
         folder = os.path.join(self.dirpath, "") if self.dirpath else ""
         return folder + path[len(folder) :].replace("/", "_")
 
@@ -141,8 +135,8 @@ class RunCheckpoint(ModelCheckpoint):
     def _is_late(self, trainer: Trainer, step: int) -> bool:
         if self.every_minutes is None or (trainer.world_size > 1 and step % EVERY_STEPS > 0):
             return False
-        late = time.monotonic() - self._time_of_last >= 60 * self.every_minutes
-        return trainer.strategy.reduce_boolean_decision(late, all=False)
+        is_late = time.monotonic() - self._time_of_last >= 60 * self.every_minutes
+        return trainer.strategy.reduce_boolean_decision(is_late, all=False)
 
     def _begin_interval(self, trainer: Trainer) -> None:
         self._step_of_last = trainer.global_step

@@ -1,5 +1,6 @@
 """Weights of a checkpoint: whether they fit a model, and ``fit --init_from``."""
 
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,6 @@ from litlab.checkpointing.io import load_checkpoint, read_checkpoint
 from litlab.errors import UserError
 from litlab.util.commands import some
 
-PREFIXES = ("_orig_mod.", "module.")  # of torch.compile and of DistributedDataParallel
-
 
 def check_weights(model: nn.Module, checkpoint: dict[str, Any]) -> None:
     """Refuse a model that the weights of a checkpoint don't fit, and weights that are NaN, before more is built.
@@ -21,14 +20,12 @@ def check_weights(model: nn.Module, checkpoint: dict[str, Any]) -> None:
     """
     here = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     there = {name: tuple(tensor.shape) for name, tensor in checkpoint["state_dict"].items()}
-    names = [name for name in {**here, **there} if here.get(name) != there.get(name)]
-    if names:
-        shapes = [shape.get(names[0], "missing") for shape in (here, there)]
-        more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
-        raise UserError(
-            f"model: the checkpoint's weights don't fit it as it is described here: {names[0]} is {shapes[0]}, in the "
-            f"checkpoint {shapes[1]}{more}; leave the settings of the model as they were"
-        )
+    for name in {**here, **there}:
+        if here.get(name) != there.get(name):
+            raise UserError(
+                f"model: the checkpoint's weights don't fit it: {name} is {here.get(name, 'missing')}, in the "
+                f"checkpoint {there.get(name, 'missing')}; leave the settings of the model as they were"
+            )
     check_finite(model, checkpoint["state_dict"])
 
 
@@ -44,10 +41,8 @@ def check_finite(model: nn.Module, weights: dict[str, Tensor]) -> None:
     """
     parameters = {name for name, _ in model.named_parameters()}
     for name, tensor in weights.items():
-        if tensor.is_meta:
-            continue
         wrong = ~tensor.isfinite() if name in parameters else tensor.isnan()
-        if wrong.any():
+        if not tensor.is_meta and wrong.any():
             raise UserError(f"checkpoint: it holds NaN or infinity in {name}; use an earlier one")
 
 
@@ -63,41 +58,37 @@ def initialise(model: nn.Module, path: Path) -> None:
     Raises:
         UserError: If the file can't be used, or nothing in it matches.
     """
-    there = _read_weights(path)
     here = model.state_dict()
-    matching = [name for name in here if name in there and here[name].shape == there[name].shape]
-    parameters = {name: parameter.numel() for name, parameter in model.named_parameters()}
-    copied = [name for name in matching if name in parameters]
+    there = read_weights(path, here)
+    matching = {name: there[name] for name in here if name in there and here[name].shape == there[name].shape}
+    check_finite(model, matching)
+    model.load_state_dict(matching, strict=False)
+
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    copied = sum(sizes.get(name, 0) for name in matching)
     if not copied:
         raise UserError(
             f"init_from: none of the {len(there)} tensors of {path} has the name and shape of one of the model's "
             f"({some(list(there))} against {some(list(here))}); give a run of this kind of model"
         )
-    check_finite(model, {name: there[name] for name in matching})
-    model.load_state_dict({name: there[name] for name in matching}, strict=False)
-
     rank_zero_info(
-        f"Weights of {path}: {len(matching)} of the model's {len(here)} tensors match "
-        f"({sum(parameters[name] for name in copied):,} of {sum(parameters.values()):,} parameters)."
+        f"Weights of {path}: {len(matching)} of the model's {len(here)} tensors match ({copied:,} of "
+        f"{sum(sizes.values()):,} parameters)."
     )
-    reports = {
-        "Another shape there, so left as initialised": [n for n in here if n in there and n not in matching],
-        "Not there, so left as initialised": [n for n in here if n not in there],
-        "Only there, so left out": [n for n in there if n not in here],
-    }
-    for text, names in reports.items():
-        if names:
-            rank_zero_info(f"{text}: {some(names)}.")
+    if fresh := [name for name in here if name not in matching]:
+        rank_zero_info(f"Not there, or of another shape, so left as initialised: {some(fresh)}.")
+    if unused := [name for name in there if name not in here]:
+        rank_zero_info(f"Only there, so left out: {some(unused)}.")
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the weights of a file by name, without the prefixes that wrappers put before the names."""
+def read_weights(path: Path, known: Container[str]) -> dict[str, Tensor]:
+    """Return the weights of a file by name, without what wrappers put before names that a model does not know."""
     content = read_checkpoint(path, mmap=True)
-    is_bare = isinstance(content, dict) and content and all(isinstance(value, Tensor) for value in content.values())
+    is_bare = isinstance(content, dict) and all(isinstance(value, Tensor) for value in content.values())
     weights = content if is_bare else load_checkpoint(path)["state_dict"]
-    for prefix in PREFIXES:
-        plain = {name.replace(prefix, ""): tensor for name, tensor in weights.items()}
-        if plain.keys() != weights.keys() and len(plain) == len(weights):
+    for prefix in ("_orig_mod.", "module."):  # of torch.compile and of DistributedDataParallel
+        wrapped = [name for name in weights if prefix in name and name not in known]
+        if wrapped:
             rank_zero_info(f"init_from: '{prefix}' is left out of the names of the weights.")
-            weights = plain
+            weights = {name.replace(prefix, "") if name in wrapped else name: weights[name] for name in weights}
     return weights
