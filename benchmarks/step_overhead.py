@@ -31,7 +31,7 @@ from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
 from torch import nn
 
 from litlab.callbacks import NaNGuard, ProgressBar
-from litlab.checkpointing.exact_resume import ExactResume
+from litlab.checkpointing.resume import ExactResume
 from litlab.cli.experiment_cli import ExperimentCLI
 from litlab.runs.recorder import RunRecord
 from litlab.runs.signals import StopSignals

@@ -68,4 +68,4 @@ class EarlyStopping(LightningEarlyStopping):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)
-        self._stops = state_dict["stops"]
+        self._stops = state_dict.get("stops", False)  # of Lightning's own it is not there

@@ -144,7 +144,7 @@ class RunCheckpoint(ModelCheckpoint):
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Find the run's checkpoints in a folder that was moved; those of another run are none of this one's."""
-        state = checkpoint["callbacks"].get(self.state_key)
+        state = checkpoint.get("callbacks", {}).get(self.state_key)
         if trainer.state.fn != "fit" or state is None:
             return
         folder = str(self.dirpath)

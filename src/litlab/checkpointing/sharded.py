@@ -17,9 +17,11 @@ import torch
 import torch.distributed as dist
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor, nn
-from torch.distributed import checkpoint as dcp
-from torch.distributed.checkpoint import DefaultSavePlanner, FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save, save
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
@@ -84,9 +86,9 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
             "process_group": self._group,
         }
         if storage_options["asynchronous"]:
-            self._saving = dcp.async_save(tensors, **options)  # pyright: ignore[reportAttributeAccessIssue]
+            self._saving = async_save(tensors, **options)  # pyright: ignore[reportAttributeAccessIssue]
         else:
-            self._complete(lambda: dcp.save(tensors, **options))
+            self._complete(lambda: save(tensors, **options))
 
     def load_parts(self, path: str | Path, model: nn.Module, optimizers: bool) -> dict[str, Any]:
         """Read a checkpoint, of a sharded one only the parts of the tensors that this process has of a model's.
@@ -131,9 +133,9 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
 
     teardown = wait
 
-    def _complete(self, save: Callable[[], Any]) -> None:
+    def _complete(self, finish: Callable[[], Any]) -> None:
         try:
-            save()
+            finish()
         except CheckpointException as error:
             if dist.get_rank() == 0:
                 shutil.rmtree(self._folder, ignore_errors=True)
@@ -221,7 +223,7 @@ def fill(path: Path, checkpoint: dict[str, Any], only: str = "", mine: dict[str,
         reader = open_shards(path.with_name(Path(shards["folder"]).name))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*torch.distributed is disabled.*")  # each process reads for itself
-            dcp.load(tensors, storage_reader=reader, no_dist=True)
+            load(tensors, storage_reader=reader, no_dist=True)
     except (Exception, CheckpointException) as error:  # they depend on what the bytes say
         line = first_line(find_cause(error)).rstrip(".")
         raise UserError(f"checkpoint {path}: its shards can't be read ({line}); use another one") from error
@@ -285,7 +287,7 @@ def find_parameter(name: str, key: Any, parameters: list[list[str]]) -> str:
 
 def count_fused(tensor: Tensor) -> int:
     """Return how many layers a tensor holds one below the other, of which each process has a part."""
-    place = tensor.placements[-1] if isinstance(tensor, DTensor) else None
+    place: Any = tensor.placements[-1] if isinstance(tensor, DTensor) else None
     return place.split_factor if isinstance(place, _StridedShard) else 1
 
 

@@ -37,7 +37,7 @@ def metric_direction(name: str, model: nn.Module | None = None) -> Direction | N
     return "max" if stem in HIGHER else "min"
 
 
-def choose_mode(key: str, mode: str | None, monitor: str, model: nn.Module | None = None) -> Direction:
+def choose_mode(key: str, mode: Any, monitor: str, model: nn.Module | None = None) -> Direction:
     """Return the direction of a metric that a callback or schedule monitors.
 
     Args:
