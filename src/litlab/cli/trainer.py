@@ -30,7 +30,7 @@ from litlab.callbacks.threads import Threads
 from litlab.checkpointing.internals import log_at_step
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.checkpointing.lightning_callbacks import make_resumable
-from litlab.checkpointing.resume import ExactResume, find_first_step
+from litlab.checkpointing.resume import ExactResume
 from litlab.cli.config import Command
 from litlab.cli.sections import SECTIONS, section_callbacks
 from litlab.data.module import ExperimentData
@@ -96,7 +96,7 @@ def build_loggers(command: Command, named: Any, run: RunFolder, checkpoint: dict
         run: The run's folder.
         checkpoint: The checkpoint that a fit continues from: what was logged after it is hidden.
     """
-    step = find_first_step(checkpoint) if command.verb == "fit" and checkpoint is not None else None
+    step = checkpoint["global_step"] if command.verb == "fit" and checkpoint is not None else None
     own = TensorBoardLogger(run.path.parent, "", run.path.name, default_hp_metric=False, purge_step=step)
     further = [] if named is None or isinstance(named, bool) else named if isinstance(named, list) else [named]
     return [own, *(logger for logger in further if not isinstance(logger, TensorBoardLogger))]

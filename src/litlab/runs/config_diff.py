@@ -2,10 +2,7 @@
 
 from typing import Any
 
-from torch import nn
-
-from litlab.checkpointing.load import check_finite
-from litlab.checkpointing.loop_state import is_within_epoch
+from litlab.checkpointing.resume import is_within_epoch
 from litlab.errors import UserError
 from litlab.runs.compare import as_text, differences, flat_config
 from litlab.runs.folder import RunFolder, read_json
@@ -138,33 +135,6 @@ def is_complete(checkpoint: dict[str, Any], config: dict[str, Any]) -> bool:
     )
 
 
-def check_weights(model: nn.Module, checkpoint: dict[str, Any], changes: Changes) -> None:
-    """Refuse a model that the weights of a checkpoint don't fit, and weights that are NaN, before more is built.
-
-    Args:
-        model: The model as the command describes it.
-        checkpoint: The checkpoint.
-        changes: The settings that are not the run's, for the message.
-
-    Raises:
-        UserError: If a parameter is missing, left over, of another shape, or not finite.
-    """
-    here = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    there = {name: tuple(tensor.shape) for name, tensor in checkpoint["state_dict"].items()}
-    names = [name for name in {**here, **there} if here.get(name) != there.get(name)]
-    if names:
-        what = f"{names[0]} is {_shape(here, names[0])}, in the checkpoint {_shape(there, names[0])}"
-        more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
-        of_model = {key: value for key, value in changes.items() if key.startswith("model.")}
-        why = f" ({describe(of_model)})" if of_model else ""
-        raise UserError(f"model: the checkpoint's weights don't fit it as it is described here{why}: {what}{more}.")
-    check_finite(model, checkpoint)
-
-
 def _progress(checkpoint: dict[str, Any]) -> tuple[int, int]:
     """Return the epochs and optimizer steps that are done."""
     return checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"], checkpoint["global_step"]
-
-
-def _shape(shapes: dict[str, tuple[int, ...]], name: str) -> str:
-    return "x".join(map(str, shapes[name])) or "a number" if name in shapes else "missing"

@@ -29,8 +29,8 @@ def _consolidate(arguments: list[str]) -> int:
 
     import torch
 
-    from litlab.checkpointing.io import AtomicCheckpointIO
-    from litlab.checkpointing.shards import shards_of
+    from litlab.checkpointing.io import AtomicCheckpointIO, read_checkpoint
+    from litlab.checkpointing.sharded import KEY
     from litlab.runs.saved import checkpoint_of
     from litlab.util.atomic import write_whole
 
@@ -38,9 +38,9 @@ def _consolidate(arguments: list[str]) -> int:
     output = chosen.output or path.with_suffix(".pt")
     if output.exists():
         raise UserError(f"--output: {output} exists; remove it, or name another file")
-    checkpoint = AtomicCheckpointIO().load_checkpoint(path)
-    if shards_of(path) is None:
+    if KEY not in read_checkpoint(path, mmap=True):
         raise UserError(f"consolidate: {path} is one file already; copy it")
+    checkpoint = AtomicCheckpointIO().load_checkpoint(path)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_whole(output, lambda stream: torch.save(checkpoint, stream))

@@ -1,5 +1,6 @@
 """Logs are on the disk before the checkpoint they belong to, and a resumed run appends to its CSV files."""
 
+import csv
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +10,6 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
-from litlab.checkpointing.internals import append_to_csv_file, log_epoch_metrics
 from litlab.runs.folder import write_bytes
 from litlab.util.atomic import sync
 
@@ -29,7 +29,6 @@ class DurableLogs(Callback):
         """Log, flush and sync; every process calls this."""
         if trainer.state.fn != "fit":
             return
-        log_epoch_metrics(trainer)
         for logger in trainer.loggers:
             logger.save()
         if trainer.is_global_zero:
@@ -63,3 +62,19 @@ def append_to_csv_files(loggers: Iterable[Logger], checkpoint: dict[str, Any] | 
 def _lines(folder: Path) -> list[bytes]:
     path = folder / ExperimentWriter.NAME_METRICS_FILE
     return path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+
+
+def append_to_csv_file(logger: CSVLogger, folder: Path) -> bool:
+    """Let a CSV logger append to the ``metrics.csv`` in a folder; return False where its version names another one."""
+    if logger._version is not None and Path(logger.log_dir).absolute() != folder:
+        return False
+    logger._version = folder.name
+    logger._experiment = _AppendingWriter(logger.log_dir)
+    return True
+
+
+class _AppendingWriter(ExperimentWriter):
+    def _check_log_dir_exists(self) -> None:  # Lightning's deletes the file
+        if os.path.isfile(self.metrics_file_path):
+            with open(self.metrics_file_path, newline="") as file:
+                self.metrics_keys = next(csv.reader(file), [])

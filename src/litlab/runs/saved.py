@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -10,16 +9,12 @@ from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.checkpointing.io import AtomicCheckpointIO, newest_intact, path_in
-from litlab.checkpointing.load import find_corruption, load_checkpoint
-from litlab.checkpointing.shards import mark_replaced, remove_unnamed
+from litlab.checkpointing.io import best_checkpoint, load_checkpoint, newest_checkpoint
 from litlab.errors import UserError
 from litlab.runs.compare import read_config
 from litlab.runs.find import find_run, noted_owner
 from litlab.runs.folder import NO_CHECKPOINT, DamagedFile, RunFolder, set_aside, write_text
 from litlab.runs.lock import is_first_process
-from litlab.util.atomic import write_whole
-from litlab.util.torch_files import read_torch_file
 
 SECTIONS = ("trainer", "model", "data", "ckpt_path")  # of every config of a fit, from its beginning to its end
 
@@ -47,7 +42,7 @@ def saved_config(run: RunFolder, repair: bool = False) -> tuple[Path, dict[str, 
         raise DamagedFile(run.config, f"it has no '{missing}'")
     except UserError as error:
         problem, why = str(error).partition(";")[0], getattr(error, "problem", "it can't be read")
-    newest, _ = newest_intact(run.checkpoints)
+    newest = newest_checkpoint(run.checkpoints)
     if newest is None:
         raise UserError(
             f"{run.name} has {NO_CHECKPOINT}, and no config: {problem}, and {run.checkpoints} holds no "
@@ -116,16 +111,13 @@ def checkpoint_in(run: RunFolder, saved: dict[str, Any], which: str | None) -> P
     owner = noted_owner(folder)
     if owner is not None and owner.is_dir() and owner != run.path.resolve():
         raise UserError(f"{run.name} has {NO_CHECKPOINT}: those in {folder} belong to {owner}.")
-    newest, notes = newest_intact(folder)
-    if is_first_process():
-        for note in notes:
-            print(f"warning: {note}", file=sys.stderr)
+    newest = newest_checkpoint(folder)
     if newest is None:
-        what = "no intact checkpoint" if notes else "none yet"
+        what = "none yet"
         raise UserError(f"{run.name} has {NO_CHECKPOINT}: {folder} holds {what}.")
     if which == "last":
         return newest
-    best = next(iter(_best_named_in(newest)), None)
+    best = best_checkpoint(folder)
     if best is None and which == "best":
         raise UserError(f"{run.name} has no best checkpoint in {folder}; use --ckpt_path last.")
     if best is not None and not best.is_file():
@@ -137,53 +129,9 @@ def checkpoint_in(run: RunFolder, saved: dict[str, Any], which: str | None) -> P
 
 
 def complete_write(newest: Path, saved: dict[str, Any]) -> Path:
-    """Finish what a run left undone that was killed, or ran out of disk, between two of its checkpoint files.
-
-    A best checkpoint is written first, then the one that it replaces is removed, then ``last.ckpt`` is written. Where
-    the newest file is a best one, the run ended in between.
-
-    Args:
-        newest: The newest checkpoint of a run that is resumed.
-        saved: The run's config.
-
-    Returns:
-        The checkpoint to resume from: ``last.ckpt``, if the run keeps one.
-
-    Raises:
-        UserError: If there is no room for it.
-    """
-    settings, last = _settings(saved), newest.with_name("last.ckpt")
-    if newest == last or not settings.get("save_last"):
-        return newest
-    if settings.get("save_top_k", 1) > 0 and last.is_file() and find_corruption(last) is None:
-        for old in set(_best_named_in(last)) - set(_best_named_in(newest)):
-            if old.is_file():
-                AtomicCheckpointIO().remove_checkpoint(old)
-                rank_zero_info(f"Removed {old}, which {newest.name} has replaced.")
-    try:
-        mark_replaced(last)
-        with newest.open("rb") as source:
-            write_whole(last, lambda stream: shutil.copyfileobj(source, stream))
-    except OSError as error:
-        raise UserError(f"{last} can't be written ({error.strerror}), but {newest} is intact; make room.") from error
-    remove_unnamed(last.parent)
-    return last
+    """Return the checkpoint to resume from."""
+    return newest
 
 
 def _settings(saved: dict[str, Any]) -> dict[str, Any]:
     return (saved.get("checkpoint") or {}).get("init_args") or {}
-
-
-def _best_named_in(checkpoint: Path) -> list[Path]:
-    """Return the best checkpoints, as far as the run knew when it wrote this one, the best of all first.
-
-    Their paths are in the folder of this checkpoint: the run may have been moved.
-    """
-    states = read_torch_file(checkpoint, mmap=True).get("callbacks") or {}
-    found = []
-    for name in sorted(states, key=lambda name: not name.startswith("RunCheckpoint")):
-        state = states[name]
-        if isinstance(state, dict) and "best_model_path" in state:
-            named = dict.fromkeys([state["best_model_path"], *state.get("best_k_models", {})])
-            found += [Path(path_in(checkpoint.parent, path, state.get("dirpath"))) for path in named if path]
-    return found
