@@ -84,15 +84,3 @@ def mps_generator() -> Generator:
 
 def _do_nothing(*_: object) -> None:
     pass
-
-
-def release_averages(trainer):
-    from lightning.pytorch.callbacks import WeightAveraging
-
-    for callback in trainer.callbacks:
-        if isinstance(callback, WeightAveraging):
-            callback._average_model = None
-
-
-def log_at_step(trainer, step):
-    trainer.fit_loop.epoch_loop._batches_that_stepped = step
