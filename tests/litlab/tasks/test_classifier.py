@@ -100,5 +100,5 @@ def test_refusals(settings, says):
 @pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*have no `val_dataloader`")
 def test_a_wrong_optimizer_argument_is_one_line(tmp_path):
     model, trainer, data = _fit(tmp_path, optimizer=partial(torch.optim.SGD, lr=-1.0))
-    with pytest.raises(ValueError, match=r"^Invalid learning rate: -1.0$"):
+    with pytest.raises(ValueError, match=r"^Invalid learning rate: -1.0"):
         trainer.fit(model, data)
