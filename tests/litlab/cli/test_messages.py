@@ -34,7 +34,10 @@ FILES = {
     "model key": (("width", "widht"), ":4: model.widht: SmallCNN has no 'widht'; did you mean 'width'?"),
     "model class": (("SmallCNN", "SmallCN"), ":1: model: there is no class 'SmallCN'; did you mean 'SmallCNN'?"),
     "data class": (("ImageData", "ImagData"), ":6: data: there is no class 'ImagData'; did you mean 'ImageData'?"),
-    "data value": (("generated", "cifar"), ":8: data.dataset: cifar is not valid; it must be ['folder', 'csv', 'generated']"),
+    "data value": (
+        ("generated", "cifar"),
+        ":8: data.dataset: cifar is not valid; it must be ['folder', 'csv', 'generated']",
+    ),
     "optimizer": (("optim.SGD", "optim.SDG"), ":5: model.optimizer: torch.optim has no 'SDG'; did you mean 'SGD'?"),
     "optimizer key": (("lr:", "lrr:"), ":5: model.optimizer"),
     "optimizer value": (("0.1", "fast"), ":5: model.optimizer.lr: fast is not valid; it must be float"),
