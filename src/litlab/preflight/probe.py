@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litlab.callbacks import Freeze
+from litlab.callbacks.batches import describe, not_finite
 from litlab.errors import UserError
 from litlab.preflight.laps import POINTS, Lap, LapTimer, epoch_steps, step_at
 from litlab.runs.recorder import peak_gib
-from litlab.util.batches import describe, not_finite
 from litlab.util.commands import some
 from litlab.util.device import synchronize
 
