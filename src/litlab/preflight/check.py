@@ -11,6 +11,7 @@ from rich.table import Table
 
 from litlab.callbacks import AGC, ActivationCheckpointing, Compile, Freeze, OptimizerInBackward
 from litlab.callbacks.averaging import AveragedWeights
+from litlab.callbacks.second_trainer import second_trainer
 from litlab.errors import UserError
 from litlab.preflight.cost import checkpoint_bytes, length
 from litlab.preflight.groups import groups_table
@@ -18,7 +19,6 @@ from litlab.preflight.out_of_memory import out_of_memory_advice
 from litlab.preflight.probe import Enough, Probe
 from litlab.util.commands import some, terminal
 from litlab.util.host_memory import GIB
-from litlab.util.second_trainer import second_trainer
 
 KEPT = (Freeze, ActivationCheckpointing, GradientAccumulationScheduler)
 FAR_OFF = 2.0  # times the loss of a guess: a start this high gets a warning
