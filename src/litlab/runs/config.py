@@ -11,11 +11,11 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import SaveConfigCallback
 from lightning.pytorch.loggers import TensorBoardLogger
 
+from litlab.callbacks.reporting.loggers import log_file, log_settings
 from litlab.runs.compare import flat_config
 from litlab.runs.config_diff import OF_THE_COMMAND
 from litlab.runs.folder import RunFolder, write_text
 from litlab.runs.masking import mask
-from litlab.util.loggers import log_file, log_settings
 
 KEPT = ("ckpt_path", "init_from")  # where a run began
 NO_RESULTS = ("vram/", "memory/", "time/", "data/", "lr-")  # metrics that say nothing of the model
