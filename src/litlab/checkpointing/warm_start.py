@@ -7,7 +7,7 @@ from torch import nn
 
 from litlab.checkpointing.load import check_finite, load_checkpoint
 from litlab.errors import UserError
-from litlab.util.commands import some
+from litlab.util.text import some
 
 
 def initialise(model: nn.Module, path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from litlab.util.atomic import check_folder, write_whole
-from litlab.util.commands import Options, answer
+from litlab.util.options import Options, answer
 from litlab.util.progress import SlowProgress
 
 FOLDER = Path(".vscode/schemas")

@@ -17,8 +17,8 @@ from litlab.preflight.cost import checkpoint_bytes, length
 from litlab.preflight.groups import groups_table
 from litlab.preflight.out_of_memory import out_of_memory_advice
 from litlab.preflight.probe import Enough, Probe
-from litlab.util.commands import some, terminal
 from litlab.util.host_memory import GIB
+from litlab.util.text import some, terminal
 
 KEPT = (Freeze, ActivationCheckpointing, GradientAccumulationScheduler)
 FAR_OFF = 2.0  # times the loss of a guess: a start this high gets a warning

@@ -15,8 +15,8 @@ from litlab.callbacks.batches import describe, not_finite
 from litlab.errors import UserError
 from litlab.preflight.laps import POINTS, Lap, LapTimer, epoch_steps, step_at
 from litlab.runs.recorder import peak_gib
-from litlab.util.commands import some
 from litlab.util.device import synchronize
+from litlab.util.text import some
 
 WARM_UP = 2  # optimizer steps that are checked, not timed
 SECONDS = 5.0  # for the timed steps, approximately; and for the validation

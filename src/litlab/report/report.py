@@ -10,7 +10,8 @@ from litlab.errors import UserError
 from litlab.runs.find import RUN_HELP
 from litlab.runs.folder import ROOT, write_text
 from litlab.util import team
-from litlab.util.commands import Options, answer, some
+from litlab.util.options import Options, answer
+from litlab.util.text import some
 
 if TYPE_CHECKING:
     from litlab.report.blocks import Evaluation

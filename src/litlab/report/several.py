@@ -15,7 +15,7 @@ from litlab.report.tables import best_values
 from litlab.runs.compare import as_text, differences, flat_provenance
 from litlab.util import metric_direction as metric
 from litlab.util import team
-from litlab.util.commands import decimals
+from litlab.util.text import decimals
 
 Runs = Mapping[str, Facts]  # by short name
 HIDDEN = ("hardware.host", "seed")  # of what they were made from: the seed is among the settings

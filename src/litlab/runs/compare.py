@@ -11,9 +11,10 @@ from litlab.runs.folder import ROOT, DamagedFile, RunFolder, read_json, read_or_
 from litlab.runs.run_table import describe_group
 from litlab.runs.seed_group import SeedGroup
 from litlab.util import metric_direction as metric
-from litlab.util.commands import Options, answer, decimals, terminal
+from litlab.util.options import Options, answer
 from litlab.util.renamed import saved_as_now
 from litlab.util.spread import plus_minus
+from litlab.util.text import decimals, terminal
 
 if TYPE_CHECKING:
     from rich.table import Table

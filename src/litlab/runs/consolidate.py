@@ -4,7 +4,7 @@ from pathlib import Path
 
 from litlab.errors import UserError, first_line
 from litlab.runs.find import RUN_HELP
-from litlab.util.commands import Options, answer
+from litlab.util.options import Options, answer
 
 DESCRIPTION = """\
 Write a sharded checkpoint, which is a small file and a folder beside it, as one file that holds everything: weights,

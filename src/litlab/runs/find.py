@@ -9,8 +9,8 @@ from typing import Any
 from litlab.errors import UserError
 from litlab.runs.folder import COMPILED, ROOT, RunFolder, read_json, read_or_note
 from litlab.runs.seed_group import SeedGroup, experiment_of
-from litlab.util.nearest import nearest
 from litlab.util.team import typed
+from litlab.util.text import nearest
 
 RUN_HELP = "a run or its folder, an experiment (its newest run), last, best, or a checkpoint"
 OWNER = ".run"  # in a folder of checkpoints outside of runs: the folder of the run that they belong to

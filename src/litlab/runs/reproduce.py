@@ -13,8 +13,8 @@ from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.runs.git import GitError, WorkTree, git, work_tree
 from litlab.runs.provenance import versions
 from litlab.util import team
-from litlab.util.commands import Options, answer
 from litlab.util.former_names import former_names
+from litlab.util.options import Options, answer
 
 PLACES = ("path", "file", "folder", "root", "dir")  # how settings end that say where the data is: `data_dir`
 DESCRIPTION = """\

@@ -12,9 +12,9 @@ from litlab.runs.folder import ROOT, RunFolder, read_json, read_or_note
 from litlab.runs.provenance import is_generated
 from litlab.runs.seed_group import SeedGroup, experiment_of, group_of, group_row
 from litlab.util import metric_direction as metric
-from litlab.util.commands import Options, answer, count, decimals, terminal
-from litlab.util.nearest import nearest
+from litlab.util.options import Options, answer, count
 from litlab.util.spread import plus_minus
+from litlab.util.text import decimals, nearest, terminal
 
 if TYPE_CHECKING:
     from rich.table import Table

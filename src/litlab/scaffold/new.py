@@ -9,9 +9,9 @@ from litlab.runs.folder import ROOT
 from litlab.scaffold.names import check_classes, check_name, class_name
 from litlab.scaffold.tree import CONFIGS, Project, here
 from litlab.util.atomic import write_whole
-from litlab.util.commands import Options, answer
-from litlab.util.nearest import nearest
+from litlab.util.options import Options, answer
 from litlab.util.team import typed
+from litlab.util.text import nearest
 
 TEMPLATES = Path(__file__).parent / "templates"
 # The kinds, each with the DataModule of litlab that its config names with --model-only.

@@ -11,8 +11,9 @@ from litlab.errors import UserError
 from litlab.runs.git import GitError, git
 from litlab.scaffold.renaming import Plan, carry_out, place, planned
 from litlab.scaffold.tree import Project, here
-from litlab.util.commands import Options, answer, some, terminal
 from litlab.util.former_names import former_names
+from litlab.util.options import Options, answer
+from litlab.util.text import some, terminal
 
 DESCRIPTION = """\
 Rename the package of the experiments: its folder, that of its tests, and what configs, pages, tests and other files in

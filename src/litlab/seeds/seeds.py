@@ -20,7 +20,7 @@ from litlab.seeds.fits import PASSED_ON, Fits
 from litlab.seeds.settings import check_flags, group_for, read_settings, settings_of
 from litlab.seeds.summary import write_summary
 from litlab.util import team
-from litlab.util.commands import Options, answer
+from litlab.util.options import Options, answer
 
 MOST = 2**32 - 1  # what numpy takes
 STOPPED = tuple(128 + signum for signum in PASSED_ON)

@@ -13,7 +13,7 @@ from litlab.runs.compare import as_text, differences, flat_config
 from litlab.runs.folder import ROOT, RunFolder, root_of
 from litlab.runs.masking import mask
 from litlab.runs.seed_group import SeedGroup
-from litlab.util.commands import some
+from litlab.util.text import some
 from litlab.util.yaml_files import Loader
 
 REFUSED = ("--seed_everything", "--resume", "--check", "--plan", "--ckpt_path", "--print_config")

@@ -2,8 +2,8 @@
 
 from litlab.runs.folder import read_json, write_json
 from litlab.runs.seed_group import SeedGroup
-from litlab.util.commands import terminal
 from litlab.util.spread import cells, spreads
+from litlab.util.text import terminal
 
 
 def write_summary(group: SeedGroup) -> None:

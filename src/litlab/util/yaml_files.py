@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import yaml
 
 from litlab.errors import UserError
-from litlab.util.nearest import nearest
+from litlab.util.text import nearest
 
 LARGEST = 2**20  # bytes of a file
 DEEPEST = 50  # blocks in blocks
