@@ -21,7 +21,7 @@ from torch import optim
 from torch.optim import lr_scheduler
 
 from litlab.cli.argv import CONFIG, find_bases, flags_of
-from litlab.cli.out_of_memory import out_of_memory_advice
+from litlab.cli.out_of_memory import explain_out_of_memory
 from litlab.cli.resolve import find_classes
 from litlab.cli.trust import explain_denied
 from litlab.errors import UserError, first_line
@@ -99,6 +99,8 @@ def _explain_leaf(key: str, leaves: list[str], classes: list[str], parser: Any) 
     if found := re.search(r"Group '([^']*)' does not accept option '([^']+)'", leaf):
         name = f"{found[1]}.{found[2]}"
         return name, f"there is no such key{nearest(name, _settings(parser))}"
+    if found := re.search(r"arguments are required: (\w+)", leaf):
+        return f"{key}.{found[1]}", f"not set; {classes[-1].rpartition('.')[2]} needs it"
     if found := re.search(r"Importing '([^']+)' is not allowed, denied by the '([^']+)' entry", leaf):
         return key, explain_denied(found[1], everything=found[2] == "*")
     if found := re.search(r"Expected a dot import path string: (.*)", leaf):
@@ -186,7 +188,7 @@ def describe_error(error: BaseException) -> str | None:
 
 
 def _explain_runtime(error: BaseException, innermost: BaseException) -> str | None:
-    advice = out_of_memory_advice(error, None)
+    advice = explain_out_of_memory(error)
     if advice is not None:
         return advice
     if isinstance(error, MisconfigurationException):  # Lightning's word for settings that do not go together

@@ -1,7 +1,11 @@
-"""Memory of this process."""
+"""Memory of this process, and of the devices it computes on."""
 
 import ctypes
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Trainer
 
 GIB = 2**30
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's malloc.h
@@ -13,6 +17,23 @@ def peak_host_gib() -> float:
 
     unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB on Linux
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / GIB
+
+
+def peak_gib(trainer: "Trainer") -> float:
+    """Return the most memory a run took, in GiB: as a callback that resets the peaks measured it, else as it is."""
+    import torch
+
+    callbacks = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+    peaks = [getattr(callback, "peak_gib", None) for callback in callbacks]
+    known = [peak for peak in peaks if peak is not None]
+    if known:
+        return max(known)
+    device = trainer.strategy.root_device
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device) / GIB
+    if device.type == "mps":
+        return torch.mps.driver_allocated_memory() / GIB
+    return peak_host_gib()
 
 
 def keep_freed_memory() -> bool:

@@ -10,7 +10,7 @@ from torch import nn
 
 from litlab.callbacks.compile_parts import optimizer_advice
 from litlab.checkpointing import AtomicCheckpointIO
-from litlab.preflight.cost import checkpoint_bytes
+from litlab.commands.check.cost import checkpoint_bytes
 from tests.litlab.checkpointing.in_process import Draws, fit
 from tests.litlab.checkpointing.resuming import leaves, same
 from tests.litlab.conftest import BRIEF, CONFIGS

@@ -10,7 +10,7 @@ from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
 from litlab.callbacks.averaging import AveragedWeights
-from litlab.util.optimizer_steps import accumulation, steps_of_epochs, whole_epochs
+from litlab.util.optimizer_steps import steps_of_epochs, whole_epochs
 from litlab.util.torch_files import stored_parts
 
 
@@ -18,7 +18,7 @@ from litlab.util.torch_files import stored_parts
 class Length:
     """The steps and validations of a run that does not stop early; inf if there is no limit, or it is not known."""
 
-    steps_per_epoch: float  # optimizer steps; the mean where it differs between epochs
+    steps_per_epoch: float  # optimizer steps
     steps: float
     validations: float
 
@@ -31,7 +31,7 @@ class Length:
         return f"{steps}; {self.validations:,.0f} validations" if math.isfinite(self.validations) else steps
 
 
-def length(run: Trainer, batches: float, validated: bool) -> Length:
+def run_length(run: Trainer, batches: float, validated: bool) -> Length:
     """Return the length of a run by its settings.
 
     Args:
@@ -39,55 +39,47 @@ def length(run: Trainer, batches: float, validated: bool) -> Length:
         batches: Training batches of an epoch, for a single process and under its limit; inf where it is not known.
         validated: Whether there are validation batches.
     """
-    processes = run.num_devices * run.num_nodes
     if isinstance(run.limit_train_batches, float) and math.isfinite(batches):  # a number is for each process
-        batches = max(1, batches // processes)
+        batches = max(1, batches // (run.num_devices * run.num_nodes))
     epochs, steps = run.max_epochs, run.max_steps if run.max_steps >= 0 else math.inf
-    if epochs is None and math.isinf(steps):
-        epochs = 1000  # Lightning's default
     if epochs is not None and epochs >= 0:
         steps = min(steps_of_epochs(run, batches, 0, epochs), steps)
-    steps_per_epoch = steps_of_epochs(run, batches, 0, 1)
-    if len(accumulation(run).epochs) > 1 and math.isfinite(steps) and math.isfinite(batches):
-        epochs, rest = whole_epochs(run, int(batches), int(steps))
-        steps_per_epoch = steps / max(epochs + rest / batches, 1e-9)
+    per_epoch = steps_of_epochs(run, batches, 0, 1)
     every = getattr(run, "val_check_interval", None)  # missing where it is a time
     if every is None or not validated:
-        return Length(steps_per_epoch, steps, 0)
+        return Length(per_epoch, steps, 0)
     if math.isinf(steps) or math.isinf(batches):
-        return Length(steps_per_epoch, steps, math.inf)
-    epochs, rest = whole_epochs(run, int(batches), int(steps))  # the rest where max_steps ends an epoch
+        return Length(per_epoch, steps, math.inf)
+    whole, rest = whole_epochs(run, int(batches), int(steps))  # the rest where max_steps ends an epoch
     if run.check_val_every_n_epoch is None:  # every that many batches, across epochs
-        return Length(steps_per_epoch, steps, (epochs * batches + rest) // every)
+        return Length(per_epoch, steps, (whole * batches + rest) // every)
     interval = every if isinstance(every, int) else max(1, int(batches * every))
-    due = (epochs + 1) % run.check_val_every_n_epoch == 0  # whether the last, shortened epoch is validated
-    validations = epochs // run.check_val_every_n_epoch * (batches // interval) + due * (rest // interval)
-    return Length(steps_per_epoch, steps, validations)
+    due = (whole + 1) % run.check_val_every_n_epoch == 0  # whether the last, shortened epoch is validated
+    validations = whole // run.check_val_every_n_epoch * (batches // interval) + due * (rest // interval)
+    return Length(per_epoch, steps, validations)
 
 
-def checkpoint_bytes(run: Trainer, check: Trainer, model: LightningModule, data: LightningDataModule) -> int:
+def checkpoint_bytes(run: Trainer, second: Trainer, model: LightningModule, data: LightningDataModule) -> int:
     """Return the bytes of a checkpoint: weights, their average if one is kept, optimizer state, what the data adds.
 
     Args:
         run: The Trainer of the run.
-        check: A Trainer that has made a few steps.
+        second: A Trainer that has made a few steps.
         model: The module that it trained.
         data: The data.
     """
-    weights = _bytes(model.state_dict())
+    weights = _count_bytes(model.state_dict())
     if getattr(run.checkpoint_callback, "save_weights_only", False):
-        return weights + _bytes(data.state_dict())
+        return weights + _count_bytes(data.state_dict())
     averaged = any(isinstance(callback, AveragedWeights | WeightAveraging) for callback in run.callbacks)  # pyright: ignore[reportAttributeAccessIssue]
-    states = [optimizer.state_dict() for optimizer in check.optimizers]
-    return weights * (1 + averaged) + _bytes(states) + _bytes(data.state_dict())
+    states = [optimizer.state_dict() for optimizer in second.optimizers]
+    return weights * (1 + averaged) + _count_bytes(states) + _count_bytes(data.state_dict())
 
 
-def _bytes(value: Any) -> int:
-    """Return the bytes of tensors as they are stored, and of anything else approximately."""
+def _count_bytes(value: Any) -> int:
+    """Return the bytes of tensors as they are stored; numbers beside them are few."""
     if isinstance(value, Tensor):
         return sum(part.nbytes for part in stored_parts(value))
     if isinstance(value, Mapping):
-        return sum(_bytes(key) + _bytes(entry) for key, entry in value.items())
-    if isinstance(value, (list, tuple)):
-        return sum(map(_bytes, value))
-    return len(value) if isinstance(value, str) else 8
+        return sum(map(_count_bytes, value.values()))
+    return sum(map(_count_bytes, value)) if isinstance(value, list | tuple) else 0

@@ -1,28 +1,25 @@
 """The table of parameter groups: rates as the schedule will reach them, and what trains the parameters."""
 
-import math
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from rich.console import Console
-from torch import nn
 from torch.optim.lr_scheduler import OneCycleLR
 
-from litlab.callbacks import Freeze
+from litlab.commands.check.groups import groups_table
 from litlab.optim import GroupRule, Muon, ParamGroups, Schedule
-from litlab.preflight.groups import groups_table
-from tests.litlab.preflight.conftest import model
+from tests.litlab.commands.check.conftest import model
 
 
-def rows(module, freeze=None) -> list[list[str]]:
+def rows(module) -> list[list[str]]:
     optimizer = module.new_optimizer()
     Schedule(OneCycleLR, "step").configure(optimizer, steps=10, epochs=1)
     trainer: Any = SimpleNamespace(optimizers=[optimizer])
     console = Console(width=120)
     with console.capture() as captured:
-        console.print(groups_table(trainer, module, freeze))
+        console.print(groups_table(trainer, module))
     return [[cell.strip() for cell in line.split("│")[1:-1]] for line in captured.get().splitlines() if "│" in line]
 
 
@@ -42,25 +39,7 @@ def test_what_muon_trains_is_shown():
     ]
 
 
-def test_rows_of_one_block_say_what_they_have_in_common():
+def test_what_is_not_trained_is_shown():
     module = model()
-    module.network.last = nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 4))
-    module.param_groups = ParamGroups([GroupRule("*.bias", lr_scale=2.0)])
-    module.optimizer = partial(torch.optim.SGD, lr=0.01, momentum=0.9)
-    assert [row[1] for row in rows(module)] == [
-        "network.first, network.last (2): Linear.weight",
-        "network.first, network.last (2): Linear.bias",
-    ]
-
-
-def test_what_is_not_trained_has_its_reason():
-    module, freeze = model(), Freeze([])
-    module.network.first.bias.requires_grad_(False)
     module.optimizer = lambda parameters: torch.optim.SGD([p for p in parameters if p.shape != (4,)], lr=0.01)
-    freeze.until = {"network.first.weight": math.inf}
-    assert [[row[0], row[1], row[-1]] for row in rows(module, freeze)] == [
-        ["32", "network.last.weight", "from the start"],
-        ["48", "network.first.weight", "never: frozen by freeze.rules"],
-        ["8", "network.first.bias", "never: fixed by the model"],
-        ["4", "network.last.bias", "never: in no optimizer"],
-    ]
+    assert [row[:2] for row in rows(module)][-1] == ["4", "network.last.bias"]

@@ -10,7 +10,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from litlab.preflight.check import preflight
+from litlab.commands.check.check import check
 from litlab.tasks import Classifier
 
 
@@ -70,7 +70,7 @@ def model(kind: str = "", scale: float = 1.0, classes: int = 4, lr: float = 0.01
 
 
 @pytest.fixture
-def check(tmp_path, monkeypatch, capsys):
+def checked(tmp_path, monkeypatch, capsys):
     """Checks a run in an empty folder; returns what was printed. The run keeps checkpoints and curves."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
@@ -80,7 +80,7 @@ def check(tmp_path, monkeypatch, capsys):
             accelerator="cpu", logger=TensorBoardLogger(tmp_path), callbacks=[ModelCheckpoint(), *callbacks],
             enable_progress_bar=False, enable_model_summary=False, **{"max_epochs": 3, **settings},
         )  # fmt: skip
-        preflight(run, module, data or Data())
+        check(run, module, data or Data())
         assert not list(tmp_path.iterdir())
         return capsys.readouterr().out
 

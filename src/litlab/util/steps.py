@@ -9,13 +9,16 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from litlab.callbacks import Freeze
 from litlab.util.device import synchronize
 from litlab.util.optimizer_steps import steps_of_epochs, steps_of_run
 
 # Fractions of the training after which steps are timed: a late step may cost more than an early one, as with images
 # that grow. The late ones come first: where there is time for one only, it should not be too cheap.
 POINTS = (0.9, 0.1, 0.5, 0.3, 0.7)
+
+
+class Enough(Exception):
+    """A fit has been looked at for long enough."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,10 @@ class LapTimer(Callback):
     they are.
 
     Args:
-        freeze: What is trained later, if anything is: it follows the steps that the run pretends to be at.
+        freeze: The `Freeze` of the run, if there is one: it follows the steps that the run pretends to be at.
     """
 
-    def __init__(self, freeze: Freeze | None = None) -> None:
+    def __init__(self, freeze: Any = None) -> None:
         self._freeze = freeze
         self._plan: Generator[Lap, float, None]
         self._lap = Lap(1)

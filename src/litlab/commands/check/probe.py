@@ -6,24 +6,19 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.optim import Optimizer
 
-from litlab.callbacks import Freeze
 from litlab.callbacks.batches import describe, not_finite
 from litlab.errors import UserError
-from litlab.preflight.laps import POINTS, Lap, LapTimer, epoch_steps, step_at
-from litlab.runs.recorder import peak_gib
 from litlab.util.device import synchronize
+from litlab.util.host_memory import peak_gib
+from litlab.util.steps import POINTS, Enough, Lap, LapTimer, epoch_steps, step_at
 from litlab.util.text import some
 
 WARM_UP = 2  # optimizer steps that are checked, not timed
 SECONDS = 5.0  # for the timed steps, approximately; and for the validation
-
-
-class Enough(Exception):
-    """A fit has been looked at for long enough."""
 
 
 class Probe(LapTimer):
@@ -36,12 +31,11 @@ class Probe(LapTimer):
         UserError: In the first steps, if the loss or a gradient is not finite, or a trained parameter gets no gradient.
     """
 
-    def __init__(self, freeze: Freeze | None = None) -> None:
+    def __init__(self, freeze: Callback | None = None) -> None:
         super().__init__(freeze)
-        self.training_batch = ""  # types and shapes
-        self.validation_batch = ""
+        self.training_batch = self.validation_batch = ""  # types and shapes
         self.first_batch_after = 0.0  # seconds
-        self.parameters = (0, 0)  # numbers in all, and of those that are trained
+        self.parameters = self.trained = 0
         self.loss: float | None = None  # before the first step
         self.expected_loss: float | None = None
         self.no_gradient: list[str] = []  # trained parameters whose gradient was zero in all of the first steps
@@ -51,8 +45,7 @@ class Probe(LapTimer):
         self.validation_seconds = 0.0
         self.memory_gib = 0.0  # peak
         self._warm = False  # whether the steps that are checked are over
-        self._reached: set[str] = set()
-        self._moved: set[str] = set()
+        self._gradients: dict[str, bool] = {}  # whether any was other than zero
         self._spoilt = ""  # first parameter with a gradient that is not finite
         self._bad_input = ""  # tensors of the first batch that are not finite
         self._validated = 0  # batches
@@ -69,7 +62,7 @@ class Probe(LapTimer):
         self._warm = True
         self._check_parameters(pl_module)
         means: list[float] = []  # seconds per step at each point
-        for lap in _timed_laps(trainer, seconds):
+        for lap in _plan_timed_laps(trainer, seconds):
             seconds = yield lap
             if lap.timed:
                 means.append(seconds)
@@ -82,7 +75,6 @@ class Probe(LapTimer):
         trainer.should_stop = True
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Check the first batch before the model gets it."""
         if batch_idx == 0:
             self.first_batch_after = time.perf_counter() - self._clock
             self.training_batch = describe(batch)
@@ -93,7 +85,6 @@ class Probe(LapTimer):
         super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
-        """Check the gradients of the first steps."""
         if self._warm:
             return
         scaled = getattr(trainer.precision_plugin, "scaler", None) is not None  # it finds its scale by such gradients
@@ -101,64 +92,61 @@ class Probe(LapTimer):
             if (gradient := parameter.grad) is None:
                 continue
             values = gradient.coalesce().values() if gradient.is_sparse else gradient
-            self._reached.add(name)
-            if values.any():
-                self._moved.add(name)
+            self._gradients[name] = self._gradients.get(name, False) or bool(values.any())
             if not scaled and not values.isfinite().all():
                 self._spoilt = self._spoilt or name
 
     def check_lap(self, outputs: Mapping[str, Any] | None) -> None:
-        """Check the loss, and what was found of the gradients."""
-        self._check_loss(outputs)
+        """Check the loss of the last step, and what was found of the gradients."""
+        if isinstance(loss := (outputs or {}).get("loss"), Tensor):
+            self._check_loss(loss.mean().item())
         if self._spoilt:
             raise UserError(
                 f"model: the gradient of {self._spoilt} is not finite in the first steps, though the loss is; check "
-                "what the network does there, and trainer.precision."
+                "what the network does there, and trainer.precision"
             )
 
-    def _check_loss(self, outputs: Mapping[str, Any] | None) -> None:
-        if isinstance(loss := (outputs or {}).get("loss"), Tensor):
-            value = loss.mean().item()
-            if not math.isfinite(value):
-                which = "in the first step" if self.loss is None else "after a few steps"
-                raise UserError(f"model: the loss is {value} {which}{self._reason()}")
-            if self.loss is None:
-                self.loss = value
+    def _check_loss(self, value: float) -> None:
+        if math.isfinite(value):
+            self.loss = value if self.loss is None else self.loss
+        elif self._bad_input:
+            raise UserError(
+                f"model: the loss is {value}, as the first training batch holds NaN or infinity in {self._bad_input}; "
+                "correct the data"
+            )
+        elif self.loss is None:
+            raise UserError(
+                f"model: the loss is {value} in the first step, though the batch is finite; check the network, its "
+                "initial weights and trainer.precision"
+            )
+        else:
+            raise UserError(
+                f"model: the loss is {value} after a few steps, though the first one was finite; lower "
+                "model.optimizer.lr, or set trainer.gradient_clip_val"
+            )
 
     def _check_parameters(self, pl_module: LightningModule) -> None:
-        trained = {name: p for name, p in pl_module.named_parameters() if p.requires_grad}
-        self.parameters = sum(p.numel() for p in pl_module.parameters()), sum(p.numel() for p in trained.values())
-        if missing := [name for name in trained if name not in self._reached]:
+        trained = {name: one.numel() for name, one in pl_module.named_parameters() if one.requires_grad}
+        self.parameters, self.trained = sum(one.numel() for one in pl_module.parameters()), sum(trained.values())
+        if missing := [name for name in trained if name not in self._gradients]:
             raise UserError(
                 f"model: no gradient reaches {some(missing)}; let training_step use what they belong to, remove it, or "
-                "set its requires_grad to False."
+                "set its requires_grad to False"
             )
-        self.no_gradient = [name for name in trained if name not in self._moved]
-
-    def _reason(self) -> str:
-        if self._bad_input:
-            return f", as the first training batch holds NaN or infinity in {self._bad_input}; correct the data."
-        if self.loss is None:
-            return ", though the batch is finite; check the network, its initial weights and trainer.precision."
-        return ", though the first one was finite; lower model.optimizer.lr, or set trainer.gradient_clip_val."
+        self.no_gradient = [name for name in trained if not self._gradients[name]]
 
     # Validation
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Start the clock."""
         self.validation_batches = sum(trainer.num_val_batches)
         self._clock = time.perf_counter()
 
     def on_validation_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Describe the first batch."""
         self.validation_batch = self.validation_batch or describe(batch)
 
-    def on_validation_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:  # fmt: skip
+    def on_validation_batch_end(self, trainer: Trainer, *arguments: Any, **keywords: Any) -> None:
         """End a long validation, and assume that the rest of it is like its beginning."""
         self._validated += 1
         if time.perf_counter() - self._clock > SECONDS:
@@ -166,7 +154,6 @@ class Probe(LapTimer):
             raise Enough
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stop the clock."""
         self._end_validation(trainer, 1.0)
 
     def _end_validation(self, trainer: Trainer, share: float) -> None:
@@ -176,7 +163,7 @@ class Probe(LapTimer):
         self.memory_gib = max(self.memory_gib, peak_gib(trainer))
 
 
-def _timed_laps(trainer: Trainer, seconds: float) -> Iterator[Lap]:
+def _plan_timed_laps(trainer: Trainer, seconds: float) -> Iterator[Lap]:
     """Yield the steps after the warm-up: at each point one that is not timed, then some that are; all in one epoch."""
     left = epoch_steps(trainer) - WARM_UP
     if left < 2:

@@ -7,15 +7,14 @@ from torch import nn
 from litlab.callbacks import AGC
 from litlab.errors import UserError
 from litlab.tasks import Forecaster
-from tests.litlab.preflight.conftest import Data, model
+from tests.litlab.commands.check.conftest import Data, model
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*tensorboardX")
 
 
-def test_what_a_good_run_is_told(check):
-    out = check(model())
+def test_what_a_good_run_is_told(checked):
+    out = checked(model())
     for row in (
-        "config         │ valid",
         "data           │ numbers",
         "training batch │ float32 (5, 6), int64 (5,)",
         "device         │ cpu, 32-true",
@@ -31,67 +30,67 @@ def test_what_a_good_run_is_told(check):
     assert "not included" not in out
 
 
-def test_parameters_without_a_gradient(check, capsys):
+def test_parameters_without_a_gradient(checked, capsys):
     with pytest.raises(UserError, match=r"no gradient reaches network.beside.weight, network.beside.bias; .*training_"):
-        check(model("dead"))
+        checked(model("dead"))
     assert "Classifier: 120 parameters" in capsys.readouterr().out  # what was found before
 
 
-def test_parameters_that_are_frozen_need_none(check):
+def test_parameters_that_are_frozen_need_none(checked):
     module = model("dead")
     module.network.beside.requires_grad_(False)
-    assert "120 parameters, 92 of them trained" in check(module)
+    assert "120 parameters, 92 of them trained" in checked(module)
 
 
-def test_parameters_whose_gradient_is_zero(check):
-    out = check(model("zero"))
+def test_parameters_whose_gradient_is_zero(checked):
+    out = checked(model("zero"))
     assert "the gradient of network.beside.weight, network.beside.bias is zero" in out
 
 
-def test_inputs_that_are_not_finite(check):
-    with pytest.raises(UserError, match=r"loss is nan in the first step, .*batch holds NaN .*in tensor 0; correct"):
-        check(model(), Data(nan=True))
+def test_inputs_that_are_not_finite(checked):
+    with pytest.raises(UserError, match=r"loss is nan, as .*batch holds NaN .*in tensor 0; correct"):
+        checked(model(), Data(nan=True))
 
 
-def test_a_network_that_makes_nan_of_good_inputs(check):
+def test_a_network_that_makes_nan_of_good_inputs(checked):
     with pytest.raises(
         UserError, match=r"model: the loss is nan in the first step, though the batch is finite; check the n"
     ):
-        check(model("nan"))
+        checked(model("nan"))
 
 
-def test_a_gradient_that_is_not_finite_though_the_loss_is(check):
+def test_a_gradient_that_is_not_finite_though_the_loss_is(checked):
     with pytest.raises(
         UserError, match=r"model: the gradient of network.first.weight is not finite in the first steps"
     ):
-        check(model("root"))
+        checked(model("root"))
 
 
-def test_a_learning_rate_that_is_far_too_high(check):
+def test_a_learning_rate_that_is_far_too_high(checked):
     with pytest.raises(UserError, match=r"model: the loss is nan after a few steps.*lower model.optimizer.lr"):
-        check(model(lr=3e38))
+        checked(model(lr=3e38))
 
 
-def test_labels_that_are_no_class(check):
+def test_labels_that_are_no_class(checked):
     with pytest.raises(
         UserError, match=r"model.num_classes: 4 does not fit a training batch with labels from 0 to 4; .*0 to 3"
     ):
-        check(model(), Data(labels=5))
+        checked(model(), Data(labels=5))
 
 
-def test_another_number_of_classes_than_the_data_has(check):
+def test_another_number_of_classes_than_the_data_has(checked):
     with pytest.raises(UserError, match=r"model.num_classes: 3 differs from the data's 4"):
-        check(model(classes=3))
+        checked(model(classes=3))
 
 
-def test_a_loss_that_starts_far_too_high(check):
-    assert "times as high as that of a guess" in check(model(scale=100))
+def test_a_loss_that_starts_far_too_high(checked):
+    assert "times as high as that of a guess" in checked(model(scale=100))
 
 
-def test_a_loss_that_starts_low_is_no_fault(check, monkeypatch):
+def test_a_loss_that_starts_low_is_no_fault(checked, monkeypatch):
     module = model()
     monkeypatch.setattr(module, "expected_loss", lambda batch: 100.0)
-    out = check(module)
+    out = checked(module)
     assert "(a guess: 100)" in out
     assert "warning" not in out
 
@@ -108,24 +107,24 @@ def test_a_forecaster_that_knows_nothing_forecasts_the_mean(settings, guess):
 
 
 @pytest.mark.parametrize("settings", [{"max_epochs": 0}, {"max_steps": 0}, {"limit_train_batches": 0}], ids=str)
-def test_nothing_to_train(check, settings):
+def test_nothing_to_train(checked, settings):
     with pytest.raises(UserError, match="there is nothing to train"):
-        check(model(), **settings)
+        checked(model(), **settings)
 
 
-def test_too_little_memory(check):
+def test_too_little_memory(checked):
     with pytest.raises(UserError, match=r"out of memory \(peak .*\): try "):
-        check(model("large"))
+        checked(model("large"))
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_it_fits_the_terminal(check, monkeypatch, columns):
+def test_it_fits_the_terminal(checked, monkeypatch, columns):
     monkeypatch.setattr(Data, "description", "many words " * 30)
     module = model()
     monkeypatch.setenv("COLUMNS", str(columns))
-    assert max(map(len, check(module).splitlines())) == columns
+    assert max(map(len, checked(module).splitlines())) == columns
 
 
-def test_what_a_callback_of_the_run_refuses(check):
+def test_what_a_callback_of_the_run_refuses(checked):
     with pytest.raises(UserError, match=r"^agc: trainer\.gradient_clip_val is 1\.0"):
-        check(model(), callbacks=[AGC()], gradient_clip_val=1.0)
+        checked(model(), callbacks=[AGC()], gradient_clip_val=1.0)

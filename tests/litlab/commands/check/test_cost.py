@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from litlab.callbacks import EMA
-from litlab.preflight.cost import Length, checkpoint_bytes, length
+from litlab.commands.check.cost import Length, checkpoint_bytes, run_length
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
@@ -81,7 +81,7 @@ def trainer(**settings) -> Trainer:
 def test_it_is_as_long_as_it_turns_out_to_be(settings):
     count = Count()
     run = trainer(callbacks=[count], **settings)
-    expected = length(run, _batches(settings), validated=run.limit_val_batches > 0)
+    expected = run_length(run, _batches(settings), validated=run.limit_val_batches > 0)
     run.fit(Model(), datamodule=Data())
     assert (expected.steps, expected.validations) == (run.global_step, count.validations)
     assert expected.steps == run.estimated_stepping_batches
@@ -97,24 +97,20 @@ def _batches(settings: dict) -> int:
 
 def test_processes_share_an_epoch_but_not_a_limit_in_batches():
     run = trainer(devices=2, strategy="ddp", max_epochs=3)
-    assert length(run, 7, validated=False).steps == 9
+    assert run_length(run, 7, validated=False).steps == 9
     run = trainer(devices=2, strategy="ddp", max_epochs=3, limit_train_batches=2)
-    assert length(run, 2, validated=False).steps == 6
+    assert run_length(run, 2, validated=False).steps == 6
 
 
 def test_without_an_end():
-    assert length(trainer(max_epochs=-1), 7, validated=True) == Length(7, math.inf, math.inf)
-    assert length(trainer(max_epochs=3), math.inf, validated=True) == Length(math.inf, math.inf, math.inf)
-    assert length(trainer(max_steps=9), math.inf, validated=False) == Length(math.inf, 9, 0)
-
-
-def test_without_any_limit_there_are_a_thousand_epochs():
-    assert length(trainer(), 7, validated=False) == Length(7, 7000, 0)
+    assert run_length(trainer(max_epochs=-1), 7, validated=True) == Length(7, math.inf, math.inf)
+    assert run_length(trainer(max_epochs=3), math.inf, validated=True) == Length(math.inf, math.inf, math.inf)
+    assert run_length(trainer(max_steps=9), math.inf, validated=False) == Length(math.inf, 9, 0)
 
 
 def test_validations_by_the_clock_are_not_counted():
     run = trainer(max_epochs=3, val_check_interval="00:00:00:30")
-    assert length(run, 7, validated=True) == Length(7, 21, 0)
+    assert run_length(run, 7, validated=True) == Length(7, 21, 0)
 
 
 @pytest.mark.parametrize(
