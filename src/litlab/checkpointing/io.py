@@ -19,7 +19,7 @@ from litlab.checkpointing.load import find_corruption
 from litlab.checkpointing.shard_tensors import fill
 from litlab.checkpointing.shards import folder_of, mark_replaced, mark_unfinished, remove_unnamed
 from litlab.errors import UserError, first_line
-from litlab.util.atomic import TEMPORARY, write_whole
+from litlab.util.files import TEMPORARY, write_atomically
 from litlab.util.torch_files import read_torch_file, stored_parts
 
 # Python ignores SIGXFSZ, so that a file over the size limit (`ulimit -f`) fails as a full disk does, with EFBIG.
@@ -53,7 +53,7 @@ class AtomicCheckpointIO(CheckpointIO):
         _remove_abandoned(path.parent)
         try:
             mark_replaced(path)
-            write_whole(path, lambda stream: torch.save(checkpoint, stream))
+            write_atomically(path, lambda stream: torch.save(checkpoint, stream))
             remove_unnamed(path.parent)
         except BaseException as error:
             if full := no_room(error, path, checkpoint):

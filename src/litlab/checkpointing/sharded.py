@@ -29,8 +29,8 @@ from litlab.checkpointing.shards import (
     small_file,
 )
 from litlab.errors import UserError, first_line
-from litlab.util.atomic import sync, write_whole
 from litlab.util.chunks import Chunks
+from litlab.util.files import sync, write_atomically
 from litlab.util.torch_files import read_torch_file
 
 
@@ -210,7 +210,7 @@ def _name(path: Path, content: bytes, shards: Shards) -> None:
         raise UserError(f"checkpoint.dirpath: {folder / unseen} was written on another machine; give a shared folder.")
     sync(folder)
     mark_replaced(path)
-    write_whole(path, lambda stream: stream.write(small_file(content, shards)))
+    write_atomically(path, lambda stream: stream.write(small_file(content, shards)))
     os.unlink(folder / UNFINISHED)
     remove_unnamed(path.parent)
 

@@ -9,7 +9,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from torch import nn
 
 from litlab.errors import UserError, first_line
-from litlab.util.sockets import socket_timeout
+from litlab.util.files import socket_timeout
 from litlab.util.text import nearest
 
 

@@ -50,7 +50,7 @@ def _report(arguments: list[str]) -> int:
     from litlab.report.chosen import chosen_runs
     from litlab.report.facts import read_facts
     from litlab.report.render import html
-    from litlab.util.atomic import check_folder
+    from litlab.util.files import check_folder
 
     found = chosen_runs(chosen.run, chosen.root)
     if chosen.card and len(found.runs) > 1:

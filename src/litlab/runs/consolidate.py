@@ -32,7 +32,7 @@ def _consolidate(arguments: list[str]) -> int:
     from litlab.checkpointing.io import AtomicCheckpointIO
     from litlab.checkpointing.shards import shards_of
     from litlab.runs.saved import checkpoint_of
-    from litlab.util.atomic import write_whole
+    from litlab.util.files import write_atomically
 
     path = checkpoint_of(chosen.checkpoint)
     output = chosen.output or path.with_suffix(".pt")
@@ -43,7 +43,7 @@ def _consolidate(arguments: list[str]) -> int:
         raise UserError(f"consolidate: {path} is one file already; copy it")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(output, lambda stream: torch.save(checkpoint, stream))
+        write_atomically(output, lambda stream: torch.save(checkpoint, stream))
     except (OSError, RuntimeError) as error:  # torch's archive writer fails on top of the OSError, with its own
         reason = getattr(error, "strerror", None) or getattr(error.__context__, "strerror", None) or first_line(error)
         raise UserError(f"--output: {output} can't be written ({reason}); name another file, or make room") from error

@@ -11,7 +11,7 @@ from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
 from litlab.checkpointing.internals import append_to_csv_file, log_epoch_metrics
 from litlab.runs.folder import write_bytes
-from litlab.util.atomic import sync
+from litlab.util.files import sync
 
 KEY = "csv_files"  # in the checkpoint: folder and number of lines of each
 

@@ -16,7 +16,7 @@ from typing import Any
 from litlab.errors import UserError, first_line
 from litlab.runs.lock import is_first_process
 from litlab.runs.schema import wrong_entry
-from litlab.util.atomic import write_whole
+from litlab.util.files import write_atomically
 
 ROOT = Path("lightning_logs")
 COMPILED = "compile_cache"  # folder in ROOT of what torch.compile has made: code, and no run
@@ -226,7 +226,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, lambda stream: stream.write(content))
+        write_atomically(path, lambda stream: stream.write(content))
     except OSError as error:
         raise UserError(f"{path} can't be written: {error.strerror}.") from error
 

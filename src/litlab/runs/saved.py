@@ -18,7 +18,7 @@ from litlab.runs.compare import read_config
 from litlab.runs.find import find_run, noted_owner
 from litlab.runs.folder import NO_CHECKPOINT, DamagedFile, RunFolder, set_aside, write_text
 from litlab.runs.lock import is_first_process
-from litlab.util.atomic import write_whole
+from litlab.util.files import write_atomically
 from litlab.util.torch_files import read_torch_file
 
 SECTIONS = ("trainer", "model", "data", "ckpt_path")  # of every config of a fit, from its beginning to its end
@@ -163,7 +163,7 @@ def complete_write(newest: Path, saved: dict[str, Any]) -> Path:
     try:
         mark_replaced(last)
         with newest.open("rb") as source:
-            write_whole(last, lambda stream: shutil.copyfileobj(source, stream))
+            write_atomically(last, lambda stream: shutil.copyfileobj(source, stream))
     except OSError as error:
         raise UserError(f"{last} can't be written ({error.strerror}), but {newest} is intact; make room.") from error
     remove_unnamed(last.parent)
