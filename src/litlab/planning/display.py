@@ -7,7 +7,7 @@ from rich.table import Table
 
 from litlab.planning.estimate import ALL_KINDS, USABLE, Estimate
 from litlab.planning.layout import WITH, Devices, Layout
-from litlab.util.host_memory import GIB
+from litlab.util.device import GIB
 from litlab.util.tables import Fitted
 from litlab.util.team import command
 from litlab.util.text import terminal

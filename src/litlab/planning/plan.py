@@ -32,7 +32,7 @@ from litlab.planning.layout import Devices, Layout, of_strategy, others, parse
 from litlab.planning.ledger import UPDATE
 from litlab.planning.measure import Job, measure
 from litlab.planning.step import Measured
-from litlab.util.host_memory import GIB
+from litlab.util.device import GIB
 from litlab.util.progress import SlowProgress
 from litlab.util.refusals import frames_of
 

@@ -18,7 +18,7 @@ from litlab.runs.folder import STATUS_LOCK, RunFolder, read_or_set_aside, write_
 from litlab.runs.masking import mask_text
 from litlab.runs.provenance import now, provenance
 from litlab.util.checkpoint_epoch import epoch_of
-from litlab.util.host_memory import GIB, peak_host_gib
+from litlab.util.device import GIB, peak_host_gib
 
 KEY = "run_record"  # in the checkpoint
 INTERRUPTIONS = ("Interrupted", "KeyboardInterrupt", "SIGTERMException")  # by name: whoever raises them

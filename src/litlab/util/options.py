@@ -26,13 +26,13 @@ class Options(argparse.ArgumentParser):
 
     def parse_args(self, arguments: list[str]) -> argparse.Namespace:  # type: ignore[override]
         options, unknown = self.parse_known_args(arguments)
-        if not unknown:
-            return options
-        name = unknown[0].partition("=")[0]
-        help_ = f"; see {self.prog} --help"
-        if not name.startswith("-"):
-            self.error(f"'{unknown[0]}' is one argument too many{help_}")
-        self.error(f"there is no option '{unknown[0]}'{nearest(name, self._option_string_actions, help_)}")
+        for word in unknown:
+            name = word.partition("=")[0]
+            hint = f"; see {self.prog} --help"
+            if not name.startswith("-"):
+                self.error(f"'{word}' is one argument too many{hint}")
+            self.error(f"there is no option '{word}'{nearest(name, self._option_string_actions, hint)}")
+        return options
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.prog.rpartition(' ')[2]}: {message}")

@@ -12,8 +12,7 @@ from torch.optim import Optimizer
 
 from litlab.callbacks.batches import describe, not_finite
 from litlab.errors import UserError
-from litlab.util.device import synchronize
-from litlab.util.host_memory import peak_gib
+from litlab.util.device import peak_gib, synchronize
 from litlab.util.steps import POINTS, Enough, Lap, LapTimer, epoch_steps, step_at
 from litlab.util.text import some
 
