@@ -11,14 +11,11 @@ from torch import Tensor, nn
 from litlab.checkpointing.shard_tensors import fill
 from litlab.checkpointing.shards import find_missing, shards_of
 from litlab.errors import UserError, first_line
-from litlab.util.renamed import saved_as_now
 from litlab.util.torch_files import read_torch_file
-
-SETTINGS = ("hyper_parameters", "datamodule_hyper_parameters")  # as Lightning calls those of model and data
 
 
 def load_checkpoint(path: str | Path, weights: bool = True) -> dict[str, Any]:
-    """Read a checkpoint file without executing anything in it. Settings have the names that they have now.
+    """Read a checkpoint file without executing anything in it.
 
     Args:
         path: A local file. Tensors are mapped, not read, until they are used; those of a sharded checkpoint are read.
@@ -53,8 +50,7 @@ def load_checkpoint(path: str | Path, weights: bool = True) -> dict[str, Any]:
             )
     if weights:
         fill(Path(path), checkpoint, only="state_dict.")
-    saved = {name: saved_as_now(checkpoint[name]) for name in SETTINGS if name in checkpoint}
-    return {**checkpoint, **saved}
+    return checkpoint
 
 
 def check_finite(model: nn.Module, checkpoint: dict[str, Any]) -> None:

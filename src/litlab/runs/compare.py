@@ -12,7 +12,6 @@ from litlab.runs.run_table import describe_group
 from litlab.runs.seed_group import SeedGroup
 from litlab.util import metric_direction as metric
 from litlab.util.options import Options, answer
-from litlab.util.renamed import saved_as_now
 from litlab.util.spread import plus_minus
 from litlab.util.text import decimals, terminal
 
@@ -103,7 +102,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise DamagedFile(path, " ".join(str(error).split())) from error
     if not isinstance(config, dict):
         raise DamagedFile(path, "it holds no settings")
-    return saved_as_now(config)
+    return config
 
 
 def flat_config(config: Any, key: str = "") -> dict[str, Any]:

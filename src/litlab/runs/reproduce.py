@@ -13,7 +13,6 @@ from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.runs.git import GitError, WorkTree, git, work_tree
 from litlab.runs.provenance import versions
 from litlab.util import team
-from litlab.util.former_names import former_names
 from litlab.util.options import Options, answer
 
 PLACES = ("path", "file", "folder", "root", "dir")  # how settings end that say where the data is: `data_dir`
@@ -69,15 +68,10 @@ def fit_command(run: RunFolder, made: dict[str, Any]) -> list[str]:
     """Return the arguments of Python: the recorded command with the run's resolved config for all that it set.
 
     Raises:
-        UserError: If the run has no config, wasn't made by ``fit``, or before the package was renamed.
+        UserError: If the run has no config, wasn't made by ``fit``.
     """
     command = made.get("command") or []
     ours = team.command("fit")
-    if (was := "".join(command[2:3])) in former_names(team.package()):
-        raise UserError(
-            f"{run.name} was made when {team.package()} was called {was}; git checkout {made.get('commit')}, and "
-            f"there: python -m {was} reproduce {run.path}"
-        )
     if command[:4] != ours:
         raise UserError(f"{run.name} was not made by `{shlex.join(ours)}` but by `{shlex.join(command)}`.")
     if not run.config.is_file():
