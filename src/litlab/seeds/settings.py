@@ -14,7 +14,7 @@ from litlab.runs.folder import ROOT, RunFolder, root_of
 from litlab.runs.masking import mask
 from litlab.runs.seed_group import SeedGroup
 from litlab.util.text import some
-from litlab.util.yaml_files import Loader
+from litlab.util.yaml import Loader
 
 REFUSED = ("--seed_everything", "--resume", "--check", "--plan", "--ckpt_path", "--print_config")
 # What is not a setting of the group: that of one seed or one command. `data.seed` is one, as it holds the data's order.

@@ -25,7 +25,7 @@ from litlab.sweep.workers import devices, run_workers, threads_of_each
 from litlab.util.options import Options, amount_of, answer, count
 from litlab.util.team import typed
 from litlab.util.text import nearest, terminal
-from litlab.util.yaml_files import read_mapping
+from litlab.util.yaml import read_mapping
 
 COPY = "sweep.yaml"  # of the sweep file, in the sweep's folder
 DESCRIPTION = """\
