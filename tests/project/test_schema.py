@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from litlab.cli.main import COMMANDS
-from litlab.util.yaml_files import Loader
+from litlab.util.yaml import Loader
 from tests.conftest import CONFIGS, ROOT
 from tests.litlab.editor.schemas import Editor, written
 

@@ -14,7 +14,7 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 
 from litlab.errors import UserError, first_line
-from litlab.util.atomic import TEMPORARY, write_whole
+from litlab.util.files import TEMPORARY, write_atomically
 from litlab.util.torch_files import read_torch_file, stored_parts
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, `ulimit -f`
@@ -32,7 +32,7 @@ class AtomicCheckpointIO(CheckpointIO):
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         path = prepare_file(path)
         try:
-            write_whole(path, lambda stream: torch.save(checkpoint, stream))
+            write_atomically(path, lambda stream: torch.save(checkpoint, stream))
         except (OSError, RuntimeError) as error:
             raise_if_full(error, path, checkpoint)
             raise

@@ -27,7 +27,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 
 from litlab.checkpointing.io import AtomicCheckpointIO, prepare_file, raise_if_full, read_checkpoint
 from litlab.errors import UserError, first_line
-from litlab.util.atomic import sync, write_whole
+from litlab.util.files import sync, write_atomically
 
 KEY = "shards"  # in the small file: the folder, the names of the optimizers' parameters, fused layers
 PARTS = ("state_dict", "current_model_state", "optimizer_states")  # of a checkpoint, whose tensors are in the folder
@@ -166,7 +166,7 @@ class ShardWriter(FileSystemWriter):
             if not (self.folder / part).is_file():
                 raise UserError(f"checkpoint.dirpath: {part} was written on another machine; give a shared folder")
         sync(self.folder)
-        write_whole(self.file, lambda stream: torch.save(self.content, stream))
+        write_atomically(self.file, lambda stream: torch.save(self.content, stream))
         remove_shards(self.file, self.folder.name)
 
 

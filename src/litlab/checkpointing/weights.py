@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from litlab.checkpointing.io import load_checkpoint, read_checkpoint
 from litlab.errors import UserError
-from litlab.util.commands import some
+from litlab.util.text import some
 
 
 def check_weights(model: nn.Module, checkpoint: dict[str, Any]) -> None:

@@ -27,9 +27,9 @@ from litlab.cli.trust import explain_denied
 from litlab.errors import UserError, first_line
 from litlab.runs.folder import ROOT, RunFolder, write_text
 from litlab.util.class_blocks import imported
-from litlab.util.nearest import nearest
 from litlab.util.team import package
-from litlab.util.yaml_files import find_line
+from litlab.util.text import nearest
+from litlab.util.yaml import find_line
 
 OUTER = ("Problem with", "Does not validate", "Subtypes:", "Errors:", "Given value", "Expected a path but")
 FRAME = re.compile(

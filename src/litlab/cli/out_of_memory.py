@@ -2,8 +2,7 @@
 
 import torch
 
-from litlab.util.device import is_out_of_memory
-from litlab.util.host_memory import GIB, peak_host_gib
+from litlab.util.device import GIB, is_out_of_memory, peak_host_gib
 
 
 def explain_out_of_memory(error: BaseException) -> str | None:

@@ -41,7 +41,7 @@ from litlab.runs.folder import COMPILED, ROOT, RunFolder
 from litlab.runs.loggers import keep_csv_rows, resume_loggers
 from litlab.runs.record import RunRecord
 from litlab.runs.signals import StopSignals
-from litlab.util.host_memory import keep_freed_memory
+from litlab.util.device import keep_freed_memory
 from litlab.util.variables import TRIAL
 
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.

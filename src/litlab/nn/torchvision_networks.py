@@ -9,8 +9,8 @@ from lightning.pytorch.utilities import rank_zero_only
 from torch import nn
 
 from litlab.errors import UserError, first_line
-from litlab.util.nearest import nearest
-from litlab.util.sockets import socket_timeout
+from litlab.util.files import socket_timeout
+from litlab.util.text import nearest
 
 
 def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["random"] | None = None) -> nn.Module:

@@ -10,7 +10,8 @@ from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.runs.settings import differences, flatten, format_value, read_config
 from litlab.runs.table import describe, format_metric
 from litlab.util import metric_direction as metric
-from litlab.util.commands import Options, answer, decimals, terminal
+from litlab.util.options import Options, answer
+from litlab.util.text import decimals, terminal
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from litlab.errors import UserError, first_line
 from litlab.runs.find import RUN_HELP
-from litlab.util.commands import Options, answer
+from litlab.util.options import Options, answer
 
 DESCRIPTION = """\
 Write a sharded checkpoint, which is a small file and a folder beside it, as one file that holds everything: weights,
@@ -31,7 +31,7 @@ def _consolidate(arguments: list[str]) -> int:
 
     from litlab.checkpointing.io import SHARDS, AtomicCheckpointIO, read_checkpoint
     from litlab.runs.saved import checkpoint_of
-    from litlab.util.atomic import write_whole
+    from litlab.util.files import write_atomically
 
     path = checkpoint_of(chosen.checkpoint)
     output = chosen.output or path.with_suffix(".pt")
@@ -42,7 +42,7 @@ def _consolidate(arguments: list[str]) -> int:
     checkpoint = AtomicCheckpointIO().load_checkpoint(path)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(output, lambda stream: torch.save(checkpoint, stream))
+        write_atomically(output, lambda stream: torch.save(checkpoint, stream))
     except (OSError, RuntimeError) as error:  # torch's archive writer fails on top of the OSError, with its own
         reason = getattr(error, "strerror", None) or getattr(error.__context__, "strerror", None) or first_line(error)
         raise UserError(f"--output: {output} can't be written ({reason}); name another file, or make room") from error

@@ -20,7 +20,7 @@ from typing import Any
 from lightning_utilities.core.rank_zero import rank_zero_only  # Lightning's own, without importing all of it
 
 from litlab.errors import UserError, first_line
-from litlab.util.atomic import write_whole
+from litlab.util.files import write_atomically
 
 ROOT = Path("lightning_logs")
 COMPILED = "compile_cache"  # folder in ROOT of what torch.compile has made: code, and no run
@@ -233,7 +233,7 @@ def write_text(path: Path, text: str) -> None:
     check_links(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, lambda stream: stream.write(text.encode(errors="surrogateescape")))
+        write_atomically(path, lambda stream: stream.write(text.encode(errors="surrogateescape")))
     except OSError as error:
         raise UserError(f"{path}: it can't be written ({error.strerror}); make room, or make it writable") from error
 

@@ -19,8 +19,8 @@ from litlab.sweep.spec import SweepSpec
 from litlab.sweep.storage import Storage
 from litlab.sweep.study import ENDED, SweepStudy
 from litlab.util.class_blocks import class_blocks
-from litlab.util.nearest import nearest
 from litlab.util.team import package
+from litlab.util.text import nearest
 
 SECONDS_TO_SAVE = 60.0  # for a fit that outlives its command
 

@@ -11,14 +11,14 @@ from rich.table import Table
 
 from litlab.callbacks import AGC, ActivationCheckpointing, Compile, Freeze, OptimizerInBackward
 from litlab.callbacks.averaging import AveragedWeights
+from litlab.callbacks.second_trainer import second_trainer
 from litlab.cli.out_of_memory import explain_out_of_memory
 from litlab.commands.check.cost import checkpoint_bytes, run_length
 from litlab.commands.check.groups import groups_table
 from litlab.commands.check.probe import Probe
 from litlab.errors import UserError
-from litlab.util.commands import some, terminal
-from litlab.util.second_trainer import second_trainer
 from litlab.util.steps import Enough
+from litlab.util.text import some, terminal
 
 PART_OF_A_STEP = (Freeze, ActivationCheckpointing, GradientAccumulationScheduler)
 REFUSE_IN_SETUP = (OptimizerInBackward, AGC, AveragedWeights)

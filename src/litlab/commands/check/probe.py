@@ -10,12 +10,11 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.optim import Optimizer
 
+from litlab.callbacks.batches import describe, not_finite
 from litlab.errors import UserError
-from litlab.util.batches import describe, not_finite
-from litlab.util.commands import some
-from litlab.util.device import synchronize
-from litlab.util.host_memory import peak_gib
+from litlab.util.device import peak_gib, synchronize
 from litlab.util.steps import POINTS, Enough, Lap, LapTimer, epoch_steps, step_at
+from litlab.util.text import some
 
 WARM_UP = 2  # optimizer steps that are checked, not timed
 SECONDS = 5.0  # for the timed steps, approximately; and for the validation

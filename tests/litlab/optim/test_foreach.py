@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from litlab.util.foreach import copy_all, lerp_all, local_part, total_norm, zero_unless
+from litlab.optim.foreach import copy_all, lerp_all, local_part, total_norm, zero_unless
 
 
 def test_zero_unless_keeps_bits_and_removes_nan():

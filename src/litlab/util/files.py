@@ -1,8 +1,9 @@
-"""Files that are whole whenever the machine stops: written under another name, synced, then renamed."""
+"""Files that are whole whenever the machine stops, and downloads that end."""
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,8 +12,8 @@ from litlab.errors import UserError
 TEMPORARY = ".tmp"  # how the names of files end that are being written
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file so that its name always leads to the whole old file or the whole new one.
+def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file under another name, sync it, then rename it: readers see the whole old file or the whole new one.
 
     Args:
         path: The file.
@@ -53,8 +54,19 @@ def check_folder(key: str, folder: Path) -> None:
     Raises:
         UserError: If it can't.
     """
-    there = next(path for path in (folder, *folder.absolute().parents) if path.is_symlink() or path.exists())
-    if not there.is_dir():
-        raise UserError(f"{key}: {there} is not a folder; move it away, or choose another place")
-    if not os.access(there, os.W_OK | os.X_OK) or not there.stat().st_mode & 0o222:  # root has access to all
-        raise UserError(f"{key}: {there} is read-only; change its permissions, or choose another place")
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.is_symlink() or path.exists())
+    if not nearest.is_dir():
+        raise UserError(f"{key}: {nearest} is not a folder; move it away, or choose another place")
+    if not os.access(nearest, os.W_OK | os.X_OK) or not nearest.stat().st_mode & 0o222:  # root has access to all
+        raise UserError(f"{key}: {nearest} is read-only; change its permissions, or choose another place")
+
+
+@contextmanager
+def socket_timeout(seconds: float) -> Iterator[None]:
+    """Make downloads fail that would otherwise wait for ever for the next bytes."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)

@@ -8,7 +8,7 @@ import pytest
 FAULTS = """
 import resource, sys
 import torch
-from litlab.util.host_memory import keep_freed_memory
+from litlab.util.device import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -4,7 +4,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.plugins import FSDPPrecision, MixedPrecision
 from lightning.pytorch.strategies import FSDPStrategy, SingleDeviceStrategy
 
-from litlab.util.second_trainer import second_trainer
+from litlab.callbacks.second_trainer import second_trainer
 
 
 class Plugin(MixedPrecision):

@@ -2,7 +2,7 @@
 
 import torch
 
-from litlab.util.batches import describe, not_finite
+from litlab.callbacks.batches import describe, not_finite
 
 IMAGES, LABELS = torch.zeros(2, 3, 4, 4), torch.zeros(2, dtype=torch.int64)
 

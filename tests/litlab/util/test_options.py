@@ -3,7 +3,7 @@
 import pytest
 
 from litlab.errors import UserError
-from litlab.util.commands import Options, answer, options_of
+from litlab.util.options import Options, answer, options_of
 
 
 def count(arguments: list[str]) -> int:
@@ -41,11 +41,6 @@ def test_the_options_of_a_verb_instead_of_its_help(capsys):
     with pytest.raises(SystemExit):
         count(["--help"])
     assert capsys.readouterr().out.startswith("usage: python -m auks count ")
-
-
-def test_a_verb_without_help():
-    with pytest.raises(RuntimeError, match="has printed no help"):
-        options_of(lambda arguments: 0)
 
 
 def test_other_mistakes_are_bugs():

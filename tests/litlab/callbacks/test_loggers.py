@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from litlab.callbacks import Baselines, ConfusionMatrix
-from litlab.util.loggers import log_file, log_image, log_settings, log_table, takes_images
+from litlab.callbacks.reporting.loggers import log_file, log_image, log_settings, log_table, takes_images
 from tests.litlab.callbacks.loggers import check_loggers
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from tests.litlab.conftest import CONFIGS
