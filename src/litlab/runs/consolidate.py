@@ -29,8 +29,7 @@ def _consolidate(arguments: list[str]) -> int:
 
     import torch
 
-    from litlab.checkpointing.io import AtomicCheckpointIO, read_checkpoint
-    from litlab.checkpointing.sharded import KEY
+    from litlab.checkpointing.io import SHARDS, AtomicCheckpointIO, read_checkpoint
     from litlab.runs.saved import checkpoint_of
     from litlab.util.atomic import write_whole
 
@@ -38,7 +37,7 @@ def _consolidate(arguments: list[str]) -> int:
     output = chosen.output or path.with_suffix(".pt")
     if output.exists():
         raise UserError(f"--output: {output} exists; remove it, or name another file")
-    if KEY not in read_checkpoint(path, mmap=True):
+    if SHARDS not in read_checkpoint(path, mmap=True):
         raise UserError(f"consolidate: {path} is one file already; copy it")
     checkpoint = AtomicCheckpointIO().load_checkpoint(path)
     try:
