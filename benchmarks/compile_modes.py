@@ -31,20 +31,12 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def build(experiment: str, flags: list[str]) -> Any:
-    """Return the command line of the project, stopped before it fits."""
-    from litlab.cli.experiment_cli import ExperimentCLI
-    from litlab.cli.start import quiet, register_classes
+    """Return the model, data and Trainer of a command line of the project."""
+    from litlab.testing import build_experiment
     from litlab.util.team import use_package
 
-    class Stopped(ExperimentCLI):
-        def _run_subcommand(self, subcommand: str) -> None:
-            pass
-
     use_package("project")
-    register_classes()
-    quiet()
-    sys.argv = ["project", "fit", "--config", str(ROOT / f"configs/{experiment}.yaml"), *flags]
-    return Stopped()
+    return build_experiment("--config", str(ROOT / f"configs/{experiment}.yaml"), *flags)
 
 
 def work(experiment: str, way: str, steps: int, flags: list[str]) -> None:
@@ -77,9 +69,9 @@ def work(experiment: str, way: str, steps: int, flags: list[str]) -> None:
         "--trainer.max_epochs=1000", "--trainer.num_sanity_val_steps=0", "--trainer.limit_val_batches=0",
     ]  # fmt: skip
     sys.stdout = sys.stderr
-    cli = build(experiment, [*plain, *flags])
-    cli.trainer.callbacks += [compiled, Turns()]
-    cli.trainer.fit(cli.model, cli.datamodule)
+    model, data, trainer = build(experiment, [*plain, *flags])
+    trainer.callbacks += [compiled, Turns()]
+    trainer.fit(model, data)
 
 
 class Worker:

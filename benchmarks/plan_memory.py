@@ -129,20 +129,16 @@ def predict(target: Path) -> None:
     from unittest import mock
 
     import litlab.planning.plan
-    from litlab.cli import experiment_cli
-    from litlab.cli.start import register_classes, run
-    from litlab.util.team import use_package
+    from litlab.cli.main import run_command
 
     def kept(*arguments: Any) -> None:
         own, _ = plan(*arguments)
         target.write_text(json.dumps(own.total))
 
-    use_package("project")
-    register_classes()
-    plan = experiment_cli.plan
+    plan = litlab.planning.plan.plan
     alone = mock.patch.object(litlab.planning.plan, "others", return_value=[])
-    with mock.patch.object(experiment_cli, "plan", kept), alone:
-        raise SystemExit(run())
+    with mock.patch.object(litlab.planning.plan, "plan", kept), alone:
+        raise SystemExit(run_command("project"))
 
 
 def measure(target: Path) -> None:
@@ -151,8 +147,7 @@ def measure(target: Path) -> None:
     from torch.distributed.tensor import DTensor
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    from litlab.cli.experiment_cli import ExperimentCLI
-    from litlab.cli.start import register_classes
+    from litlab.testing import build_experiment
     from litlab.util.team import use_package
 
     peak = data = baseline = steps = 0
@@ -182,23 +177,14 @@ def measure(target: Path) -> None:
 
         return call
 
-    class Measured(ExperimentCLI):
-        def instantiate_classes(self) -> None:
-            nonlocal baseline
-            baseline = in_use()
-            super().instantiate_classes()
-
-        def instantiate_trainer(self, **kwargs: Any) -> Any:
-            trainer = super().instantiate_trainer(**kwargs)
-            trainer.callbacks.append(Steps())  # pyright: ignore[reportAttributeAccessIssue]
-            for name in ("prepare_data", "setup", "train_dataloader"):
-                setattr(self.datamodule, name, set_aside(getattr(self.datamodule, name)))
-            return trainer
-
     use_package("project")
-    register_classes()
     with Heap():
-        Measured()
+        baseline = in_use()
+        model, data_module, trainer = build_experiment(*sys.argv[2:])
+        trainer.callbacks.append(Steps())
+        for name in ("prepare_data", "setup", "train_dataloader"):
+            setattr(data_module, name, set_aside(getattr(data_module, name)))
+        trainer.fit(model, data_module)
     Path(f"{target}{os.environ.get('LOCAL_RANK', 0)}").write_text(json.dumps(peak - baseline - data))
 
 

@@ -15,7 +15,6 @@ import fcntl
 import logging
 import os
 import struct
-import sys
 import tempfile
 import termios
 import time
@@ -31,10 +30,13 @@ from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
 from torch import nn
 
 from litlab.callbacks import NaNGuard, ProgressBar
-from litlab.checkpointing.exact_resume import ExactResume
-from litlab.cli.experiment_cli import ExperimentCLI
-from litlab.runs.recorder import RunRecord
+from litlab.checkpointing.resume import ExactResume
+from litlab.cli.config import Command
+from litlab.cli.fit import build
+from litlab.cli.trainer import build_trainer
+from litlab.runs.record import RunRecord
 from litlab.runs.signals import StopSignals
+from litlab.runs.start import start_run
 from litlab.tasks import Classifier
 from litlab.util.team import use_package
 
@@ -114,24 +116,22 @@ def ours(survives: bool) -> float:
     """Measure the same through ``python -m project fit``, with all that lets a run survive or without."""
     seconds: list[float] = []
 
-    class WithClock(ExperimentCLI):
-        def instantiate_trainer(self, **kwargs):
-            self.model.__class__ = timed(type(self.model), seconds)  # the clock costs all sides the same
-            trainer = super().instantiate_trainer(**kwargs)
-            if not survives:
-                trainer.callbacks = [callback for callback in trainer.callbacks if not isinstance(callback, SURVIVAL)]
-            return trainer
-
     with tempfile.TemporaryDirectory() as folder:
-        sys.argv = [
-            "project", "fit", "--model=litlab.tasks.Classifier", "--model.network=__main__.Tiny",
+        command = Command([
+            "fit", "--model=litlab.tasks.Classifier", "--model.network=__main__.Tiny",
             "--data=__main__.VectorData",
             "--model.optimizer=torch.optim.SGD", "--model.optimizer.lr=0.01", "--trainer.max_epochs=2",
             "--trainer.accelerator=cpu", f"--trainer.default_root_dir={folder}", "--test_after_fit=false",
             '--checkpoint={"monitor": "train/acc", "mode": "max"}',
             '--early_stopping={"monitor": "train/acc", "mode": "max", "patience": 9}',
-        ]  # fmt: skip
-        WithClock()
+        ])  # fmt: skip
+        experiment = build(command)
+        experiment.model.__class__ = timed(type(experiment.model), seconds)  # the clock costs all sides the same
+        with start_run(command.config) as run:
+            trainer = build_trainer(experiment, run)
+            if not survives:
+                trainer.callbacks = [callback for callback in trainer.callbacks if not isinstance(callback, SURVIVAL)]
+            trainer.fit(experiment.model, experiment.data)
     return seconds[-1] / STEPS * 1e6
 
 

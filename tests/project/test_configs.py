@@ -1,18 +1,15 @@
 """Every shipped config runs, and every overlay is parsed with each; a new one is run by being there."""
 
 import math
+from functools import partial
 
 import pytest
-from jsonargparse import ArgumentParser
-from lightning.pytorch import LightningModule
 
-from litlab.cli.class_paths import find_class
-from litlab.cli.start import register_classes
-from litlab.cli.trust import Trust
+from litlab.cli.config import Command
 from litlab.errors import UserError
 from litlab.tasks import Classifier, ExperimentModule
+from litlab.util.class_blocks import imported
 from tests.conftest import CONFIGS, ROOT, settings_of
-from tests.litlab.fuzz.harness import verb_parser
 from tests.project.overlays import EXPERIMENTS, OF_CLASSIFIERS, OVERLAYS, SMALL, THERE, callbacks_of, config_of
 
 UNSET = {"cifar": {"fused"}}  # experiments without the settings that an overlay sets; one line says so
@@ -44,12 +41,6 @@ def test_check_finds_nothing_wrong(run, short, tmp_path, experiment):
     assert {path.name for path in tmp_path.iterdir()} <= {"data"}
 
 
-@pytest.fixture(scope="module")
-def parser() -> ArgumentParser:
-    register_classes()
-    return verb_parser("fit")
-
-
 @pytest.mark.parametrize(
     ("config", "overlay"),
     [
@@ -61,16 +52,16 @@ def parser() -> ArgumentParser:
     ],
     ids=lambda path: path.stem,
 )
-def test_overlay_fits_experiment(parser, config, overlay):
+def test_overlay_fits_experiment(config, overlay):
     """All that an overlay says is in the config that would be run, and it takes no callback away."""
-    Trust().enforce()
-    model = find_class(settings_of(config)["model"]["class_path"], LightningModule)
+    parse = partial(Command, ["fit", f"--config={config}", f"--config={overlay}"])
+    model = imported(Command(["fit", f"--config={config}"]).config.model.class_path)
     needed = Classifier if overlay.stem in OF_CLASSIFIERS else ExperimentModule if overlay.stem in OF_TASKS else object
     if not issubclass(model, needed):
         with pytest.raises(UserError, match=r"^model"):
-            parser.parse_args(["--config", str(config), "--config", str(overlay)])
+            parse()
         return
-    merged = parser.parse_args(["--config", str(config), "--config", str(overlay)]).as_dict()
+    merged = parse().config.as_dict()
     before, over = settings_of(config), settings_of(overlay)
     assert callbacks_of(before) <= callbacks_of(merged)
     assert merged["experiment"] == over.get("experiment", before["experiment"])

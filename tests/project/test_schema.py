@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from litlab.cli.command import COMMANDS
-from litlab.util.yaml_files import Loader
+from litlab.cli.main import COMMANDS
+from litlab.util.yaml import Loader
 from tests.conftest import CONFIGS, ROOT
 from tests.litlab.editor.schemas import Editor, written
 

@@ -15,8 +15,8 @@ from litlab.bench.search import Ratio, in_turns, search
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT
 from litlab.sweep.processes import Stop, Unfinished, use_fork_server
-from litlab.util.atomic import check_folder
-from litlab.util.commands import Options, amount_of, answer
+from litlab.util.files import check_folder
+from litlab.util.options import Options, amount_of, answer
 from litlab.util.team import typed
 
 FOLDER = ROOT / "bench"

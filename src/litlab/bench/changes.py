@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from litlab.errors import UserError
-from litlab.util.nearest import nearest
+from litlab.util.text import nearest
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from lightning.pytorch import LightningModule, Trainer
 from litlab.bench.flops import StepFlops
 from litlab.callbacks import Freeze
 from litlab.callbacks.vram import count_samples
-from litlab.preflight.laps import POINTS, Lap, LapTimer, epoch_steps, step_at, total_steps
-from litlab.preflight.probe import Enough
-from litlab.util.host_memory import peak_gib
+from litlab.util.device import peak_gib
+from litlab.util.steps import POINTS, Enough, Lap, LapTimer, epoch_steps, step_at, total_steps
 
 WARM_UP = 3  # steps before the first that is timed; CUDA graphs are recorded in the second
 ROUNDS = 5

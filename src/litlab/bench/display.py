@@ -12,8 +12,8 @@ from rich.table import Table
 from litlab.bench.changes import Changes, title
 from litlab.bench.measurement import Measurement, Trial, is_faster, merged, payback, speedup
 from litlab.bench.runner import Runner
-from litlab.util.commands import decimals, terminal
 from litlab.util.tables import Fitted
+from litlab.util.text import decimals, terminal
 
 LEARNS = " *"  # behind a change that changes what is learned
 COLUMNS = ("step", "samples/s", "speed", "memory", "FLOP/s", "of peak", "start-up (first steps)", "pays back", "")

@@ -27,16 +27,16 @@ from litlab.bench.clock import Plan, TrialClock
 from litlab.bench.flops import peak_flops
 from litlab.callbacks import Freeze, MemorySnapshot
 from litlab.callbacks.finder import Finder
+from litlab.checkpointing.lightning_callbacks import Tuned
 from litlab.cli.config import Command
 from litlab.cli.fit import Experiment, build
 from litlab.cli.messages import describe_error
 from litlab.cli.quiet import silence_noise
 from litlab.cli.trainer import build_trainer
-from litlab.preflight.probe import Enough
 from litlab.runs.provenance import hardware
-from litlab.runs.tuned import Tuned
 from litlab.sweep.processes import print_to
 from litlab.util.device import has_fast_bfloat16
+from litlab.util.steps import Enough
 from litlab.util.team import use_package
 
 # What a fit writes, ends with or is started with, and more than one process; after the user's own flags.
@@ -127,8 +127,9 @@ def run_trial(
         line = describe_error(error)
         if line is None:
             traceback.print_exc()
-        print(f"error: {line or error}", file=sys.stderr)
-        code = 2
+        else:
+            print(f"error: {line}", file=sys.stderr)
+        code = 1 if line is None else 2
     sys.stdout.flush()
     atexit._run_exitfuncs()  # multiprocessing leaves by os._exit
     sys.exit(code)

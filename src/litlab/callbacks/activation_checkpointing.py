@@ -10,10 +10,10 @@ from torchmetrics import Metric, MetricCollection
 
 from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
+from litlab.optim.layers import member_networks
 from litlab.types import PositiveInt, check_bounds
-from litlab.util.commands import some
-from litlab.util.layers import member_networks
 from litlab.util.name_patterns import called_modules, matching_modules
+from litlab.util.text import some
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 

@@ -7,9 +7,9 @@ from torch.optim import Optimizer
 
 from litlab.callbacks.gradients import check_gradients
 from litlab.errors import UserError
+from litlab.optim.foreach import scale_down
+from litlab.optim.layers import last_layer
 from litlab.types import PositiveFloat, check_bounds
-from litlab.util.foreach import scale_down
-from litlab.util.layers import last_layer
 from litlab.util.name_patterns import first_matches, parameter_names
 
 

@@ -8,9 +8,9 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
 from litlab.errors import UserError
-from litlab.util.foreach import copy_all, lerp_all, local_part
+from litlab.optim.foreach import copy_all, lerp_all, local_part
+from litlab.parallel.tensors import copy_of, tensors_of
 from litlab.util.strategies import DividesModel, gathered, part_of, shards, share_buffers
-from litlab.util.tensors import copy_of, tensors_of
 
 HALVES = (torch.float16, torch.bfloat16)
 

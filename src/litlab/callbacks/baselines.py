@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting.loggers import log_table
 from litlab.callbacks.reporting.protocols import HasBaselines
 from litlab.callbacks.reporting.tables import markdown_table
-from litlab.util.loggers import log_table
 from litlab.util.metric_direction import direction
 from litlab.util.tables import Fitted
 

@@ -19,9 +19,8 @@ from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.side_run import check_copies, side_run
 from litlab.errors import UserError
 from litlab.types import PositiveFloat, PositiveInt, check_bounds
-from litlab.util.commands import terminal
-from litlab.util.device import is_out_of_memory
-from litlab.util.host_memory import GIB
+from litlab.util.device import GIB, is_out_of_memory
+from litlab.util.text import terminal
 
 LEAST = 2  # samples: norms over the batch can't train with one
 SMALLER = 8  # the search starts at this fraction of the size that is set

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litlab.callbacks.vram import count_samples
-from litlab.util.device import synchronize
-from litlab.util.host_memory import GIB
+from litlab.util.device import GIB, synchronize
 
 STEPS = 3  # optimizer steps that are timed
 SECONDS = 2.0  # after which fewer are enough

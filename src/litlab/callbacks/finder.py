@@ -8,7 +8,7 @@ import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.util.atomic import write_whole
+from litlab.util.files import write_atomically
 from litlab.util.team import typed
 
 
@@ -68,7 +68,7 @@ def write_overlay(folder: Path, name: str, says: str, settings: dict[str, Any]) 
     file = folder / f"{name}.yaml"
     lines = [*says.splitlines(), f"  {typed('fit')} --config EXPERIMENT.yaml --config {file}"]
     text = "".join(f"# {line}\n" for line in lines) + yaml.safe_dump(settings, sort_keys=False)
-    write_whole(file, lambda stream: stream.write(text.encode()))
+    write_atomically(file, lambda stream: stream.write(text.encode()))
     return file
 
 

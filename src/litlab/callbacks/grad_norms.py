@@ -6,7 +6,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch.optim import Optimizer
 
 from litlab.callbacks.gradients import check_gradients
-from litlab.util.foreach import local_part, norms_of
+from litlab.optim.foreach import local_part, norms_of
 from litlab.util.name_patterns import parameter_names
 
 

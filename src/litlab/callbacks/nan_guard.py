@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litlab.errors import UserError
-from litlab.util.foreach import copy_all, local_part, total_norm, zero_unless
+from litlab.optim.foreach import copy_all, local_part, total_norm, zero_unless
 
 IN_A_ROW = 50  # bad steps that stop the run even under `skip`
 

@@ -8,6 +8,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
+from litlab.callbacks.batches import describe
 from litlab.callbacks.gradient_moments import (
     FEWEST,
     Moments,
@@ -25,7 +26,6 @@ from litlab.callbacks.reporting.protocols import HasTrainingLoss
 from litlab.callbacks.reporting.tables import write_rows
 from litlab.errors import UserError, first_line
 from litlab.types import PositiveInt, check_bounds
-from litlab.util.batches import describe
 from litlab.util.device import is_out_of_memory
 from litlab.util.strategies import shards
 

@@ -10,8 +10,8 @@ from torchmetrics import Metric
 
 from litlab.callbacks.agc import AGC
 from litlab.callbacks.freeze import Freeze
+from litlab.callbacks.second_trainer import second_trainer
 from litlab.errors import UserError
-from litlab.util.second_trainer import second_trainer
 from litlab.util.strategies import shards
 
 OF_THE_STEP = (AGC, Freeze)

@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from litlab.util.batches import tensors
-from litlab.util.device import synchronize
-from litlab.util.host_memory import GIB, peak_host_gib
+from litlab.callbacks.batches import tensors
+from litlab.util.device import GIB, peak_host_gib, synchronize
 from litlab.util.strategies import data_ranks
 
 

@@ -15,8 +15,8 @@ from litlab.errors import UserError
 from litlab.runs.find import find_run, newest_resumable, owner_of
 from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.runs.settings import read_config
-from litlab.util.nearest import nearest
-from litlab.util.yaml_files import read_mapping as read_yaml
+from litlab.util.text import nearest
+from litlab.util.yaml import read_mapping as read_yaml
 
 CONFIG = ("--config", "-c")
 # An exported model computes on the CPU, in full precision, however its run was trained.

@@ -5,10 +5,10 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn
 
-import jsonargparse
 import yaml
 from jsonargparse import Namespace
 from lightning.pytorch import LightningDataModule, LightningModule
@@ -25,11 +25,11 @@ from litlab.errors import UserError, building
 from litlab.optim.recipe import plain_recipe
 from litlab.tasks.base import is_fact
 from litlab.util.team import typed
-from litlab.util.yaml_files import check_duplicates
 
 UNWRITABLE = "Unable to serialize instance "  # what jsonargparse (4.53) writes for a default such as a device
 NEEDED = ("trainer", "model", "data", "seed_everything", "experiment", "test_after_fit", "channels_last")
-_load_yaml = jsonargparse.get_loader("yaml")
+
+yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
 
 
 class ExperimentParser(LightningArgumentParser):
@@ -75,7 +75,6 @@ class Command(LightningCLI):
             import_all_classes()
         else:
             import_classes(_texts(self.argv))
-        jsonargparse.set_loader("yaml", _load_without_duplicates, (yaml.YAMLError,))
         super().__init__(
             LightningModule,
             LightningDataModule,
@@ -124,9 +123,17 @@ class Command(LightningCLI):
         del self.config_dump  # Lightning's, of before `fill_from_data`
         return data
 
-    def build_model(self) -> LightningModule:
-        """Build the model. It can be copied: no recipe for an optimizer in it holds on to the parser."""
-        model = self.build("model").model
+    def build_model(self, trained: bool = False) -> LightningModule:
+        """Build the model. It can be copied: no recipe for an optimizer in it holds on to the parser.
+
+        Args:
+            trained: A checkpoint has all of its weights, so that none are downloaded.
+        """
+        settings = Namespace(model=self.config.model).clone()
+        if trained and "model.init_args.network.init_args.weights" in settings:
+            settings["model.init_args.network.init_args.weights"] = None
+        with building("model"):
+            model = self.parser.instantiate_classes(settings).model
         for name, value in vars(model).items():
             setattr(model, name, plain_recipe(value))
         return model
@@ -163,8 +170,3 @@ def _texts(argv: list[str]) -> Iterator[str]:
             yield Path(value).read_text(encoding="utf-8", errors="replace")
         elif value is not None:
             yield value
-
-
-def _load_without_duplicates(text: str) -> Any:
-    check_duplicates(text)
-    return _load_yaml(text)

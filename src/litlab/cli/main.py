@@ -146,7 +146,7 @@ def find_command(name: str) -> Callable[..., int]:
         UserError: If there is no such command; names the nearest.
     """
     from litlab.errors import UserError
-    from litlab.util.nearest import nearest
+    from litlab.util.text import nearest
 
     commands = {name: command for group in COMMANDS.values() for name, command in group.items()}
     if name not in commands:

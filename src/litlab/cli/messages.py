@@ -5,7 +5,6 @@ gets the file and line of the key, and the nearest name that exists. A traceback
 """
 
 import errno
-import inspect
 import os
 import re
 import sys
@@ -17,23 +16,28 @@ from typing import Any
 
 from jsonargparse import ArgumentParser
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch import callbacks
+from torch import optim
+from torch.optim import lr_scheduler
 
 from litlab.cli.argv import CONFIG, find_bases, flags_of
-from litlab.cli.out_of_memory import out_of_memory_advice
+from litlab.cli.out_of_memory import explain_out_of_memory
 from litlab.cli.resolve import find_classes
 from litlab.cli.trust import explain_denied
 from litlab.errors import UserError, first_line
 from litlab.runs.folder import ROOT, RunFolder, write_text
 from litlab.util.class_blocks import imported
-from litlab.util.nearest import nearest
 from litlab.util.team import package
-from litlab.util.yaml_files import find_line
+from litlab.util.text import nearest
+from litlab.util.yaml import find_line
 
 OUTER = ("Problem with", "Does not validate", "Subtypes:", "Errors:", "Given value", "Expected a path but")
 FRAME = re.compile(
     r'^Parser key "[^"]+":|^Not of type [^:]*:|^Type .* expects a function or a callable class:( Parser key.*)?'
 )
+VALUE = re.compile(r"(?:Given|Got) value: (.*?)(?:\. Got value: .*)?$", re.MULTILINE)  # the innermost comes first
 TYPE = re.compile(r"Expected an? (?=<|typing)")
+NO_CLASS = re.compile(r"^Expected a dot import path string: (?![\w.]*\b[A-Z]\w*$)")  # the value was hardly meant as one
 KIND = re.compile(r"<class '(?:[\w.]*\.)?(\w+)'>|typing\.Literal(?=\[)")
 # What says that a file system, and not the code, is the problem.
 OF_THE_SYSTEM = (
@@ -66,7 +70,7 @@ def explain(message: str, parser: Any) -> str:
     classes = re.findall(r"Problem with given class_path '([^']+)'", message)
     key, text = _explain_leaf(".".join(keys), _find_leaves(message), classes, parser)
     if text.startswith("is not valid"):  # jsonargparse names the value elsewhere
-        text = f"{re.findall(r'Given value: (.*)', message)[0]} {text}"
+        text = f"{re.findall(VALUE, message)[0]} {text}"
     place = _find_place(key, parser.argv)
     return ": ".join(part for part in (place, key, text) if part)
 
@@ -83,31 +87,32 @@ def _find_leaves(message: str) -> list[str]:
 
 def _explain_leaf(key: str, leaves: list[str], classes: list[str], parser: Any) -> tuple[str, str]:
     """Return the key and what is wrong with it."""
-    leaf = next((line for line in leaves if not TYPE.match(line)), leaves[0] if leaves else "")
+    kinds = [KIND.sub(r"\1", TYPE.sub("", line)) for line in leaves if TYPE.match(line)]
+    other = [line for line in leaves if not TYPE.match(line) and not (kinds and NO_CLASS.search(line))]
+    leaf = other[0] if other else leaves[0] if leaves else ""
     if found := re.search(r"Option '([^']+)' is not accepted", leaf):
         if not classes:
             return found[1], f"there is no such key{nearest(found[1], _settings(parser))}"
-        names = inspect.signature(imported(classes[-1])).parameters
+        names = ArgumentParser().add_class_arguments(imported(classes[-1]), fail_untyped=False)
         hint = nearest(found[1], names, f"; it takes {', '.join(names)}")
         return f"{key}.{found[1]}", f"{classes[-1].rpartition('.')[2]} has no '{found[1]}'{hint}"
     if found := re.search(r"Group '([^']*)' does not accept option '([^']+)'", leaf):
         name = f"{found[1]}.{found[2]}"
         return name, f"there is no such key{nearest(name, _settings(parser))}"
+    if found := re.search(r"arguments are required: (\w+)", leaf):
+        return f"{key}.{found[1]}", f"not set; {classes[-1].rpartition('.')[2]} needs it"
     if found := re.search(r"Importing '([^']+)' is not allowed, denied by the '([^']+)' entry", leaf):
         return key, explain_denied(found[1], everything=found[2] == "*")
     if found := re.search(r"Expected a dot import path string: (.*)", leaf):
-        return (
-            key,
-            f"there is no class '{found[1]}'{nearest(found[1], find_classes(package()), '; give its full path')}",
-        )
+        known = [*find_classes(package()), *dir(optim), *dir(lr_scheduler), *dir(callbacks)]
+        return key, f"there is no class '{found[1]}'{nearest(found[1], known, '; give its full path')}"
     if found := re.search(r"module '([^']+)' has no attribute '([^']+)'", leaf):
         return key, f"{found[1]} has no '{found[2]}'{nearest(found[2], dir(sys.modules[found[1]]))}"
     if found := re.search(r"File does not exist: '([^']+)'", leaf):
         name = os.path.relpath(found[1])
         return name, f"no such file{nearest(name, map(str, Path('configs').rglob('*.yaml')))}"
-    if TYPE.match(leaf):
-        kinds = [KIND.sub(r"\1", TYPE.sub("", line)) for line in leaves if TYPE.match(line)]
-        return key, f"it must be {' or '.join(dict.fromkeys(kinds))}".replace("] or [", ", ")
+    if not other and kinds:
+        return key, f"is not valid; it must be {' or '.join(dict.fromkeys(kinds))}".replace("] or [", ", ")
     if leaf.startswith("Not a valid subclass of "):
         return key, f"it must be a class or the settings of {leaf.rpartition(' ')[2]}"
     return key, leaf[:300]
@@ -117,7 +122,8 @@ def _explain_flag(word: str, parser: Any) -> str:
     """Return what to do about a word of the command line that is no flag of the parser."""
     flag = word.partition("=")[0]
     if flag.startswith("--"):
-        return f"{flag}: there is no such setting{nearest(flag[2:], _settings(parser))}"
+        section = nearest(flag[2:].partition(".")[0], _settings(parser))
+        return f"{flag}: there is no such setting{nearest(flag[2:], _settings(parser), section)}"
     if word.endswith((".yaml", ".yml")):
         return f"{word}: a config needs --config; write --config {word}"
     return f"{word}: it follows no flag that takes a value; remove it, or write it as --{word.lstrip('-')}"
@@ -182,7 +188,7 @@ def describe_error(error: BaseException) -> str | None:
 
 
 def _explain_runtime(error: BaseException, innermost: BaseException) -> str | None:
-    advice = out_of_memory_advice(error, None)
+    advice = explain_out_of_memory(error)
     if advice is not None:
         return advice
     if isinstance(error, MisconfigurationException):  # Lightning's word for settings that do not go together

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from litlab.errors import UserError
-from litlab.util.commands import Options, answer, count
+from litlab.util.options import Options, answer, count
 
 DESCRIPTION = """\
 Write the data of an experiment into shards: a few large files for each split, in a new folder. StreamedImages or

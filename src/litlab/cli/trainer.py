@@ -10,13 +10,7 @@ from typing import Any
 from jsonargparse import Namespace
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import (
-    BatchSizeFinder,
-    Checkpoint,
-    GradientAccumulationScheduler,
-    LearningRateFinder,
-    LearningRateMonitor,
-)
+from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
 from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
@@ -34,10 +28,10 @@ from litlab.callbacks.model_summary import ModelSummary
 from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.summary import RunSummary
 from litlab.callbacks.threads import Threads
-from litlab.checkpointing.accumulation import AccumulationSchedule
 from litlab.checkpointing.internals import log_at_step
 from litlab.checkpointing.io import AtomicCheckpointIO
-from litlab.checkpointing.resume import ExactResume, find_first_step
+from litlab.checkpointing.lightning_callbacks import make_resumable
+from litlab.checkpointing.resume import ExactResume
 from litlab.cli.config import Command
 from litlab.cli.sections import SECTIONS, section_callbacks
 from litlab.data.module import ExperimentData
@@ -47,7 +41,7 @@ from litlab.runs.folder import COMPILED, ROOT, RunFolder
 from litlab.runs.loggers import keep_csv_rows, resume_loggers
 from litlab.runs.record import RunRecord
 from litlab.runs.signals import StopSignals
-from litlab.util.host_memory import keep_freed_memory
+from litlab.util.device import keep_freed_memory
 from litlab.util.variables import TRIAL
 
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
@@ -58,7 +52,6 @@ STEP_HOOKS = (
 # What barebones keeps of the sections: the rest measures, logs or writes.
 PARTS_OF_A_STEP = (ActivationCheckpointing, AveragedWeights, ChannelsLast, Compile, Freeze, Threads)
 STRATEGIES = {"fsdp2": "litlab.parallel.strategy", "pipeline": "litlab.parallel.pipeline_strategy"}
-LIGHTNING_FINDERS = (BatchSizeFinder, LearningRateFinder)
 
 
 def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
@@ -109,7 +102,7 @@ def build_loggers(command: Command, named: Any, run: RunFolder, checkpoint: dict
         run: The run's folder.
         checkpoint: The checkpoint that a fit continues from: what was logged after it is hidden.
     """
-    step = find_first_step(checkpoint) if command.verb == "fit" and checkpoint is not None else None
+    step = checkpoint["global_step"] if command.verb == "fit" and checkpoint is not None else None
     own = TensorBoardLogger(run.path.parent, "", run.path.name, default_hp_metric=False, purge_step=step)
     further = [] if named is None or isinstance(named, bool) else named if isinstance(named, list) else [named]
     if command.verb != "fit" or command.config.resume:
@@ -136,9 +129,7 @@ def arrange_callbacks(command: Command, built: Namespace, settings: dict[str, An
     if built.ema is not None and built.swa is not None:
         raise UserError("swa: ema averages the weights too, and one average can be kept; set ema or swa to null")
     callbacks = settings["callbacks"] or []
-    named = [_replace(callback) for callback in (callbacks if isinstance(callbacks, list) else [callbacks])]
-    if resumes:
-        named = [callback for callback in named if type(callback) not in LIGHTNING_FINDERS]  # they have found it
+    named = make_resumable(callbacks if isinstance(callbacks, list) else [callbacks], resumes)
     finders = [callback for callback in named if isinstance(callback, Finder)]
     named = [callback for callback in named if callback not in finders]
     sections = [one for one in sections if not (isinstance(one, Compile) and one.mode is None)]
@@ -250,12 +241,6 @@ def _trial_report() -> list[Callback]:
     from litlab.runs.trial_report import TrialReport
 
     return [TrialReport()]
-
-
-def _replace(callback: Callback) -> Callback:
-    """Return ours for a callback of Lightning's that a run resumed within an epoch can't go on with."""
-    is_plain = type(callback) is GradientAccumulationScheduler
-    return AccumulationSchedule(callback.scheduling) if is_plain else callback  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _has(callbacks: list[Callback], kind: type[Callback]) -> bool:

@@ -1,1 +1,1 @@
-"""Commands of their own: each folder imports the core, and no other command's inside."""
+"""Commands with a folder of their own; see `litlab.cli.main` for all of them."""

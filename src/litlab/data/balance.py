@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from litlab.util.class_counts import Balance, class_counts
+from litlab.data.class_counts import Balance, class_counts
 
 
 class BalancedDraw:

@@ -17,7 +17,7 @@ import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.errors import UserError
-from litlab.util.atomic import sync
+from litlab.util.files import sync
 
 _MANIFEST = "checksums.json"
 _BLOCK = 2**20

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch.hub
 
 from litlab.errors import UserError
-from litlab.util.sockets import socket_timeout
+from litlab.util.files import socket_timeout
 
 
 class Unavailable(Exception):

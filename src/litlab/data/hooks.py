@@ -9,11 +9,11 @@ from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from litlab.data.class_counts import Balance
 from litlab.data.metadata import Metadata
 from litlab.data.sampler import EpochBatches, EpochSampler
 from litlab.data.serving import Serving
 from litlab.errors import UserError
-from litlab.util.class_counts import Balance
 
 M = TypeVar("M", bound=Metadata)
 

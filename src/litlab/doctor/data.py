@@ -17,7 +17,7 @@ from litlab.data.selectable import SelectableData
 from litlab.doctor.line import DATA, FAILED, NOTE, OK, WARNING, Line, described
 from litlab.errors import UserError
 from litlab.util.team import typed
-from litlab.util.yaml_files import read_mapping
+from litlab.util.yaml import read_mapping
 
 SECONDS = 3.0  # to wait for the answer of a server
 

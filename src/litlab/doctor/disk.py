@@ -6,11 +6,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from litlab.doctor.line import DISK, FAILED, OK, WARNING, Line, gib
+from litlab.doctor.line import DISK, FAILED, GIB, OK, WARNING, Line, gib
 from litlab.errors import UserError
 from litlab.runs.folder import COMPILED, ROOT
-from litlab.util.atomic import check_folder
-from litlab.util.host_memory import GIB
+from litlab.util.files import check_folder
 
 LEAST_FREE = 2 * GIB  # data sets and checkpoints of the reference experiments need less
 

@@ -27,7 +27,7 @@ from litlab.doctor.line import (
     Line,
 )  # fmt: skip
 from litlab.doctor.run_checks import Check, run_checks
-from litlab.util.commands import Options, answer
+from litlab.util.options import Options, answer
 
 DESCRIPTION = """\
 Check this machine: Python and packages, torch and its devices with measured speeds, memory, disk, the data

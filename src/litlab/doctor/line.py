@@ -9,6 +9,7 @@ OK, NOTE, WARNING, FAILED = "ok", "note", "warning", "failed"  # a note: optiona
 PYTHON, DEVICES, MACHINE, DISK, DATA = "Python", "Devices", "Machine", "Disk", "Data"
 TOOLS, PROCESSES, ENVIRONMENT, EXTRAS = "Tools", "Processes", "Environment", "Extras"
 GROUPS = (PYTHON, DEVICES, MACHINE, DISK, DATA, TOOLS, PROCESSES, ENVIRONMENT, EXTRAS)  # in the order of the table
+GIB = 2**30
 TORCH = "torch"  # the line that says whether torch can be imported
 
 
@@ -40,4 +41,4 @@ def described(error: BaseException) -> str:
 
 def gib(size: float) -> float:
     """Return a number of bytes in GiB, as precise as it is read."""
-    return round(size / 2**30, 1)
+    return round(size / GIB, 1)

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from litlab.doctor.cgroups import core_quota, memory_room
-from litlab.doctor.line import MACHINE, OK, WARNING, Line, gib
-from litlab.util.host_memory import GIB
+from litlab.doctor.line import GIB, MACHINE, OK, WARNING, Line, gib
 
 SHARED = Path("/dev/shm")  # Linux: tensors go through it from loader workers to the training, and NCCL uses it
 LEAST_FREE = 2 * GIB  # the reference experiments need less

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from litlab.doctor.declared import Declared, declared
 from litlab.doctor.line import EXTRAS, FAILED, NOTE, OK, PYTHON, WARNING, Line
-from litlab.util.commands import some
+from litlab.util.text import some
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

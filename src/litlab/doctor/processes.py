@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 from litlab.doctor.line import FAILED, OK, PROCESSES, WARNING, Line
-from litlab.util.commands import some
+from litlab.util.text import some
 
 SIZE = 2
 SECONDS = 60.0  # that they may take: most of it for importing torch on a slow disk

@@ -6,8 +6,8 @@ import sys
 from typing import Any, get_type_hints
 
 from litlab.errors import UserError, first_line
-from litlab.util.nearest import nearest
 from litlab.util.team import is_own
+from litlab.util.text import nearest
 
 EXTRAS = {"torchao": "torchao"}  # packages of the optional dependencies in pyproject.toml, and the name there
 

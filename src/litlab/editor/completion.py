@@ -5,7 +5,7 @@ from shlex import quote
 
 from litlab.cli.main import COMMANDS
 from litlab.editor.schema import all_schemas
-from litlab.util.commands import Options, answer
+from litlab.util.options import Options, answer
 from litlab.util.team import package, typed
 
 SHELLS = ("bash", "zsh")

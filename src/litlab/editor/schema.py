@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from litlab.util.atomic import check_folder, write_whole
-from litlab.util.commands import Options, answer
+from litlab.util.files import check_folder, write_atomically
+from litlab.util.options import Options, answer
 from litlab.util.progress import SlowProgress
 
 FOLDER = Path(".vscode/schemas")
@@ -34,7 +34,7 @@ def _schema(arguments: list[str]) -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, schema in schemas.items():
         text = json.dumps(schema, separators=(",", ":"))
-        write_whole(FOLDER / f"{name}.json", lambda stream, text=text: stream.write(text.encode()))
+        write_atomically(FOLDER / f"{name}.json", lambda stream, text=text: stream.write(text.encode()))
     print(f"Written: {FOLDER}/{{{','.join(schemas)}}}.json")
     return 0
 

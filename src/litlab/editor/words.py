@@ -5,7 +5,7 @@ from importlib import import_module
 from litlab.cli.main import COMMANDS, EXPERIMENT
 from litlab.editor.flags import class_of, flags, referred
 from litlab.editor.values import Schema
-from litlab.util.commands import options_of
+from litlab.util.options import options_of
 
 NO_SETTINGS = ("--config", "--help", "--print_config", "--allow_modules")  # flags that the schemas don't have
 WITH_SETTINGS = {"bench": "fit", "shards": "fit", "export": "test", "serve": "test"}  # whose flags they take, too

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from litlab.errors import UserError
-from litlab.util.commands import Options, answer, count
+from litlab.util.options import Options, answer, count
 
 FORMATS = {
     "onnx": "for ONNX Runtime: the smallest to install, on most systems and languages",

@@ -18,7 +18,7 @@ from litlab.export.pipeline import export_model
 from litlab.export.report import print_report
 from litlab.export.request import Source, Wanted
 from litlab.runs.folder import RunFolder
-from litlab.util.atomic import check_folder
+from litlab.util.files import check_folder
 
 
 def export_run(argv: list[str], wanted: Wanted, output: Path | None) -> None:

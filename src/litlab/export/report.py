@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from litlab.export.pages import speed_rows
-from litlab.util.commands import terminal
+from litlab.util.text import terminal
 
 
 def print_report(manifest: dict[str, Any], folder: Path) -> None:

@@ -6,8 +6,8 @@ from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
     from litlab.nn.adapt import adapt_network
-    from litlab.nn.pretrained import pretrained
     from litlab.nn.sizes import MAX_LAYERS, check_sizes
+    from litlab.nn.torchvision_networks import pretrained
     from litlab.nn.vmapping import refused_by_vmap, why_not_vmap
 
 __all__ = ["MAX_LAYERS", "adapt_network", "check_sizes", "pretrained", "refused_by_vmap", "why_not_vmap"]
@@ -18,7 +18,7 @@ __getattr__ = export_lazily(
         "MAX_LAYERS": "litlab.nn.sizes",
         "adapt_network": "litlab.nn.adapt",
         "check_sizes": "litlab.nn.sizes",
-        "pretrained": "litlab.nn.pretrained",
+        "pretrained": "litlab.nn.torchvision_networks",
         "refused_by_vmap": "litlab.nn.vmapping",
         "why_not_vmap": "litlab.nn.vmapping",
     },

@@ -10,10 +10,10 @@ from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
+from litlab.optim.foreach import add_all, lerp_all, lerped, scale_all
+from litlab.optim.layers import hidden_weights
 from litlab.optim.newton_schulz import orthogonalise
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, PositiveFloat, PositiveInt, check_bounds
-from litlab.util.foreach import add_all, lerp_all, lerped, scale_all
-from litlab.util.layers import hidden_weights
 
 
 class Muon(Optimizer):

@@ -7,8 +7,8 @@ from torch import nn
 from torch.optim import LBFGS, Optimizer
 
 from litlab.errors import UserError
+from litlab.optim.layers import member_networks
 from litlab.types import NonNegativeFloat, OpenUnitInterval, PositiveFloat
-from litlab.util.layers import member_networks
 from litlab.util.name_patterns import first_matches, parameter_names
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate
 
-from litlab.util.foreach import local_part, norms_of, scale_all
+from litlab.optim.foreach import local_part, norms_of, scale_all
 
 
 @torch.no_grad()

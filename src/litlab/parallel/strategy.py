@@ -21,7 +21,7 @@ from litlab.parallel.clipping import clip_norm, clip_value
 from litlab.parallel.groups import DataGroups
 from litlab.parallel.plan import blocks_of, check_weights, networks, plan_of
 from litlab.parallel.sharding import check_optimizer, divide_tensors, divided_like, policy_of, shard_fully, whole
-from litlab.util.tensors import reshard
+from litlab.parallel.tensors import reshard
 
 
 class ShardedStrategy(DataGroups):

@@ -7,10 +7,10 @@ from rich.table import Table
 
 from litlab.planning.estimate import ALL_KINDS, USABLE, Estimate
 from litlab.planning.layout import WITH, Devices, Layout
-from litlab.util.commands import terminal
-from litlab.util.host_memory import GIB
+from litlab.util.device import GIB
 from litlab.util.tables import Fitted
 from litlab.util.team import command
+from litlab.util.text import terminal
 
 MOMENTS = {"forward": "in the forward pass", "backward": "in the backward pass", "update": "in the optimizer's step"}
 

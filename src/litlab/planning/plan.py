@@ -21,6 +21,7 @@ from litlab.callbacks import (
     OptimizerInBackward,
 )
 from litlab.callbacks.averaging import AveragedWeights
+from litlab.callbacks.batches import describe
 from litlab.errors import UserError, first_line
 from litlab.parallel.plan import networks, plan_of
 from litlab.planning.batch import training_batch, without_download
@@ -31,8 +32,7 @@ from litlab.planning.layout import Devices, Layout, of_strategy, others, parse
 from litlab.planning.ledger import UPDATE
 from litlab.planning.measure import Job, measure
 from litlab.planning.step import Measured
-from litlab.util.batches import describe
-from litlab.util.host_memory import GIB
+from litlab.util.device import GIB
 from litlab.util.progress import SlowProgress
 from litlab.util.refusals import frames_of
 

@@ -10,7 +10,8 @@ from litlab.errors import UserError
 from litlab.runs.find import RUN_HELP
 from litlab.runs.folder import ROOT, write_text
 from litlab.util import team
-from litlab.util.commands import Options, answer, some
+from litlab.util.options import Options, answer
+from litlab.util.text import some
 
 if TYPE_CHECKING:
     from litlab.report.blocks import Evaluation
@@ -49,7 +50,7 @@ def _report(arguments: list[str]) -> int:
     from litlab.report.chosen import chosen_runs
     from litlab.report.facts import read_facts
     from litlab.report.render import html
-    from litlab.util.atomic import check_folder
+    from litlab.util.files import check_folder
 
     found = chosen_runs(chosen.run, chosen.root)
     if chosen.card and len(found.runs) > 1:

@@ -17,9 +17,9 @@ from litlab.report.results_record import EXPERIMENTS, record
 from litlab.report.results_table import TABLES, table
 from litlab.runs.find import RUN_HELP
 from litlab.runs.folder import ROOT, RunFolder, write_json, write_text
-from litlab.util.commands import Options, answer
-from litlab.util.nearest import nearest
+from litlab.util.options import Options, answer
 from litlab.util.team import typed
+from litlab.util.text import nearest
 
 BEGIN, END = re.compile(r"<!-- results: *(.*?) *-->\s*"), re.compile(r"<!-- end of results -->\s*")
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.util.nearest import nearest
+from litlab.util.text import nearest
 
 FOLDER = Path("benchmarks/results")
 STEP = " > "  # between the steps of a path: names of figures hold dots and slashes

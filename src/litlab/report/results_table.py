@@ -10,8 +10,8 @@ import yaml
 from litlab.errors import UserError
 from litlab.report.results_files import FOLDER, ResultFiles, Steps, steps_of
 from litlab.report.results_text import figure, origin
-from litlab.util.nearest import nearest
-from litlab.util.yaml_files import check, check_mapping, place, read_text
+from litlab.util.text import nearest
+from litlab.util.yaml import check, check_mapping, place, read_text
 
 TABLES = FOLDER / "tables"
 EXAMPLE = "rows: [{from: tables.json > results > wine, cells: [wine]}]"

@@ -16,7 +16,7 @@ from litlab.runs.compare import flatten_origin
 from litlab.runs.settings import differences, format_value
 from litlab.util import metric_direction as metric
 from litlab.util import team
-from litlab.util.commands import decimals
+from litlab.util.text import decimals
 
 Runs = Mapping[str, Facts]  # by short name
 HIDDEN = ("hardware.host", "seed")  # of what they were made from: the seed is among the settings

@@ -12,7 +12,7 @@ from litlab.errors import UserError
 from litlab.report.facts import Facts
 from litlab.runs.masking import mask, mask_text
 from litlab.runs.settings import MISSING, flatten, format_value
-from litlab.util.yaml_files import read_mapping, read_text
+from litlab.util.yaml import read_mapping, read_text
 
 
 @dataclass(frozen=True)

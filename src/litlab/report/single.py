@@ -13,7 +13,7 @@ from litlab.report.shipped import Shipped, differences, shipped_config
 from litlab.report.tables import beside_baselines, validation_line
 from litlab.util import metric_direction as metric
 from litlab.util.class_blocks import class_blocks
-from litlab.util.commands import decimals
+from litlab.util.text import decimals
 
 KINDS = {"finished": "good", "running": "plain", "interrupted": "plain", "unknown": "plain"}  # of badges; else bad
 LIMITS = ("limit_train_batches", "limit_val_batches", "limit_test_batches", "overfit_batches")  # settings of trainer

@@ -6,8 +6,8 @@ from typing import Any
 from litlab.report.blocks import Block, Paragraph, Table
 from litlab.report.facts import Facts
 from litlab.report.results_record import beside_seed
-from litlab.util.commands import some
 from litlab.util.spread import cells, spreads
+from litlab.util.text import some
 
 
 def over_seeds(runs: Sequence[Facts]) -> list[Block]:

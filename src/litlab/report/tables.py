@@ -7,7 +7,7 @@ from typing import Any
 from litlab.report.blocks import Evaluation, Table
 from litlab.report.facts import Facts
 from litlab.util import metric_direction as metric
-from litlab.util.commands import decimals
+from litlab.util.text import decimals
 
 
 def beside_baselines(facts: Facts, evaluation: Evaluation | None) -> Table | None:

@@ -11,7 +11,8 @@ from litlab.runs.folder import ROOT, read_json
 from litlab.runs.settings import differences, flatten, format_value, read_config
 from litlab.runs.table import describe, format_metric, show_table
 from litlab.util import metric_direction as metric
-from litlab.util.commands import Options, answer, decimals
+from litlab.util.options import Options, answer
+from litlab.util.text import decimals
 
 DESCRIPTION = """\
 Compare runs side by side: the settings that differ, the metrics with the better value in bold, and the

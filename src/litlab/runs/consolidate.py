@@ -4,7 +4,7 @@ from pathlib import Path
 
 from litlab.errors import UserError
 from litlab.runs.find import RUN_HELP
-from litlab.util.commands import Options, answer
+from litlab.util.options import Options, answer
 
 DESCRIPTION = """\
 Write a sharded checkpoint, which is a small file and a folder beside it, as one file that holds everything: weights,
@@ -29,19 +29,18 @@ def _consolidate(arguments: list[str]) -> int:
 
     import torch
 
-    from litlab.checkpointing.io import AtomicCheckpointIO
-    from litlab.checkpointing.shards import shards_of
-    from litlab.checkpointing.weights import find_checkpoint
-    from litlab.util.atomic import write_whole
+    from litlab.checkpointing.io import SHARDS, AtomicCheckpointIO, read_checkpoint
+    from litlab.runs.saved import checkpoint_of
+    from litlab.util.files import write_atomically
 
-    path = find_checkpoint(chosen.checkpoint)
+    path = checkpoint_of(chosen.checkpoint)
     output = chosen.output or path.with_suffix(".pt")
     if output.exists():
         raise UserError(f"--output: {output} exists; remove it, or name another file")
-    checkpoint = AtomicCheckpointIO().load_checkpoint(path)
-    if shards_of(path) is None:
+    if SHARDS not in read_checkpoint(path, mmap=True):
         raise UserError(f"consolidate: {path} is one file already; copy it")
+    checkpoint = AtomicCheckpointIO().load_checkpoint(path)
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(output, lambda stream: torch.save(checkpoint, stream))
+    write_atomically(output, lambda stream: torch.save(checkpoint, stream))
     print(f"Written: {output} ({output.stat().st_size / 2**20:,.1f} MiB, after step {checkpoint['global_step']})")
     return 0

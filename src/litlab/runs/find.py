@@ -7,7 +7,7 @@ from typing import Any
 
 from litlab.errors import UserError
 from litlab.runs.folder import COMPILED, ROOT, RunFolder, get_entry, owner_of, read_json
-from litlab.util.nearest import nearest
+from litlab.util.text import nearest
 
 RUN_HELP = "a run or its folder, an experiment (its newest run), last, best, or a checkpoint"
 

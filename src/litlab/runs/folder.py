@@ -10,7 +10,6 @@ import os
 import re
 import socket
 import stat
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,11 +20,10 @@ from typing import Any
 from lightning_utilities.core.rank_zero import rank_zero_only  # Lightning's own, without importing all of it
 
 from litlab.errors import UserError, first_line
-from litlab.util.atomic import write_whole
+from litlab.util.files import write_atomically
 
 ROOT = Path("lightning_logs")
 COMPILED = "compile_cache"  # folder in ROOT of what torch.compile has made: code, and no run
-STATUS_LOCK = threading.Lock()  # goes with `rank_watch`
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # where Lightning looks, in this order
 # Parts that the name of an experiment can't have: they mean something else on the command line, or in a run.
 NO_EXPERIMENT = re.compile(rf"\.\.|/|last|best|auto|version_\d+|checkpoints|{COMPILED}|~.*|.*\$.*|\s*")
@@ -232,7 +230,7 @@ def write_text(path: Path, text: str) -> None:
     check_links(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, lambda stream: stream.write(text.encode(errors="surrogateescape")))
+        write_atomically(path, lambda stream: stream.write(text.encode(errors="surrogateescape")))
     except OSError as error:
         raise UserError(f"{path}: it can't be written ({error.strerror}); make room, or make it writable") from error
 

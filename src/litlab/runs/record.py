@@ -16,6 +16,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
+from litlab.callbacks.reporting.loggers import log_file, log_settings
 from litlab.errors import UserError
 from litlab.runs.folder import RunFolder, get_entry, read_json, write_json, write_text
 from litlab.runs.loggers import save_logger_ids
@@ -24,8 +25,7 @@ from litlab.runs.provenance import describe_origin, now
 from litlab.runs.settings import flatten
 from litlab.util import metric_direction as metric
 from litlab.util.checkpoint_epoch import epoch_of
-from litlab.util.host_memory import peak_gib
-from litlab.util.loggers import log_file, log_settings
+from litlab.util.device import peak_gib
 
 INTERRUPTIONS = ("Interrupted", "KeyboardInterrupt", "SIGTERMException")  # by name: whoever raises them
 

@@ -8,7 +8,7 @@ from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.folder import ROOT, get_entry, read_json
 from litlab.runs.provenance import versions
 from litlab.util import team
-from litlab.util.commands import Options, answer
+from litlab.util.options import Options, answer
 
 DESCRIPTION = """\
 Print the commands that repeat a run in a new run folder: with its config.yaml, on the commit and the

@@ -7,7 +7,7 @@ import yaml
 
 from litlab.errors import UserError
 from litlab.runs.folder import read_plain
-from litlab.util.yaml_files import Loader, check, check_mapping
+from litlab.util.yaml import Loader, check, check_mapping
 
 MISSING = object()
 

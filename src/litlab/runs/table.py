@@ -10,9 +10,9 @@ from litlab.errors import UserError, printable
 from litlab.runs.find import all_runs, experiment_of, name_in
 from litlab.runs.folder import ROOT, RunFolder, get_entry, read_json
 from litlab.util import metric_direction as metric
-from litlab.util.commands import Options, answer, count, decimals, terminal
-from litlab.util.nearest import nearest
+from litlab.util.options import Options, answer, count
 from litlab.util.spread import plus_minus
+from litlab.util.text import decimals, nearest, terminal
 
 STATUSES = ("running", "finished", "failed", "interrupted", "killed", "unknown")
 # What is shown of a run's files. An entry of another type is as good as missing.

@@ -8,10 +8,10 @@ from litlab.errors import UserError
 from litlab.runs.folder import ROOT
 from litlab.scaffold.names import check_classes, check_name, class_name
 from litlab.scaffold.tree import CONFIGS, Project, here
-from litlab.util.atomic import write_whole
-from litlab.util.commands import Options, answer
-from litlab.util.nearest import nearest
+from litlab.util.files import write_atomically
+from litlab.util.options import Options, answer
 from litlab.util.team import typed
+from litlab.util.text import nearest
 
 TEMPLATES = Path(__file__).parent / "templates"
 # The kinds, each with the DataModule of litlab that its config names with --model-only.
@@ -163,7 +163,7 @@ def write_all(files: dict[Path, str]) -> None:
             for folder in reversed([folder for folder in path.parents if not folder.exists()]):
                 folder.mkdir()
                 made.append(folder)
-            write_whole(path, lambda stream, text=text: stream.write(text.encode()))
+            write_atomically(path, lambda stream, text=text: stream.write(text.encode()))
             made.append(path)
     except BaseException as error:
         for one in reversed(made):

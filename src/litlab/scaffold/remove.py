@@ -11,8 +11,8 @@ from litlab.runs.folder import ROOT
 from litlab.runs.provenance import GitError, git
 from litlab.scaffold.new import package_text
 from litlab.scaffold.tree import CONFIGS, Project, here
-from litlab.util.commands import Options, answer, some
-from litlab.util.nearest import nearest
+from litlab.util.options import Options, answer
+from litlab.util.text import nearest, some
 
 DESCRIPTION = """\
 Delete an experiment: its config and sweep file, the modules of its name (NAME.py, and NAME_*.py that it uses), and

@@ -11,16 +11,15 @@ from litlab.errors import UserError
 from litlab.runs.provenance import GitError, git
 from litlab.scaffold.renaming import Plan, carry_out, place, planned
 from litlab.scaffold.tree import Project, here
-from litlab.util.commands import Options, answer, some, terminal
-from litlab.util.former_names import former_names
+from litlab.util.options import Options, answer
+from litlab.util.text import some, terminal
 
 DESCRIPTION = """\
 Rename the package of the experiments: its folder, that of its tests, and what configs, pages, tests and other files in
-git say of it. Its runs and checkpoints can be used as before. Everything must be committed, so that one commit holds
-the renaming, and git can undo it.
+git say of it. Runs and checkpoints from before name its classes as they were, and can't be read under the new name.
+Everything must be committed, so that one commit holds the renaming, and git can undo it.
 
   %(prog)s acme
-  %(prog)s acme      again: names it acme where an update or a merge has brought back a former name
 """
 MOST = 20  # lines that are shown
 INSTALLED = Path(".venv/installed")  # of the Makefile: it installs where pyproject.toml is newer
@@ -36,16 +35,12 @@ def _rename(arguments: list[str]) -> int:
     options.add_argument("name", metavar="NAME", help="the new name, as it is imported")
     new = options.parse_args(arguments).name
     project = here("rename")
-    old, former = project.package, former_names(project.package)
-    if new != old:
-        check_package(new, project)
-    elif not former:
-        raise UserError(f"rename: {new} is its name already, and it had no other")
+    old = project.package
+    if new == old:
+        raise UserError(f"rename: {new} is its name already; choose another one")
+    check_package(new, project)
     check_committed()
-    plan = planned(project, new, (old, *former))
-    if not plan.texts:
-        print(f"Nothing to do: no file names it {' or '.join(former)}.")
-        return 0
+    plan = planned(project, new)
     carry_out(plan)
     report(plan, old)
     return 0
@@ -75,8 +70,6 @@ def check_package(name: str, project: Project) -> None:
         for path in (folder, folder.with_suffix(".py")):
             if path.exists():
                 raise UserError(f"rename: there is {path} already; choose another name, or move that away")
-    if name in former_names(project.package):
-        return  # it can be imported, as this package
     if name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None:
         raise UserError(f"rename: {name} is a module of Python or of an installed package; choose another name")
 
@@ -121,12 +114,10 @@ def report(plan: Plan, old: str) -> None:
         print("These lines may mean the package, too; they are as they were:")
         print("\n".join(f"  {line}" for line in plan.left[:MOST]))
         print(f"  and {len(plan.left) - MOST} more\n" if len(plan.left) > MOST else "", end="")
-    what = f"Rename {old} to {plan.new}" if plan.moves else f"It is called {plan.new}"
-    print(f"Next:\n  git add --all && git commit --message '{what}'")
-    if plan.moves:
-        print(f"  pip uninstall --yes {old} && pip install --no-deps --editable .", end="")
-        print(f" && touch {INSTALLED}    # or make installs everything again" if INSTALLED.exists() else "")
-        print(f"  python -m {plan.new} schema    # for editors")
+    print(f"Next:\n  git add --all && git commit --message 'Rename {old} to {plan.new}'")
+    print(f"  pip uninstall --yes {old} && pip install --no-deps --editable .", end="")
+    print(f" && touch {INSTALLED}    # or make installs everything again" if INSTALLED.exists() else "")
+    print(f"  python -m {plan.new} schema    # for editors")
     if len(plan.new) > len(old):
         print("  make lint    # shows lines that have become too long")
     print("  make test")

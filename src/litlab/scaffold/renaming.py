@@ -1,8 +1,6 @@
 """What a renaming of the team's package changes, and changing it: all of it or nothing."""
 
-import ast
 import importlib.util
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -17,11 +15,6 @@ from litlab.scaffold.tree import Project
 
 UPSTREAM = (Path("src/litlab"), Path("tests/litlab"))  # these never mention it
 LARGEST = 16 * 2**20  # bytes of a file that is looked into
-FORMERLY = re.compile(r"^formerly\(__name__, .*\)\n", re.MULTILINE)
-WHY = """
-# Runs and checkpoints name classes by what the package was called then. Delete this line and its import with the last
-# of them.
-"""
 
 
 @dataclass
@@ -43,22 +36,18 @@ class Plan:
     left: list[str] = field(default_factory=list)
 
 
-def planned(project: Project, new: str, names: tuple[str, ...]) -> Plan:
+def planned(project: Project, new: str) -> Plan:
     """Find what is to be changed.
 
     Args:
         project: Where the package is.
         new: Its new name.
-        names: The name that it has, then those that it had before.
     """
     plan = Plan(new)
-    if new != project.package:
-        folders = [folder for folder in (project.source, project.tests) if folder.is_dir()]
-        plan.moves = [(folder, folder.with_name(new)) for folder in folders]
-    replace = [name for name in names if name != new]
+    folders = [folder for folder in (project.source, project.tests) if folder.is_dir()]
+    plan.moves = [(folder, folder.with_name(new)) for folder in folders]
     parts = {path.stem for folder in (project.source, project.tests) for path in folder.glob("[!_.]*")}
-    mentions = Mentions(replace, new, parts)
-    package = project.source / "__init__.py"
+    mentions = Mentions([project.package], new, parts)
     for file in map(Path, git("ls-files", "-z", at=Path.cwd()).split("\0")[:-1]):
         if any(file.is_relative_to(folder) for folder in UPSTREAM) or (text := _text(file)) is None:
             continue
@@ -66,32 +55,9 @@ def planned(project: Project, new: str, names: tuple[str, ...]) -> Plan:
         if file.suffix == ".md" and count:
             changed = in_columns(text, changed)
         plan.left += [f"{place(plan, file)}:{number}: {line}" for number, line in mentions.left(changed)]
-        if file == package:
-            count -= mentions.replaced("".join(FORMERLY.findall(text)))[1]
-            changed = known_by(changed, replace)
         if changed != text:
             plan.texts[file], plan.counts[file] = changed, count
     return plan
-
-
-def known_by(text: str, names: list[str]) -> str:
-    """Return the package's ``__init__.py`` with a line that lets its former names lead to it.
-
-    Args:
-        text: The file.
-        names: The names.
-    """
-    line = "formerly(__name__, " + ", ".join(f'"{name}"' for name in sorted(names)) + ")\n"
-    if FORMERLY.search(text):
-        return FORMERLY.sub(line, text)
-    lines, tree, start = text.splitlines(keepends=True), ast.parse(text), 0
-    for number, node in enumerate(tree.body):
-        is_docstring = number == 0 and ast.get_docstring(tree, clean=False) is not None
-        if not (is_docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__")):
-            break
-        start = node.end_lineno or 0
-    head, rest = "".join(lines[:start]), "".join(lines[start:])
-    return f"{head}\nfrom litlab.cli import formerly\n{rest}{WHY}{line}".lstrip()
 
 
 def _text(file: Path) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 from litlab.cli.argv import resolve_bases
 from litlab.errors import UserError
 from litlab.util.team import package, package_folder
-from litlab.util.yaml_files import read_mapping
+from litlab.util.yaml import read_mapping
 
 CONFIGS = Path("configs")
 DOTTED = re.compile(r"[A-Za-z_][\w.]*")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from litlab.serve.refusal import Refusal
-from litlab.util.nearest import nearest
+from litlab.util.text import nearest
 
 JSON, FORM = "application/json", "multipart/form-data"
 _PARTS = 16  # of a form, at most

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from litlab.errors import UserError
-from litlab.util.commands import Options, amount_of, answer, count
+from litlab.util.options import Options, amount_of, answer, count
 from litlab.util.team import package
 
 TOKEN = "LITLAB_SERVE_TOKEN"

@@ -11,8 +11,8 @@ from litlab.sweep.results import best, spread
 from litlab.sweep.space import overlay
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.trial import flags
-from litlab.util.commands import decimals
 from litlab.util.team import typed
+from litlab.util.text import decimals
 
 
 def write_best(spec: SweepSpec, trials: list[FrozenTrial]) -> list[Path]:

@@ -7,6 +7,7 @@ import logging
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
@@ -107,8 +108,9 @@ def _parsed(parser: Any, arguments: list[str], place: str = "") -> Any:
     try:
         return parser.parse_args(parser.argv[1:])
     except UserError as error:
-        line = str(error)
-        raise UserError(place + line.removeprefix("--") if line.startswith("--") else line) from None
+        line = str(error).removeprefix("--")
+        in_a_file = Path(line.partition(":")[0]).is_file()
+        raise UserError(line if in_a_file else place + line) from None
 
 
 def _kept_of_another_class(block: Any, base: Any, parsed: Any) -> dict[str, Any]:

@@ -196,7 +196,7 @@ def reason(status: int, tail: list[str]) -> str:
         return f"killed by {signal.Signals(-status).name}{hint}"
     if status in (128 + signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGHUP):
         return f"stopped from outside by {signal.Signals(status - 128).name}"
-    lines = [line.strip() for line in tail if line.strip()]
+    lines = [line.strip() for line in tail if line.strip() and not line.startswith("traceback in ")]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return errors[-1] if errors else f"exit code {status}: {lines[-1] if lines else 'it printed nothing'}"
 

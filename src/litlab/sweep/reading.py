@@ -10,7 +10,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from litlab.errors import UserError
 from litlab.sweep.space import Entry, Scalar, Space
-from litlab.util.nearest import nearest
+from litlab.util.text import nearest
 
 OURS = ("seed_everything", "experiment", "test_after_fit", "ckpt_path", "resume", "config")  # set for each trial
 FORMS = "must be {low: ..., high: ...} or {choices: [...]}."

@@ -9,7 +9,7 @@ import numpy as np
 from optuna.trial import FrozenTrial, TrialState
 
 from litlab.sweep.spec import SweepSpec
-from litlab.util.commands import decimals
+from litlab.util.text import decimals
 
 
 def in_state(trials: list[FrozenTrial], state: TrialState) -> list[FrozenTrial]:

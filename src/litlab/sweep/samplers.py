@@ -10,7 +10,7 @@ from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
 from optuna.samplers import BaseSampler, CmaEsSampler, NSGAIISampler, RandomSampler, TPESampler
 
 from litlab.errors import UserError
-from litlab.util.nearest import nearest
+from litlab.util.text import nearest
 
 SAMPLERS = {
     "tpe": TPESampler,

@@ -16,7 +16,7 @@ from litlab.sweep import reading as read
 from litlab.sweep.reading import refuse
 from litlab.sweep.samplers import PRUNERS, SAMPLERS, make_pruner, make_sampler
 from litlab.sweep.space import Space, grid
-from litlab.util.yaml_files import read_mapping
+from litlab.util.yaml import read_mapping
 
 KEYS = (
     "name", "base", "settings", "metric", "direction", "trials", "hours", "sampler", "pruner", "seeds", "spread",
@@ -114,7 +114,7 @@ def read_spec(
     try:
         return _spec(file, content, arguments or [])
     except UserError as error:
-        raise UserError(f"{file}: {error}") from error
+        raise UserError(f"{file}: {str(error).removeprefix(f'{file}: ')}") from error
 
 
 def _spec(file: Path, content: dict[str, Any], arguments: list[str]) -> SweepSpec:

@@ -22,10 +22,10 @@ from litlab.sweep.storage import storage_errors
 from litlab.sweep.study import ENDED, SweepStudy, check_fingerprint, find_study, start_study
 from litlab.sweep.table import display, progress_table
 from litlab.sweep.workers import devices, run_workers, threads_of_each
-from litlab.util.commands import Options, amount_of, answer, count, terminal
-from litlab.util.nearest import nearest
+from litlab.util.options import Options, amount_of, answer, count
 from litlab.util.team import typed
-from litlab.util.yaml_files import read_mapping
+from litlab.util.text import nearest, terminal
+from litlab.util.yaml import read_mapping
 
 COPY = "sweep.yaml"  # of the sweep file, in the sweep's folder
 DESCRIPTION = """\

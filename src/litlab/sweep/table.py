@@ -16,8 +16,8 @@ from rich.text import Text
 from litlab.sweep import results
 from litlab.sweep.results import best, counted, in_state, last_value, ranked, reason, requeued, settings
 from litlab.sweep.spec import SweepSpec
-from litlab.util.commands import decimals, terminal
 from litlab.util.tables import Fitted
+from litlab.util.text import decimals, terminal
 
 STATES = {
     TrialState.COMPLETE: ("done", "green"),

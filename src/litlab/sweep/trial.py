@@ -11,15 +11,16 @@ import optuna
 import yaml
 from optuna.exceptions import TrialPruned, UpdateFinishedTrialError
 
-from litlab.cli.argv import flag_value
 from litlab.runs.folder import RunFolder, write_text
+from litlab.runs.settings import read_config
 from litlab.sweep.processes import Stop, Unfinished, last_lines, reason, run, run_project
 from litlab.sweep.space import overlay, suggest
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.storage import Storage
 from litlab.sweep.study import ENDED, SweepStudy
-from litlab.util.nearest import nearest
+from litlab.util.class_blocks import class_blocks
 from litlab.util.team import package
+from litlab.util.text import nearest
 
 SECONDS_TO_SAVE = 60.0  # for a fit that outlives its command
 
@@ -103,8 +104,9 @@ class TrialRunner:
             *self._spec.arguments,
         ]
         if len(runs) > seed and self._can_be_resumed(RunFolder(Path(runs[seed]))):
-            modules = flag_value("--allow_modules", arguments)
-            arguments = ["fit", "--resume", runs[seed], *([f"--allow_modules={modules}"] if modules else [])]
+            settings = read_config(RunFolder(Path(runs[seed])).config)  # the sweep has written it: no class is foreign
+            packages = {path.partition(".")[0] for _, path, _ in class_blocks(settings)}
+            arguments = ["fit", "--resume", runs[seed], f"--allow_modules={','.join(sorted(packages))}"]
         else:
             log.unlink(missing_ok=True)
         self._run_fit(trial, arguments, log, seed)

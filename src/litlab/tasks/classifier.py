@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
+from litlab.data.class_counts import Balance, training_weights
 from litlab.errors import UserError
 from litlab.metrics.check import check_metrics
 from litlab.metrics.member_metrics import NAMES
@@ -18,7 +19,6 @@ from litlab.nn.ensemble import mean_prediction
 from litlab.nn.image_batches import check_image_settings, mixes, views
 from litlab.tasks.ensemble import EnsembleModule
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt, check_bounds
-from litlab.util.class_counts import Balance, training_weights
 
 if TYPE_CHECKING:
     Network = nn.Module | Callable[[], nn.Module]

@@ -7,7 +7,7 @@ from itertools import takewhile
 from torch import nn
 
 from litlab.errors import UserError
-from litlab.util.nearest import nearest
+from litlab.util.text import nearest
 
 
 def parameter_names(module: nn.Module) -> list[str]:

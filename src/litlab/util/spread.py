@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from litlab.util import metric_direction as metric
-from litlab.util.commands import decimals
+from litlab.util.text import decimals
 
 
 @dataclass(frozen=True)

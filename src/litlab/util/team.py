@@ -7,27 +7,17 @@ is to be repeated, asks here.
 import importlib.util
 from pathlib import Path
 
-from litlab.util.former_names import former_names
-
 _package = ""
 
 
 def use_package(name: str) -> None:
-    """Say which package holds the experiments.
-
-    Args:
-        name: Its import name, such as ``mypackage``.
-    """
+    """Say which package holds the experiments, by its import name."""
     global _package
     _package = name
 
 
 def package() -> str:
-    """Return the import name of the team's package.
-
-    Raises:
-        RuntimeError: If nobody has said which it is.
-    """
+    """Return the import name of the team's package."""
     if not _package:
         raise RuntimeError("call litlab.util.team.use_package first, as litlab.cli.main does")
     return _package
@@ -35,10 +25,10 @@ def package() -> str:
 
 def package_folder() -> Path:
     """Return the folder of the team's package."""
-    found = importlib.util.find_spec(package())
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec(package())
+    if spec is None or not spec.submodule_search_locations:
         raise RuntimeError(f"{package()} is not a package")
-    return Path(next(iter(found.submodule_search_locations)))
+    return Path(spec.submodule_search_locations[0])
 
 
 def command(*arguments: str) -> list[str]:
@@ -52,9 +42,5 @@ def typed(*arguments: str) -> str:
 
 
 def is_own(module: str) -> bool:
-    """Return whether a module belongs to the team's package or to litlab.
-
-    Args:
-        module: Its dotted name, which may begin with a former name of the package.
-    """
-    return module.partition(".")[0] in (package(), *former_names(package()), "litlab")
+    """Return whether a module, by its dotted name, belongs to the team's package or to litlab."""
+    return module.partition(".")[0] in (package(), "litlab")

@@ -70,7 +70,7 @@ def test_a_model_without_convolutions_is_told(run, short):
 def test_threads_that_make_no_sense(fit_images):
     done = fit_images("fit", "--threads=0")
     assert done.code == 2
-    assert done.err == "error: --threads: 0 is not valid; it must be at least 1\n"
+    assert done.err == "error: threads: 0 is not valid; it must be at least 1 and at most 4096\n"
 
 
 def test_volumes_stay_as_they_are():

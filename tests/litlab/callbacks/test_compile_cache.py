@@ -4,13 +4,13 @@ import os
 
 import pytest
 import torch
+from litlab.runs.claim import check_experiment
 from torch import nn
 
 from litlab.callbacks import Compile
 from litlab.callbacks.compile_cache import VARIABLE, CompileCache, is_chosen_by_user
-from litlab.cli.trainer import compile_cache
+from litlab.cli.trainer import find_compile_cache
 from litlab.errors import UserError
-from litlab.runs.claim import check_experiment
 from litlab.runs.find import all_runs
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
@@ -50,7 +50,7 @@ def test_the_second_run_starts_warm_and_trains_the_same(tmp_path):
 def test_the_folder_is_private_and_the_compilers_until_it_is_closed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(VARIABLE, "before")
-    cache = CompileCache(compile_cache("mine"))
+    cache = CompileCache(find_compile_cache("mine"))
     assert os.environ[VARIABLE] == str(tmp_path / "lightning_logs/compile_cache/mine")
     assert cache.folder.stat().st_mode & 0o077 == 0
     cache.close()
@@ -92,7 +92,7 @@ def test_the_users_own_folder_is_left_to_them(tmp_path, monkeypatch):
 )
 def test_no_name_of_an_experiment_leads_out_of_the_folder(experiment, folder):
     """A run of somebody else says what its experiment is called; its folder may hold code."""
-    assert compile_cache(experiment).as_posix() == f"lightning_logs/compile_cache/{folder}"
+    assert find_compile_cache(experiment).as_posix() == f"lightning_logs/compile_cache/{folder}"
 
 
 def test_the_folder_is_no_experiment(tmp_path):

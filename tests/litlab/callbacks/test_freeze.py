@@ -135,20 +135,20 @@ def test_settings_by_yaml(fit_images):
     assert checked.code == 0, checked.err
     table = [re.split(r"\s*│\s*", line.strip(" │")) for line in checked.out.splitlines() if "network." in line]
     assert table == [
-        ["768", "network.0.weight", "0.1", "0.5", "from epoch 2 on"],
-        ["32", "network.1 (2)", "0.1", "0", "from epoch 2 on"],
-        ["160", "network.5.weight", "0.2", "0.5", "from the start"],
-        ["10", "network.5.bias", "0.2", "0", "from the start"],
+        ["768", "network.0.weight", "0.1", "0.5"],
+        ["32", "network.1 (2)", "0.1", "0"],
+        ["160", "network.5.weight", "0.2", "0.5"],
+        ["10", "network.5.bias", "0.2", "0"],
     ]
     assert "170 of them trained" in checked.out
 
     for settings, message in {
-        "{rules: [{params: network.5, epochs: -1}]}": ".rules.0.epochs: -1 is not valid; it must be at least 0",
-        "{rules: [{parms: network.5}]}": ".rules.0.parms: FreezeRule has no 'parms'; did you mean 'params'?",
-        "{}": ".rules: it is not set; Freeze needs it",
+        "{rules: [{params: network.5, epochs: -1}]}": "freeze.rules.epochs: -1 is not valid; it must be at least 0",
+        "{rules: [{parms: network.5}]}": "freeze.rules.parms: FreezeRule has no 'parms'; did you mean 'params'?",
+        "{}": "freeze.rules: not set; Freeze needs it",
     }.items():
         refused = fit_images("fit", f"--freeze={settings}")
-        assert (refused.code, refused.err) == (2, f"error: --freeze{message}\n")
+        assert (refused.code, refused.err) == (2, f"error: {message}\n")
 
 
 SCRIPT = textwrap.dedent("""

@@ -23,33 +23,36 @@ data:
 FILES = {
     "section": ("traner: {max_epochs: 3}", ":9: traner.max_epochs: there is no such key; did you mean 'trainer.max_e"),
     "trainer key": ("trainer: {max_epoch: 3}", ":9: trainer.max_epoch: there is no such key; did you mean 'trainer.m"),
-    "trainer value": ("trainer: {max_epochs: three}", ":9: trainer.max_epochs: it must be int"),
+    "trainer value": ("trainer: {max_epochs: three}", ":9: trainer.max_epochs: three is not valid; it must be int"),
     "callback": ("trainer: {callbacks: [RichProgresBar]}", ":9: trainer.callbacks: there is no class 'RichProgresBar'"),
     "compile": ("compile: {mod: max}", ":9: compile.mod: Compile has no 'mod'; did you mean 'mode'?"),
     "checkpoint": ("checkpoint: {monitor: a, modus: b}", ":9: checkpoint.modus: RunCheckpoint has no 'modus'; did you"),
-    "syntax": ("trainer: {max_epochs: 3", ": not valid YAML"),
-    "twice": ("data: {class_path: ImageData}", "the key 'data' is in line 6, too; keep one"),
+    "syntax": ("trainer: {max_epochs: 3", ":9: not valid YAML: it ends too early"),
+    "twice": ("data: {class_path: ImageData}", ":9: data: the key is there twice, first in line 6; keep one"),
     "null": ("trainer: null", "trainer: null is not valid; give it a value, or leave it out"),
     "number": ("early_stopping: 5", ":9: early_stopping: it must be a class or the settings of "),
     "model key": (("width", "widht"), ":4: model.widht: SmallCNN has no 'widht'; did you mean 'width'?"),
     "model class": (("SmallCNN", "SmallCN"), ":1: model: there is no class 'SmallCN'; did you mean 'SmallCNN'?"),
     "data class": (("ImageData", "ImagData"), ":6: data: there is no class 'ImagData'; did you mean 'ImageData'?"),
-    "data value": (("generated", "cifar"), ":8: data.dataset: it must be ['folder', 'csv', 'generated']"),
+    "data value": (
+        ("generated", "cifar"),
+        ":8: data.dataset: cifar is not valid; it must be ['folder', 'csv', 'generated']",
+    ),
     "optimizer": (("optim.SGD", "optim.SDG"), ":5: model.optimizer: torch.optim has no 'SDG'; did you mean 'SGD'?"),
     "optimizer key": (("lr:", "lrr:"), ":5: model.optimizer"),
-    "optimizer value": (("0.1", "fast"), ":5: model.optimizer.lr: it must be float"),
+    "optimizer value": (("0.1", "fast"), ":5: model.optimizer.lr: fast is not valid; it must be float"),
     "module": (("SmallCNN", "nomodule.Mine"), ":1: model: "),
 }
 FLAGS = {
     "--trainer.max_epoch=3": "--trainer.max_epoch: there is no such setting; did you mean 'trainer.max_epochs'?",
     "--modle.width=3": "--modle.width: there is no such setting; did you mean 'model'?",
-    "--trainer.max_epochs=x": "trainer.max_epochs: it must be int",
-    "--model.label_smothing=1": "model.label_smothing: SmallCNN has no 'label_smothing'; did you mean 'label_smoothing'",
+    "--trainer.max_epochs=x": "trainer.max_epochs: x is not valid; it must be int",
+    "--model.label_smothing=1": "model.label_smothing: SmallCNN has no 'label_smothing'; did you mean 'label_smoo",
     "--model.label_smoothing=1": "model.label_smoothing: 1 is not valid; it must be at least 0 and below 1",
-    "--model.schedule.scheduler=CosineAnealingLR": "there is no class 'CosineAnealingLR'; did you mean 'CosineAnnealing",
+    "--model.schedule.scheduler=CosineAnealingLR": "there is no class 'CosineAnealingLR'; did you mean 'CosineAnneal",
     "--trainer.callbacks+=EMMA": "there is no class 'EMMA'; did you mean 'EMA'?",
     "--model.optimizer=os.system": "model.optimizer: 'os.system' can't be named in a config; it could run commands",
-    "--trainer.precision=17": "trainer.precision: it must be [64, 32, 16, 'transformer-engine'",
+    "--trainer.precision=17": "trainer.precision: 17 is not valid; it must be [64, 32, 16, 'transformer-engine'",
     "--threads=99999999999999": "threads: 99999999999999 is not valid; it must be at least 1 and at most 4096",
     "--seed_everything=-1": "seed_everything: -1 is not valid; give 0 to 4294967295",
     "--data.batch_size=1,000": "data.batch_size: 1,000 is not valid; it must be int",
@@ -83,7 +86,7 @@ def test_a_config_that_is_not_there(run, tmp_path):
     assert_one_line(
         run("fit", "--config", "configs/cifr.yaml"), "configs/cifr.yaml: no such file; did you mean 'configs"
     )
-    assert_one_line(run("fit"), "model and data: not set; give --config FILE")
+    assert_one_line(run("fit"), "data and model: not set; give --config FILE")
     assert_one_line(
         run("test", "--config", CONFIGS / "images.yaml"), "test: there are no weights to use; give --run RUN"
     )

@@ -26,7 +26,7 @@ def test_a_short_name_leads_to_its_class(run, short):
         "EMA": "trainer.callbacks",
         "WarmupDecay": "model.schedule.scheduler",
     }
-    done = run("fit", f"--{flag[short]}.help", short)
+    done = run("fit", "--model=SmallCNN", f"--{flag[short]}.help", short)
     assert done.code == 0, done.err
 
 

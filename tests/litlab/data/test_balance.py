@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from litlab.data import TabularData, TextData
 from litlab.data.balance import BalancedDraw, shared_out
+from litlab.data.class_counts import training_weights
 from litlab.data.images.memory import StoredImages
 from litlab.data.length_batches import LengthBatches
 from litlab.data.sampler import EpochBatches
@@ -14,7 +15,6 @@ from litlab.data.tables.memory import EncodedRows
 from litlab.data.text.memory import StoredTexts
 from litlab.errors import UserError
 from litlab.tasks import Classifier
-from litlab.util.class_counts import training_weights
 
 NAMES = ["many", "some", "few"]
 COUNTS = [90, 9, 1]

@@ -10,8 +10,8 @@ import torch
 from litlab.doctor.cgroups import core_quota, memory_room
 from litlab.doctor.devices import threads
 from litlab.doctor.disk import disk, folder
+from litlab.doctor.line import GIB
 from litlab.doctor.machine import cores, memory, shared_memory, usable_cores
-from litlab.util.host_memory import GIB
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Compilers, processes, variables and the work tree."""
+"""Compilers, processes and the work tree."""
 
 import shutil
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from litlab.doctor import tools as module
-from litlab.doctor.environment import code, variables
+from litlab.doctor.environment import code
 from litlab.doctor.processes import all_reduce
 from litlab.doctor.tools import compiler, tools
 from litlab.util.team import use_package
@@ -78,14 +78,6 @@ def test_processes_that_can_not_compute_together_fail_with_what_they_say(monkeyp
 def test_processes_that_take_too_long_are_ended():
     line = all_reduce(0.3)
     assert (line.status, line.what) == ("failed", "no sum in 0.3 s")
-
-
-def test_a_variable_that_stops_a_run_fails_with_its_remedy(monkeypatch):
-    assert variables().status == "ok"
-    monkeypatch.setenv("RANK", "1")
-    line = variables()
-    assert (line.status, line.what) == ("failed", "RANK is 1, but WORLD_SIZE is not set")
-    assert line.remedy == "unset RANK, or set both"
 
 
 def test_code_without_git_or_a_commit_is_a_warning(tmp_path, monkeypatch):

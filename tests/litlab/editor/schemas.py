@@ -9,7 +9,7 @@ import yaml
 from jsonschema import Draft7Validator, ValidationError
 from referencing import Registry, Resource
 
-from litlab.util.yaml_files import Loader
+from litlab.util.yaml import Loader
 from tests.conftest import command
 
 

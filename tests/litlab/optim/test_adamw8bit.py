@@ -10,9 +10,7 @@ from torch import nn
 
 from litlab.callbacks.compile_parts import optimizer_advice
 from litlab.checkpointing import AtomicCheckpointIO
-from litlab.cli.class_paths import EXTRAS, find_class
-from litlab.errors import UserError
-from litlab.preflight.cost import checkpoint_bytes
+from litlab.commands.check.cost import checkpoint_bytes
 from tests.litlab.checkpointing.in_process import Draws, fit
 from tests.litlab.checkpointing.resuming import leaves, same
 from tests.litlab.conftest import BRIEF, CONFIGS
@@ -81,12 +79,6 @@ def test_a_run_is_tested_and_resumed_by_its_folder_alone(fit_images, run, tmp_pa
     reading = Python(script, cwd=tmp_path)
     printed, error = reading.communicate(120)
     assert "OptimState8bit" in printed, error
-
-
-def test_without_the_package(monkeypatch):
-    monkeypatch.setitem(EXTRAS, "absent", "absent")
-    with pytest.raises(UserError, match=r"'absent.optim.Adam' can't be imported; .* pip install '\.\[absent\]'"):
-        find_class("absent.optim.Adam", torch.optim.Optimizer)
 
 
 @pytest.mark.matrix

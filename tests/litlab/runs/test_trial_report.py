@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from litlab.cli.processes import Stop, run, run_project
 from litlab.runs.folder import RunFolder
+from litlab.sweep.processes import Stop, run, run_project
 from litlab.util.variables import TRIAL
 from tests.litlab.conftest import CONFIGS
 from tests.processes import Python, ranks

@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from litlab.artifact.manifest import FILES, MANIFEST, sha256
+from litlab.export.export import ALONE
 from litlab.export.servable import exported_program
 from litlab.serve.answerer import Answerer
 from litlab.serve.model import load_model
-from litlab.serve.run_cli import RunCLI
+from litlab.serve.run_model import RunModel
 from litlab.util.team import use_package
 from tests.conftest import command
 from tests.litlab.conftest import BRIEF, CONFIGS
@@ -110,36 +111,24 @@ def start(tmp_path_factory) -> Iterator[Callable[..., Server]]:
 def answerers(example, tmp_path_factory) -> Callable[[str, str], Answerer]:
     """What answers for a kind, from its run or an export."""
     made: dict[tuple[str, str], Answerer] = {}
-    kept: dict[str, RunCLI] = {}
 
     def of(kind: str, source: str) -> Answerer:
         if (kind, source) not in made:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("sys.argv", ["auks"])
-                use_package("auks")
-                patch.setattr(RunCLI, "_run_subcommand", keep(RunCLI._run_subcommand, kept, kind))
-                model = load_model(str(example(kind).run), [], 1)
-                made[kind, "run"] = Answerer(model)
-                folder = tmp_path_factory.mktemp(kind)
-                export(kept[kind], folder)
-                made[kind, "export"] = Answerer(load_model(str(folder), [], 1))
+            use_package("auks")
+            model = load_model(str(example(kind).run), [], 1)
+            made[kind, "run"] = Answerer(model)
+            folder = tmp_path_factory.mktemp(kind)
+            export(RunModel(["test", "--run", str(example(kind).run), *ALONE]), folder)
+            made[kind, "export"] = Answerer(load_model(str(folder), [], 1))
         return made[kind, source]
 
     return of
 
 
-def keep(run: Any, kept: dict[str, RunCLI], kind: str) -> Any:
-    def keeping(cli: RunCLI, subcommand: str) -> None:
-        run(cli, subcommand)
-        kept[kind] = cli
-
-    return keeping
-
-
-def export(cli: RunCLI, folder: Any) -> None:
+def export(model: RunModel, folder: Any) -> None:
     """What ``export`` writes, as far as a server reads it."""
-    torch.export.save(exported_program(cli.servable, cli.servable.serving), folder / FILES["pt2"])
-    for name, text in cli.files.items():
+    torch.export.save(exported_program(model.servable, model.servable.serving), folder / FILES["pt2"])
+    for name, text in model.files.items():
         (folder / name).write_text(text)
-    digests = {name: sha256(folder / name) for name in (FILES["pt2"], *cli.files)}
-    (folder / MANIFEST).write_text(json.dumps({**cli.manifest, "format": "pt2", "files": digests}))
+    digests = {name: sha256(folder / name) for name in (FILES["pt2"], *model.files)}
+    (folder / MANIFEST).write_text(json.dumps({**model.manifest, "format": "pt2", "files": digests}))

@@ -83,7 +83,7 @@ def test_missing_packages(run, monkeypatch):
 def test_nothing_slow_is_imported_by_the_process_that_listens(arguments):
     code = (
         "import sys\n"
-        "from litlab.cli.command import run_command\n"
+        "from litlab.cli.main import run_command\n"
         f"sys.argv = ['x', 'serve', *{arguments}]\n"
         "try:\n    run_command('auks')\n"
         "finally:\n    assert not {'torch', 'lightning', 'PIL'} & sys.modules.keys()\n"

@@ -17,7 +17,7 @@ WIDTH = {"model.hidden_size": RANGE}
         ({"trails": 3}, "tiny.yaml: trails: there is no such key; did you mean 'trials'?"),
         ({"trials": None}, "tiny.yaml: trials: is missing; give a number of trials, hours, or both."),
         ({"trials": 2.5}, "tiny.yaml: trials: must be a whole number of at least 1, not 2.5."),
-        ({"base": "no.yaml"}, "tiny.yaml: base: no.yaml: no such file; paths are relative to this file"),
+        ({"base": "no.yaml"}, "tiny.yaml: base: no.yaml: no such file; did you mean 'tiny.yaml'?"),
         ({"metric": None}, "tiny.yaml: metric: is missing; name what fit logs, such as val/acc, or a list of several."),
         ({"direction": "minimise"}, "tiny.yaml: direction: must be one of minimize, maximize, not 'minimise'; "
          "did you mean 'minimize'?"),
@@ -92,13 +92,13 @@ def found(sweep, monkeypatch):
     [
         ({"space": {"model.hiden_size": RANGE}},
          "space: model.hiden_size: SmallForecaster has no 'hiden_size'; did you mean 'hidden_size'?"),
-        ({"space": {"trainer.max_epoch": RANGE}}, "space: trainer.max_epoch: there is no such key; "
+        ({"space": {"trainer.max_epoch": RANGE}}, "space: trainer.max_epoch: there is no such setting; "
          "did you mean 'trainer.max_epochs'?"),
         ({"space": {"model.hidden_size": {"low": 1.0, "high": 2.5}}},
          "space: model.hidden_size: 1.0 is not valid; it must be int"),
-        ({"space": {"model.activation": {"choices": ["tanh", "rellu"]}}}, "space: model.activation: 'rellu' is not "
-         "valid; it must be one of 'tanh', 'relu'; did you mean 'relu'?"),
-        ({"settings": {"trainer.max_epoch": 1}}, "settings: trainer.max_epoch: there is no such key; "
+        ({"space": {"model.activation": {"choices": ["tanh", "rellu"]}}}, "space: model.activation: rellu is not "
+         "valid; it must be ['tanh', 'relu']"),
+        ({"settings": {"trainer.max_epoch": 1}}, "settings: trainer.max_epoch: there is no such setting; "
          "did you mean 'trainer.max_epochs'?"),
     ],
 )  # fmt: skip

@@ -9,8 +9,8 @@ import psutil
 import pytest
 from optuna.trial import TrialState
 
-from litlab.cli.processes import Stop
 from litlab.errors import UserError
+from litlab.sweep.processes import Stop
 from litlab.sweep.samplers import make_sampler
 from litlab.sweep.space import suggest
 from litlab.sweep.study import NothingLeft, OthersRunning, SweepStudy, check_fingerprint, find_study, start_study

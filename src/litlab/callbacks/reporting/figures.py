@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from lightning.pytorch import Trainer
 
-from litlab.util.loggers import log_image, takes_images
+from litlab.callbacks.reporting.loggers import log_image, takes_images
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

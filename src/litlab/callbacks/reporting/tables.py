@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lightning.pytorch import Trainer
 
-from litlab.util.loggers import log_table
+from litlab.callbacks.reporting.loggers import log_table
 
 SHOWN = 300  # characters of a text in Markdown; the file has it whole
 

@@ -23,9 +23,10 @@ from litlab.runs.find import all_runs
 from litlab.runs.folder import ROOT, RunFolder, check_experiment, read_json, write_json, write_text
 from litlab.runs.masking import mask
 from litlab.runs.provenance import now
-from litlab.util.commands import Options, answer, terminal
+from litlab.util.options import Options, answer
 from litlab.util.spread import Spread, cells, spreads
 from litlab.util.team import package
+from litlab.util.text import terminal
 
 MOST = 2**32 - 1  # what numpy takes
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)  # the last one: SLURM's time limit

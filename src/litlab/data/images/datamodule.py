@@ -12,6 +12,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from litlab.data.bad_rows import Policy, count_text
+from litlab.data.class_counts import Balance
 from litlab.data.images.augment import Augment
 from litlab.data.images.baselines import nearest_class_mean
 from litlab.data.images.batches import ImageBatches
@@ -27,7 +28,6 @@ from litlab.data.images.stored import Stored, load, store
 from litlab.data.selectable import SelectableData, check_settings
 from litlab.data.split import partition
 from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
-from litlab.util.class_counts import Balance
 
 
 class ImageData(ImageBatches, SelectableData[ImageMetadata]):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from litlab.data.download import Unavailable, reach
 from litlab.errors import UserError
-from litlab.util.sockets import socket_timeout
+from litlab.util.files import socket_timeout
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from litlab.data.series.reading import read_table
 from litlab.data.series.split import FRACTIONS, Split, check_split, split_rows
 from litlab.data.series.timeline import Series, regular
 from litlab.errors import UserError
-from litlab.util.nearest import nearest
+from litlab.util.text import nearest
 
 
 @dataclass(frozen=True)

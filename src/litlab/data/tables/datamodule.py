@@ -10,6 +10,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from litlab.data.bad_rows import Policy, count_text
+from litlab.data.class_counts import Balance
 from litlab.data.paths import user_path
 from litlab.data.selectable import SelectableData, check_settings
 from litlab.data.tables.baselines import tabular_baselines
@@ -21,7 +22,6 @@ from litlab.data.tables.serving import TabularServing
 from litlab.data.tables.source import Source, Table
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
-from litlab.util.class_counts import Balance
 
 
 class TabularData(SelectableData[TabularMetadata]):

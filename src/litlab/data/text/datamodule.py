@@ -11,6 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from litlab.data.bad_rows import Policy, count_text
+from litlab.data.class_counts import Balance
 from litlab.data.paths import user_path
 from litlab.data.selectable import SelectableData, check_settings
 from litlab.data.text.baselines import most_frequent_class
@@ -24,7 +25,6 @@ from litlab.data.text.stored import Stored, load, store, stored_classes
 from litlab.data.text.tokenizer import Kind, encode
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
-from litlab.util.class_counts import Balance
 
 
 class TextData(TextBatches, SelectableData[TextMetadata]):

@@ -1,0 +1,72 @@
+"""The command line of a light verb: options, errors as one line, exit codes."""
+
+import argparse
+import io
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from typing import ClassVar, NoReturn, Self
+
+from litlab.errors import UserError
+from litlab.util.team import typed
+from litlab.util.text import nearest
+
+Verb = Callable[[list[str]], int]
+
+
+class Options(argparse.ArgumentParser):
+    """An argument parser whose errors are a `UserError`: one line that names the nearest valid option."""
+
+    latest: ClassVar[Self]
+
+    def __init__(self, verb: str, description: str) -> None:
+        form = argparse.RawDescriptionHelpFormatter
+        super().__init__(prog=typed(verb), description=description, formatter_class=form, allow_abbrev=False)
+        Options.latest = self
+
+    def parse_args(self, arguments: list[str]) -> argparse.Namespace:  # type: ignore[override]
+        options, unknown = self.parse_known_args(arguments)
+        for word in unknown:
+            name = word.partition("=")[0]
+            hint = f"; see {self.prog} --help"
+            if not name.startswith("-"):
+                self.error(f"'{word}' is one argument too many{hint}")
+            self.error(f"there is no option '{word}'{nearest(name, self._option_string_actions, hint)}")
+        return options
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{self.prog.rpartition(' ')[2]}: {message}")
+
+
+def options_of(verb: Verb) -> Options:
+    """Return the options of a verb, whose help is not printed."""
+    with redirect_stdout(io.StringIO()), suppress(SystemExit):
+        verb(["--help"])
+    return Options.latest
+
+
+def answer(verb: Verb, arguments: list[str]) -> int:
+    """Run a verb and return its exit code: 2 after the one line of a `UserError`, 130 after Ctrl-C."""
+    try:
+        return verb(arguments)
+    except KeyboardInterrupt:
+        return 130
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def amount_of(unit: str, text: str) -> float:
+    """Read a finite number above 0, as an option's type: ``partial(amount_of, "hours")``."""
+    with suppress(ValueError):
+        amount = float(text)
+        if 0 < amount < float("inf"):
+            return amount
+    raise argparse.ArgumentTypeError(f"'{text}' is not a number of {unit} above 0")
+
+
+def count(text: str) -> int:
+    """Read a whole number of at least 1, as an option's type."""
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"'{text}' is not valid; it must be a whole number of at least 1")

@@ -1,0 +1,36 @@
+"""Words and numbers for people: in messages, and in tables."""
+
+import shutil
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def nearest(name: str, names: Iterable[str], otherwise: str = "") -> str:
+    """Return the end of a message on a name that does not exist: the nearest one, or something else if none is near."""
+    known = sorted(set(names))
+    lower = {other.lower(): other for other in known}  # the wrong case is the smallest mistake
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    best = lower.get(name.lower(), close[0] if close else None)
+    return otherwise if best is None else f"; did you mean '{best}'?"
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first few of many names."""
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more
+
+
+def decimals(value: float | None) -> str:
+    """Return a number as tables show it; a dash for none."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def terminal() -> "Console":
+    """Return a console for tables: as wide as the terminal, and wide enough for all columns in a file or a pipe."""
+    from rich.console import Console
+
+    return Console(width=shutil.get_terminal_size((160, 24)).columns, highlight=False)

@@ -1,0 +1,140 @@
+"""YAML files of users: what is wrong with one is one line with its place.
+
+A key that is there twice is refused, as YAML would drop the first one silently.
+"""
+
+import re
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+from litlab.errors import UserError, first_line
+from litlab.util.text import nearest
+
+_FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where it was built: ten times as fast
+FLOAT = re.compile(
+    r"^(?:[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)"
+    r"|\.(?:nan|NaN|NAN))$"
+)
+
+
+class Loader(_FASTEST):
+    """YAML as jsonargparse reads it: 1e-3 is a number, a date is text."""
+
+    yaml_implicit_resolvers: ClassVar[dict] = {
+        first: [pair for pair in pairs if not pair[0].endswith((":float", ":timestamp"))]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+Loader.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
+
+
+def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[str, Any]:
+    """Read a YAML file of keys and values.
+
+    Args:
+        file: The file, in UTF-8.
+        example: A line that such a file could hold, for the message.
+
+    Raises:
+        UserError: If it can't be read, is not YAML, has a key twice, or holds something else.
+    """
+    text = read_text(file)
+    check_mapping(check(text, str(file)), str(file), example)
+    return yaml.load(text, Loader=Loader)
+
+
+def read_text(file: Path) -> str:
+    """Read a text file in UTF-8, with or without a byte order mark.
+
+    Raises:
+        UserError: If it can't be read.
+    """
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        others = [str(path) for path in Path("configs").rglob("*.yaml")]
+        raise UserError(f"{file}: no such file{nearest(str(file), others)}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UserError(f"{file}: it can't be read ({reason}); give a YAML file in UTF-8") from error
+
+
+def check(text: str, name: str) -> yaml.Node | None:
+    """Return the nodes of a YAML text, which know their lines; None for an empty one.
+
+    Args:
+        text: The YAML.
+        name: What messages call it: the file, or a flag.
+
+    Raises:
+        UserError: If it is not YAML, or has a key twice.
+    """
+    try:
+        root = yaml.compose(text, Loader=Loader)
+        yaml.load(text, Loader=Loader)  # tags and values
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = name if mark is None else f"{name}:{mark.line + 1}"
+        problem = getattr(error, "problem", None) or first_line(error)
+        raise UserError(f"{place}: not valid YAML: {problem}; correct it, or put the value in quotes") from error
+    _check_keys(root, name, set())
+    return root
+
+
+def check_mapping(root: yaml.Node | None, name: str, example: str = "trainer: {max_epochs: 3}") -> yaml.MappingNode:
+    """Return the root of a YAML text that holds keys and values, and refuse any other."""
+    if isinstance(root, yaml.MappingNode):
+        return root
+    raise UserError(f"{name}: it holds no keys and values; write some, such as {example}")
+
+
+def place(name: str, node: yaml.Node) -> str:
+    """Return where a node is, as messages say it."""
+    return f"{name}:{node.start_mark.line + 1}"
+
+
+def find_line(file: Path, key: str) -> int | None:
+    """Return the line of a YAML file that sets a key such as ``model.optimizer.lr``; None if it does not.
+
+    Args:
+        file: The file.
+        key: Dotted, without ``init_args``.
+    """
+    node, line = yaml.compose(read_text(file), Loader=Loader), None
+    for name in key.split("."):
+        inside = _pairs(node)
+        if name not in inside and "init_args" in inside:
+            inside = _pairs(inside["init_args"][1])
+        if name not in inside:
+            return None
+        at, node = inside[name]
+        line = at.start_mark.line + 1
+    return line
+
+
+def _pairs(node: yaml.Node | None) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    return {str(key.value).rstrip("+"): (key, value) for key, value in pairs}
+
+
+def _check_keys(node: yaml.Node | None, name: str, seen: set[int]) -> None:
+    """Refuse a key that is there twice; a node with several aliases is looked at once."""
+    if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_keys(item, name, seen)
+        return
+    lines: dict[str, int] = {}
+    for key, value in node.value:
+        text = str(key.value)
+        if text in lines and text != "<<":
+            raise UserError(
+                f"{place(name, key)}: {text}: the key is there twice, first in line {lines[text]}; keep one"
+            )
+        lines[text] = key.start_mark.line + 1
+        _check_keys(value, name, seen)

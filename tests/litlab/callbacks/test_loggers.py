@@ -1,0 +1,134 @@
+"""What loggers get besides numbers."""
+
+import json
+import sqlite3
+
+import numpy as np
+import pytest
+import yaml
+from lightning.pytorch import Trainer
+from lightning.pytorch.loggers import CSVLogger
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+from litlab.callbacks import Baselines, ConfusionMatrix
+from litlab.callbacks.reporting.loggers import log_file, log_image, log_settings, log_table, takes_images
+from tests.litlab.callbacks.loggers import check_loggers
+from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.conftest import CONFIGS
+from tests.recorder import Recorder
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
+
+
+class Compared(TinyData):
+    def baselines(self):
+        return {"majority": {"test/loss": 2.0}}
+
+
+def test_every_logger_gets_what_it_takes(tmp_path):
+    check_loggers(tmp_path / "a", ConfusionMatrix(), Tiny(), TinyData(), {"confusion_matrix"}, {"classes"})
+    check_loggers(tmp_path / "b", Baselines(), Tiny(), Compared(), tables={"baselines"})
+
+
+def test_the_stand_in_of_fast_dev_run_gets_nothing(tmp_path):
+    trainer = make_trainer(tmp_path, fast_dev_run=True, logger=CSVLogger(tmp_path))
+    assert not takes_images(trainer)
+
+
+def test_a_fit_sends_settings_config_and_results(run, tmp_path):
+    settings = """
+trainer:
+  max_epochs: 1
+  limit_train_batches: 2
+  limit_val_batches: 2
+  log_every_n_steps: 1
+  limit_test_batches: 2
+  callbacks: [{class_path: LambdaCallback}, {class_path: LambdaCallback}]
+  logger:
+  - {class_path: CSVLogger, init_args: {save_dir: csv}}
+  - {class_path: tests.recorder.Recorder, init_args: {api_key: very-secret}}
+"""
+    (tmp_path / "short.yaml").write_text(settings)
+    done = run("fit", "--config", CONFIGS / "series.yaml", "--config", tmp_path / "short.yaml")
+    assert done.code == 0, done.err
+    assert "FLOPs" not in done.out
+    folder = tmp_path / "lightning_logs/series/version_0"
+
+    (sent,) = Recorder.last.settings  # once: not the model's own ones too
+    wanted = {
+        "data": "SeriesData", "data.batch_size": 64, "data.context_length": 48, "trainer.max_epochs": 1,
+        "model.hidden_size": 8,
+        "trainer.precision": None, "model.optimizer.lr": 0.005, "checkpoint.monitor": "val/mse",
+        "trainer.callbacks.LambdaCallback_2": "LambdaCallback",
+    }  # fmt: skip
+    assert {name: sent.get(name) for name in wanted} == wanted
+    assert yaml.safe_load(next((tmp_path / "csv").rglob("hparams.yaml")).read_text())["data.batch_size"] == 64
+    assert "very-secret" not in json.dumps(sent)
+    assert sent["trainer.logger.Recorder.api_key"] == "***"
+    config = Recorder.last.files["config.yaml"]
+    assert yaml.safe_load(config)["data"]["init_args"]["batch_size"] == 64
+    assert "very-secret" not in config
+
+    plugin, scalars = _hparams(folder)
+    assert plugin["session_start_info"].hparams["data.batch_size"].number_value == 64
+    assert plugin["session_start_info"].hparams["data"].string_value == "SeriesData"
+    names = {info.name.tag for info in plugin["experiment"].metric_infos}
+    assert {"hp/best/val/mse", "hp/val/mse", "hp/train/loss", "hp/test/mse", "hp/steps"} <= names
+    assert not any("time/" in name or "memory/" in name for name in names)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert scalars["hp/best/val/mse"] == [pytest.approx(metrics["best"]["value"])]
+    assert scalars["hp/test/mse"] == [pytest.approx(metrics["test"]["test/mse"])]
+    assert len(scalars["test/mse"]) == 1  # the curve has each point once
+
+
+def _hparams(folder):
+    """What TensorBoard's HPARAMS tab reads, by the kind of entry; and all scalars."""
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    plugin = {}
+    for content in events.PluginTagToContent("hparams").values():
+        entry = HParamsPluginData.FromString(content)
+        kind = entry.WhichOneof("data")
+        plugin[kind] = getattr(entry, kind)
+    return plugin, {tag: [point.value for point in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def _send(loggers) -> Trainer:
+    trainer = make_trainer(".", logger=loggers)
+    log_settings(trainer, {"data.batch_size": 64, "trainer.max_epochs": 1})
+    log_file(trainer, "config.yaml", "a: 1\n")
+    log_image(trainer, "test/picture", np.zeros((2, 3, 3), np.uint8))
+    log_table(trainer, "test/table", ["name", "value"], [["a", 1.5]], "| name | value |")
+    return trainer
+
+
+def test_mlflow_itself(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow")
+    from lightning.pytorch.loggers import MLFlowLogger
+
+    monkeypatch.chdir(tmp_path)
+    where = {"tracking_uri": f"sqlite:///{tmp_path}/runs.db", "artifact_location": str(tmp_path / "artifacts")}
+    logger = MLFlowLogger(**where)
+    trainer = _send([logger])
+    log_settings(trainer, {"data.batch_size": 64, "trainer.max_epochs": 2, "new": 1})  # resumed, for longer
+    files = {path.name for path in (tmp_path / "artifacts").rglob("*") if path.is_file()}
+    assert files == {"config.yaml", "picture.png", "table.md"}
+    with sqlite3.connect(tmp_path / "runs.db") as database:
+        assert dict(database.execute("select key, value from params")) == {
+            "data.batch_size": "64", "trainer.max_epochs": "1", "new": "1",
+        }  # fmt: skip
+    database.close()
+
+
+def test_wandb_itself(tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    from lightning.pytorch.loggers import WandbLogger
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    logger = WandbLogger(save_dir=tmp_path, offline=True)
+    _send([logger])
+    assert logger.experiment.config["data.batch_size"] == 64
+    logger.experiment.finish()
+    assert {path.suffix for path in tmp_path.rglob("media/**/test/*")} == {".png", ".json"}

@@ -1,0 +1,136 @@
+"""The length of a run by its settings, against what Lightning then does."""
+
+import math
+
+import pytest
+import torch
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import nn
+from torch.utils.data import DataLoader
+
+from litlab.callbacks import EMA
+from litlab.commands.check.cost import Length, checkpoint_bytes, run_length
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
+
+
+class Model(LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = nn.Linear(300, 200)
+
+    def training_step(self, batch, batch_idx):
+        return self.network(batch).square().mean()
+
+    def validation_step(self, batch, batch_idx):
+        pass
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters())
+
+
+class Data(LightningDataModule):
+    """7 batches to train on, 2 to validate on."""
+
+    def train_dataloader(self):
+        return DataLoader(torch.randn(14, 300), batch_size=2)
+
+    def val_dataloader(self):
+        return DataLoader(torch.randn(4, 300), batch_size=2)
+
+    def state_dict(self):
+        return {"mean": torch.zeros(50_000)}
+
+
+class Count(Callback):
+    validations = 0
+
+    def on_validation_start(self, trainer, pl_module):
+        self.validations += 1
+
+
+def trainer(**settings) -> Trainer:
+    quiet = {
+        "accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
+        "enable_model_summary": False, "num_sanity_val_steps": 0,
+    }  # fmt: skip
+    return Trainer(**{**quiet, **settings})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_epochs": 3},
+        {"max_epochs": 3, "accumulate_grad_batches": 2},
+        {"max_epochs": 2, "limit_train_batches": 0.5},
+        {"max_epochs": 2, "limit_train_batches": 5},
+        {"max_epochs": 2, "overfit_batches": 3},
+        {"max_steps": 10},
+        {"max_epochs": 2, "max_steps": 10, "val_check_interval": 0.3},
+        {"max_epochs": 2, "max_steps": 3},
+        {"max_epochs": 2, "val_check_interval": 3},
+        {"max_epochs": 5, "check_val_every_n_epoch": 2, "val_check_interval": 0.5},
+        {"max_epochs": 5, "check_val_every_n_epoch": None, "val_check_interval": 4},
+        {"max_epochs": 5, "check_val_every_n_epoch": None, "val_check_interval": 4, "accumulate_grad_batches": 2},
+        {"max_epochs": 3, "limit_val_batches": 0},
+        {"fast_dev_run": 2},
+    ],
+    ids=str,
+)
+def test_it_is_as_long_as_it_turns_out_to_be(settings):
+    count = Count()
+    run = trainer(callbacks=[count], **settings)
+    expected = run_length(run, _batches(settings), validated=run.limit_val_batches > 0)
+    run.fit(Model(), datamodule=Data())
+    assert (expected.steps, expected.validations) == (run.global_step, count.validations)
+    assert expected.steps == run.estimated_stepping_batches
+    assert expected.steps_per_epoch == math.ceil(run.num_training_batches / run.accumulate_grad_batches)
+
+
+def _batches(settings: dict) -> int:
+    """Under the limit."""
+    share = settings.get("limit_train_batches", 7)
+    share = int(7 * share) if isinstance(share, float) else share
+    return settings.get("overfit_batches", settings.get("fast_dev_run", share))
+
+
+def test_processes_share_an_epoch_but_not_a_limit_in_batches():
+    run = trainer(devices=2, strategy="ddp", max_epochs=3)
+    assert run_length(run, 7, validated=False).steps == 9
+    run = trainer(devices=2, strategy="ddp", max_epochs=3, limit_train_batches=2)
+    assert run_length(run, 2, validated=False).steps == 6
+
+
+def test_without_an_end():
+    assert run_length(trainer(max_epochs=-1), 7, validated=True) == Length(7, math.inf, math.inf)
+    assert run_length(trainer(max_epochs=3), math.inf, validated=True) == Length(math.inf, math.inf, math.inf)
+    assert run_length(trainer(max_steps=9), math.inf, validated=False) == Length(math.inf, 9, 0)
+
+
+def test_validations_by_the_clock_are_not_counted():
+    run = trainer(max_epochs=3, val_check_interval="00:00:00:30")
+    assert run_length(run, 7, validated=True) == Length(7, 21, 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (Length(1000, 2500, 2), "2,500 steps: 2.5 epochs of 1,000; 2 validations"),
+        (Length(7, math.inf, math.inf), "steps without end: epochs of 7"),
+        (Length(math.inf, 9, 0), "9 steps; 0 validations"),
+    ],
+)
+def test_in_words(found, text):
+    assert str(found) == text
+
+
+@pytest.mark.parametrize("options", [{}, {"save_weights_only": True}, {"ema": True}], ids=str)
+def test_a_checkpoint_is_as_large_as_said(options, tmp_path):
+    ema = [EMA()] if options.pop("ema", False) else []
+    callbacks = [ModelCheckpoint(tmp_path, save_last=True, save_top_k=0, **options), *ema]
+    run = trainer(max_epochs=1, callbacks=callbacks, enable_checkpointing=True)
+    model, data = Model(), Data()
+    run.fit(model, datamodule=data)
+    size = (tmp_path / "last.ckpt").stat().st_size
+    assert checkpoint_bytes(run, run, model, data) == pytest.approx(size, rel=0.05)

@@ -1,0 +1,31 @@
+"""The memory of this process."""
+
+import subprocess
+import sys
+
+import pytest
+
+FAULTS = """
+import resource, sys
+import torch
+from litlab.util.device import keep_freed_memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        torch.ones(2**24)  # 64 MiB: 16,384 pages, or fewer where they are huge
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+torch.ones(2**24)
+print(faults(), keep_freed_memory(), faults(), faults())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is a setting of glibc")
+def test_freed_memory_is_kept() -> None:
+    done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
+    before, kept, first, second = done.stdout.split()
+    if kept == "False":
+        pytest.skip("this libc has no mallopt")
+    assert int(before) > 2 * int(first), done.stdout  # the first tensors are still cleared and mapped
+    assert int(second) < 100, done.stdout

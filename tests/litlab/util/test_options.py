@@ -1,0 +1,53 @@
+"""What the light verbs share: how they end, and the options that others ask them for."""
+
+import pytest
+
+from litlab.errors import UserError
+from litlab.util.options import Options, answer, options_of
+
+
+def count(arguments: list[str]) -> int:
+    return answer(_count, arguments)
+
+
+def _count(arguments: list[str]) -> int:
+    options = Options("count", "Count things.")
+    options.add_argument("what", choices=("sheep", "steps"))
+    options.add_argument("--to", type=int)
+    chosen = options.parse_args(arguments)
+    if chosen.to == 0:
+        raise KeyboardInterrupt
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["sheep", "--to", "3"], 0, ""),
+        (["sheep", "--to", "0"], 130, ""),
+        (["sheep", "goats"], 2, "'goats' is one argument too many; see python -m auks count --help"),
+        (["sheep", "--too", "3"], 2, "there is no option '--too'; did you mean '--to'?"),
+        (["sheep", "--goats"], 2, "there is no option '--goats'; see python -m auks count --help"),
+    ],
+)
+def test_how_a_verb_ends(capsys, arguments, code, says):
+    assert count(arguments) == code
+    assert capsys.readouterr().err == (f"error: count: {says}\n" if says else "")
+
+
+def test_the_options_of_a_verb_instead_of_its_help(capsys):
+    names = [action.dest for action in options_of(count)._actions]
+    assert (names, capsys.readouterr().out) == (["help", "what", "to"], "")
+    with pytest.raises(SystemExit):
+        count(["--help"])
+    assert capsys.readouterr().out.startswith("usage: python -m auks count ")
+
+
+def test_other_mistakes_are_bugs():
+    def bug(arguments: list[str]) -> int:
+        raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug"):
+        answer(bug, [])
+    with pytest.raises(UserError):
+        Options("count", "").parse_args(["--to"])
