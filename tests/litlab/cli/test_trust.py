@@ -33,7 +33,7 @@ OPTIMIZERS = {
     "command": calls("os.system", **TOUCH),
     "command by another name": calls("posix.system", **TOUCH),
     "command through torch": calls("torch.os.system", **TOUCH),
-    "command through this project": calls("litlab.runs.git.os.system", **TOUCH),
+    "command through this project": calls("litlab.runs.provenance.os.system", **TOUCH),
     "process": calls("subprocess.check_output", args=["touch", "MARK"]),
     "process through lightning": calls("lightning.fabric.strategies.launchers.subprocess_script.subprocess.Popen"),
     "eval": calls("builtins.eval", source="open('MARK', 'w')"),
