@@ -131,7 +131,8 @@ def _cells(row: dict[str, Any], sort: str | None) -> Iterator[str]:
     yield row["run"]
     yield f"{row['members']}, {row['status']}" if row["members"] else row["status"]
     mark = "~" if row["generated_data"] else ""
-    for pair in (row["best"] and (row["best"]["monitor"], row["best"]["value"]), metric.of_test(row)):
+    pairs: tuple[Any, ...] = (row["best"] and (row["best"]["monitor"], row["best"]["value"]), metric.of_test(row))
+    for pair in pairs:
         yield f"{pair[0]} {mark}{format_metric(row, *pair)}" if pair else "-"
     if sort:
         yield format_metric(row, sort, metric.values(row).get(sort))
