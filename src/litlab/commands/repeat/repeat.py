@@ -66,7 +66,7 @@ def _repeat(arguments: list[str]) -> int:
     _check(command.config, kind)
 
     root = Path(command.config.trainer.default_root_dir or ".") / ROOT
-    check_experiment(root, command.config.experiment)
+    check_experiment(command.config.experiment)
     group = _find_group(root / command.config.experiment, kind, command.settings(), members)
     allowed = [f"--allow_modules={command.allowed}"] if command.allowed else []
     with group.lock():
