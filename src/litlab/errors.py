@@ -13,7 +13,12 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         """Return the message on one line, even if it quotes a file name or a text of several lines."""
-        return "\\n".join(super().__str__().splitlines())
+        return printable(super().__str__())
+
+
+def printable(text: str) -> str:
+    """Return a text that stays one line and can't control a terminal: other characters become escapes."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def first_line(error: BaseException) -> str:

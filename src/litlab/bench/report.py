@@ -9,9 +9,8 @@ from litlab.bench.changes import Changes, title
 from litlab.bench.runner import Runner
 from litlab.bench.search import Ratio
 from litlab.runs.folder import write_json, write_text
-from litlab.runs.git import work_tree
 from litlab.runs.masking import mask, mask_command
-from litlab.runs.provenance import command, now, versions
+from litlab.runs.provenance import command, now, versions, work_tree
 from litlab.util.team import typed
 
 

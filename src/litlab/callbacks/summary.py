@@ -32,6 +32,7 @@ class RunSummary(Callback):
         self._rows: dict[str, str] = {}
         self._results: dict[str, float] = {}  # metrics of the last validate or test
         self._generated = self._random = ""
+        self._is_marked = False  # in the loggers
         self._started = 0.0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -46,10 +47,10 @@ class RunSummary(Callback):
         if isinstance(data, MaybeGenerated) and data.generated:
             what = data.description if isinstance(data, Described) else type(data).__name__
             self._generated = f"GENERATED, not real: {what}. The metrics say nothing about the real data."
-            if folder is not None and trainer.is_global_zero:
-                (folder / "GENERATED_DATA.txt").write_text(
-                    f"This run used data that is {self._generated}\n", encoding="utf-8"
-                )
+            mark = None if folder is None else folder / "GENERATED_DATA.txt"
+            self._is_marked = mark is not None and mark.exists()  # in a run that is resumed
+            if mark is not None and trainer.is_global_zero:
+                mark.write_text(f"This run used data that is {self._generated}\n", encoding="utf-8")
 
         note = None if folder is None else folder / "RANDOM_WEIGHTS.txt"
         found = (module.stand_in for module in pl_module.modules() if hasattr(module, "stand_in"))  # see `pretrained`
@@ -60,7 +61,7 @@ class RunSummary(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Start the clock; mark generated data in the loggers."""
         self._started = time.perf_counter()
-        if self._generated:
+        if self._generated and not self._is_marked:
             for logger in trainer.loggers:
                 logger.log_metrics({"data/generated": 1.0}, step=0)
 

@@ -6,9 +6,8 @@ from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
     from litlab.checkpointing.callback import RunCheckpoint
-    from litlab.checkpointing.exact_resume import ExactResume
-    from litlab.checkpointing.io import AtomicCheckpointIO
-    from litlab.checkpointing.load import load_checkpoint
+    from litlab.checkpointing.io import AtomicCheckpointIO, load_checkpoint
+    from litlab.checkpointing.resume import ExactResume
     from litlab.checkpointing.sharded import ShardedCheckpointIO
 
 __all__ = ["AtomicCheckpointIO", "ExactResume", "RunCheckpoint", "ShardedCheckpointIO", "load_checkpoint"]
@@ -17,9 +16,9 @@ __getattr__ = export_lazily(
     __name__,
     {
         "AtomicCheckpointIO": "litlab.checkpointing.io",
-        "ExactResume": "litlab.checkpointing.exact_resume",
+        "ExactResume": "litlab.checkpointing.resume",
         "RunCheckpoint": "litlab.checkpointing.callback",
         "ShardedCheckpointIO": "litlab.checkpointing.sharded",
-        "load_checkpoint": "litlab.checkpointing.load",
+        "load_checkpoint": "litlab.checkpointing.io",
     },
 )

@@ -11,38 +11,39 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
-from litlab.checkpointing.internals import is_accumulating
+from litlab.checkpointing.internals import ends_within_epoch, is_accumulating, is_last_batch, validation_follows
 from litlab.checkpointing.io import path_in
 from litlab.errors import UserError, first_line
 from litlab.types import PositiveFloat, PositiveInt, check_bounds
+from litlab.util.metrics import choose_mode
 
 LONGEST = 180  # bytes of a file's name; systems allow 255, and a temporary file adds to it
-LOOKS = 30  # at the first rank's clock in one interval, where there are several ranks
+EVERY_STEPS = 10  # after which several ranks ask each other for the time
 
 
 class RunCheckpoint(ModelCheckpoint):
-    """Keep the best checkpoints after validations, and ``last.ckpt`` after every one of them, and as often as wished.
+    """Keep the best checkpoints after validations, and ``last.ckpt`` at the end of each epoch, and more often if asked.
 
     Lightning's ModelCheckpoint (2.6.6) writes ``last.ckpt`` only where a best one is written: a run that gets no better
-    would be resumed from long ago. With ``every_n_train_steps`` it judges the weights of a step by the metric of an
-    earlier validation, and writes none after validations.
+    would be resumed from long ago. Ours is written as the next epoch starts, when nothing of the epoch before is still
+    to be done, and at the end of the run.
 
     Args:
         dirpath: Folder. Left out, ``checkpoints`` in the run folder.
         filename: Name of the best ones, such as ``{epoch}-{step}``, which is the default, or
             ``{epoch:02d}-{val/acc:.2f}``. A slash in the name of a metric becomes an underscore.
         monitor: Metric that decides which is the best, such as val/acc. Left out, each new one replaces the last one.
-        mode: Whether a lower or a higher value is better.
+        mode: Whether a lower or a higher value is better. Left out, it is the metric's known direction.
         save_top_k: Number of best ones to keep; 0 for none, -1 for all.
         save_last: Whether to write ``last.ckpt``, which runs are resumed from.
-        every_n_epochs: Epochs between checkpoints.
+        every_n_epochs: Epochs between best checkpoints.
         every_n_train_steps: Also write ``last.ckpt`` within epochs, whenever this number of optimizer steps is done.
         every_minutes: Also write ``last.ckpt`` within epochs, when it is this many minutes old. null: never.
         save_weights_only: Whether to leave out the state of optimizer and run, which then can't be resumed.
         auto_insert_metric_name: Whether ``{epoch}`` in a filename becomes ``epoch=3``, not ``3``.
 
     Raises:
-        UserError: If a number is out of bounds, or the filename can't be one.
+        UserError: If a number is out of bounds, the filename can't be one, or the mode is wrong for the metric.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class RunCheckpoint(ModelCheckpoint):
         dirpath: str | None = None,
         filename: str | None = None,
         monitor: str | None = None,
-        mode: Literal["min", "max"] = "min",
+        mode: Literal["min", "max"] | None = None,
         save_top_k: int = 1,
         save_last: bool = True,
         every_n_epochs: PositiveInt = 1,
@@ -61,7 +62,7 @@ class RunCheckpoint(ModelCheckpoint):
     ) -> None:
         check_bounds(RunCheckpoint, locals(), "checkpoint")
         if dirpath is not None and not dirpath.strip():
-            raise UserError("checkpoint.dirpath: it is empty; give a folder, or leave it out.")
+            raise UserError("checkpoint.dirpath: it is empty; give a folder, or leave it out")
         if filename is not None:
             check_name(filename)
         super().__init__(
@@ -71,91 +72,111 @@ class RunCheckpoint(ModelCheckpoint):
             save_last=save_last,
             save_top_k=save_top_k,
             save_weights_only=save_weights_only,
-            mode=mode,
+            mode=mode or "min",
             every_n_epochs=every_n_epochs,
             auto_insert_metric_name=auto_insert_metric_name,
             enable_version_counter=False,  # a resumed run writes what it had written before it was killed
         )
         self.every_n_train_steps = every_n_train_steps
         self.every_minutes = every_minutes
+        self._given_mode = mode
+        self._first_epoch = 0  # since the run was started or resumed
         self._step_of_last = 0
         self._time_of_last = 0.0
-        self._next_look = 0  # the step at which several ranks look at the clock of the first
 
-    def format_checkpoint_name(
-        self,
-        metrics: dict[str, Tensor],
-        filename: str | None = None,
-        ver: int | None = None,
-        prefix: str | None = None,
-    ) -> str:
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        if stage == "fit" and self.monitor is not None:
+            mode = choose_mode("checkpoint.mode", self._given_mode, self.monitor, pl_module)
+            if mode != self.mode:
+                self.mode, self.kth_value = mode, -self.kth_value
+
+    def format_checkpoint_name(self, *arguments: Any, **options: Any) -> str:
         """Fill in a file name; slashes in names of metrics, which would make folders, become underscores."""
-        path = super().format_checkpoint_name(metrics, filename, ver, prefix)
+        path = super().format_checkpoint_name(*arguments, **options)
         folder = os.path.join(self.dirpath, "") if self.dirpath else ""
         return folder + path[len(folder) :].replace("/", "_")
 
-    @property
-    def within_epochs(self) -> bool:
-        """Whether ``last.ckpt`` is written within epochs too."""
-        return self.save_last is True and bool(self.every_n_train_steps or self.every_minutes)
+    # The last state
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Start counting."""
+        self._first_epoch = trainer.current_epoch
         self._begin_interval(trainer)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Write ``last.ckpt``, if it is time and an optimizer step is complete."""
         step = trainer.global_step
-        if not self.within_epochs or step == self._step_of_last:
+        if step == self._step_of_last or not self.save_last:
             return
-        due = bool(self.every_n_train_steps) and step % (self.every_n_train_steps or 1) == 0
-        # The costly question comes last: this is asked in every step.
-        if (due or self._is_late(trainer, step)) and not is_accumulating(trainer) and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
+        due = self.every_n_train_steps is not None and step - self._step_of_last >= self.every_n_train_steps
+        if (due or ends_within_epoch(trainer) or self._is_late(trainer, step)) and can_save(trainer):
+            self.write_last(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        super().on_validation_end(trainer, pl_module)
+        if trainer.state.fn == "fit" and not trainer.sanity_checking and ends_within_epoch(trainer):
+            self.write_last(trainer)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.current_epoch > self._first_epoch:
+            self.write_last(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.global_step != self._step_of_last:  # or the run ended within an epoch, and it is written
+            self.write_last(trainer)
+
+    def write_last(self, trainer: Trainer) -> None:
+        """Write ``last.ckpt``, unless the run keeps none."""
+        if self.save_last and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             save_last(trainer, self)
             self._begin_interval(trainer)
 
     def _is_late(self, trainer: Trainer, step: int) -> bool:
-        """Return whether ``last.ckpt`` is too old, by the clock of the first rank.
-
-        The others can't know without waiting for its answer, so it also says at which step to ask again: after about a
-        thirtieth of the time, at the speed since the file was written.
-        """
-        if self.every_minutes is None or step < self._next_look:
+        if self.every_minutes is None or (trainer.world_size > 1 and step % EVERY_STEPS > 0):
             return False
-        passed, interval = time.monotonic() - self._time_of_last, 60 * self.every_minutes
-        late = passed >= interval
-        if trainer.world_size > 1:
-            # At most as many steps again: steps that are only queued on a device look fast.
-            share = min(interval / LOOKS / max(passed, 1e-9), 1.0)
-            wait = max(1, int(share * (step - self._step_of_last)))
-            late, self._next_look = trainer.strategy.broadcast((late, step + wait))
-        return late
+        is_late = time.monotonic() - self._time_of_last >= 60 * self.every_minutes
+        return trainer.strategy.reduce_boolean_decision(is_late, all=False)
 
     def _begin_interval(self, trainer: Trainer) -> None:
-        self._step_of_last, self._time_of_last = trainer.global_step, time.monotonic()
-        self._next_look = self._step_of_last + 1
+        self._step_of_last = trainer.global_step
+        self._time_of_last = time.monotonic()
 
-    # Private methods of ModelCheckpoint, which has no public hook for these; test_internals.py pins them.
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Find the run's checkpoints in a folder that was moved; those of another run are none of this one's."""
+        state = checkpoint.get("callbacks", {}).get(self.state_key)
+        if trainer.state.fn != "fit" or state is None:
+            return
+        folder = str(self.dirpath)
+        if Path(str(trainer.ckpt_path)).resolve().parent != Path(folder).resolve():
+            state.update(self.state_dict())
+            return
+        state["dirpath"] = self.dirpath
+        for name in ("best_model_path", "kth_best_model_path", "last_model_path"):
+            state[name] = state[name] and str(path_in(folder, state[name]))
+        models = state["best_k_models"].items()
+        state["best_k_models"] = {str(path_in(folder, path)): score for path, score in models}
 
-    def _save_topk_checkpoint(self, trainer: Trainer, monitor_candidates: dict[str, Tensor]) -> None:
-        super()._save_topk_checkpoint(trainer, monitor_candidates)
-        # Also if it is not among the best: last.ckpt is written then.
-        self._last_global_step_saved = trainer.global_step
+    # Private methods of ModelCheckpoint, which has no public hook for these
 
     def _save_last_checkpoint(self, trainer: Trainer, monitor_candidates: dict[str, Tensor]) -> None:
-        super()._save_last_checkpoint(trainer, monitor_candidates)
-        self._begin_interval(trainer)
+        pass  # it has its own times
 
     def _should_remove_checkpoint(self, trainer: Trainer, previous: str, current: str) -> bool:
-        # Lightning keeps the one that the run was resumed from for good, though a better one has replaced it.
-        folder = Path(self.dirpath or ".").absolute()
-        return previous != current and folder in Path(previous).absolute().parents
+        # Only what is in the folder itself: a resumed run takes these paths from a file.
+        folder = Path(self.dirpath or ".").resolve()
+        return previous != current and Path(previous).parent.resolve() == folder
+
+
+def can_save(trainer: Trainer) -> bool:
+    """Return whether a checkpoint after this batch is complete: a step is, and nothing follows that belongs to it."""
+    return not (is_accumulating(trainer) or is_last_batch(trainer) or validation_follows(trainer))
 
 
 def save_last(trainer: Trainer, callback: ModelCheckpoint) -> None:
     """Write ``last.ckpt`` of a callback now, wherever training is."""
+    for logger in trainer.loggers:
+        logger.save()  # what was logged before the checkpoint is not logged again
     # Its state in the checkpoint has to name the file: a resumed run would not overwrite it otherwise.
     name = callback.CHECKPOINT_NAME_LAST + callback.FILE_EXTENSION
     callback.last_model_path = os.path.join(callback.dirpath or "", name)
@@ -169,53 +190,27 @@ def wait_for_checkpoints(trainer: Trainer) -> None:
         wait()
 
 
-def relocate(callback: ModelCheckpoint, state: dict[str, Any], resumed: str) -> None:
-    """Give the checkpoints that a saved state names their paths of now, if they are those of this run.
-
-    Args:
-        callback: The callback that the state is for.
-        state: Its state in a checkpoint, changed in place.
-        resumed: The path of that checkpoint, which must be in the callback's folder.
-    """
-    folder = str(callback.dirpath)
-    if Path(resumed).resolve().parent != Path(folder).resolve():
-        return
-    was_in, state["dirpath"] = state["dirpath"], callback.dirpath
-    for name in ("best_model_path", "kth_best_model_path", "last_model_path"):
-        state[name] = state[name] and path_in(folder, state[name], was_in)
-    state["best_k_models"] = {path_in(folder, path, was_in): score for path, score in state["best_k_models"].items()}
-
-
-def check_name(filename: str, with_slashes: bool = False) -> None:
+def check_name(filename: str) -> None:
     """Refuse what is not a valid file name, before an epoch is spent on it.
-
-    Args:
-        filename: The name, as ModelCheckpoint takes it.
-        with_slashes: Whether slashes in names of metrics stay, as with Lightning's own ModelCheckpoint.
 
     Raises:
         UserError: If it can't be one.
     """
-    if with_slashes and "/" in filename:
-        raise UserError(
-            f"ModelCheckpoint.filename: {filename!r} makes folders, where no run looks for checkpoints; use the "
-            "section checkpoint, which writes an underscore for a slash, or set auto_insert_metric_name: false."
-        )
     plain = re.sub(r"\{[^{}]*\}", "", filename)  # metrics may have slashes in their names
-    if not filename.strip() or "/" in plain or os.sep in plain or not plain.isprintable() or set(filename) <= {"."}:
-        raise UserError(
-            f"checkpoint.filename: {filename!r} is not a valid file name; set the folder by checkpoint.dirpath, and "
-            "leave .ckpt out."
-        )
-    if filename == ModelCheckpoint.CHECKPOINT_NAME_LAST:
-        raise UserError("checkpoint.filename: 'last' is the name of the last checkpoint; choose another one.")
     fields = re.findall(r"\{([^{}:]*)", filename)
     values = {name: torch.tensor(0) if name in ("epoch", "step") else torch.tensor(0.5) for name in fields}
+    problem = "it has a slash" if "/" in plain else ""
     try:
         name = ModelCheckpoint().format_checkpoint_name(values, filename)
     except (ValueError, KeyError, IndexError, AttributeError) as error:
+        problem = first_line(error)
+    else:
+        if name == "last.ckpt":
+            problem = "it is that of the last state"
+        elif len(os.fsencode(name)) > LONGEST:
+            problem = f"it has more than {LONGEST} bytes"
+    if problem or not filename.strip():
         raise UserError(
-            f"checkpoint.filename: {filename!r} can't be filled in ({first_line(error)}); write it like {{epoch:02d}}."
-        ) from error
-    if len(os.fsencode(name)) > LONGEST:
-        raise UserError(f"checkpoint.filename: '{filename[:40]}...' is too long; {LONGEST} bytes are possible.")
+            f"checkpoint.filename: '{filename[:40]}' is not valid ({problem or 'it is empty'}); write it like "
+            "{epoch:02d}-{val/acc:.2f}, and set the folder by checkpoint.dirpath"
+        )

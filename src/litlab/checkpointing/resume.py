@@ -1,6 +1,221 @@
-"""Shim."""
+"""What a checkpoint needs besides Lightning's own, so that a resumed run gets the numbers of one that never stopped."""
 
-from litlab.checkpointing.exact_resume import ExactResume
-from litlab.checkpointing.exact_resume import first_step_logged_again as find_first_step
+from typing import Any
 
-__all__ = ["ExactResume", "find_first_step"]
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities import CombinedLoader
+from torch import Generator
+from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
+
+from litlab.checkpointing.internals import begin_epoch_anew, end_restart
+from litlab.checkpointing.random_state import RandomState
+from litlab.errors import UserError
+from litlab.metrics.state import load_metric_states, metric_states
+from litlab.optim import Chain, Schedule, Sequence
+from litlab.util.strategies import data_ranks
+
+KEY = "exact_resume"  # in the checkpoint: a list with what each process has
+RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+EPOCH_START = 2**40 - 1  # in the place of a batch
+PROGRESS = ("last_epoch", "_step_count", "_last_lr", "base_lrs")  # in the state of a schedule
+
+
+class ExactResume(Callback):
+    """Let a resumed run continue with the random numbers and metrics that it was interrupted with.
+
+    - Before each training batch torch's generators are seeded from (seed, rank, epoch, batch), so that dropout depends
+      on nothing that happened before: a plot, a validation, the first call of a compiled network. Before each
+      validation and epoch numpy's and Python's are seeded as well, and the order in which a plain loader shuffles.
+    - The state of all generators is in the checkpoint, for what is drawn between two steps (by a dataset, or in
+      ``on_after_batch_transfer``), and for numpy's and Python's, which take several times as long to seed as torch's.
+      Workers of a loader have their own: what they draw has to depend on seed, epoch and index.
+    - So is the state of all torchmetrics of the model, of every process, and what callbacks and ReduceLROnPlateau
+      monitor. Lightning (2.6.6) does not step the latter at the end of an epoch that is resumed midway.
+    - A checkpoint between two epochs says that the first is complete, and the second begins like any other.
+    - A schedule that takes its length from the run ends with it, if that is longer now.
+
+    Raises:
+        UserError: In a fit that continues within an epoch, if another number of processes shares the data.
+    """
+
+    def __init__(self) -> None:
+        self._random: RandomState | None = None  # once the fit has started
+        self._order = Generator()  # of plain loaders
+        self._checkpoint: dict[str, Any] = {}  # until training starts
+        self._states: dict[str, Any] | None = None  # of the metrics, before the validation that is running
+
+    # Random numbers
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._random = RandomState(trainer)
+        if self._checkpoint:
+            renew_length(trainer, self._checkpoint)  # the schedules exist now, and are not restored yet
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Seed all generators, those of plain loaders that shuffle as well: they draw their order after this."""
+        assert self._random is not None
+        seed = self._random.seed_of(trainer.current_epoch, EPOCH_START)
+        self._random.seed_all(seed)
+        loaders = CombinedLoader(trainer.train_dataloader).flattened if trainer.train_dataloader is not None else []
+        for loader in loaders:
+            sampler = getattr(loader, "sampler", None)
+            if isinstance(sampler, RANDOM) and sampler.generator is None:
+                sampler.generator = self._order
+        self._order.manual_seed(seed)
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        assert self._random is not None
+        # Restoring the state once would not do: what only one of two runs draws would shift all that follows.
+        self._random.seed_torch(self._random.seed_of(trainer.current_epoch, 2 * batch_idx))
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Seed all generators, and keep the metrics of the training: a validation that is interrupted is repeated."""
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+            assert self._random is not None
+            count_restart_once(trainer)
+            self._random.seed_all(self._random.seed_of(trainer.current_epoch, 2 * trainer.fit_loop.batch_idx + 1))
+            self._states = metric_states(pl_module)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._states = None
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        end_restart(trainer)
+
+    # The checkpoint
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Add what each process has; every process calls this."""
+        if trainer.state.fn != "fit":
+            return
+        self._random = self._random or RandomState(trainer)  # Lightning's finders save before `on_fit_start`
+        part = {
+            "data_rank": data_ranks(trainer)["rank"],
+            "random": self._random.state(),
+            "states": metric_states(pl_module) if self._states is None else self._states,
+            "metrics": {name: value.cpu() for name, value in trainer.callback_metrics.items()},
+        }
+        parts = [part] * trainer.world_size
+        if trainer.world_size > 1:
+            torch.distributed.all_gather_object(parts, part)
+        checkpoint[KEY] = parts
+        complete_epoch(checkpoint["loops"]["fit_loop"])
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Keep it until training starts; refuse another number of processes within an epoch."""
+        if trainer.state.fn != "fit":
+            return
+        self._checkpoint = checkpoint
+        if trainer.optimizers:  # with strategies that load after they have sharded
+            renew_length(trainer, checkpoint)
+        shares = len({part["data_rank"] for part in checkpoint.get(KEY, [])})
+        now = data_ranks(trainer)["world_size"]
+        if is_within_epoch(checkpoint) and shares not in (0, now):
+            raise UserError(
+                f"trainer.devices: the run was interrupted within an epoch that {shares} data-parallel processes "
+                f"shared, and trainer.strategy makes {now} of the devices here; choose them so that there are {shares}"
+            )
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Restore what the checkpoint holds, now that Lightning has restored the rest."""
+        checkpoint, self._checkpoint = self._checkpoint, {}
+        if not checkpoint:
+            return
+        if not is_within_epoch(checkpoint):
+            begin_epoch_anew(trainer)
+        parts = checkpoint.get(KEY, [])
+        if not parts:  # of plain Lightning
+            return
+
+        # The property returns the dictionary that Lightning collects the metrics in.
+        metrics = parts[0]["metrics"]
+        trainer.callback_metrics.update({name: value.to(pl_module.device) for name, value in metrics.items()})
+        batches = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+        if batches["total"]["completed"] < batches["total"]["processed"]:  # it was written after a step
+            step_plateaus(trainer, pl_module, batches["current"]["ready"])
+
+        # On another number of processes nothing else of an epoch is left.
+        shares = {part["data_rank"]: part for part in reversed(parts)}
+        mine = data_ranks(trainer)
+        if len(shares) == mine["world_size"]:
+            part = parts[trainer.global_rank] if len(parts) == trainer.world_size else shares[mine["rank"]]
+            assert self._random is not None
+            self._random.restore(part["random"])
+            load_metric_states(pl_module, part["states"], pl_module.device)
+
+
+# What a checkpoint says of Lightning's loops, which decides where a resumed run continues
+
+
+def is_within_epoch(checkpoint: dict[str, Any]) -> bool:
+    """Return whether a checkpoint was written within an epoch, not between two of them."""
+    return checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] > 0
+
+
+def complete_epoch(state: dict[str, Any]) -> None:
+    """Let a checkpoint that is written between two epochs say that the first is complete, and nothing is under way.
+
+    Args:
+        state: The checkpoint's state of the fit loop, changed in place.
+    """
+    epochs = state["epoch_progress"]
+    if epochs["current"]["started"] > epochs["current"]["processed"]:
+        return
+    for counts in epochs.values():
+        counts.update(dict.fromkeys(counts, counts["processed"]))
+    batches = state["epoch_loop.batch_progress"]
+    batches["current"] = dict.fromkeys(batches["current"], 0)
+    batches["is_last_batch"] = False
+    state["state_dict"].pop("combined_loader", None)
+
+
+def restart_validation(state: dict[str, Any], done: int) -> None:
+    """Let a checkpoint say that the first batch of a validation is running: Lightning then starts with that batch.
+
+    From a state between two of its batches Lightning would continue with the next epoch.
+
+    Args:
+        state: The checkpoint's state of the fit loop, changed in place.
+        done: Batches of that validation that are already counted.
+    """
+    batches = state["epoch_loop.val_loop.batch_progress"]
+    before = batches["total"]["completed"] - done
+    batches["total"] = {"ready": before + 1, "started": before + 1, "processed": before, "completed": before}
+    batches["current"] = dict.fromkeys(batches["current"], 0)
+    batches["is_last_batch"] = False
+
+
+def count_restart_once(trainer: Trainer) -> None:
+    """Take back the batch that `restart_validation` has counted, now that the validation begins."""
+    loop = trainer.fit_loop.epoch_loop.val_loop
+    if loop.restarted_mid_evaluation:
+        total: Any = loop.batch_progress.total
+        total.ready = total.started = total.completed
+
+
+def step_plateaus(trainer: Trainer, module: LightningModule, batches: int) -> None:
+    """Step each ReduceLROnPlateau that is stepped by batches, as Lightning does after ``on_train_batch_end``."""
+    for config in trainer.lr_scheduler_configs:
+        if config.reduce_on_plateau and config.interval == "step" and batches % config.frequency == 0:
+            module.lr_scheduler_step(config.scheduler, trainer.callback_metrics[str(config.monitor)])
+
+
+def renew_length(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
+    """Let a schedule that takes its length from the run end with it, where that is longer now.
+
+    Raises:
+        UserError: If it is made of parts, whose places depend on the length.
+    """
+    schedule = getattr(trainer.lightning_module, "schedule", None)
+    name = schedule.missing_length() if isinstance(schedule, Schedule) else None
+    for config, saved in zip(trainer.lr_scheduler_configs, checkpoint.get("lr_schedulers", []), strict=False):
+        fresh = config.scheduler.state_dict()
+        if name is None or saved.get(name) == fresh.get(name):  # `WarmupDecay` keeps it to itself
+            continue
+        if isinstance(config.scheduler, Sequence | Chain):
+            raise UserError(
+                f"model.schedule: a {type(config.scheduler).__name__} of {saved[name]} steps can't go on with "
+                f"{fresh[name]}; leave the length of the run as it was, or start a new one with --init_from"
+            )
+        saved.update({key: value for key, value in fresh.items() if key not in PROGRESS})

@@ -1,11 +1,94 @@
-"""Shim."""
+"""Weights of a checkpoint: whether they fit a model, and ``fit --init_from``."""
 
-from litlab.checkpointing.warm_start import initialise
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
 
-__all__ = ["initialise"]
+from lightning.pytorch.utilities import rank_zero_info
+from torch import Tensor, nn
+
+from litlab.checkpointing.io import load_checkpoint, read_checkpoint
+from litlab.errors import UserError
+from litlab.util.text import some
 
 
-def find_checkpoint(text):
-    from litlab.runs.saved import checkpoint_of
+def check_weights(model: nn.Module, checkpoint: dict[str, Any]) -> None:
+    """Refuse a model that the weights of a checkpoint don't fit, and weights that are NaN, before more is built.
 
-    return checkpoint_of(text)
+    Raises:
+        UserError: If a parameter is missing, left over, of another shape, or not finite.
+    """
+    here = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    there = {name: tuple(tensor.shape) for name, tensor in checkpoint["state_dict"].items()}
+    for name in {**here, **there}:
+        if here.get(name) != there.get(name):
+            raise UserError(
+                f"model: the checkpoint's weights don't fit it: {name} is {here.get(name, 'missing')}, in the "
+                f"checkpoint {there.get(name, 'missing')}; leave the settings of the model as they were"
+            )
+    check_finite(model, checkpoint["state_dict"])
+
+
+def check_finite(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Refuse weights that make every output of a model NaN.
+
+    Args:
+        model: The model. Its parameters must be finite; buffers may hold infinity (as masks do) but no NaN.
+        weights: The weights. Those of shards that were not read are not looked at.
+
+    Raises:
+        UserError: If there are such weights.
+    """
+    parameters = {name for name, _ in model.named_parameters()}
+    for name, tensor in weights.items():
+        wrong = ~tensor.isfinite() if name in parameters else tensor.isnan()
+        if not tensor.is_meta and wrong.any():
+            raise UserError(f"checkpoint: it holds NaN or infinity in {name}; use an earlier one")
+
+
+def initialise(model: nn.Module, path: Path) -> None:
+    """Copy those weights of a checkpoint into a model that have the same name and shape, and report which.
+
+    Nothing else is copied: neither settings, nor the optimizer's state, nor the progress.
+
+    Args:
+        model: The model, as its config describes it.
+        path: A checkpoint of Lightning, or a file with a bare ``state_dict``.
+
+    Raises:
+        UserError: If the file can't be used, or nothing in it matches.
+    """
+    here = model.state_dict()
+    there = read_weights(path, here)
+    matching = {name: there[name] for name in here if name in there and here[name].shape == there[name].shape}
+    check_finite(model, matching)
+    model.load_state_dict(matching, strict=False)
+
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    copied = sum(sizes.get(name, 0) for name in matching)
+    if not copied:
+        raise UserError(
+            f"init_from: none of the {len(there)} tensors of {path} has the name and shape of one of the model's "
+            f"({some(list(there))} against {some(list(here))}); give a run of this kind of model"
+        )
+    rank_zero_info(
+        f"Weights of {path}: {len(matching)} of the model's {len(here)} tensors match ({copied:,} of "
+        f"{sum(sizes.values()):,} parameters)."
+    )
+    if fresh := [name for name in here if name not in matching]:
+        rank_zero_info(f"Not there, or of another shape, so left as initialised: {some(fresh)}.")
+    if unused := [name for name in there if name not in here]:
+        rank_zero_info(f"Only there, so left out: {some(unused)}.")
+
+
+def read_weights(path: Path, known: Container[str]) -> dict[str, Tensor]:
+    """Return the weights of a file by name, without what wrappers put before names that a model does not know."""
+    content = read_checkpoint(path, mmap=True)
+    is_bare = isinstance(content, dict) and all(isinstance(value, Tensor) for value in content.values())
+    weights = content if is_bare else load_checkpoint(path)["state_dict"]
+    for prefix in ("_orig_mod.", "module."):  # of torch.compile and of DistributedDataParallel
+        wrapped = [name for name in weights if prefix in name and name not in known]
+        if wrapped:
+            rank_zero_info(f"init_from: '{prefix}' is left out of the names of the weights.")
+            weights = {name.replace(prefix, "") if name in wrapped else name: weights[name] for name in weights}
+    return weights

@@ -11,8 +11,8 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.checkpointing.internals import release_averages
-from litlab.checkpointing.io import check_weights, load_checkpoint
-from litlab.checkpointing.weights import find_checkpoint, initialise
+from litlab.checkpointing.io import load_checkpoint
+from litlab.checkpointing.weights import check_weights, initialise
 from litlab.cli.argv import is_export
 from litlab.cli.config import Command
 from litlab.cli.messages import saving_traceback
@@ -20,6 +20,7 @@ from litlab.cli.output import check_prediction, check_writer
 from litlab.cli.trainer import build_trainer, check_trained, explain_untestable, print_summary
 from litlab.errors import UserError
 from litlab.runs.record import log_results
+from litlab.runs.saved import checkpoint_of
 from litlab.runs.start import choose_run, is_finished, start_run
 
 
@@ -122,7 +123,7 @@ def build(command: Command) -> Experiment:
     elif checkpoint is not None:
         check_weights(model, checkpoint)
     elif config.init_from is not None:
-        initialise(model, find_checkpoint(config.init_from))
+        initialise(model, checkpoint_of(config.init_from))
     return Experiment(command, data, model, checkpoint, export)
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 from jsonargparse import Namespace
 from lightning.pytorch import Callback
-from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compile, Freeze, GradNorms, NaNGuard
 from litlab.callbacks.channels_last import ChannelsLast
+from litlab.callbacks.early_stopping import EarlyStopping
 from litlab.callbacks.threads import Threads as Threaded
 from litlab.checkpointing import RunCheckpoint
 from litlab.types import PositiveFloat, bounded

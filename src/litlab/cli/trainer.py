@@ -1,5 +1,6 @@
 """The Trainer of a command: its loggers, plugins and callbacks, in the order in which they act."""
 
+import math
 import os
 import re
 from importlib import import_module
@@ -30,14 +31,15 @@ from litlab.callbacks.threads import Threads
 from litlab.checkpointing.internals import log_at_step
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.checkpointing.lightning_callbacks import make_resumable
-from litlab.checkpointing.resume import ExactResume, find_first_step
+from litlab.checkpointing.resume import ExactResume
 from litlab.cli.config import Command
 from litlab.cli.sections import SECTIONS, section_callbacks
 from litlab.data.module import ExperimentData
 from litlab.errors import UserError, building
+from litlab.runs.find import without_member
 from litlab.runs.folder import COMPILED, ROOT, RunFolder
-from litlab.runs.record import RunConfig, RunRecord
-from litlab.runs.repeats import without_member
+from litlab.runs.loggers import keep_csv_rows, resume_loggers
+from litlab.runs.record import RunRecord
 from litlab.runs.signals import StopSignals
 from litlab.util.device import keep_freed_memory
 from litlab.util.variables import TRIAL
@@ -60,7 +62,11 @@ def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
         run: The folder for what it writes; None: it writes nothing.
     """
     command, checkpoint = experiment.command, experiment.checkpoint
+    loggers = command.config.trainer.logger
+    if run is not None:
+        command.config.trainer.logger = resume_loggers(loggers, run)
     built = command.build("trainer", *SECTIONS, "channels_last", "threads")
+    command.config.trainer.logger = loggers  # the config that is kept names no run of theirs
     settings: dict[str, Any] = dict(built.trainer)
     resumes = command.verb == "fit" and checkpoint is not None
 
@@ -96,9 +102,11 @@ def build_loggers(command: Command, named: Any, run: RunFolder, checkpoint: dict
         run: The run's folder.
         checkpoint: The checkpoint that a fit continues from: what was logged after it is hidden.
     """
-    step = find_first_step(checkpoint) if command.verb == "fit" and checkpoint is not None else None
+    step = checkpoint["global_step"] if command.verb == "fit" and checkpoint is not None else None
     own = TensorBoardLogger(run.path.parent, "", run.path.name, default_hp_metric=False, purge_step=step)
     further = [] if named is None or isinstance(named, bool) else named if isinstance(named, list) else [named]
+    if command.verb != "fit" or command.config.resume:
+        keep_csv_rows(further, math.inf if step is None else step)
     return [own, *(logger for logger in further if not isinstance(logger, TensorBoardLogger))]
 
 
@@ -143,9 +151,8 @@ def arrange_callbacks(command: Command, built: Namespace, settings: dict[str, An
     if settings["enable_model_summary"] is not False and not _has(named, LightningModelSummary):
         shown.append(ModelSummary())
 
-    config = RunConfig(command.parser, command.config)
-    record = RunRecord(test_follows=command.verb == "fit" and command.config.test_after_fit)
-    own = [FreeGradients(), ExactResume(), config, record, StopSignals(), RunSummary()]
+    record = RunRecord(command.settings, command.config.test_after_fit)
+    own = [FreeGradients(), ExactResume(), record, StopSignals(), RunSummary()]
     return [*finders, *sections, *shown, *own, *_trial_report(), *named]
 
 

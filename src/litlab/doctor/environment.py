@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from litlab.doctor.line import ENVIRONMENT, OK, WARNING, Line
-from litlab.runs.git import work_tree
+from litlab.runs.provenance import work_tree
 
 
 def environment() -> Iterator[Line]:

@@ -4,13 +4,12 @@ import warnings
 from collections.abc import Collection
 
 import torch
-from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
 from litlab.errors import UserError
 from litlab.metrics.stage_metrics import StageMetrics
+from litlab.metrics.state import load_metric_states, metric_states
 from litlab.util.refusals import reason
 from litlab.util.team import is_own
 
@@ -59,26 +58,6 @@ def check_metrics(
             raise UserError(f"{key}: {what} ({reason(error)}); use another metric or other settings") from error
 
 
-def check_modes(trainer: Trainer, metrics: dict[str, Metric]) -> None:
-    """Compare what the trainer's callbacks monitor with the metrics' ``higher_is_better``.
-
-    Args:
-        trainer: The trainer of a fit.
-        metrics: By the name that they are logged by, such as ``val/acc``.
-
-    Raises:
-        UserError: If the worst checkpoints would be kept, or the run be stopped while it gets better.
-    """
-    for callback in (*trainer.checkpoint_callbacks, *trainer.early_stopping_callbacks):
-        if not isinstance(callback, ModelCheckpoint | EarlyStopping) or callback.monitor not in metrics:
-            continue
-        higher = metrics[callback.monitor].higher_is_better  # None: not known
-        better, wanted = ("higher", "max") if higher else ("lower", "min")
-        if higher is not None and callback.mode != wanted:
-            section = "checkpoint" if isinstance(callback, ModelCheckpoint) else "early_stopping"
-            raise UserError(f"{section}.mode: a {better} {callback.monitor} is better; set {wanted}")
-
-
 def _try(key: str, metric: Metric, classes: int | None, targets: int) -> None:
     rows = min(classes or targets, MOST) + 1  # not as many as classes: some metrics would take one for the other
     if classes is None:
@@ -102,7 +81,7 @@ def _try(key: str, metric: Metric, classes: int | None, targets: int) -> None:
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        second.add_sums(first.sums())
+        load_metric_states(second, metric_states(first), torch.device("cpu"))
         again = second.compute(lambda sums: sums)["train/tried"]
     if not torch.equal(value.nan_to_num(), again.nan_to_num()):
         what = f"{type(metric).__name__} can't go on from a checkpoint that is written within an epoch"

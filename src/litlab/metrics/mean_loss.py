@@ -1,6 +1,7 @@
 """Mean loss over an epoch, summed on the device."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,21 +52,19 @@ class MeanLoss:
         total, samples = reduce(self._sums.clone())
         return (total / samples).float()
 
-    def sums(self) -> list[Tensor]:
-        """Return what `add_sums` takes: the sums (2,), and loss and samples of each step since the last flush, (step,).
-
-        It does not flush, so that the next `flush` still returns the mean of the same steps.
-        """
+    def state(self) -> dict[str, Any]:
+        """Return the sums and, so that the next `flush` still returns the mean of the same steps, the steps since."""
         losses = [loss for loss, _ in self._steps]
-        samples = torch.tensor([samples for _, samples in self._steps], dtype=torch.int64)
-        return [self._sums, torch.stack(losses) if losses else torch.empty(0), samples]
+        return {
+            "sums": self._sums.cpu(),
+            "losses": torch.stack(losses).cpu() if losses else torch.empty(0),
+            "samples": [samples for _, samples in self._steps],
+        }
 
-    def add_sums(self, sums: list[Tensor]) -> None:
-        """Add what `sums` returned, in this process or another."""
-        totals, losses, samples = sums
-        device = self._sums.device
-        self._sums = self._sums + totals.to(self._sums)
-        self._steps += zip(losses.to(device).unbind(), samples.tolist(), strict=True)
+    def load_state(self, state: dict[str, Any], device: torch.device) -> None:
+        """Continue from what `state` returned, on this device."""
+        self._sums = state["sums"].to(device, widest(device))
+        self._steps = list(zip(state["losses"].to(device).unbind(), state["samples"], strict=True))
 
 
 def widest(device: torch.device) -> torch.dtype:

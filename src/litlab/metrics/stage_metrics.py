@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
-from torchmetrics.utilities.data import dim_zero_cat
 
 from litlab.metrics.mean_loss import MeanLoss, Reduce
 from litlab.util.gathering import gather_rows
@@ -92,26 +91,3 @@ class StageMetrics(nn.Module):
         self._steps.clear()
         for metric in (self.metrics, *self.further.values()):
             metric.reset()
-
-    def sums(self) -> list[Tensor]:
-        """Return what `add_sums` takes: the sums of the loss and the metrics' states, each list state as one tensor."""
-        self.flush()
-        states: list[Any] = [state for metric in self.by_name.values() for state in metric.metric_state.values()]
-        return [*self.loss.sums(), *(_piece(state) if isinstance(state, list) else state for state in states)]
-
-    def add_sums(self, sums: list[Tensor]) -> None:
-        """Add what `sums` returned, in this process or another."""
-        self.loss.add_sums(sums[:3])
-        pieces = iter(sums[3:])
-        for metric in self.by_name.values():
-            states: dict[str, Any] = {}
-            for name, state in metric.metric_state.items():
-                piece = next(pieces).to(metric.device)
-                states[name] = piece if isinstance(state, Tensor) else [piece] if len(piece) else []
-            metric.merge_state(states)
-            metric._update_count += 1  # else compute() warns, where no further step comes, that there was none
-
-
-def _piece(states: list[Tensor]) -> Tensor:
-    """Return a list state as one tensor, empty where there was no step."""
-    return dim_zero_cat(states) if states else torch.empty(0)

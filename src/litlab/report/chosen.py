@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from litlab.errors import UserError
-from litlab.runs.find import find_group, find_run
+from litlab.runs.find import all_runs, find_run
 from litlab.runs.folder import RunFolder
 
 LONGEST = 120  # letters of a file name
@@ -34,16 +33,15 @@ def chosen_runs(texts: Sequence[str], root: Path) -> Chosen:
         root: Where the runs are.
 
     Raises:
-        UserError: If there is no such run, or no seed of a group was started yet.
+        UserError: If there is no such run.
     """
     found: dict[Path, RunFolder] = {}
     names: list[str] = []
     for text in texts:
-        group = find_group(text, root)
-        runs = [find_run(text, root)] if group is None else list(group.runs().values())
-        if not runs:
-            raise UserError(f"{text}: none of its seeds has a run yet.")
-        names.append(runs[0].name if group is None else group.name)
+        run = find_run(text, root, groups=True)
+        members = {member.path.parent: member for member in reversed(all_runs(run.path))}
+        runs = sorted(members.values(), key=lambda member: member.name) if run.is_group() else [run]
+        names.append(run.name)
         found |= {run.path.resolve(): run for run in runs}
     every, names = list(found.values()), list(dict.fromkeys(names))
     if len(every) == 1:

@@ -2,17 +2,18 @@
 
 import ast
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import litlab
+from litlab.errors import UserError
 from litlab.report.curves import Curves, read_curves
-from litlab.report.results_record import read_baselines
-from litlab.runs.compare import flat_config, read_config
-from litlab.runs.folder import RunFolder, read_json, read_or_note
+from litlab.report.results_record import is_generated, read_baselines
+from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.masking import mask
-from litlab.runs.provenance import is_generated
+from litlab.runs.settings import flatten, read_config
 from litlab.util.team import package, package_folder
 
 
@@ -56,7 +57,7 @@ class Facts:
     @property
     def settings(self) -> dict[str, Any]:
         """The config by dotted key."""
-        return flat_config(self.config) if self.config else {}
+        return flatten(self.config) if self.config else {}
 
     @property
     def seconds(self) -> float | None:
@@ -83,6 +84,15 @@ def read_facts(run: RunFolder) -> Facts:
     random = note.read_text(encoding="utf-8", errors="replace").strip() if note.is_file() else ""
     curves = read_curves(run.path, problems)
     return Facts(run, mask(state), metrics, mask(made), mask(config), baselines, curves, random, problems)
+
+
+def read_or_note(problems: list[str], read: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """Return what a function reads; {} where it raises a `UserError`, whose message is added to the problems."""
+    try:
+        return read(*arguments)
+    except UserError as error:
+        problems.append(str(error))
+        return {}
 
 
 def class_line(class_path: str) -> str | None:

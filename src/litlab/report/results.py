@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from litlab.errors import UserError
+from litlab.report.chosen import chosen_runs
 from litlab.report.results_files import FOLDER, ResultFiles
 from litlab.report.results_record import EXPERIMENTS, record
 from litlab.report.results_table import TABLES, table
-from litlab.runs.find import RUN_HELP, find_group, find_run
+from litlab.runs.find import RUN_HELP
 from litlab.runs.folder import ROOT, RunFolder, write_json, write_text
 from litlab.util.options import Options, answer
 from litlab.util.team import typed
@@ -89,8 +90,7 @@ def _results(arguments: list[str]) -> int:
 
 def _runs(names: list[str], root: Path) -> list[RunFolder]:
     """Return the runs that are named, those of a group of seeds one by one."""
-    groups = [(name, find_group(name, root)) for name in names]
-    return [run for name, group in groups for run in (group.runs().values() if group else [find_run(name, root)])]
+    return [run for name in names for run in chosen_runs([name], root).runs]
 
 
 def rewritten(render: Callable[[str], list[str]]) -> tuple[dict[Path, str], list[str]]:

@@ -9,14 +9,14 @@ from typing import Any, TypeGuard
 
 from litlab.errors import UserError
 from litlab.report.results_files import FOLDER
-from litlab.runs.compare import beside_seed, flat_config, read_config
+from litlab.runs.find import experiment_of, without_member
 from litlab.runs.folder import RunFolder, read_json
-from litlab.runs.provenance import is_generated
-from litlab.runs.seed_group import experiment_of, without_seed
+from litlab.runs.settings import differences, flatten, read_config
 from litlab.util import metric_direction as metric
 from litlab.util import team
 from litlab.util.spread import spread
 
+OF_A_SEED = ("seed_everything", "data.seed", "experiment")  # in which runs of the same settings may differ
 EXPERIMENTS = FOLDER / "experiments"
 VERSIONS = ("python", "torch", "torchvision", "lightning")
 PATH = re.compile(r"(?:file://|(?<![\w.:/]))[/~](?:[\w.+-]*/)+")  # absolute, up to the last name; no other URL
@@ -38,7 +38,7 @@ def record(runs: list[RunFolder], note: str | None = None) -> dict[str, Any]:
     """
     metrics = [read_json(run.metrics) for run in runs]
     made = [read_json(run.provenance) for run in runs]
-    configs = [flat_config(read_config(run.config)) for run in runs]
+    configs = [flatten(read_config(run.config)) for run in runs]
     for run, found, origin in zip(runs, metrics, made, strict=True):
         if not found.get("test"):
             raise UserError(f"{run.name} has no test metrics; `{team.typed('test', '--run', run.name)}` makes them")
@@ -86,6 +86,26 @@ def read_baselines(run: RunFolder) -> dict[str, dict[str, float]]:
     """
     rows = list(read_json(run.path / "baselines.json").items())[1:]
     return {name: {key: value for key, value in (row or {}).items() if _is_finite(value)} for name, row in rows}
+
+
+def is_generated(metrics: dict[str, Any], made: dict[str, Any]) -> bool | None:
+    """Return whether the data of a run was generated; None where neither of two files says so.
+
+    Args:
+        metrics: The content of ``metrics.json``.
+        made: That of ``provenance.json``.
+    """
+    known = [metrics.get("generated_data"), (made.get("data") or {}).get("generated")]
+    return next((each for each in known if each is not None), None)
+
+
+def beside_seed(configs: list[dict[str, Any]]) -> list[str]:
+    """Return the settings in which runs differ, those that only tell their seeds apart left out.
+
+    Args:
+        configs: Their flat configs.
+    """
+    return [key for key in differences(configs) if key not in OF_A_SEED]
 
 
 def _check_seeds(runs: list[RunFolder], configs: list[dict[str, Any]], made: list[dict[str, Any]]) -> None:
@@ -148,7 +168,7 @@ def _as_typed(command: list[str]) -> str:
         for before, word in zip(["", *words], words, strict=False)
         if "--seed_everything" not in (before, word) and not word.startswith("--seed_everything=")
     ]
-    return shlex.join(without_seed(_last_name(word)) for word in kept)
+    return shlex.join(without_member(_last_name(word)) for word in kept)
 
 
 def _last_name(word: str) -> str:

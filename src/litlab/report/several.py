@@ -12,7 +12,8 @@ from litlab.report.origin import duration, reproduction
 from litlab.report.single import banners, classes_of
 from litlab.report.spread import over_seeds
 from litlab.report.tables import best_values
-from litlab.runs.compare import as_text, differences, flat_provenance
+from litlab.runs.compare import flatten_origin
+from litlab.runs.settings import differences, format_value
 from litlab.util import metric_direction as metric
 from litlab.util import team
 from litlab.util.text import decimals
@@ -131,14 +132,14 @@ def _settings(runs: Runs) -> list[Block]:
 
 
 def _origin(runs: Runs) -> list[Block]:
-    flat = [flat_provenance(facts.made) for facts in runs.values()]
+    flat = [flatten_origin(facts.made) for facts in runs.values()]
     kept = [{key: value for key, value in one.items() if key not in HIDDEN} for one in flat]
     return _side_by_side(runs, kept, "Code, versions, hardware and data are the same.")
 
 
 def _side_by_side(runs: Runs, entries: list[dict[str, Any]], otherwise: str) -> list[Block]:
     """Return a table of the entries that differ."""
-    rows = [[key, *map(as_text, values)] for key, values in differences(entries).items()]
+    rows = [[key, *map(format_value, values)] for key, values in differences(entries).items()]
     return [Table(["", *runs], rows)] if rows else [Paragraph(otherwise)]
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from litlab.cli.argv import find_bases, flags_of, is_of_run
 from litlab.errors import UserError
 from litlab.report.facts import Facts
-from litlab.runs.compare import MISSING, as_text, flat_config
 from litlab.runs.masking import mask, mask_text
+from litlab.runs.settings import MISSING, flatten, format_value
 from litlab.util.yaml import read_mapping, read_text
 
 
@@ -73,7 +73,7 @@ def differences(facts: Facts, shipped: Shipped) -> list[list[str]]:
         known, value = key in shipped.settings, here.get(key, MISSING)
         was = shipped.settings.get(key, MISSING)
         if (known and value != was) or (not known and _was_set(key, shipped, here)):
-            rows.append([key, as_text(was) if known else "default", as_text(value)])
+            rows.append([key, format_value(was) if known else "default", format_value(value)])
     return rows
 
 
@@ -93,7 +93,7 @@ def _settings(file: Path) -> dict[str, Any]:
     """Return what a config sets by dotted key, secrets masked, without sections that are empty."""
     configs = [read_mapping(path) for path in (*find_bases(file), file)]
     merged = reduce(_merged, configs)
-    return {key: value for key, value in flat_config(mask(merged)).items() if key != "base" and value != {}}
+    return {key: value for key, value in flatten(mask(merged)).items() if key != "base" and value != {}}
 
 
 def _merged(before: Any, over: Any) -> Any:

@@ -29,8 +29,7 @@ def _consolidate(arguments: list[str]) -> int:
 
     import torch
 
-    from litlab.checkpointing.io import AtomicCheckpointIO
-    from litlab.checkpointing.shards import shards_of
+    from litlab.checkpointing.io import SHARDS, AtomicCheckpointIO, read_checkpoint
     from litlab.runs.saved import checkpoint_of
     from litlab.util.files import write_atomically
 
@@ -38,9 +37,9 @@ def _consolidate(arguments: list[str]) -> int:
     output = chosen.output or path.with_suffix(".pt")
     if output.exists():
         raise UserError(f"--output: {output} exists; remove it, or name another file")
-    checkpoint = AtomicCheckpointIO().load_checkpoint(path)
-    if shards_of(path) is None:
+    if SHARDS not in read_checkpoint(path, mmap=True):
         raise UserError(f"consolidate: {path} is one file already; copy it")
+    checkpoint = AtomicCheckpointIO().load_checkpoint(path)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(output, lambda stream: torch.save(checkpoint, stream))

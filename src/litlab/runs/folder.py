@@ -1,32 +1,39 @@
-"""The folder of a run: which files are in it, and how they are read and written."""
+"""The folder of a run: which files are in it, and how they are read and written.
+
+A run may come from somebody else. Its files are read only if they are regular files, and nothing is written through a
+link in its folder.
+"""
 
 import itertools
 import json
-import math
 import os
+import re
 import socket
-import sys
-import threading
-from collections.abc import Callable
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from lightning_utilities.core.rank_zero import rank_zero_only  # Lightning's own, without importing all of it
+
 from litlab.errors import UserError, first_line
-from litlab.runs.lock import is_first_process
-from litlab.runs.schema import wrong_entry
 from litlab.util.files import write_atomically
 
 ROOT = Path("lightning_logs")
 COMPILED = "compile_cache"  # folder in ROOT of what torch.compile has made: code, and no run
-STATUS_LOCK = threading.Lock()  # of a process's runs: a rank that dies is noticed in a thread of its own
-NO_CHECKPOINT = "no checkpoint to resume from"  # in the message on a run that has none
+RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # where Lightning looks, in this order
+NO_EXPERIMENT = re.compile(r"\.\.|last|best|auto|version_\d+|checkpoints|~.*|.*\$.*")  # parts of its name
 
 
 @dataclass(frozen=True)
 class RunFolder:
     """``lightning_logs/<experiment>/version_N/``: everything about one run.
+
+    The folder of a group, ``lightning_logs/<experiment>/seeds_N/``, has the same files, with means over its runs, and
+    ``repeat.json``, which says what differs between them (see `litlab.commands.repeat`).
 
     Args:
         path: The folder. It need not exist yet.
@@ -38,197 +45,210 @@ class RunFolder:
     def name(self) -> str:
         """The name of the run in tables: ``mine/version_3``."""
         parts = self.path.absolute().parts
-        if ROOT.name in parts[:-2]:  # an experiment may have folders in its name
-            return "/".join(parts[len(parts) - parts[::-1].index(ROOT.name) :])
-        return "/".join(parts[-2:])
+        start = len(parts) - parts[::-1].index(ROOT.name) if ROOT.name in parts else -2
+        return "/".join(parts[start:])
 
     @property
     def config(self) -> Path:
-        """The resolved config."""
         return self.path / "config.yaml"
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
         return self.path / "checkpoints"
 
     @property
     def status(self) -> Path:
-        """Whether the run is running, how it ended, and why."""
         return self.path / "status.json"
 
     @property
     def metrics(self) -> Path:
-        """The results of the run."""
         return self.path / "metrics.json"
 
     @property
     def provenance(self) -> Path:
-        """What the run was made from: command, commit, versions, hardware, data."""
         return self.path / "provenance.json"
-
-    def lock(self):
-        import contextlib
-
-        return contextlib.nullcontext()
 
     @property
     def traceback(self) -> Path:
         return self.path / "traceback.txt"
 
+    @property
+    def group(self) -> Path:
+        return self.path / "repeat.json"
+
     def is_run(self) -> bool:
         """Return whether there is a run in the folder; one that failed before its data was ready leaves none."""
-        return os.path.isfile(self.config) or os.path.isfile(self.status) or os.path.isdir(self.checkpoints)
+        return os.path.isfile(self.status) and not self.is_group()
+
+    def is_group(self) -> bool:
+        """Return whether the folder holds several runs, which differ in one setting."""
+        return os.path.isfile(self.group)
 
     def state(self) -> dict[str, Any]:
         """Return what ``status.json`` says, checked against the process that wrote it.
 
         Returns:
             The file's content, {} where there is none. ``status`` is ``killed`` for a run that never wrote its end
-            though its process is gone, and ``running?`` for one on another host, where it can't be checked. For one
-            that was killed after its training, ``reason`` says that its test is missing.
+            though its process is gone, and ``running?`` for one on another host, where it can't be checked.
 
         Raises:
-            UserError: If the file is damaged.
+            UserError: If the file can't be read.
         """
         state = read_json(self.status)
         if state.get("status") == "running":
-            if state.get("host") != socket.gethostname():
-                state["status"] = "running?"
-            elif not _is_alive(state):
-                state["status"] = "killed"
-                if state.get("test") == "pending":
-                    state["reason"] = "after the fit, before its test was done: `fit --resume` tests it"
+            is_here = state.get("host") == socket.gethostname()
+            state["status"] = "running?" if not is_here else "running" if _is_alive(state) else "killed"
         return state
 
-    def is_incomplete(self, test_wanted: bool) -> bool:
-        """Return whether a resumed fit has something left to do besides training: its metrics, or its test.
-
-        Args:
-            test_wanted: Whether a fit ends with a test.
-
-        Raises:
-            UserError: If a file of the run can't be read.
-        """
-        state, metrics = read_or_set_aside(self.status), read_or_set_aside(self.metrics)
-        tested = state.get("test") in ("done", "none") or (metrics.get("test") and state.get("test") is None)
-        return not metrics or (test_wanted and not tested)
-
     def when(self) -> datetime:
-        """Return when the run was last started, in local time; if that is not known, when its folder was made."""
+        """Return when the run was last started, in local time; if that is not known, when its status was written."""
         try:
             return datetime.fromisoformat(read_json(self.status)["started"]).astimezone()
-        except (UserError, KeyError, TypeError, ValueError, OverflowError):  # `runs` reports a damaged file
-            for path in (self.config, self.path):
-                if os.path.exists(path):
-                    return datetime.fromtimestamp(path.stat().st_mtime).astimezone()
-            return datetime.now().astimezone()  # it was deleted just now
+        except (UserError, KeyError, TypeError, ValueError, OverflowError):
+            return datetime.fromtimestamp(os.lstat(self.status).st_mtime).astimezone()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the lock of the run while this process trains it. The system releases it, however the process ends.
+
+        Raises:
+            UserError: If another process holds it.
+        """
+        from filelock import FileLock, Timeout
+
+        try:
+            with FileLock(self.path / ".lock", timeout=1):
+                yield
+        except Timeout:
+            raise UserError(f"{self.name}: another process trains it; wait until it ends, or stop it") from None
 
 
-def root_of(trainer: dict[str, Any]) -> Path:
-    """Return the folder of all runs, by the section ``trainer`` of a config."""
-    return Path(trainer.get("default_root_dir") or ".") / ROOT
+def new_run(root: Path, experiment: str) -> RunFolder:
+    """Make the folder of a new run, with the next number; processes that start at once get one each.
 
-
-class DamagedFile(UserError):
-    """A file of a run is not what the run wrote.
-
-    Args:
-        path: The file.
-        problem: What is wrong with it.
+    Raises:
+        UserError: If the experiment's name is not valid.
     """
+    check_experiment(root, experiment)
+    for number in itertools.count():
+        run = RunFolder(root / experiment / f"version_{number}")
+        try:
+            run.path.mkdir(parents=True)
+            return run
+        except FileExistsError:
+            continue
+    raise AssertionError
 
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path} is damaged ({problem}); delete it, or restore it.")
-        self.problem = problem
+
+def check_experiment(root: Path, name: str) -> None:
+    """Refuse an experiment whose runs would not be found, or would be inside another run.
+
+    Raises:
+        UserError: If the name is not valid.
+    """
+    parts = Path(name).parts
+    is_valid = parts and name.strip().isprintable() and not Path(name).is_absolute() and parts[0] != COMPILED
+    if not is_valid or any(map(NO_EXPERIMENT.fullmatch, parts)):
+        raise UserError(f"experiment: {name!r} is not a name that a folder of runs can have; choose another one")
+    outer = owner_of(root / name / "version_0")
+    if outer is not None and outer.path.is_relative_to(root.absolute()):
+        raise UserError(f"experiment: '{name}' is inside the run {outer.name}; choose another name")
+
+
+def owner_of(path: Path) -> RunFolder | None:
+    """Return the run whose folder a file is in, if any."""
+    return next((RunFolder(folder) for folder in path.absolute().parents if RunFolder(folder).is_run()), None)
+
+
+def is_first_process() -> bool:
+    """Return whether this is the process of the run that writes files, and not one launched as a further rank.
+
+    Unlike Lightning's rank, this is known before a Trainer exists, and in a forked process.
+    """
+    node = os.environ.get("GROUP_RANK") or os.environ.get("NODE_RANK") or "0"  # of torchrun, of Lightning
+    ranks = [os.environ[name] for name in RANKS if name in os.environ]
+    return node == "0" == (ranks or [str(getattr(rank_zero_only, "rank", 0))])[0]
+
+
+# Reading
+
+
+def read_plain(path: Path) -> bytes:
+    """Read a regular file: a pipe or a device would never end, and a link may lead anywhere.
+
+    Raises:
+        OSError: If it can't be read, or is something else.
+    """
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        raise OSError("it is no regular file")
+    return path.read_bytes()
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a file of a run.
-
-    Returns:
-        Its content, {} if there is no such file. Known entries have their type, or are null.
+    """Read a JSON file of a run; {} if there is no such file.
 
     Raises:
-        UserError: If it can't be read or holds something else.
+        UserError: If it can't be read, or holds something else.
     """
-    if path.exists() and not path.is_file():
-        raise DamagedFile(path, "it is not a file")
     try:
-        content = json.loads(path.read_bytes())
-        json.dumps(content, ensure_ascii=False).encode()  # finds half a character, which can't be shown
+        content = json.loads(read_plain(path))
     except FileNotFoundError:
         return {}
-    except OSError as error:
-        raise UserError(f"{path}: it can't be read ({error.strerror}); make it readable.") from error
-    except (ValueError, RecursionError) as error:  # of JSON or of UTF-8
-        raise DamagedFile(path, first_line(error)) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: it can't be read ({first_line(error)}); restore it, or delete it") from error
     if not isinstance(content, dict):
-        raise DamagedFile(path, "it holds no JSON object")
-    if problem := wrong_entry(path.name, content):
-        raise DamagedFile(path, problem)
+        raise UserError(f"{path}: it holds no JSON object; restore it, or delete it")
     return content
 
 
-def read_or_note(problems: list[str], read: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """Return what a function reads; {} where it raises a `UserError`, whose message is added to the problems."""
-    try:
-        return read(*arguments)
-    except UserError as error:
-        problems.append(str(error))
-        return {}
+def get_entry(content: Any, kind: type, *keys: str) -> Any:
+    """Return an entry of a run's file; None if it is missing, or of another type.
 
-
-def read_or_set_aside(path: Path) -> dict[str, Any]:
-    """Read a file of a run that is resumed; a damaged one is renamed, with a warning.
-
-    Returns:
-        As `read_json`; {} for a damaged one.
-
-    Raises:
-        UserError: If it can't be read.
+    Args:
+        content: What the file holds.
+        kind: The type. ``float`` stands for any finite number.
+        keys: The keys that lead to the entry.
     """
-    try:
-        return read_json(path)
-    except DamagedFile as error:
-        set_aside(path, error.problem)
-        return {}
+    for key in keys:
+        content = content.get(key) if isinstance(content, dict) else None
+    if kind is float and type(content) in (int, float):
+        return content if abs(content) < 1e300 else None
+    return content if isinstance(content, kind) else None
 
 
-def set_aside(path: Path, problem: str) -> None:
-    """Rename a damaged file, with a warning; only the first of several processes does."""
-    if not is_first_process():
-        return
-    names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in itertools.count())
-    aside = next(name for name in names if not os.path.lexists(name))
-    try:
-        path.rename(aside)
-    except OSError as error:
-        raise UserError(f"{path} is damaged ({problem}) and can't be renamed ({error.strerror}); remove it.") from error
-    print(f"warning: {path} is damaged ({problem}): renamed to {aside.name}, the run continues.", file=sys.stderr)
+# Writing
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file as `write_bytes` does; numbers that are not finite become null."""
-    write_text(path, json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """Write a JSON file as `write_text` does."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file as `write_bytes` does."""
-    write_bytes(path, text.encode(errors="surrogateescape"))
-
-
-def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: a reader sees the old content or the new. Its folder is made if need be.
 
     Raises:
-        UserError: If it can't be written, as with a full disk; the old content stays.
+        UserError: If it can't be written, as with a full disk, or would be written through a link in a run.
     """
+    check_links(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda stream: stream.write(content))
+        write_atomically(path, lambda stream: stream.write(text.encode(errors="surrogateescape")))
     except OSError as error:
-        raise UserError(f"{path} can't be written: {error.strerror}.") from error
+        raise UserError(f"{path}: it can't be written ({error.strerror}); make room, or make it writable") from error
+
+
+def check_links(path: Path) -> None:
+    """Refuse to write to a link, or through one that is inside a run's folder.
+
+    Raises:
+        UserError: If the file, or a folder of the run around it, is a link.
+    """
+    for part in (path, *path.absolute().parents):
+        if part.name == ROOT.name:  # which may be a link to a larger disk
+            return
+        if part.is_symlink() and (part == path or owner_of(part) is not None):
+            raise UserError(f"{part}: it is a link, and nothing is written through links; remove it")
 
 
 def _is_alive(state: dict[str, Any]) -> bool:
@@ -237,26 +257,8 @@ def _is_alive(state: dict[str, Any]) -> bool:
 
     try:
         process = psutil.Process(state["pid"])
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return False
-        born = datetime.fromtimestamp(process.create_time()).astimezone()
-        started = datetime.fromisoformat(state["started"])
-    except psutil.AccessDenied:  # it exists, but is another user's
-        return True
-    except (psutil.NoSuchProcess, KeyError, TypeError, ValueError, OverflowError):
+        started = datetime.fromisoformat(state["started"]).timestamp()
+        is_same = process.create_time() < started + 60  # clocks are set now and then
+        return is_same and process.status() != psutil.STATUS_ZOMBIE
+    except (psutil.Error, KeyError, TypeError, ValueError, OverflowError):
         return False
-    return born < started.astimezone() + timedelta(minutes=1)  # clocks are set now and then
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def new_run(root, experiment):
-    from litlab.runs.claim import new_run as make
-
-    return make(root, experiment)

@@ -1,144 +1,91 @@
 """What a run was made from: command, code, versions, hardware, seed and data."""
 
+import hashlib
 import os
 import platform
 import re
+import shutil
 import socket
+import subprocess
 import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litlab import __version__
-from litlab.runs.git import WorkTree, work_tree
 from litlab.runs.masking import mask, mask_command
 from litlab.util import team
 
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
 
+SOURCES = (".py", ".yaml", ".yml", ".toml")  # new files that belong to the code: their content is kept
+# Whatever the user has set otherwise, the same changes must give the same text later.
+DIFF = [
+    "diff",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--no-renames",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "--full-index",
+    "HEAD",
+]
+PACKAGES = [
+    "torch",
+    "torchvision",
+    "lightning",
+    "torchmetrics",
+    "jsonargparse",
+    "numpy",
+    "pandas",
+    "scikit-learn",
+    "optuna",
+    "torchao",
+]
 
-def provenance(trainer: "Trainer", diff_name: str = "uncommitted.diff") -> tuple[dict[str, Any], str]:
-    """Describe what a run is made from, without secrets.
+
+def describe_origin(trainer: "Trainer", diff_name: str) -> tuple[dict[str, Any], str]:
+    """Describe what a run is made from; secrets in the command are masked.
 
     Args:
         trainer: The trainer of the run, its data set up.
         diff_name: What the file of the uncommitted changes will be called.
 
     Returns:
-        The content of ``provenance.json``, and the uncommitted changes, empty if there are none.
+        The content of ``provenance.json``, and the uncommitted changes as they are, empty if there are none.
     """
     code = work_tree()
+    data: Any = getattr(trainer, "datamodule", None)
+    digest = hashlib.sha256(code.diff.encode(errors="surrogateescape")).hexdigest()
     seed = os.environ.get("PL_GLOBAL_SEED")  # where Lightning's seed_everything leaves it
-    data = getattr(trainer, "datamodule", None)
-    described = {
+    described = {name: str(getattr(data, name, "")) for name in ("description", "fingerprint")}
+    origin = {
         "started": now(),
         "command": command(),
-        "directory": str(Path.cwd()),
-        **describe_code(code, diff_name),
+        "directory": os.getcwd(),
+        "commit": code.commit,
+        "why_no_commit": code.problem,
+        "dirty": code.dirty,
+        "uncommitted": {"file": diff_name, "sha256": digest} if code.dirty else None,
         "versions": versions(),
         "hardware": hardware(trainer),
-        "seed": int(seed) if seed is not None else None,
-        "data": {
-            "class": type(data).__name__ if data is not None else None,
-            "description": _text(getattr(data, "description", None)),
-            "fingerprint": _text(getattr(data, "fingerprint", None)),
-            "generated": bool(getattr(data, "generated", False)),
-        },
+        "seed": None if seed is None else int(seed),
+        "data": {"class": type(data).__name__, **described, "generated": bool(getattr(data, "generated", False))},
     }
-    return mask(described), code.diff
-
-
-def is_generated(metrics: dict[str, Any], made: dict[str, Any]) -> bool | None:
-    """Return whether the data of a run was generated; None where neither of two files says so.
-
-    Args:
-        metrics: The content of ``metrics.json``.
-        made: That of ``provenance.json``.
-    """
-    known = [metrics.get("generated_data"), (made.get("data") or {}).get("generated")]
-    return next((each for each in known if each is not None), None)
-
-
-def describe_code(code: WorkTree, diff_name: str) -> dict[str, Any]:
-    """Return the entries on the code: commit, whether it was changed, and where the changes are."""
-    described: dict[str, Any] = {"commit": code.commit, "dirty": code.dirty}
-    if code.problem:
-        described["why_no_commit"] = code.problem
-    if code.dirty:
-        described["uncommitted"] = {"file": diff_name, "sha256": code.digest, "complete": code.complete}
-    if code.untracked:
-        described["untracked"] = list(code.untracked[:100])
-    return described
+    return mask(origin), code.diff
 
 
 def command() -> list[str]:
     """Return the command line as it can be typed again, secrets masked."""
     program, *arguments = sys.argv
     is_project = Path(program).name in ("__main__.py", team.package())
-    start = team.command() if is_project else ["python", program]
-    return [*start, *mask_command(arguments)]
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python, of the team's package, of litlab and of all packages that it requires."""
-    found = {"python": platform.python_version()}
-    try:
-        name = _distribution()
-        declared = metadata.requires(name) or []
-        found[name] = metadata.version(name)
-    except metadata.PackageNotFoundError:  # run from the sources without being installed
-        declared = ["torch", "lightning", "jsonargparse", "numpy"]
-    found["litlab"] = __version__
-    for requirement in declared:
-        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
-        if "extra ==" not in requirement:
-            try:
-                found[name] = metadata.version(name)
-            except metadata.PackageNotFoundError:
-                continue  # declared for another platform
-    return found
-
-
-def _distribution() -> str:
-    """Return the installed distribution of the team's package, or else that of litlab.
-
-    It usually has the package's name; if not, all installed distributions are searched, which takes a while.
-    """
-    try:
-        return metadata.distribution(team.package()).name
-    except metadata.PackageNotFoundError:
-        known = metadata.packages_distributions()
-        return next((known[name][0] for name in (team.package(), "litlab") if name in known), team.package())
-
-
-def hardware(trainer: "Trainer") -> dict[str, Any]:
-    """Describe the machine, and how much of it the run uses."""
-    import psutil
-    import torch
-
-    device = trainer.strategy.root_device
-    found: dict[str, Any] = {
-        "host": socket.gethostname(),
-        "platform": platform.platform(),
-        "cpu": _cpu(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-        "device": device.type,
-        "ranks": trainer.world_size,
-        "nodes": trainer.num_nodes,
-        "strategy": type(trainer.strategy).__name__,
-        "precision": str(trainer.precision),
-    }
-    if device.type == "cuda":
-        found["device_name"] = torch.cuda.get_device_name(device)
-        found["cuda"] = torch.version.cuda
-    return found
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+    return [*(team.command() if is_project else ["python", program]), *mask_command(arguments)]
 
 
 def now() -> str:
@@ -146,10 +93,114 @@ def now() -> str:
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
-def _cpu() -> str:
+def versions() -> dict[str, str]:
+    """Return the versions of Python, the team's package, and the packages that decide what a run does."""
+    known = {"python": platform.python_version(), "litlab": __version__}
+    for name in (team.package(), *PACKAGES):
+        with suppress(metadata.PackageNotFoundError):
+            known[name] = metadata.version(name)
+    return known
+
+
+def hardware(trainer: "Trainer") -> dict[str, Any]:
+    """Describe the machine, and how much of it the run uses."""
+    import torch
+
+    device = trainer.strategy.root_device
+    on_gpu = device.type == "cuda"
+    cpus = Path("/proc/cpuinfo")  # of Linux
+    model = re.search(r"model name\s*: (.*)", cpus.read_text(encoding="utf-8")) if cpus.exists() else None
+    return {
+        "host": socket.gethostname(),
+        "platform": platform.platform(),
+        "cpu": model[1] if model else platform.machine(),
+        "cores": os.cpu_count(),
+        "device": device.type,
+        "device_name": torch.cuda.get_device_name(device) if on_gpu else None,
+        "cuda": torch.version.cuda,
+        "ranks": trainer.world_size,
+        "strategy": type(trainer.strategy).__name__,
+        "precision": str(trainer.precision),
+    }
+
+
+# The code
+
+
+@dataclass(frozen=True)
+class WorkTree:
+    """The code as it is on the disk.
+
+    Attributes:
+        root: The work tree's folder; None if the code is in no repository.
+        commit: The commit that is checked out; None if there is none.
+        problem: Why there is no commit, in one line; empty if there is one.
+        diff: What differs from the commit, new source files included, as ``git apply`` takes it.
+    """
+
+    root: Path | None = None
+    commit: str | None = None
+    problem: str = ""
+    diff: str = ""
+
+    @property
+    def dirty(self) -> bool:
+        """Whether the code differs from the commit."""
+        return bool(self.diff)
+
+
+class GitError(Exception):
+    """What git refused, in one line."""
+
+
+def work_tree(package: Path | None = None) -> WorkTree:
+    """Describe the repository that the running code is in.
+
+    Args:
+        package: A folder of the code. Left out, the team's package, wherever the command was typed.
+    """
+    package = (package or team.package_folder()).resolve()
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # not Linux
-        return platform.processor() or platform.machine()
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.machine())
+        root = Path(git("rev-parse", "--show-toplevel", at=package).strip())
+        if not git("ls-files", "--", ".", at=package):
+            return WorkTree(problem=f"{package} is not under version control")
+        commit = git("rev-parse", "--verify", "HEAD", at=root).strip()
+        return WorkTree(root, commit, diff=_diff(root))
+    except GitError as error:
+        return WorkTree(problem=str(error))
+
+
+def git(*arguments: str, at: Path, **environment: str) -> str:
+    """Run git in a folder, and return what it prints.
+
+    Args:
+        arguments: Arguments of git.
+        at: The folder.
+        environment: Further environment variables.
+
+    Raises:
+        GitError: If it can't be run or fails.
+    """
+    environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", **environment}
+    try:
+        done = subprocess.run(["git", *arguments], cwd=at, env=environment, capture_output=True, check=True)
+    except OSError as error:
+        raise GitError(f"git can't be run: {error.strerror}") from error
+    except subprocess.CalledProcessError as error:
+        message = error.stderr.decode(errors="replace") or f"git {arguments[0]} failed"
+        raise GitError(message.splitlines()[0].removeprefix("fatal: ")) from error
+    return done.stdout.decode(errors="surrogateescape")
+
+
+def _diff(root: Path) -> str:
+    """Return the difference to HEAD, new source files included, without touching the repository's own index."""
+    names = git("ls-files", "--others", "--exclude-standard", "-z", at=root).split("\0")
+    sources = [name for name in names if name.endswith(SOURCES)]
+    if not sources:
+        return git(*DIFF, at=root)
+    with tempfile.TemporaryDirectory() as folder:
+        index = Path(folder) / "index"
+        # With its time, by which git knows which files it has to look into.
+        shutil.copy2(root / git("rev-parse", "--git-path", "index", at=root).strip(), index)
+        git("add", "--intent-to-add", "--", *sources, at=root, GIT_INDEX_FILE=str(index))
+        return git(*DIFF, at=root, GIT_INDEX_FILE=str(index))

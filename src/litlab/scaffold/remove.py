@@ -8,7 +8,7 @@ from pathlib import Path
 
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT
-from litlab.runs.git import GitError, git
+from litlab.runs.provenance import GitError, git
 from litlab.scaffold.new import package_text
 from litlab.scaffold.tree import CONFIGS, Project, here
 from litlab.util.options import Options, answer

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from litlab.errors import UserError
-from litlab.runs.git import GitError, git
+from litlab.runs.provenance import GitError, git
 from litlab.scaffold.renaming import Plan, carry_out, place, planned
 from litlab.scaffold.tree import Project, here
 from litlab.util.options import Options, answer

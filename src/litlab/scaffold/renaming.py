@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from litlab.errors import UserError
-from litlab.runs.git import git
+from litlab.runs.provenance import git
 from litlab.scaffold.columns import in_columns
 from litlab.scaffold.mentions import Mentions
 from litlab.scaffold.tree import Project

@@ -136,7 +136,7 @@ class ExperimentModule(LightningModule):
             self.trainer.fit_loop._combined_loader = None
         return {
             "optimizer": optimizer,
-            "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs),
+            "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs, self),
         }
 
     def steps_of_run(self) -> float:
@@ -179,18 +179,6 @@ class ExperimentModule(LightningModule):
     def sum_over_ranks(self, sums: Tensor) -> Tensor:
         """Return the sum of a tensor of any shape over all ranks."""
         return self.trainer.strategy.reduce(sums, reduce_op="sum")  # pyright: ignore[reportReturnType]
-
-    def epoch_sums(self) -> list[Tensor]:
-        """Return this rank's sums over the training epoch so far, for its means; checkpoints keep them."""
-        return []
-
-    def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
-        """Start the sums of the training epoch that a resumed run continues.
-
-        Args:
-            parts: What `epoch_sums` returned, to be added up: on this rank, usually. Where the number of ranks has
-                changed, the first one gets the sums of all, the others none.
-        """
 
 
 def is_fact(data: type, name: str) -> bool:

@@ -84,7 +84,7 @@ class Forecaster(ExperimentModule):
         self.quantiles = quantiles
         self.coverage = coverage
         self.conformal = Conformal(coverage, (horizon, num_targets))
-        self.losses = {stage: MeanLoss() for stage in ("train", "val", "test")}
+        self.train_loss, self.val_loss, self.test_loss = MeanLoss(), MeanLoss(), MeanLoss()
         self.val_metrics = ForecastMetrics((horizon, num_targets))
         self.test_metrics = ForecastMetrics((horizon, num_targets))
 
@@ -99,8 +99,8 @@ class Forecaster(ExperimentModule):
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         """Return the mean loss of the batch, shape ()."""
         loss = self.training_loss(batch)
-        self.losses["train"].add(loss, len(batch["past"]))
-        self.log_recent_loss(self.losses["train"].flush)
+        self.train_loss.add(loss, len(batch["past"]))
+        self.log_recent_loss(self.train_loss.flush)
         return loss
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
@@ -108,7 +108,7 @@ class Forecaster(ExperimentModule):
         future = batch["future"].float()
         outputs = self._outputs(batch)
         forecast, lower, upper = self._forecast(outputs)
-        self.losses["val"].add(self._loss(outputs, future), len(future))
+        self.val_loss.add(self._loss(outputs, future), len(future))
         self.val_metrics.add(forecast, future)
         self.conformal.add(lower, upper, future)
 
@@ -119,7 +119,7 @@ class Forecaster(ExperimentModule):
         forecast, lower, upper = self._forecast(outputs)
         lower, upper = self.conformal.interval(lower, upper)
         loss = self._loss(outputs, future)
-        self.losses["test"].add(loss, len(future))
+        self.test_loss.add(loss, len(future))
         self.test_metrics.add(forecast, future, None if self.conformal.radius is None else (lower, upper))
         return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}
 
@@ -135,7 +135,7 @@ class Forecaster(ExperimentModule):
         future = target.float()
         forecast, lower, upper = predicted.unbind(dim=-1)
         loss = self.loss(forecast, future) if self.quantiles is None else F.l1_loss(forecast, future) / 2
-        self.losses["test"].add(loss, len(future))
+        self.test_loss.add(loss, len(future))
         self.test_metrics.add(forecast, future, None if self.conformal.radius is None else (lower, upper))
         return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}
 
@@ -157,7 +157,7 @@ class Forecaster(ExperimentModule):
 
     def on_train_epoch_start(self) -> None:
         """Reset the metrics."""
-        self.losses["train"].reset(self.device)
+        self.train_loss.reset(self.device)
 
     def on_train_epoch_end(self) -> None:
         """Log the mean loss of the epoch."""
@@ -165,7 +165,7 @@ class Forecaster(ExperimentModule):
 
     def on_validation_epoch_start(self) -> None:
         """Reset the metrics, and start a calibration."""
-        self.losses["val"].reset(self.device)
+        self.val_loss.reset(self.device)
         self.val_metrics.reset(self.device)
         self.conformal.reset(self.device)
 
@@ -180,7 +180,7 @@ class Forecaster(ExperimentModule):
 
     def on_test_epoch_start(self) -> None:
         """Reset the metrics."""
-        self.losses["test"].reset(self.device)
+        self.test_loss.reset(self.device)
         self.test_metrics.reset(self.device)
 
     def on_test_epoch_end(self) -> None:
@@ -192,16 +192,6 @@ class Forecaster(ExperimentModule):
             errors = self.test_metrics.per_target()["mae"]
             means["test/mase"] = (errors / naive_error.to(errors)).mean()
         self.log_dict({**self._mean_loss("test"), **means}, sync_dist=True)
-
-    def epoch_sums(self) -> list[Tensor]:
-        """Return the sums of the mean loss."""
-        return self.losses["train"].sums()
-
-    def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
-        """Continue from these sums."""
-        self.losses["train"].reset(self.device)
-        for part in parts:
-            self.losses["train"].add_sums(part)
 
     def expected_loss(self, batch: dict[str, Tensor]) -> float:
         """Return the loss of forecasting the mean of the training rows everywhere, which is 0 in scaled units."""
@@ -243,7 +233,7 @@ class Forecaster(ExperimentModule):
         return outputs[..., middle], outputs[..., 0], outputs[..., -1]
 
     def _mean_loss(self, stage: str) -> dict[str, Tensor]:
-        return {f"{stage}/loss": self.losses[stage].compute(self.sum_over_ranks)}
+        return {f"{stage}/loss": getattr(self, f"{stage}_loss").compute(self.sum_over_ranks)}
 
     def _gather_from_ranks(self, scores: Tensor) -> Tensor:
         if self.trainer.world_size == 1:

@@ -7,7 +7,6 @@ from typing import Any
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
-from litlab.metrics.check import check_modes
 from litlab.metrics.stage_metrics import StageMetrics
 from litlab.tasks.base import ExperimentModule
 
@@ -63,11 +62,6 @@ class SupervisedModule(ExperimentModule):
         """Add the batch to the validation metrics."""
         self._step(batch, self.val_metrics)
 
-    def on_fit_start(self) -> None:
-        """Compare model and data, and what is monitored with what is better."""
-        super().on_fit_start()
-        check_modes(self.trainer, {**self.train_metrics.by_name, **self.val_metrics.by_name})
-
     def on_train_epoch_start(self) -> None:
         """Reset the metrics."""
         self.train_metrics.reset(self.device)
@@ -83,16 +77,6 @@ class SupervisedModule(ExperimentModule):
     def on_test_epoch_end(self) -> None:
         """Log the means over the test split."""
         self._log_epoch(self.test_metrics)
-
-    def epoch_sums(self) -> list[Tensor]:
-        """Return the sums of loss and metrics."""
-        return self.train_metrics.sums()
-
-    def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
-        """Continue from these sums."""
-        self.train_metrics.reset(self.device)
-        for part in parts:
-            self.train_metrics.add_sums(part)
 
     def _step(self, batch: tuple[Any, Tensor], metrics: StageMetrics) -> tuple[Tensor, Tensor]:
         """Add a batch to the metrics; return its loss and predictions."""

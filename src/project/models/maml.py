@@ -158,16 +158,6 @@ class MAML(ExperimentModule):
         """Log the means over the test tasks."""
         self._log_errors("test")
 
-    def epoch_sums(self) -> list[Tensor]:
-        """Return the sums of the loss."""
-        return self.train_loss.sums()
-
-    def load_epoch_sums(self, parts: list[list[Tensor]]) -> None:
-        """Continue from these sums."""
-        self.train_loss.reset(self.device)
-        for part in parts:
-            self.train_loss.add_sums(part)
-
     def expected_loss(self, batch: dict[str, Tensor]) -> float:
         """Return the loss of predicting 0 everywhere."""
         return batch["query_y"].float().square().mean().item()

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
-from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from litlab.checkpointing.exact_resume import ExactResume
+from litlab.checkpointing import ExactResume, RunCheckpoint
 from litlab.data.module import ExperimentData
 from litlab.data.sampler import EpochBatches
 from litlab.tasks import Classifier
@@ -88,8 +87,8 @@ def trainer(folder: Path, *callbacks: Callback, **settings) -> Trainer:
     )  # fmt: skip
 
 
-def saving(folder: Path, **options) -> ModelCheckpoint:
-    return ModelCheckpoint(folder, save_last=True, enable_version_counter=False, **options)
+def saving(folder: Path, **options) -> RunCheckpoint:
+    return RunCheckpoint(str(folder), **options)
 
 
 EACH_STEP = {"every_n_train_steps": 1}

@@ -89,7 +89,7 @@ class Resuming:
         return [
             "--ema.decay=0.99", *self.own(cell), *COMMON, f"--data.num_workers={cell.workers}",
             *(["--trainer.strategy=ddp", "--trainer.devices=2"] if cell.ranks > 1 else []),
-            "--checkpoint.every_minutes=1e-9" if cell.ranks > 1 else "--checkpoint.every_n_train_steps=1",  # after each
+            "--checkpoint.every_n_train_steps=1",
             *self.over(cell),
         ]  # fmt: skip
 

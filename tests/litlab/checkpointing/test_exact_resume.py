@@ -2,18 +2,23 @@
 
 import random
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
+from torch.optim import lr_scheduler
+from torchmetrics import CatMetric, MetricCollection
+from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassF1Score
 
-from litlab.checkpointing.exact_resume import KEY, first_step_logged_again
+from litlab.callbacks.early_stopping import EarlyStopping
+from litlab.checkpointing.resume import KEY
 from litlab.errors import UserError
-from litlab.tasks import Classifier
+from litlab.optim import Chain, Schedule, WarmupDecay
 from tests.litlab.checkpointing.in_process import BATCHES, EACH_STEP, Data, Draws, Interrupted, fit, saving, trainer
 
 pytestmark = pytest.mark.filterwarnings(
@@ -73,17 +78,6 @@ def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(tmp_path, whole, sto
     check(whole["plain"], [before, resumed], fitting)
 
 
-def test_gradients_go_on_between_the_batches_of_an_accumulation(tmp_path, whole):
-    """ModelCheckpoint saves there when it has not saved the step itself, as after a first resumption."""
-    first, _ = fit(tmp_path, ("batch", 1, 2))
-    second, _ = fit(tmp_path, ("batch", 1, 3), resume=True)
-    checkpoint = torch.load(tmp_path / "last.ckpt", weights_only=True)
-    assert checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] == 3
-    assert all(gradient.any() for gradient in checkpoint[KEY][0]["gradients"].values())
-    third, fitting = fit(tmp_path, resume=True)
-    check(whole["plain"], [first, second, third], fitting)
-
-
 @pytest.mark.parametrize(
     ("kind", "settings", "stop"),
     [
@@ -136,28 +130,23 @@ def test_steps_and_validations_draw_by_their_place_alone(tmp_path, whole):
 
 
 def test_another_number_of_processes(tmp_path, whole):
-    """Within an epoch it is refused, from its end the sums of all are added up."""
+    """Within an epoch it is refused, from its end nothing depends on it."""
     expected = means(whole["plain"][1])
 
-    def as_if_of_two(path: Path, sums) -> None:
+    def as_if_of_two(path: Path) -> None:
         checkpoint = torch.load(path, weights_only=True)
         assert len(checkpoint[KEY]) == 1
-        checkpoint[KEY].append({**checkpoint[KEY][0], "data_rank": 1, "sums": sums})
+        checkpoint[KEY].append({**checkpoint[KEY][0], "data_rank": 1})
         torch.save(checkpoint, path)
 
     fit(tmp_path, ("batch", 1, 3))
-    as_if_of_two(tmp_path / "last.ckpt", [])
+    as_if_of_two(tmp_path / "last.ckpt")
     with pytest.raises(UserError, match=r"^trainer.devices: .* that 2 data-parallel processes shared, .* makes 1 of"):
         fit(tmp_path, resume=True)
-    fit(tmp_path, ("end", 1))
-    others = Classifier(nn.Linear(6, 3), num_classes=3)
-    others.train_metrics.add(torch.tensor(7.0), torch.eye(3), torch.arange(3))
-    as_if_of_two(tmp_path / "last.ckpt", others.epoch_sums())
+    fit(tmp_path, ("batch", 1, 0))
+    as_if_of_two(tmp_path / "last.ckpt")
     _, fitting = fit(tmp_path, resume=True)
-    samples = 4 * BATCHES
-    both = (expected["train/loss"] * samples + 7.0 * 3) / (samples + 3)
-    assert means(fitting)["train/loss"] == pytest.approx(both)
-    assert means(fitting)["train/acc"] == pytest.approx((expected["train/acc"] * samples + 3) / (samples + 3))
+    assert means(fitting) == expected
 
 
 def test_early_stopping_ends_a_run_once(tmp_path):
@@ -175,17 +164,6 @@ def test_early_stopping_ends_a_run_once(tmp_path):
     assert again.global_step == fitting.global_step
 
 
-def test_a_new_patience_holds(tmp_path):
-    def fit_with(patience: int, **where):
-        stopping = EarlyStopping("val/acc", mode="max", patience=patience, min_delta=1.0)
-        fitting = trainer(tmp_path, stopping, saving(tmp_path), max_epochs=9)
-        fitting.fit(Draws(), Data(), weights_only=True, **where)
-        return fitting.current_epoch
-
-    assert fit_with(1) == 2
-    assert fit_with(3, ckpt_path=tmp_path / "last.ckpt") == 4
-
-
 def test_the_best_checkpoint_is_known_in_a_folder_that_was_moved(tmp_path):
     first, second, other = (tmp_path / name for name in ("first", "second", "other"))
     fit(first, ("batch", 1, 0), options={"monitor": "val/loss"})
@@ -197,20 +175,10 @@ def test_the_best_checkpoint_is_known_in_a_folder_that_was_moved(tmp_path):
         trainer(folder, keeps, max_epochs=1).fit(Draws(), Data(), ckpt_path=second / "last.ckpt", weights_only=True)
         return keeps
 
-    with pytest.warns(UserWarning, match="dirpath has changed"):  # another run: its files are none of this one's
-        assert resumed(other).best_k_models == {}
+    assert resumed(other).best_k_models == {}  # another run: its files are none of this one's
     keeps = resumed(second)
     assert keeps.best_model_path == str(best)
     assert list(keeps.best_k_models) == [str(best)]
-
-
-def test_logs_are_repeated_from_the_step_that_is_made_again(tmp_path):
-    """Between the batches of an accumulation the step's number stands for what was logged before, too."""
-    for resume, stop, step in ((False, ("batch", 1, 2), 4), (True, ("batch", 1, 3), 5)):
-        fit(tmp_path, stop, resume)
-        checkpoint = torch.load(tmp_path / "last.ckpt", weights_only=True)
-        assert checkpoint["global_step"] == 4
-        assert first_step_logged_again(checkpoint) == step
 
 
 def test_any_module_can_be_resumed(tmp_path):
@@ -234,3 +202,106 @@ def test_any_module_can_be_resumed(tmp_path):
     fit(tmp_path, ("batch", 1, 2), module=Plain)
     resumed, _ = fit(tmp_path, resume=True, module=Plain)
     assert torch.equal(resumed.layer.weight, expected.layer.weight)
+
+
+class Measured(LightningModule):
+    """Has metrics of its own: one that is logged, with lists as its state, and some that it computes by itself."""
+
+    def __init__(self, stop):
+        super().__init__()
+        self.layer, self.stop = nn.Linear(6, 3), stop
+        self.seen = CatMetric()
+        self.logged, self.validated = MulticlassAUROC(3), MulticlassAUROC(3)
+        self.several = MetricCollection({"acc": MulticlassAccuracy(3, average="micro"), "f1": MulticlassF1Score(3)})
+        self.ended = []
+
+    def training_step(self, batch, batch_idx):
+        self.at("batch", self.current_epoch, batch_idx)
+        inputs, labels = batch
+        logits = self.layer(inputs)
+        self.seen.update(logits.detach())
+        self.logged.update(logits.detach(), labels)
+        self.several.update(logits.detach(), labels)
+        self.log("train/auroc", self.logged, on_step=False, on_epoch=True)
+        return nn.functional.cross_entropy(logits, labels)
+
+    def at(self, *place):
+        if self.stop == place:
+            raise Interrupted
+
+    def on_train_epoch_end(self):
+        self.ended.append((self.current_epoch, len(self.seen.compute()), self.several.compute()))
+        self.seen.reset()
+        self.several.reset()
+
+    def validation_step(self, batch, batch_idx):
+        self.at("validation", self.current_epoch, batch_idx)
+        self.validated.update(self.layer(batch[0]), batch[1])
+
+    def on_validation_epoch_end(self):
+        self.log("val/auroc", self.validated.compute())
+        self.validated.reset()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+@pytest.mark.parametrize("stop", [("batch", 1, 1), ("batch", 1, 3), ("batch", 1, 4), ("validation", 1, 1)], ids=str)
+def test_metrics_of_any_module_go_on(tmp_path, stop):
+    """Each tenth of a percent of an area under a curve depends on every sample of its epoch."""
+    settings = {"module": Measured, "accumulate_grad_batches": 1}
+    expected, fitted = fit(tmp_path / "whole", **settings)
+    fit(tmp_path / "run", stop, **settings)
+    resumed, fitting = fit(tmp_path / "run", resume=True, **settings)
+    assert means(fitting) == means(fitted)
+    assert resumed.ended[-1] == expected.ended[-1]
+    assert resumed.ended[-1][1] == 20
+
+
+SCHEDULERS = {
+    "warm-up": WarmupDecay,
+    "cosine": lr_scheduler.CosineAnnealingLR,
+    "polynomial": partial(lr_scheduler.PolynomialLR, total_iters=None),
+    "one-cycle": partial(lr_scheduler.OneCycleLR, max_lr=0.1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:A `OneCycleLR`")
+@pytest.mark.parametrize("stop", [("batch", 2, 0), ("batch", 1, 3), None], ids=str)
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_a_schedule_ends_with_a_run_that_goes_on_for_longer(tmp_path, name, stop):
+    settings = {"accumulate_grad_batches": 1, "module": partial(Draws, schedule=Schedule(SCHEDULERS[name], "step"))}
+    fit(tmp_path / "run", stop, max_epochs=3, **settings)
+    resumed, fitting = fit(tmp_path / "run", resume=True, max_epochs=6, **settings)
+    whole, fitted = fit(tmp_path / "whole", max_epochs=6, **settings)
+    ends = [run.optimizers[0].param_groups[0]["lr"] for run in (fitting, fitted)]
+    assert ends[0] == pytest.approx(ends[1], abs=1e-9)
+    assert fitting.global_step == fitted.global_step
+    if name == "warm-up":
+        assert resumed.rates.items() <= whole.rates.items()
+
+
+def test_a_schedule_made_of_parts_keeps_its_length(tmp_path):
+    recipe = partial(Chain, schedulers=[partial(lr_scheduler.ExponentialLR, gamma=0.9)])
+    settings = {"module": partial(Draws, schedule=Schedule(recipe, "step"))}
+    fit(tmp_path, max_epochs=2, **settings)
+    line = r"^model.schedule: a Chain of 6 steps can't go on with 9; leave the length of the run as it was, or start"
+    with pytest.raises(UserError, match=line):
+        fit(tmp_path, resume=True, max_epochs=3, **settings)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "line"),
+    [
+        (Schedule(partial(WarmupDecay, total_steps=5), "step"), "WarmupDecay ends after 5 steps, and this run"),
+        (Schedule(lr_scheduler.PolynomialLR, "step"), "PolynomialLR ends after 5 steps, and this run steps it 6 times"),
+        (Schedule(partial(lr_scheduler.OneCycleLR, max_lr=1, total_steps=3), "step"), "OneCycleLR ends after 3 steps"),
+        (
+            Schedule(partial(lr_scheduler.ReduceLROnPlateau, mode="max"), monitor="val/loss"),
+            "val/loss is better when lower; set min$",
+        ),
+    ],
+)  # fmt: skip
+def test_a_schedule_that_can_not_work_is_refused(tmp_path, schedule, line):
+    with pytest.raises(UserError, match=f"^model.schedule.scheduler.*: {line}"):
+        fit(tmp_path, module=partial(Draws, schedule=schedule))

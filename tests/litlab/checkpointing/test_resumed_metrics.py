@@ -1,12 +1,10 @@
 """Metrics that the YAML names, in runs that are interrupted: the numbers are those of a run that was not."""
 
 import json
-import signal
 
 import pytest
 
-from tests.litlab.checkpointing.interrupting import fit
-from tests.litlab.checkpointing.resuming import PLACES, TRUSTED, Cell, Resuming, outcome, printed
+from tests.litlab.checkpointing.resuming import Cell, Resuming
 from tests.litlab.conftest import CONFIGS
 
 CLASSIFICATION = "torchmetrics.classification"
@@ -46,15 +44,3 @@ def test_metrics_of_a_resumed_run_are_exact(cell, resuming):
     curves = resuming.whole(cell).curves
     assert all(len(curves[name]) == 3 for name in CURVES)
     assert len({value for _, value in curves["train/auroc"]}) == 3
-
-
-def test_an_epoch_that_ends_on_more_ranks_counts_all_samples_once(resuming):
-    """The first rank has what was seen before, the second nothing: not even the type of what is gathered."""
-    cell, folder = Cell("images", "kill", "validation"), resuming.folder / "more"
-    code = fit(folder, *resuming.flags(cell), interrupt=f"kill {PLACES['validation']}")
-    assert code == -signal.SIGKILL, printed(folder)
-    ranks = ["--trainer.strategy=ddp", "--trainer.devices=2", "--trainer.max_epochs=2"]
-    assert fit(folder, "--resume", "last", *TRUSTED, *ranks, count=2) == 0, printed(folder)
-    whole, curves = resuming.whole(cell).curves, outcome(folder).curves
-    for name in ("train/auroc", "train/ap", "train/acc"):  # their steps differ: two ranks take fewer to an epoch
-        assert [value for _, value in sorted(curves[name])] == [value for _, value in sorted(whole[name])[:2]], name

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from litlab.checkpointing.warm_start import initialise
+from litlab.checkpointing.weights import check_weights, initialise
 from litlab.errors import UserError
-from litlab.runs.config_diff import check_weights
 
 
 class Network(nn.Sequential):
@@ -24,16 +23,42 @@ class Network(nn.Sequential):
 def test_weights_that_can_only_answer_nan_are_refused(tmp_path, names, value):
     model = Network()
     checkpoint = {"state_dict": model.state_dict(), "pytorch-lightning_version": "2.6.6"}
-    check_weights(model, checkpoint, {})
+    check_weights(model, checkpoint)
     for name in names:
         checkpoint["state_dict"][name].view(-1)[-1] = value
     torch.save(checkpoint, tmp_path / "some.ckpt")
     if names[0] in ("mask", "1.running_var") and not math.isnan(value):
-        check_weights(model, checkpoint, {})
+        check_weights(model, checkpoint)
         return
-    more = " and 1 more tensors" if len(names) > 1 else ""
-    line = f"^the checkpoint holds NaN or infinity in {names[0]}{more}; use an earlier one.$"
+    line = f"^checkpoint: it holds NaN or infinity in {names[0]}; use an earlier one$"
     with pytest.raises(UserError, match=line):
-        check_weights(model, checkpoint, {})
+        check_weights(model, checkpoint)
     with pytest.raises(UserError, match=line):
         initialise(Network(), tmp_path / "some.ckpt")
+
+
+@pytest.mark.parametrize("prefix", ["", "_orig_mod.", "module.", "module._orig_mod."])
+@pytest.mark.parametrize("bare", [True, False])
+def test_weights_of_any_file_are_taken_over(tmp_path, caplog, prefix, bare):
+    model, other = Network(), Network()
+    weights = {f"{prefix}{name}": value for name, value in other.state_dict().items()}
+    weights[f"{prefix}0.bias"] = torch.zeros(9)
+    weights[f"{prefix}head"] = torch.zeros(1)
+    torch.save(weights if bare else {"state_dict": weights, "pytorch-lightning_version": "2"}, tmp_path / "some.pt")
+    bias = model.state_dict()["0.bias"].clone()
+    initialise(model, tmp_path / "some.pt")
+    assert torch.equal(model.state_dict()["0.weight"], other.state_dict()["0.weight"])
+    assert torch.equal(model.state_dict()["0.bias"], bias)
+    assert "7 of the model's 8 tensors match" in caplog.text
+    assert "left as initialised: 0.bias" in caplog.text
+    assert "left out: head" in caplog.text
+    assert ("is left out of the names" in caplog.text) == bool(prefix)
+
+
+def test_weights_of_another_model_are_one_line(tmp_path):
+    torch.save({"a": torch.zeros(2)}, tmp_path / "some.pt")
+    with pytest.raises(UserError, match=r"^init_from: none of the 1 tensors"):
+        initialise(Network(), tmp_path / "some.pt")
+    state = {"state_dict": {**Network().state_dict(), "0.weight": torch.zeros(5, 3)}}
+    with pytest.raises(UserError, match=r"0.weight is \(2, 3\), in the checkpoint \(5, 3\); leave the settings"):
+        check_weights(Network(), state)

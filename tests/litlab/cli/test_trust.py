@@ -1,6 +1,5 @@
 """Foreign checkpoints, run folders and configs: whatever they name, nothing of it is called or imported."""
 
-import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -210,10 +209,7 @@ def test_a_run_is_never_an_export(run, tmp_path, evil, trained):
 @pytest.mark.parametrize("name", ["/etc/victim.ckpt", "../victim.ckpt", "a/../../victim.ckpt"])
 def test_a_checkpoint_names_no_file_outside_of_its_folder(tmp_path, name):
     """Lightning removes best checkpoints that are replaced, wherever the state of its callback says they are."""
-    for was_in in ("/runs/old", "/", None, tmp_path):
-        found = Path(path_in(tmp_path, os.path.join("/runs/old", name), was_in))
-        assert found.resolve().is_relative_to(tmp_path.resolve())
-    assert path_in(tmp_path, "/runs/old/epoch=1.ckpt", "/runs/old") == str(tmp_path / "epoch=1.ckpt")
+    assert path_in(tmp_path, name) == tmp_path / "victim.ckpt"
 
 
 @pytest.mark.parametrize("module", ["os", "subprocess.run", "jsonargparse", "my lib"])

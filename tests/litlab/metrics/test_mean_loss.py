@@ -41,21 +41,10 @@ def test_it_goes_on_from_its_sums_bit_by_bit():
         first, second = MeanLoss(flush_every=7), MeanLoss(flush_every=7)
         for loss in losses[:saved_after]:
             first.add(loss, 3)
-        second.add_sums(first.sums())
+        second.load_state(first.state(), torch.device("cpu"))
         for loss in losses[saved_after:]:
             first.add(loss, 3)
             second.add(loss, 3)
         assert len(second._steps) == len(first._steps) == len(whole._steps) == 5
         assert first.flush() == second.flush() == losses[35:].double().mean()
         assert torch.equal(first._sums, second._sums)
-
-
-def test_sums_of_several_processes_are_added_up():
-    together, parts = MeanLoss(), [MeanLoss(), MeanLoss()]
-    for part, losses in zip(parts, ([1.0, 2.0], [6.0]), strict=True):
-        for loss in losses:
-            part.add(torch.tensor(loss), 2)
-    parts[0].flush()
-    for part in parts:
-        together.add_sums(part.sums())
-    assert together.compute(lambda sums: sums) == 3

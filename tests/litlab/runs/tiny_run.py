@@ -10,16 +10,14 @@ from pathlib import Path
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
-from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
+from litlab.runs.recorder import RunRecord
 from torch import nn
 
 from litlab.callbacks import EMA
 from litlab.callbacks.nan_guard import NaNGuard
-from litlab.checkpointing.exact_resume import ExactResume
-from litlab.checkpointing.io import AtomicCheckpointIO
+from litlab.checkpointing import AtomicCheckpointIO, ExactResume, RunCheckpoint
 from litlab.errors import UserError
-from litlab.runs.recorder import RunRecord
 from litlab.runs.signals import StopSignals
 from litlab.util.team import use_package
 
@@ -100,7 +98,7 @@ def rank() -> int:
 def act(where: str, model: Model, batch_idx: int) -> None:
     """Sends signals to this process at a planned moment."""
     plan = model.plan.get("signal")
-    if not plan or where != plan["in"] or rank() != plan.get("rank", 0) or hasattr(model, "sent"):
+    if not plan or where != plan["in"] or plan.get("rank", 0) not in (rank(), "all") or hasattr(model, "sent"):
         return
     if model.global_step == plan["step"] and batch_idx == plan.get("batch", batch_idx):
         model.sent = True
@@ -131,9 +129,7 @@ def run(plan: dict) -> int:
     callbacks = [ExactResume(), StopSignals(), NaNGuard(**plan.get("guard", {})), Report()]
     if plan.get("keep", True):
         monitor = {"monitor": "val/loss"} if plan.get("validated", True) else {}
-        callbacks.append(
-            ModelCheckpoint(folder / "checkpoints", save_last=True, enable_version_counter=False, **monitor)
-        )
+        callbacks.append(RunCheckpoint(str(folder / "checkpoints"), **monitor))
     if plan.get("record"):
         callbacks.append(RunRecord())
     if plan.get("ema"):

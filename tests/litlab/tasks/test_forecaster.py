@@ -213,7 +213,7 @@ def test_schedule_and_optimizer_are_those_given(tmp_path):
     assert "optimizer" not in model.hparams
     assert "schedule" not in model.hparams
     assert model.hparams["coverage"] == 0.9
-    with pytest.raises(UserError, match=r"^model.optimizer: Invalid learning rate: -1.0$"):
+    with pytest.raises(ValueError, match=r"^Invalid learning rate: -1.0"):
         make_trainer(tmp_path).fit(build(optimizer=partial(torch.optim.SGD, lr=-1.0)), TinySeries())
 
 

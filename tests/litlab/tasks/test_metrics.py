@@ -48,11 +48,14 @@ def test_from_yaml_to_checkpoints_and_back(run, images):
 @pytest.mark.parametrize(
     ("metrics", "says"),
     [
-        ({"m": "MulticlassAUROC"}, "--model.metrics.m.num_classes: it is not set; MulticlassAUROC needs it"),
-        ({"m": "torch.nn.ReLU"}, "--model.metrics.m: 'torch.nn.ReLU' is not a Metric"),
+        ({"m": "MulticlassAUROC"}, "model.metrics.num_classes: not set; MulticlassAUROC needs it"),
+        (
+            {"m": "torch.nn.ReLU"},
+            "model.metrics: Import path torch.nn.ReLU does not correspond to a subclass of Metric",
+        ),
         ({"m": {"class_path": "MulticlassAUROC", "init_args": {"num_classes": 7}}}, "set 10"),
         ({"m": {"class_path": "torchmetrics.AUROC", "init_args": {"task": "binary"}}}, "BinaryAUROC can't take the"),
-        (["MulticlassAUROC"], "--model.metrics: ['MulticlassAUROC'] is not valid; it must be keys with values"),
+        (["MulticlassAUROC"], "model.metrics: ['MulticlassAUROC'] is not valid; it must be dict"),
     ],
 )
 def test_bad_yaml_is_one_line(run, tmp_path, metrics, says):

@@ -79,9 +79,9 @@ def test_resumed_after_an_epoch_it_has_the_numbers_of_a_run_that_never_stopped(r
 @pytest.mark.parametrize(
     ("model", "data", "line"),
     [
-        ("OnlyTrains", "TestedPointsData", "OnlyTrains has no test_step: not tested."),
-        ("Validates", "TestedPointsData", "Validates has no test_step: not tested."),
-        ("Points", "PointsData", "PointsData has no test_dataloader: not tested."),
+        ("OnlyTrains", "TestedPointsData", "OnlyTrains has no test_step: not tested"),
+        ("Validates", "TestedPointsData", "Validates has no test_step: not tested"),
+        ("Points", "PointsData", "PointsData has no test_dataloader: not tested"),
     ],
 )
 def test_what_it_lacks_is_left_out_in_one_line(run, tmp_path, model, data, line):
@@ -95,7 +95,7 @@ def test_what_it_lacks_is_left_out_in_one_line(run, tmp_path, model, data, line)
 
 def test_what_the_command_line_builds_can_be_copied(request, monkeypatch, tmp_path):
     """Its optimizer is kept by a module that knows nothing of this project."""
-    model, _, _ = TestPoints.build.__wrapped__(TestPoints(), monkeypatch, request)()
+    model, _, _ = TestPoints.build.__wrapped__(TestPoints(), request)()
     monkeypatch.chdir(tmp_path)
     twin = copy.deepcopy(model)
     assert isinstance(twin, Points)

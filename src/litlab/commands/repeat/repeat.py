@@ -1,0 +1,202 @@
+"""``python -m PACKAGE fit --seeds 0,1,2``: the same fit with several seeds, or ``--folds 5`` with each fold of the data.
+
+Each fit is an ordinary one, in ``lightning_logs/<experiment>/seeds_0/seed_S/version_N``. The folder of the group has
+the files of a run, with means over those that are finished, and ``repeat.json``.
+"""
+
+import argparse
+import os
+import signal
+import socket
+import sys
+from itertools import count
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import yaml
+
+from litlab.cli.argv import has_flag
+from litlab.cli.config import Command
+from litlab.errors import UserError, printable
+from litlab.runs.find import all_runs
+from litlab.runs.folder import ROOT, RunFolder, check_experiment, read_json, write_json, write_text
+from litlab.runs.masking import mask
+from litlab.runs.provenance import now
+from litlab.util.options import Options, answer
+from litlab.util.spread import Spread, cells, spreads
+from litlab.util.team import package
+from litlab.util.text import terminal
+
+MOST = 2**32 - 1  # what numpy takes
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)  # the last one: SLURM's time limit
+REFUSED = ("--resume", "--check", "--plan", "--ckpt_path", "--print_config")
+DESCRIPTION = """\
+Run the same fit with several seeds, or once with each fold of the data as its test split, one after
+another, and show mean, standard deviation and 95 %% confidence interval of each metric. All other
+arguments are those of `fit`; see `fit --help`. Ctrl-C stops it; the same command continues it.
+
+  %(prog)s --config configs/mine.yaml --seeds 0,1,2
+  %(prog)s --config configs/mine.yaml --folds 5
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run ``fit --seeds`` or ``fit --folds``.
+
+    Returns:
+        The exit code: 0; 1 where a fit failed; 2 after one line on what is wrong; 128 and the number of the signal
+        where one stopped it.
+    """
+    return answer(_repeat, arguments)
+
+
+def _repeat(arguments: list[str]) -> int:
+    options = Options("fit", DESCRIPTION)
+    kinds = options.add_mutually_exclusive_group(required=True)
+    kinds.add_argument("--seeds", metavar="S,S", type=read_seeds, help="two or more, such as 0,1,2")
+    kinds.add_argument("--folds", metavar="K", type=read_folds, help="how many, such as 5")
+    chosen, flags = options.parse_known_args(arguments)
+    kind = "seed" if chosen.seeds else "fold"
+    members = chosen.seeds or chosen.folds
+    if has_flag(flags, *REFUSED):
+        raise UserError(f"--{kind}s: it doesn't go together with {', '.join(REFUSED)}; leave one of them out")
+    command = Command(["fit", *flags])
+    _check(command.config, kind)
+
+    root = Path(command.config.trainer.default_root_dir or ".") / ROOT
+    check_experiment(root, command.config.experiment)
+    group = _find_group(root / command.config.experiment, kind, command.settings(), members)
+    allowed = [f"--allow_modules={command.allowed}"] if command.allowed else []
+    with group.lock():
+        for number in members:
+            _write_status(group, "running")
+            folder = group.path / f"{kind}_{number}"
+            run = next(iter(all_runs(folder)), RunFolder(folder))
+            status = run.state().get("status")
+            if status == "finished":
+                continue
+            print(f"\n{RunFolder(folder).name}", flush=True)
+            value = f"--seed_everything={number}" if kind == "seed" else f"--data.fold={number}/{len(members)}"
+            begin = [*flags, f"--experiment={folder.relative_to(root)}", value]
+            is_stopped = status != "failed" and (run.checkpoints / "last.ckpt").is_file()
+            code = run_fit(*(["--resume", str(run.path), *allowed] if is_stopped else begin))
+            if code > 128:
+                _write_status(group, "interrupted")
+                print(f"{signal.Signals(code - 128).name}: stopped; the same command continues", file=sys.stderr)
+                return code
+            if code and not all_runs(folder):  # refused before it began, as it would be with any other
+                return code
+        _write_status(group, "finished")
+    _show(group, spreads(_finished(group)))
+    return 0 if read_json(group.status)["status"] == "finished" else 1
+
+
+def run_fit(*arguments: str) -> int:
+    """Run a fit as a process of its own, and pass signals on to it.
+
+    It has a session of its own, so that Ctrl-C in a terminal reaches it once, through this process.
+
+    Returns:
+        Its exit code; 128 and the number of the signal where one has come.
+    """
+    children: list[Popen] = []
+    signals: list[int] = []
+
+    def pass_on(signum: int, _: object) -> None:
+        signals.append(signum)
+        for child in children:
+            child.send_signal(signum)
+
+    handlers = {signum: signal.signal(signum, pass_on) for signum in PASSED_ON}
+    try:
+        children.append(Popen([sys.executable, "-m", package(), "fit", *arguments], start_new_session=True))
+        code = children[0].wait()
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+    return 128 + signals[0] if signals else code
+
+
+def read_seeds(text: str) -> list[int]:
+    """Read the seeds that a user gives, as an option's type."""
+    words = text.split(",")
+    if not all(word.isdecimal() and len(word) < 11 and int(word) <= MOST for word in words):
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' are no seeds; give whole numbers up to {MOST}, such as 0,1,2")
+    seeds = list(map(int, words))
+    if len(seeds) < 2 or len(set(seeds)) < len(seeds):
+        raise argparse.ArgumentTypeError(
+            f"give two or more seeds, each once; for one there is --seed_everything {seeds[0]}"
+        )
+    return seeds
+
+
+def read_folds(text: str) -> list[int]:
+    """Read the number of folds, as an option's type; return the folds, from 0."""
+    if not text.isdecimal() or len(text) > 3 or int(text) < 2:
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' is not valid; give a number of folds from 2 to 999")
+    return list(range(int(text)))
+
+
+def _check(config: Any, kind: str) -> None:
+    """Refuse a fit that can't be repeated."""
+    if os.environ.keys() & {"RANK", "LOCAL_RANK"} or os.environ.get("SLURM_PROCID", "0") != "0":
+        raise UserError(f"--{kind}s: it starts the fits, one by one; start it without torchrun or srun")
+    if config.trainer.logger is False or config.trainer.barebones or config.trainer.fast_dev_run:
+        raise UserError(f"--{kind}s: without a logger, with barebones or fast_dev_run no metrics are kept; unset them")
+    if kind == "fold" and "fold" not in config.data.get("init_args", {}):
+        raise UserError(f"--folds: {config.data.class_path} has no setting 'fold'; repeat the fit with --seeds")
+
+
+def _find_group(experiment: Path, kind: str, settings: dict[str, Any], members: list[int]) -> RunFolder:
+    """Return the group of an experiment that has the same settings, or a new one."""
+    shared = {name: value for name, value in settings.items() if name not in ("experiment", "seed_everything")}
+    key = {"setting": kind, "settings": mask(shared)} | ({"members": members} if kind == "fold" else {})
+    groups = (RunFolder(experiment / f"{kind}s_{number}") for number in count())
+    group = next(group for group in groups if key.items() <= read_json(group.group).items() or not group.path.exists())
+    known = read_json(group.group).get("members", [])
+    write_json(group.group, {**key, "members": list(dict.fromkeys([*known, *members]))})
+    write_text(group.config, yaml.safe_dump(shared, sort_keys=False, allow_unicode=True))
+    return group
+
+
+def _finished(group: RunFolder) -> list[dict[str, Any]]:
+    """Return the metrics of the runs of a group that are finished."""
+    return [read_json(run.metrics) for run in all_runs(group.path) if run.state().get("status") == "finished"]
+
+
+def _write_status(group: RunFolder, status: str) -> None:
+    """Write the files of a group: those of a run, with means over its runs that are finished."""
+    metrics = _finished(group)
+    members = read_json(group.group)["members"]
+    if status == "finished" and len(metrics) < len(members):
+        status = "failed"
+    content = {"status": status, "members": f"{len(metrics)} of {len(members)}"}
+    write_json(group.status, {**content, "started": now(), "pid": os.getpid(), "host": socket.gethostname()})
+    if not metrics:
+        return
+
+    found = spreads(metrics)
+    means = {name: spread.mean for name, spread in found.items()}
+    best = metrics[0].get("best")
+    write_json(group.metrics, {
+        "best": best and {**best, "value": means[best["monitor"]]},
+        "val": means,
+        "test": {name: means[name] for name in metrics[0].get("test", {})},
+        "deviation": {name: spread.deviation for name, spread in found.items()},
+        "interval": {name: spread.interval for name, spread in found.items()},
+        "seconds": sum(each["seconds"] for each in metrics),
+        **{name: max(each[name] for each in metrics) for name in ("epochs", "steps", "peak_memory_gib", "generated_data")},
+    })  # fmt: skip
+    write_json(group.provenance, read_json(all_runs(group.path)[0].provenance) | {"seed": None})
+
+
+def _show(group: RunFolder, found: dict[str, Spread]) -> None:
+    from rich.table import Table
+
+    table = Table(
+        "metric", "mean", "deviation", "95 % interval", "runs", box=None, title=group.name, title_justify="left"
+    )
+    for name, spread in found.items():
+        table.add_row(printable(name), *cells(spread))
+    terminal().print(table)

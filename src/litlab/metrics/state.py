@@ -1,0 +1,56 @@
+"""The state of all metrics of a module, for checkpoints within an epoch."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torchmetrics import Metric, MetricCollection
+from torchmetrics.utilities.data import dim_zero_cat
+
+from litlab.metrics.mean_loss import MeanLoss
+from litlab.metrics.stage_metrics import StageMetrics
+
+States = dict[str, dict[str, Any]]  # by the name of the metric in its module
+
+
+def metric_states(module: nn.Module) -> States:
+    """Return the state of each metric that was updated since its reset: any torchmetrics.Metric, and `MeanLoss`."""
+    for part in module.modules():
+        if isinstance(part, StageMetrics):
+            part.flush()
+        elif isinstance(part, MetricCollection):
+            part.items(copy_state=False)  # those that share a state get that of the first one
+
+    states: States = {}
+    for name, part in module.named_modules():
+        for key, value in vars(part).items():
+            if isinstance(value, MeanLoss):
+                states[f"{name}.{key}"] = value.state()
+        if isinstance(part, Metric) and part.update_count:
+            state = {key: _as_tensor(value) for key, value in part.metric_state.items()}
+            states[name] = {"updates": part.update_count, "state": state}
+    return states
+
+
+def load_metric_states(module: nn.Module, states: States, device: torch.device) -> None:
+    """Restore what `metric_states` returned, on this device."""
+    parts: dict[str, Any] = dict(module.named_modules())
+    for name, saved in states.items():
+        if name not in parts:
+            owner, _, key = name.rpartition(".")
+            getattr(parts[owner], key).load_state(saved, device)
+            continue
+        metric = parts[name]
+        metric._update_count = saved["updates"]
+        for key, value in saved["state"].items():
+            value = value.to(device)
+            if isinstance(metric.metric_state[key], list):
+                value = [value] if len(value) else []
+            setattr(metric, key, value)
+
+
+def _as_tensor(state: Any) -> torch.Tensor:
+    """Return a state, which may be a list of tensors, as one tensor on the CPU that nothing else changes."""
+    if isinstance(state, list):
+        state = dim_zero_cat(state) if state else torch.empty(0)
+    return state.detach().to("cpu", copy=True)

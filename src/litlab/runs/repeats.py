@@ -1,2 +1,0 @@
-def without_member(x):
-    return x

@@ -1,0 +1,157 @@
+"""``python -m PACKAGE runs``: the table of runs."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from litlab.errors import UserError, printable
+from litlab.runs.find import all_runs, experiment_of, name_in
+from litlab.runs.folder import ROOT, RunFolder, get_entry, read_json
+from litlab.util import metric_direction as metric
+from litlab.util.options import Options, answer, count
+from litlab.util.spread import plus_minus
+from litlab.util.text import decimals, nearest, terminal
+
+STATUSES = ("running", "finished", "failed", "interrupted", "killed", "unknown")
+# What is shown of a run's files. An entry of another type is as good as missing.
+ENTRIES = {
+    "status": str, "members": str, "reason": str, "started": str, "ended": str, "best": dict, "val": dict, "test": dict,
+    "deviation": dict, "epochs": float, "steps": float, "seconds": float, "peak_memory_gib": float,
+    "generated_data": bool, "commit": str, "dirty": bool, "command": list,
+}  # fmt: skip
+DESCRIPTION = """\
+List the runs in lightning_logs, the newest first: how each ended, its best validation metric and the
+corresponding test metric, minutes, peak memory in GiB, when it was started, and the commit of its code
+(with * where the code had uncommitted changes). The runs of `fit --seeds` and `fit --folds` are one row,
+with the mean and standard deviation of their metrics and the sum of their minutes.
+
+  %(prog)s                          all runs
+  %(prog)s mine --sort test/acc     those of one experiment, the best first
+  %(prog)s mine/seeds_0             each run of these seeds
+  %(prog)s --status failed          with the reason of each
+"""
+
+
+def main(arguments: list[str]) -> int:
+    return answer(_list_runs, arguments)
+
+
+def _list_runs(arguments: list[str]) -> int:
+    options = Options("runs", DESCRIPTION)
+    options.add_argument("experiment", nargs="*", metavar="EXPERIMENT", help="only runs of these experiments")
+    options.add_argument("--status", choices=STATUSES, help="only runs with this status")
+    options.add_argument("--sort", metavar="METRIC", help="best first by a metric, such as val/acc or test/loss")
+    options.add_argument("--limit", metavar="N", type=count, help="show only the first N")
+    options.add_argument("--json", action="store_true", help="print all details as a JSON list")
+    options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
+    chosen = options.parse_args(arguments)
+
+    rows = [describe(run, chosen.root) for run in _select(chosen.root, chosen.experiment)]
+    if chosen.status:
+        rows = [row for row in rows if row["status"].rstrip("?") == chosen.status]
+    if chosen.sort and rows:
+        rows = _sort(rows, chosen.sort)
+    rows = rows[: chosen.limit]
+
+    if chosen.json:
+        print(json.dumps(rows, indent=2))
+    elif rows:
+        _print(rows, chosen.sort)
+    else:
+        print(f"There are no {'such ' if chosen.status else ''}runs in {chosen.root}")
+    return 0
+
+
+def _select(root: Path, experiments: list[str]) -> list[RunFolder]:
+    """Return the runs of some experiments, or all; a group stands for its runs unless it is named."""
+    runs = all_runs(root, groups=True)
+    for name in experiments:
+        folder = root / name_in(root, Path(name))
+        part = all_runs(folder, groups=True)
+        if not part:
+            known = {name_in(root, experiment_of(run)) for run in runs}
+            hint = nearest(name, known, f"; there are {', '.join(sorted(known)) or 'none yet'}")
+            raise UserError(f"runs: {root} has no experiment '{name}'{hint}")
+        runs = part if name == experiments[0] else [*runs, *part]
+    return runs
+
+
+def describe(run: RunFolder, root: Path = ROOT) -> dict[str, Any]:
+    """Describe a run, or a group, in plain data.
+
+    Args:
+        run: The run. What its files lack is null; those that can't be read are named in ``problems``.
+        root: Where the runs are.
+    """
+    content: dict[str, Any] = {}
+    problems: list[str] = []
+    for read in (lambda: read_json(run.provenance), run.state, lambda: read_json(run.metrics)):
+        try:
+            content |= read()
+        except UserError as error:
+            problems.append(str(error))
+    row = {name: get_entry(content, kind, name) for name, kind in ENTRIES.items()}
+    for part in ("val", "test", "deviation"):
+        row[part] = {name: value for name, value in (row[part] or {}).items() if get_entry(value, float) is not None}
+    if not get_entry(row["best"], str, "monitor") or get_entry(row["best"], float, "value") is None:
+        row["best"] = None
+    row |= {"status": row["status"] or "unknown", "started": run.when().isoformat(timespec="seconds")}
+    return {"run": name_in(root, run.path), "path": str(run.path), **row, "problems": problems}
+
+
+def _sort(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    known = {known for row in rows for known in metric.values(row)}
+    if name not in known:
+        hint = nearest(name, known, f"; there are {', '.join(sorted(known)) or 'none'}")
+        raise UserError(f"runs: --sort: no run has a metric '{name}'{hint}")
+    sign = -metric.direction(name, rows) or -1
+    return sorted(rows, key=lambda row: sign * metric.values(row).get(name, sign * float("inf")))
+
+
+def _print(rows: list[dict[str, Any]], sort: str | None) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from litlab.util.tables import Fitted
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("run", "status", "best", "test", *([sort] if sort else []), "min", "GiB", "started", "commit"):
+        table.add_column(Text(printable(name)))
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in _cells(row, sort)))
+    console = terminal()
+    console.print(Fitted(table))
+    for remark in _remarks(rows):
+        console.print(Text(printable(remark), style="dim"))
+
+
+def _cells(row: dict[str, Any], sort: str | None) -> Iterator[str]:
+    yield row["run"]
+    yield f"{row['members']}, {row['status']}" if row["members"] else row["status"]
+    mark = "~" if row["generated_data"] else ""
+    for pair in (row["best"] and (row["best"]["monitor"], row["best"]["value"]), metric.of_test(row)):
+        yield f"{pair[0]} {mark}{format_metric(row, *pair)}" if pair else "-"
+    if sort:
+        yield format_metric(row, sort, metric.values(row).get(sort))
+    yield decimals(row["seconds"] and row["seconds"] / 60)
+    yield decimals(row["peak_memory_gib"])
+    yield datetime.fromisoformat(row["started"]).strftime("%Y-%m-%d %H:%M")
+    yield (row["commit"] or "-")[:7] + ("*" if row["dirty"] else "")
+
+
+def format_metric(row: dict[str, Any], name: str, value: float | None) -> str:
+    """Return the value of a metric as tables show it, of a group with its standard deviation."""
+    return "-" if value is None else plus_minus(value, row["deviation"].get(name))
+
+
+def _remarks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield what the table has no room for."""
+    yield from (f"{row['run']} {row['status']}: {row['reason']}" for row in rows if row["reason"])
+    if any(row["generated_data"] for row in rows):
+        yield "~ on generated data: says nothing about the real data"
+    if any(row["dirty"] for row in rows):
+        yield "* the code had changes that were not committed"
+    for row in rows:
+        yield from (f"warning: {problem}" for problem in row["problems"])

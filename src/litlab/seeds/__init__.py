@@ -1,1 +1,0 @@
-"""``fit --seeds``: the same fit with several seeds, and how far their metrics are apart."""

@@ -1,0 +1,69 @@
+"""What is known of metrics by their names."""
+
+from typing import Any, Literal
+
+from torch import nn
+from torchmetrics import Metric, MetricCollection
+
+from litlab.errors import UserError
+
+Direction = Literal["min", "max"]
+
+# What litlab's and the project's tasks log after ``train/``, ``val/`` and ``test/``.
+HIGHER = {"acc", "f1", "r2", "member_acc"}
+LOWER = {"loss", "loss_step", "mse", "mae", "mase", "ece", "member_loss", "member_ece"}
+PER_TARGET = {"mse", "mae", "r2"}
+STAGES = ("train", "val", "test")
+
+
+def metric_direction(name: str, model: nn.Module | None = None) -> Direction | None:
+    """Return whether a metric is better when lower ("min") or higher ("max"); None where it is not known.
+
+    The model's own torchmetrics tell it, then the names that our tasks log; a user's own name is never guessed at.
+
+    Args:
+        name: As it is logged, such as ``val/acc``.
+        model: The model that logs it.
+    """
+    metric = None if model is None else _metrics_of(model).get(name)
+    if metric is not None and metric.higher_is_better is not None:
+        return "max" if metric.higher_is_better else "min"
+    stage, _, stem = name.partition("/")
+    head = stem.partition("_")[0]  # of one target, or after so many steps: mse_price, mse_5
+    if head in PER_TARGET:
+        stem = head
+    if stage not in STAGES or stem not in HIGHER | LOWER:
+        return None
+    return "max" if stem in HIGHER else "min"
+
+
+def choose_mode(key: str, mode: Any, monitor: str, model: nn.Module | None = None) -> Direction:
+    """Return the direction of a metric that a callback or schedule monitors.
+
+    Args:
+        key: The setting that holds its mode, such as ``checkpoint.mode``.
+        mode: "min" or "max"; None: the metric's known direction.
+        monitor: The metric.
+        model: The model that logs it.
+
+    Raises:
+        UserError: If the mode is wrong, or neither it nor the direction of the metric is known.
+    """
+    known: Any = metric_direction(monitor, model)
+    if mode is None and known is None:
+        raise UserError(f"{key}: it is not known whether {monitor} is better when lower or higher; set min or max")
+    if mode is not None and known is not None and mode != known:
+        better = "lower" if known == "min" else "higher"
+        otherwise = "" if key.startswith("model.") else ", or leave mode out"  # torch's own default is min
+        raise UserError(f"{key}: {monitor} is better when {better}; set {known}{otherwise}")
+    return known or mode
+
+
+def _metrics_of(model: nn.Module) -> dict[str, Metric]:
+    """Return the torchmetrics of a model by the names that they are logged by, as far as these are known."""
+    metrics: dict[str, Metric] = {}
+    for part in model.modules():
+        if isinstance(part, MetricCollection):
+            metrics |= dict(part.items())
+        metrics |= getattr(part, "by_name", {})  # of litlab's StageMetrics
+    return metrics
