@@ -100,9 +100,9 @@ class AveragedWeights(Callback):
             self._aside = None
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leave the average in the model; the last checkpoint is still to be written, with the weights put aside."""
+        """Leave the average in the model."""
         if self.average is not None and self.updates:
-            self.exchange(pl_module)
+            _fill(pl_module, self.average)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Save the average as ``state_dict``, the weights in training as ``current_model_state``."""

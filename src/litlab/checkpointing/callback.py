@@ -11,7 +11,13 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
-from litlab.checkpointing.internals import ends_within_epoch, is_accumulating, is_last_batch, validation_follows
+from litlab.checkpointing.internals import (
+    ends_within_epoch,
+    is_accumulating,
+    is_last_batch,
+    precede,
+    validation_follows,
+)
 from litlab.checkpointing.io import path_in
 from litlab.errors import UserError, first_line
 from litlab.types import PositiveFloat, PositiveInt, check_bounds
@@ -80,13 +86,21 @@ class RunCheckpoint(ModelCheckpoint):
         self.every_n_train_steps = every_n_train_steps
         self.every_minutes = every_minutes
         self._given_mode = mode
+        self._loop = 0  # that it has its hooks in
         self._first_epoch = 0  # since the run was started or resumed
-        self._step_of_last = 0
+        self.step_of_last = 0
         self._time_of_last = 0.0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        if stage == "fit" and self.monitor is not None:
+        if stage != "fit":
+            return
+        if self._loop != id(trainer.fit_loop):  # once, also where a fit is repeated
+            self._loop = id(trainer.fit_loop)
+            # Before all callbacks: some change the model where an epoch starts or the run ends.
+            precede(trainer.fit_loop, "on_advance_start", lambda: self._write_between_epochs(trainer))
+            precede(trainer.fit_loop, "on_run_end", lambda: self._write_at_end(trainer))
+        if self.monitor is not None:
             mode = choose_mode("checkpoint.mode", self._given_mode, self.monitor, pl_module)
             if mode != self.mode:
                 self.mode, self.kth_value = mode, -self.kth_value
@@ -107,9 +121,9 @@ class RunCheckpoint(ModelCheckpoint):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         step = trainer.global_step
-        if step == self._step_of_last or not self.save_last:
+        if step == self.step_of_last or not self.save_last:
             return
-        due = self.every_n_train_steps is not None and step - self._step_of_last >= self.every_n_train_steps
+        due = self.every_n_train_steps is not None and step - self.step_of_last >= self.every_n_train_steps
         if (due or ends_within_epoch(trainer) or self._is_late(trainer, step)) and can_save(trainer):
             self.write_last(trainer)
 
@@ -118,12 +132,15 @@ class RunCheckpoint(ModelCheckpoint):
         if trainer.state.fn == "fit" and not trainer.sanity_checking and ends_within_epoch(trainer):
             self.write_last(trainer)
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        pass  # Lightning's writes a last.ckpt where there is none
+
+    def _write_between_epochs(self, trainer: Trainer) -> None:
         if trainer.current_epoch > self._first_epoch:
             self.write_last(trainer)
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.global_step != self._step_of_last:  # or the run ended within an epoch, and it is written
+    def _write_at_end(self, trainer: Trainer) -> None:
+        if trainer.global_step != self.step_of_last:  # or the run ended within an epoch, and it is written
             self.write_last(trainer)
 
     def write_last(self, trainer: Trainer) -> None:
@@ -139,7 +156,7 @@ class RunCheckpoint(ModelCheckpoint):
         return trainer.strategy.reduce_boolean_decision(is_late, all=False)
 
     def _begin_interval(self, trainer: Trainer) -> None:
-        self._step_of_last = trainer.global_step
+        self.step_of_last = trainer.global_step
         self._time_of_last = time.monotonic()
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Every private name of Lightning and torch that checkpoints and signals rely on, one function for each use."""
 
+from collections.abc import Callable
 from typing import Any
 
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
@@ -42,6 +43,17 @@ def begin_epoch_anew(trainer: Trainer) -> None:
     for part in (loop, loop.epoch_loop, loop.epoch_loop.val_loop):
         part._restarting = False
         part.reset_restart_stage()
+
+
+def precede(loop: Any, method: str, function: Callable[[], Any]) -> None:
+    """Call a function before a method of a loop, and so before the hooks of all callbacks that it calls."""
+    original = getattr(loop, method)
+
+    def both() -> None:
+        function()
+        original()
+
+    setattr(loop, method, both)
 
 
 def end_restart(trainer: Trainer) -> None:

@@ -18,6 +18,7 @@ from litlab.util.files import TEMPORARY, write_atomically
 from litlab.util.torch_files import read_torch_file, stored_parts
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, `ulimit -f`
+SHARDS = "shards"  # in a checkpoint whose tensors are in a folder beside it: its name, and what is in it
 UNREADABLE = (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, KeyError, TypeError)
 
 
@@ -36,20 +37,15 @@ class AtomicCheckpointIO(CheckpointIO):
         except (OSError, RuntimeError) as error:
             raise_if_full(error, path, checkpoint)
             raise
+        remove_shards(path)  # of the file that was there
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any = "cpu", weights_only: bool | None = True
     ) -> dict[str, Any]:
         """Read a checkpoint, as ``weights_only=True`` whatever is given. Not mapped: it would stay on the disk."""
-        from litlab.checkpointing.sharded import fill  # of what processes have written together
-
-        checkpoint = read_checkpoint(path, mmap=False)
-        fill(Path(path), checkpoint)
-        return checkpoint
+        return fill_shards(path, read_checkpoint(path, mmap=False))
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        from litlab.checkpointing.sharded import remove_shards
-
         remove_shards(Path(path))
         Path(path).unlink(missing_ok=True)  # of a link the link
 
@@ -68,11 +64,7 @@ def load_checkpoint(path: str | Path, weights: bool = True) -> dict[str, Any]:
     for name, kind in {"state_dict": dict, "pytorch-lightning_version": str}.items():
         if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(name), kind):
             raise UserError(f"checkpoint {path}: it is not one of Lightning, as it has no {name}; use another one")
-    if weights:
-        from litlab.checkpointing.sharded import fill
-
-        fill(Path(path), checkpoint, only="state_dict.")
-    return checkpoint
+    return fill_shards(path, checkpoint, only="state_dict.") if weights else checkpoint
 
 
 def read_checkpoint(path: str | Path, mmap: bool) -> Any:
@@ -92,6 +84,22 @@ def read_checkpoint(path: str | Path, mmap: bool) -> Any:
     except UNREADABLE as error:
         line = first_line(error).rstrip(".")
         raise UserError(f"checkpoint {path}: it is cut or not a checkpoint ({line}); use another one") from error
+
+
+def fill_shards(path: str | Path, checkpoint: dict[str, Any], only: str = "") -> dict[str, Any]:
+    """Return a checkpoint with what is in its shards, as `litlab.checkpointing.sharded.fill`."""
+    if SHARDS in checkpoint:
+        from litlab.checkpointing.sharded import fill
+
+        fill(Path(path), checkpoint, only)
+    return checkpoint
+
+
+def remove_shards(path: Path, kept: str = "") -> None:
+    """Remove the shards of a checkpoint file but one folder, also what a killed save has left; links are left alone."""
+    for folder in path.parent.glob(f"{path.name}.shards-*"):
+        if folder.name != kept and not folder.is_symlink():
+            shutil.rmtree(folder)
 
 
 def newest_checkpoint(folder: str | Path) -> Path | None:

@@ -4,9 +4,6 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.utilities import CombinedLoader
-from torch import Generator
-from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from litlab.checkpointing.internals import begin_epoch_anew, end_restart
 from litlab.checkpointing.random_state import RandomState
@@ -16,7 +13,6 @@ from litlab.optim import Chain, Schedule, Sequence
 from litlab.util.strategies import data_ranks
 
 KEY = "exact_resume"  # in the checkpoint: a list with what each process has
-RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 EPOCH_START = 2**40 - 1  # in the place of a batch
 PROGRESS = ("last_epoch", "_step_count", "_last_lr", "base_lrs")  # in the state of a schedule
 
@@ -26,7 +22,7 @@ class ExactResume(Callback):
 
     - Before each training batch torch's generators are seeded from (seed, rank, epoch, batch), so that dropout depends
       on nothing that happened before: a plot, a validation, the first call of a compiled network. Before each
-      validation and epoch numpy's and Python's are seeded as well, and the order in which a plain loader shuffles.
+      validation and epoch numpy's and Python's are seeded as well. A plain loader that shuffles draws its order then.
     - The state of all generators is in the checkpoint, for what is drawn between two steps (by a dataset, or in
       ``on_after_batch_transfer``), and for numpy's and Python's, which take several times as long to seed as torch's.
       Workers of a loader have their own: what they draw has to depend on seed, epoch and index.
@@ -41,7 +37,6 @@ class ExactResume(Callback):
 
     def __init__(self) -> None:
         self._random: RandomState | None = None  # once the fit has started
-        self._order = Generator()  # of plain loaders
         self._checkpoint: dict[str, Any] = {}  # until training starts
         self._states: dict[str, Any] | None = None  # of the metrics, before the validation that is running
 
@@ -53,16 +48,8 @@ class ExactResume(Callback):
             renew_length(trainer, self._checkpoint)  # the schedules exist now, and are not restored yet
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Seed all generators, those of plain loaders that shuffle as well: they draw their order after this."""
         assert self._random is not None
-        seed = self._random.seed_of(trainer.current_epoch, EPOCH_START)
-        self._random.seed_all(seed)
-        loaders = CombinedLoader(trainer.train_dataloader).flattened if trainer.train_dataloader is not None else []
-        for loader in loaders:
-            sampler = getattr(loader, "sampler", None)
-            if isinstance(sampler, RANDOM) and sampler.generator is None:
-                sampler.generator = self._order
-        self._order.manual_seed(seed)
+        self._random.seed_all(self._random.seed_of(trainer.current_epoch, EPOCH_START))
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         assert self._random is not None

@@ -25,11 +25,17 @@ from torch.distributed.checkpoint.state_dict_saver import async_save, save
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
-from litlab.checkpointing.io import AtomicCheckpointIO, prepare_file, raise_if_full, read_checkpoint
+from litlab.checkpointing.io import (
+    SHARDS,
+    AtomicCheckpointIO,
+    prepare_file,
+    raise_if_full,
+    read_checkpoint,
+    remove_shards,
+)
 from litlab.errors import UserError, first_line
 from litlab.util.files import sync, write_atomically
 
-KEY = "shards"  # in the small file: the folder, the names of the optimizers' parameters, fused layers
 PARTS = ("state_dict", "current_model_state", "optimizer_states")  # of a checkpoint, whose tensors are in the folder
 
 # All that DCP's metadata is made of, besides torch's types of numbers.
@@ -170,13 +176,6 @@ class ShardWriter(FileSystemWriter):
         remove_shards(self.file, self.folder.name)
 
 
-def remove_shards(path: Path, kept: str = "") -> None:
-    """Remove the shards of a checkpoint file but one folder, also what a killed save has left; links are left alone."""
-    for folder in path.parent.glob(f"{path.name}.shards-*"):
-        if folder.name != kept and not folder.is_symlink():
-            shutil.rmtree(folder)
-
-
 def divide(checkpoint: dict[str, Any], folder: str, parameters: list[list[str]]) -> tuple[dict[str, Any], Any]:
     """Return a checkpoint with empty tensors, and what was in them, by name. The given one stays as it is."""
     copies = {
@@ -189,7 +188,7 @@ def divide(checkpoint: dict[str, Any], folder: str, parameters: list[list[str]])
         fused[name] = count_fused(owner[key])
         tensors |= split_fused(name, owner[key], fused[name])
         owner[key] = torch.empty(owner[key].shape, dtype=owner[key].dtype, device="meta")
-    small[KEY] = {"folder": folder, "parameters": parameters, "fused": fused}
+    small[SHARDS] = {"folder": folder, "parameters": parameters, "fused": fused}
     return small, tensors
 
 
@@ -205,7 +204,7 @@ def fill(path: Path, checkpoint: dict[str, Any], only: str = "", mine: dict[str,
     Raises:
         UserError: If the shards can't be read. Nothing in them is executed.
     """
-    shards = checkpoint.pop(KEY, None)
+    shards = checkpoint.pop(SHARDS, None)
     if shards is None:
         return
     tensors: dict[str, Tensor] = {}

@@ -89,7 +89,8 @@ class StopSignals(Callback):
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._is_due(trainer):
-            self._stop(trainer, save=trainer.global_step > 0)
+            written = getattr(trainer.checkpoint_callback, "step_of_last", 0)  # of a RunCheckpoint, as the epoch began
+            self._stop(trainer, save=trainer.global_step != written)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._came_late = self._is_due(trainer)
@@ -130,10 +131,11 @@ class StopSignals(Callback):
     def _stop(self, trainer: Trainer, save: bool) -> NoReturn:
         line = f"{signal.Signals(self._signum).name}: stopped after {trainer.global_step} optimizer steps"
         kept = trainer.checkpoint_callback
-        if isinstance(kept, ModelCheckpoint) and kept.dirpath and save and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
-            save_last(trainer, kept)
-            wait_for_checkpoints(trainer)
-            line += f"; they are in {kept.last_model_path}"
+        if isinstance(kept, ModelCheckpoint) and kept.dirpath and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
+            if save:
+                save_last(trainer, kept)
+                wait_for_checkpoints(trainer)
+            line += f"; they are in {kept.last_model_path}" if kept.last_model_path else ""
         rank_zero_info(f"{line}.")
         self._raise(trainer)
 

@@ -4,13 +4,13 @@ import os
 
 import pytest
 import torch
+from litlab.runs.claim import check_experiment
 from torch import nn
 
 from litlab.callbacks import Compile
 from litlab.callbacks.compile_cache import VARIABLE, CompileCache, is_chosen_by_user
 from litlab.cli.trainer import find_compile_cache
 from litlab.errors import UserError
-from litlab.runs.claim import check_experiment
 from litlab.runs.find import all_runs
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 

@@ -12,6 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer, seed_everythin
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import CatMetric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassF1Score
 
@@ -305,3 +306,37 @@ def test_a_schedule_made_of_parts_keeps_its_length(tmp_path):
 def test_a_schedule_that_can_not_work_is_refused(tmp_path, schedule, line):
     with pytest.raises(UserError, match=f"^model.schedule.scheduler.*: {line}"):
         fit(tmp_path, module=partial(Draws, schedule=schedule))
+
+
+class Shuffled(LightningModule):
+    """A module of plain Lightning, with a loader that shuffles."""
+
+    workers = 0
+
+    def __init__(self, stop):
+        super().__init__()
+        self.layer, self.stop, self.seen = nn.Linear(1, 1), stop, {}
+
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(torch.arange(8.0)[:, None]), 2, shuffle=True, num_workers=self.workers)
+
+    def training_step(self, batch, batch_idx):
+        if self.stop == ("batch", self.current_epoch, batch_idx):
+            raise Interrupted
+        self.seen[self.current_epoch, batch_idx] = batch[0].flatten().tolist()
+        return self.layer(batch[0]).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.001)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_order_of_a_plain_loader_goes_on_from_the_end_of_an_epoch(tmp_path, monkeypatch, workers):
+    monkeypatch.setattr(Shuffled, "workers", workers)
+    settings = {"module": Shuffled, "data": lambda: None, "max_epochs": 3, "options": {}}
+    expected, _ = fit(tmp_path / "whole", **settings)
+    fit(tmp_path / "run", ("batch", 2, 1), **settings)
+    resumed, _ = fit(tmp_path / "run", resume=True, **settings)
+    assert resumed.seen
+    assert resumed.seen.items() <= expected.seen.items()
+    assert len({str(order) for order in expected.seen.values()}) > 4

@@ -29,6 +29,8 @@ def trainer(tmp_path_factory) -> Trainer:
         "fit_loop._resuming_from_checkpoint",
         "fit_loop.epoch_loop.val_loop._restarting",
         "fit_loop._can_stop_early",
+        "fit_loop.on_advance_start",
+        "fit_loop.on_run_end",
         "fit_loop._should_accumulate",
         "fit_loop._data_fetcher",
         "fit_loop.epoch_loop._num_ready_batches_reached",

@@ -11,7 +11,7 @@ from torch.distributed.checkpoint.metadata import Metadata
 
 from litlab.callbacks import EMA
 from litlab.checkpointing import AtomicCheckpointIO, ExactResume, load_checkpoint
-from litlab.checkpointing.sharded import KEY
+from litlab.checkpointing.io import SHARDS
 from litlab.errors import UserError
 from litlab.runs import consolidate
 from tests.litlab.checkpointing.sharding import finish, start
@@ -58,7 +58,7 @@ def folder(tmp_path_factory):
 def copy(folder, tmp_path):
     """One of them, to be damaged."""
     shutil.copy(folder / "half.ckpt", tmp_path)
-    shards = torch.load(folder / "half.ckpt", weights_only=True)[KEY]["folder"]
+    shards = torch.load(folder / "half.ckpt", weights_only=True)[SHARDS]["folder"]
     shutil.copytree(folder / shards, tmp_path / shards)
     return tmp_path / "half.ckpt", tmp_path / shards
 
@@ -80,7 +80,7 @@ def test_the_file_is_small_and_says_all_else(folder):
     small = torch.load(path, weights_only=True)
     assert small["global_step"] == 4
     assert load_checkpoint(path, weights=False)["state_dict"].keys() == load_checkpoint(path)["state_dict"].keys()
-    assert sorted(item.name for item in folder.glob("half.ckpt.shards*")) == [small[KEY]["folder"]]
+    assert sorted(item.name for item in folder.glob("half.ckpt.shards*")) == [small[SHARDS]["folder"]]
 
 
 def test_the_same_processes_go_on_bit_for_bit_within_an_epoch(folder):
@@ -151,7 +151,7 @@ def test_nothing_in_the_metadata_is_executed(copy, monkeypatch, tmp_path):
 def test_what_a_file_says_wrongly_of_its_shards_is_one_line(copy, wrong):
     path, _ = copy
     small = torch.load(path, weights_only=True)
-    torch.save({**small, KEY: {**small[KEY], **wrong}}, path)
+    torch.save({**small, SHARDS: {**small[SHARDS], **wrong}}, path)
     with pytest.raises(UserError, match=r"its shards can't be read \(") as raised:
         AtomicCheckpointIO().load_checkpoint(path)
     assert "\n" not in str(raised.value)

@@ -2,8 +2,9 @@
 
 import subprocess
 
-from litlab.runs import git as module
 from litlab.runs.git import work_tree
+
+from litlab.runs import git as module
 
 
 def test_a_clean_work_tree(repository):

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 import yaml
+from litlab.runs.git import work_tree
 
 from litlab.runs import reproduce
 from litlab.runs.folder import read_json
-from litlab.runs.git import work_tree
 from litlab.runs.provenance import describe_code, versions
 from tests.litlab.runs.make import write, write_run
 

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from litlab.runs.seed_group import SeedGroup, experiment_of, group_of, how_to_continue, without_seed
 
 from litlab.errors import UserError
 from litlab.runs import compare, run_table
 from litlab.runs.find import find_run
-from litlab.runs.seed_group import SeedGroup, experiment_of, group_of, how_to_continue, without_seed
 from tests.litlab.runs.conftest import held_by_another
 from tests.litlab.runs.make import write, write_run
 

@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
+from litlab.runs.seed_group import SeedGroup
 
 from litlab.runs.folder import read_json
-from litlab.runs.seed_group import SeedGroup
 from litlab.util.spread import spreads
 from litlab.util.torch_files import read_torch_file
 from tests.conftest import Outcome

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-
-from litlab.callbacks import Compile
-from litlab.cli.trainer import compile_cache, keep_compiled
-from litlab.errors import UserError
 from litlab.runs.git import WorkTree
 from litlab.runs.seed_group import SeedGroup
 from litlab.seeds import seeds
 from litlab.seeds.fits import Fits
 from litlab.seeds.settings import group_for, read_settings, settings_of
+
+from litlab.callbacks import Compile
+from litlab.cli.trainer import compile_cache, keep_compiled
+from litlab.errors import UserError
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.make import COMMIT, write, write_run
 
