@@ -9,7 +9,7 @@ from rich.text import Text
 
 from litlab.callbacks import RunSummary
 from litlab.callbacks.baselines import comparison
-from litlab.runs.compare import metrics_table, side_by_side
+from litlab.runs.compare import make_table
 from litlab.util.tables import Fitted
 
 WIDTHS = (20, 30, 40, 60, 80, 100, 200)
@@ -36,17 +36,16 @@ def baselines() -> Table:
 
 
 def many_runs() -> Table:
-    best = {"monitor": "val/acc", "mode": "max", "value": 0.81, "epoch": 3}
-    runs = [{"best": best, "test": {"test/loss": 2.5 + n}, "seconds": 5400.0 + n} for n in range(6)]
-    return metrics_table([f"an_experiment/version_{n}" for n in range(6)], runs)
+    rows = {"best val/acc": [0.81] * 6, "test/loss": [2.5 + n for n in range(6)], "minutes": ["90.00 (3 epochs)"] * 6}
+    return make_table("Metrics", [f"an_experiment/version_{n}" for n in range(6)], rows)
 
 
 TABLES = {
     "summary": (summary, ["1.235e-07", "0.8871", "0.7512", "12,345", "12"]),
     "baselines": (baselines, ["1.235e+04", "-1.000e-09"]),
-    "many runs": (many_runs, ["0.81", "2.5", "7.5", "90.00", "90.08"]),
+    "many runs": (many_runs, ["0.81", "2.5", "7.5", "90.00"]),
     "settings": (
-        lambda: side_by_side("Settings", ["a/version_1", "b/version_2"], {"optimizer.lr": [0.00123, [0.9, 0.95]]}),
+        lambda: make_table("Settings", ["a/version_1", "b/version_2"], {"optimizer.lr": [0.00123, [0.9, 0.95]]}),
         ["0.00123", "0.95"],
     ),
 }  # fmt: skip
