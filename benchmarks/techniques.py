@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from common import CONFIGS, earlier, project, save, summary
+from peak_memory import peak_tensor_bytes
 from rich.console import Console
 from rich.table import Table
 
 from litlab.cli.main import run_command
-from litlab.util.peak_memory import peak_tensor_bytes
 
 # What needs several processes, a logger or a whole training, and what makes no step of another kind.
 LEFT_OUT = {

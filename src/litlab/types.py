@@ -1,7 +1,8 @@
 """Numbers with bounds, as types of settings: ``batch_size: PositiveInt``.
 
 The command line refuses what is out of bounds before anything is built; ``--help`` and an editor's JSON schema show the
-bounds. What a class gets is a plain int or float, and that is what a type checker sees. Bounds of your own::
+bounds. What a class gets is a plain int or float, and that is what a type checker sees. jsonargparse's own types leave
+instances of themselves in the hyper-parameters, which ``torch.load(weights_only=True)`` refuses. Bounds of your own::
 
     if TYPE_CHECKING:
         Width = int
@@ -10,25 +11,12 @@ bounds. What a class gets is a plain int or float, and that is what a type check
 """
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from jsonargparse.typing import register_type
 
 from litlab.errors import UserError
-
-__all__ = [
-    "ClosedUnitInterval",
-    "HalfOpenUnitInterval",
-    "NonNegativeFloat",
-    "NonNegativeInt",
-    "OpenUnitInterval",
-    "PositiveFloat",
-    "PositiveInt",
-    "Seed",
-    "bounded",
-    "check_bounds",
-]
 
 _COMPARISONS: dict[str, tuple[Callable[[float, float], bool], str]] = {
     ">=": (operator.ge, "at least"),
@@ -39,26 +27,17 @@ _COMPARISONS: dict[str, tuple[Callable[[float, float], bool], str]] = {
 
 
 class Bounds:
-    """A range of numbers.
+    """A range of numbers: what meets all of some conditions, such as ``">= 0"`` and ``"< 1"``."""
 
-    Args:
-        conditions: What all of its numbers meet, such as ``">= 0"`` and ``"< 1"``.
-        also: A number outside of the range that has a meaning of its own.
-    """
-
-    def __init__(self, *conditions: str, also: int | None = None) -> None:
+    def __init__(self, *conditions: str) -> None:
         pairs = [condition.split() for condition in conditions]
         self.conditions = [(sign, float(end) if "." in end else int(end)) for sign, end in pairs]
-        self.also = also
 
     def __contains__(self, value: float) -> bool:
-        """Return whether a number is in the range. NaN never is."""
-        within = all(_COMPARISONS[sign][0](value, end) for sign, end in self.conditions)
-        return within or (self.also is not None and value == self.also)
+        return all(_COMPARISONS[sign][0](value, end) for sign, end in self.conditions)
 
     def __str__(self) -> str:
-        text = " and ".join(f"{_COMPARISONS[sign][1]} {end}" for sign, end in self.conditions)
-        return text if self.also is None else f"{text}, or {self.also}"
+        return " and ".join(f"{_COMPARISONS[sign][1]} {end}" for sign, end in self.conditions)
 
 
 def bounded(base: type, *conditions: str) -> Any:
@@ -81,23 +60,20 @@ def bounded(base: type, *conditions: str) -> Any:
             raise ValueError(f"{value} is not valid; it must be {bounds}")
         return number
 
-    restrictions = [(_COMPARISONS[sign][0], end) for sign, end in bounds.conditions]
     # jsonargparse takes the bounds of its JSON schema from _restrictions.
-    made = type(
-        f"{base.__name__} {' and '.join(conditions)}", (base,), {"bounds": bounds, "_restrictions": restrictions}
-    )
-    register_type(made, serializer=base, deserializer=parse, type_check=lambda value, _: False)  # checked every time
-    return made
+    restrictions = [(_COMPARISONS[sign][0], end) for sign, end in bounds.conditions]
+    name = f"{base.__name__} {' and '.join(conditions)}"
+    kind = type(name, (base,), {"bounds": bounds, "_restrictions": restrictions})
+    register_type(kind, serializer=base, deserializer=parse, type_check=lambda value, _: False)  # checked every time
+    return kind
 
 
-def bounds_of(hint: Any) -> Bounds | None:
-    """Return the bounds of a type that `bounded` has made; None for any other."""
-    return getattr(hint, "bounds", None) if isinstance(hint, type) and issubclass(hint, int | float) else None
-
-
-def base_of(hint: Any) -> Any:
-    """Return int or float for a type that `bounded` has made, and any other type as it is."""
-    return hint.__base__ if bounds_of(hint) is not None else hint
+def find_bounds(hint: Any) -> list[Bounds]:
+    """Return the bounds of a type and of its parts, such as those of a union or list."""
+    bounds = [getattr(hint, "bounds", None)]
+    for part in get_args(hint):
+        bounds += find_bounds(part)
+    return [one for one in bounds if isinstance(one, Bounds)]
 
 
 def check_bounds(function: Callable[..., Any], values: Mapping[str, Any], section: str) -> None:
@@ -113,23 +89,11 @@ def check_bounds(function: Callable[..., Any], values: Mapping[str, Any], sectio
     """
     hints = get_type_hints(function.__init__ if isinstance(function, type) else function)
     for name, value in values.items():
-        bounds = list(_bounds_in(hints.get(name)))
+        bounds = find_bounds(hints.get(name))
         numbers = value if isinstance(value, list | tuple) else [value]
-        if bounds and any(is_number(number) and not any(number in one for one in bounds) for number in numbers):
+        known = [number for number in numbers if type(number) in (int, float)]
+        if bounds and not all(any(number in one for one in bounds) for number in known):
             raise UserError(f"{section}.{name}: {value} is not valid; it must be {bounds[0]}")
-
-
-def is_number(value: Any) -> bool:
-    """Return whether a value is an int or float, and not a bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _bounds_in(hint: Any) -> Iterator[Bounds]:
-    """Yield the bounds of a type and of its parts, such as those of a union or list."""
-    if (found := bounds_of(hint)) is not None:
-        yield found
-    for part in get_args(hint):
-        yield from _bounds_in(part)
 
 
 if TYPE_CHECKING:

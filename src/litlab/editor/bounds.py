@@ -4,7 +4,15 @@ from lightning.pytorch import Callback
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from litlab.types import Bounds
+from litlab import types
+
+
+class Bounds(types.Bounds):
+    """Bounds with a number outside of them that has a meaning of its own."""
+
+    def __init__(self, *conditions: str, also: int | None = None) -> None:
+        super().__init__(*conditions)
+        self.also = also
 
 
 def _table(text: str) -> dict[str, Bounds]:

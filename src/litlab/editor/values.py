@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from litlab.editor.class_paths import is_general
 from litlab.editor.hints import kind, made_by, options
 from litlab.editor.names import is_described
-from litlab.types import Bounds, base_of, bounds_of
+from litlab.types import Bounds
 
 Schema = dict[str, Any]
 DRAFT = "http://json-schema.org/draft-07/schema#"  # which all editors know
@@ -58,10 +58,11 @@ class Values:
 
     def _parts(self, hint: Any, bounds: Bounds | None) -> list[tuple[str, Schema]] | None:
         """Return a rule for each JSON type that values of a type may have; None where anything goes."""
-        base, origin = base_of(hint), get_origin(hint) or hint
+        own = getattr(hint, "bounds", None) if inspect.isclass(hint) else None
+        base, origin = (hint.__base__ if own else hint), get_origin(hint) or hint
         if base in JSON:
             is_number = base in (int, float)
-            return [(JSON[base], _range(bounds_of(hint) or bounds) if is_number else {})]
+            return [(JSON[base], _range(own or bounds) if is_number else {})]
         if origin is Literal:
             return [(JSON[type(choice)], {"enum": [choice]}) for choice in get_args(hint)]
         if inspect.isclass(origin) and issubclass(origin, enum.Enum):
@@ -98,7 +99,8 @@ def _range(bounds: Bounds | None) -> Schema:
     if bounds is None:
         return {}
     found: Schema = {KEYWORDS[sign]: end for sign, end in bounds.conditions}
-    return found if bounds.also is None else {"if": {"not": {"const": bounds.also}}, "then": found}
+    also = getattr(bounds, "also", None)
+    return found if also is None else {"if": {"not": {"const": also}}, "then": found}
 
 
 def _merged(parts: dict[str, list[Schema]]) -> Schema:

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
-from litlab.errors import UserError
+from litlab.errors import UserError, first_line
 from litlab.metrics.stage_metrics import StageMetrics
 from litlab.metrics.state import load_metric_states, metric_states
-from litlab.util.refusals import reason
 from litlab.util.team import is_own
 
 TAKEN = ("loss", "loss_step", "acc", "f1", "errors", "mse", "mae", "r2")
@@ -55,7 +54,8 @@ def check_metrics(
                 f"the numbers of {targets} targets" if classes is None else f"the probabilities of {classes} classes"
             )
             what = f"{type(metric).__name__} can't take {batch}"
-            raise UserError(f"{key}: {what} ({reason(error)}); use another metric or other settings") from error
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise UserError(f"{key}: {what} ({reason}); use another metric or other settings") from error
 
 
 def _try(key: str, metric: Metric, classes: int | None, targets: int) -> None:

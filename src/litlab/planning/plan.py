@@ -1,5 +1,6 @@
 """``fit --plan``: what a run needs of each of many devices, found out on this machine without running it."""
 
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,6 @@ from litlab.planning.measure import Job, measure
 from litlab.planning.step import Measured
 from litlab.util.device import GIB
 from litlab.util.progress import SlowProgress
-from litlab.util.refusals import frames_of
 
 LITLAB = str(Path(litlab.__file__).parent)
 KEPT = (Freeze, ActivationCheckpointing, OptimizerInBackward)  # callbacks that change what a step keeps
@@ -160,7 +160,7 @@ def tried(job: Job, way: Layout, devices: Devices, measured: dict[Layout, Measur
     except UserError as error:
         return Estimate(way, refused=str(error).removeprefix("trainer.strategy: "))
     except Exception as error:
-        if frames_of(error)[-1][0].co_filename.startswith(LITLAB):
+        if traceback.extract_tb(error.__traceback__)[-1].filename.startswith(LITLAB):
             raise
         return Estimate(way, refused=f"not known, as its step fails: {first_line(error)}")
 

@@ -155,7 +155,8 @@ def check_experiment(name: str) -> None:
 
 def owner_of(path: Path) -> RunFolder | None:
     """Return the run whose folder a file is in, if any."""
-    return next((RunFolder(folder) for folder in path.absolute().parents if RunFolder(folder).is_run()), None)
+    folders = (*path.parents, *path.absolute().parents)  # as it was typed, where that is enough
+    return next((RunFolder(folder) for folder in folders if RunFolder(folder).is_run()), None)
 
 
 def is_first_process() -> bool:

@@ -137,7 +137,8 @@ def _cells(row: dict[str, Any], further: list[str]) -> Iterator[str]:
     yield row["run"]
     yield f"{row['members']}, {row['status']}" if row["members"] else row["status"]
     mark = "~" if row["generated_data"] else ""
-    for pair in (row["best"] and (row["best"]["monitor"], row["best"]["value"]), metric.of_test(row)):
+    pairs: tuple[Any, ...] = (row["best"] and (row["best"]["monitor"], row["best"]["value"]), metric.of_test(row))
+    for pair in pairs:
         yield f"{pair[0]} {mark}{format_metric(row, *pair)}" if pair else "-"
     yield decimals(row["seconds"] and row["seconds"] / 60)
     yield decimals(row["peak_memory_gib"])

@@ -1,11 +1,10 @@
 """How far a longer piece of work is."""
 
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 PATIENCE = 2  # seconds without a bar
 
@@ -19,30 +18,19 @@ class SlowProgress:
     """
 
     def __init__(self, total: int, what: str) -> None:
-        self.total, self.what, self.done = total, what, 0
-        self.start = time.monotonic()
-        self.bar: Progress | None = None
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        self._bar = Progress(*columns, console=Console(stderr=True))
+        self._task = self._bar.add_task(what, total=total)
+        self._start = time.monotonic()
 
     def __enter__(self) -> Self:
-        """Start the clock."""
-        self.start = time.monotonic()
         return self
 
     def advance(self, count: int) -> None:
-        """Note that ``count`` more things are done."""
-        self.done += count
-        if self.bar is None and time.monotonic() - self.start > PATIENCE:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        self._bar.advance(self._task, count)
+        if time.monotonic() - self._start > PATIENCE:
+            self._bar.start()
 
-            columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-            self.bar = Progress(*columns, console=Console(stderr=True))
-            self.bar.add_task(self.what, total=self.total)
-            self.bar.start()
-        if self.bar is not None:
-            self.bar.update(self.bar.task_ids[0], completed=self.done)
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Take the bar away."""
-        if self.bar is not None:
-            self.bar.stop()
+    def __exit__(self, *_: Any) -> None:
+        if self._bar.live.is_started:
+            self._bar.stop()

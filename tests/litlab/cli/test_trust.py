@@ -113,6 +113,7 @@ def run_folder(root: Path, checkpoint: dict[str, Any]) -> Path:
     folder = root / "lightning_logs/foreign/version_0"
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "config.yaml").write_text(checkpoint["config"])
+    (folder / "status.json").write_text("{}")
     torch.save(checkpoint, folder / "checkpoints/last.ckpt")
     return folder
 

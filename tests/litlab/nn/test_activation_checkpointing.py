@@ -9,8 +9,8 @@ from torch.distributed import destroy_process_group, init_process_group
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.parametrizations import spectral_norm
 
+from benchmarks.peak_memory import peak_tensor_bytes
 from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
-from litlab.util.peak_memory import peak_tensor_bytes
 
 
 class Block(nn.Module):
