@@ -2,7 +2,7 @@
 
 import pytest
 
-from litlab.util import metric_direction as metric
+from litlab.util import results
 
 
 @pytest.mark.parametrize(
@@ -13,23 +13,23 @@ from litlab.util import metric_direction as metric
     ],
 )  # fmt: skip
 def test_which_value_is_better_by_name(name, better):
-    assert metric.direction(name, [{}]) == better
+    assert results.direction(name, [{}]) == better
 
 
 def test_what_was_monitored_says_it_better():
     runs = [{}, {"best": {"monitor": "val/coverage", "mode": "max"}}]
-    assert metric.direction("test/coverage", runs) == 1
-    assert metric.direction("test/loss", [{"best": {"monitor": "val/loss", "mode": "max"}}]) == 1
+    assert results.direction("test/coverage", runs) == 1
+    assert results.direction("test/loss", [{"best": {"monitor": "val/loss", "mode": "max"}}]) == 1
 
 
 def test_the_test_metric_that_belongs_to_the_monitored_one():
     test = {"test/loss": 1.0, "test/acc": 0.5}
-    assert metric.of_test({"test": test, "best": {"monitor": "val/acc"}}) == ("test/acc", 0.5)
-    assert metric.of_test({"test": test, "best": {"monitor": "val/f1"}}) == ("test/loss", 1.0)
-    assert metric.of_test({"test": test}) == ("test/loss", 1.0)
-    assert metric.of_test({"best": {"monitor": "val/acc"}}) is None
+    assert results.of_test({"test": test, "best": {"monitor": "val/acc"}}) == ("test/acc", 0.5)
+    assert results.of_test({"test": test, "best": {"monitor": "val/f1"}}) == ("test/loss", 1.0)
+    assert results.of_test({"test": test}) == ("test/loss", 1.0)
+    assert results.of_test({"best": {"monitor": "val/acc"}}) is None
 
 
 def test_values_hold_the_best_where_it_was_monitored_and_nothing_unknown():
     metrics = {"val": {"val/acc": 0.4, "val/loss": None}, "test": None, "best": {"monitor": "val/acc", "value": 0.5}}
-    assert metric.values(metrics) == {"val/acc": 0.5}
+    assert results.values(metrics) == {"val/acc": 0.5}
