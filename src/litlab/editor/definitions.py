@@ -44,7 +44,7 @@ class Definitions:
             schema["default"] = default
         return schema
 
-    def block(self, settings: dict[str, list[Setting]], bounds: dict[str, Bounds]) -> Schema:
+    def block(self, settings: dict[str, list[Setting]], bounds: Mapping[str, Bounds]) -> Schema:
         """Return the schema of settings by key: ``augment.crop`` is in a block of its own, ``name+`` appends to a list.
 
         Args:

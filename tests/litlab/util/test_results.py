@@ -8,8 +8,8 @@ from litlab.util import results
 @pytest.mark.parametrize(
     ("name", "better"),
     [
-        ("val/acc", 1), ("test/f1", 1), ("val_loss", -1), ("test/mase", -1), ("val/loss_epoch", -1),
-        ("val/coverage", 0), ("test/interval_width", 0), ("val/macro_f1", 1), ("test/mae_score", -1),
+        ("val/acc", 1), ("test/f1", 1), ("test/mase", -1), ("val/mse_price", -1), ("val/my_score", 0),
+        ("val/coverage", 0), ("test/interval_width", 0), ("val/macro_f1", 0),
     ],
 )  # fmt: skip
 def test_which_value_is_better_by_name(name, better):
