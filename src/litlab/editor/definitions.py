@@ -6,7 +6,7 @@ name, takes any text for the name of a class, knows no short names, and refuses 
 
 import contextlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from litlab.editor.bounds import BY_CLASS
 from litlab.editor.class_paths import is_general
