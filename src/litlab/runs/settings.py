@@ -30,7 +30,9 @@ def read_config(path: Path) -> dict[str, Any]:
         for event in yaml.parse(text, Loader=Loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
-                raise UserError(f"{path}: it has YAML aliases or is nested too deeply, and no run writes such; restore it")
+                raise UserError(
+                    f"{path}: it has YAML aliases or is nested too deeply, and no run writes such; restore it"
+                )
     check_mapping(check(text, str(path)), str(path))
     return yaml.load(text, Loader=Loader)
 

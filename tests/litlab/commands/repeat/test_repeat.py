@@ -52,9 +52,7 @@ def fit(ctrl_c, run, series, monkeypatch) -> Callable[..., Outcome]:
     monkeypatch.setattr(repeat, "Popen", Fit)
     monkeypatch.setenv(COMMAND, str(os.getpid()))
     monkeypatch.setenv("COLUMNS", "200")
-    callbacks = [
-        {"class_path": "tests.litlab.commands.repeat.trouble.Trouble", "init_args": {"file": "trouble.json"}}
-    ]
+    callbacks = [{"class_path": "tests.litlab.commands.repeat.trouble.Trouble", "init_args": {"file": "trouble.json"}}]
     settings = [
         "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.split=[0.6, 0.2, 0.2]",
         "--trainer.max_epochs=2", "--trainer.limit_train_batches=3", "--trainer.log_every_n_steps=1",
@@ -163,9 +161,7 @@ def recorded(run, monkeypatch) -> Callable[..., list[tuple[str, ...]]]:
 def test_folds(recorded, run):
     flags = ["--data=tests.litlab.commands.repeat.trouble.Folds", "--allow_modules=tests"]
     varied = [words[-2:] for words in recorded(*flags, "--folds=3")]
-    assert varied == [
-        (f"--experiment=series/folds_0/fold_{fold}", f"--data.fold={fold}/3") for fold in range(3)
-    ]
+    assert varied == [(f"--experiment=series/folds_0/fold_{fold}", f"--data.fold={fold}/3") for fold in range(3)]
     assert recorded(*flags, "--folds=3") == []  # all are finished
     assert len(recorded(*flags, "--folds=2")) == 2
     assert [row["run"] for row in json.loads(run("runs", "--json").out)] == ["series/folds_1", "series/folds_0"]
