@@ -160,7 +160,7 @@ def test_runs_that_have_no_mean_are_refused(root, run):
     refused(run(*add, "mine/version_4"), "provenance.json doesn't say which command made it")
     (root / "mine/version_0/baselines.json").write_text('{"Net": {}, "guess": [0.5]}')
     refused(run(*add, "mine/version_0"), "baselines.json is damaged ('guess' is [0.5])")
-    refused(run(*add, "mien"), "there is no run 'mien'; did you mean 'mine'?")
+    refused(run(*add, "mien"), "mien: there is no such run; did you mean 'mine'?")
 
 
 def test_nothing_is_added_where_a_table_is_wrong(root, run, tmp_path):
