@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 
 from litlab.errors import UserError
 from litlab.report.results_files import FOLDER
+from litlab.report.schema import check_entries
 from litlab.runs.find import experiment_of, without_member
 from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.settings import differences, flatten, read_config
@@ -83,7 +84,8 @@ def read_baselines(run: RunFolder) -> dict[str, dict[str, float]]:
     Raises:
         UserError: If the file can't be read, or is damaged.
     """
-    rows = list(read_json(run.path / "baselines.json").items())[1:]
+    path = run.path / "baselines.json"
+    rows = list(check_entries(path, read_json(path)).items())[1:]
     return {name: {key: value for key, value in (row or {}).items() if _is_finite(value)} for name, row in rows}
 
 
