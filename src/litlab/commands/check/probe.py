@@ -70,7 +70,7 @@ class Probe(LapTimer):
                     self._guess = pl_module.expected_loss(batch)  # pyright: ignore[reportCallIssue]
         super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
 
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
         for name, parameter in pl_module.named_parameters():
             if not self._is_checked and parameter.grad is not None:
                 self._norms[name] = self._norms.get(name, 0.0) + parameter.grad.float().norm().item()
@@ -127,16 +127,16 @@ class Probe(LapTimer):
         if zero:
             self.facts += [("warning", f"the gradient of {some(zero)} is zero in the first steps")]
 
-    def on_validation_start(self, *_: Any) -> None:
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._clock = time.perf_counter()
 
-    def on_validation_batch_end(self, trainer: Trainer, *_: Any) -> None:
+    def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
         self.validation_batches += 1
         if time.perf_counter() - self._clock > SECONDS:  # the rest of a long validation is like its beginning
-            self.on_validation_end(trainer)
+            self.on_validation_end(trainer, pl_module)
             self.validation_seconds *= sum(trainer.num_val_batches) / self.validation_batches
             raise Enough
 
-    def on_validation_end(self, trainer: Trainer, *_: Any) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         synchronize(trainer.strategy.root_device)
         self.validation_seconds = time.perf_counter() - self._clock
