@@ -32,7 +32,7 @@ def make_resumable(callbacks: list[Callback], resumes: bool) -> list[Callback]:
         UserError: If one of them can't be resumed.
     """
     found: list[Callback] = []
-    finders = [callback for callback in callbacks if isinstance(callback, FINDERS)]
+    finders: list[Callback] = [callback for callback in callbacks if isinstance(callback, FINDERS)]
     if finders:
         found.append(Tuned(finders, resumes))
     if resumes and any(isinstance(callback, BaseFinetuning) for callback in callbacks):

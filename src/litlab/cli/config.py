@@ -114,8 +114,7 @@ class Command(LightningCLI):
         Raises:
             Exception: What a class raises, with a note that says which section was being built.
         """
-        with building(keys[0]):
-            return self.parser.instantiate_classes(Namespace({key: self.config[key] for key in keys}).clone())
+        return self._build(Namespace({key: self.config[key] for key in keys}).clone(), keys[0])
 
     def build_data(self) -> LightningDataModule:
         """Build the DataModule."""
@@ -132,19 +131,22 @@ class Command(LightningCLI):
         settings = Namespace(model=self.config.model).clone()
         if trained and "model.init_args.network.init_args.weights" in settings:
             settings["model.init_args.network.init_args.weights"] = None
-        with building("model"):
-            model = self.parser.instantiate_classes(settings).model
+        model = self._build(settings, "model").model
         for name, value in vars(model).items():
             setattr(model, name, plain_recipe(value))
         return model
+
+    def _build(self, settings: Namespace, key: str) -> Any:
+        with building(key):
+            return self.parser.instantiate_classes(settings)
 
     def fill_from_data(self, data: LightningDataModule) -> None:
         """Give null settings of the model, its network and metrics the data's value, such as its number of classes."""
         own = self.config.model.get("init_args") or Namespace()
         parts = (self.config.model, own.get("network"), *(own.get("metrics") or {}).values())
         for part in parts:
-            settings = part.get("init_args") if isinstance(part, Namespace) else None
-            for name, value in vars(settings or Namespace()).items():
+            settings = (part.get("init_args") if isinstance(part, Namespace) else None) or Namespace()
+            for name, value in vars(settings).items():
                 if value is None and is_fact(type(data), name):
                     settings[name] = getattr(data, name)
 

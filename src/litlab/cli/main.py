@@ -130,7 +130,7 @@ def run_command(package: str) -> int:
     try:
         function = find_command(name)
         if name in EXPERIMENT:
-            return run_experiment(function)
+            return run_experiment(function)  # pyright: ignore[reportArgumentType]
         return function(sys.argv[2:])
     except KeyboardInterrupt:
         return 130

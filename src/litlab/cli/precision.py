@@ -20,7 +20,6 @@ from litlab.util.strategies import shards
 
 PrecisionInput = _PRECISION_INPUT  # the type of the Trainer's setting
 SHARDING = ("fsdp2", "pipeline")  # names of ours for a ModelParallelStrategy of Lightning
-UNSCALED = ("32-true", "bf16-mixed", "bf16-true", "16-true", None, 32, "32", "bf16")  # those that it takes
 
 
 class ExperimentTrainer(Trainer):
@@ -54,17 +53,17 @@ class ExperimentTrainer(Trainer):
         elif precision == "auto":
             devices = _find_devices(settings.get("accelerator", "auto"), settings.get("devices", "auto"))
             precision, reason = auto_precision(devices)
-        if strategy in SHARDING or isinstance(strategy, ModelParallelStrategy):
-            if reason and precision == "16-mixed":
-                precision, reason = "32-true", f"{reason}, and trainer.strategy can't scale gradients"
-            _check_unscaled(precision, strategy)
+        is_sharding = strategy in SHARDING or isinstance(strategy, ModelParallelStrategy)
+        if is_sharding and reason and precision == "16-mixed":
+            precision, reason = "32-true", f"{reason}, and trainer.strategy can't scale gradients"
         super().__init__(precision=precision, **settings)
 
         plugin: Any = self.precision_plugin
         if type(plugin) is HalfPrecision and not shards(self.strategy):  # which want one type in a block
             self.strategy.precision_plugin = HalfWithFloat32Norms(plugin.precision)  # pyright: ignore[reportArgumentType]
         if type(plugin) is MixedPrecision and not _has_precision(plugins):
-            self.strategy.precision_plugin = ClippingMixedPrecision(plugin.precision, plugin.device, plugin.scaler)
+            mixed: Any = plugin.precision
+            self.strategy.precision_plugin = ClippingMixedPrecision(mixed, plugin.device, plugin.scaler)
         self._tell(reason)
         if tf32 is not None:
             _set_tf32(tf32, self.strategy.root_device)
@@ -154,15 +153,6 @@ class ClippingMixedPrecision(MixedPrecision):
                 "null"
             )
         Precision.clip_gradients(self, optimizer, clip_val, gradient_clip_algorithm)
-
-
-def _check_unscaled(precision: Any, strategy: Any) -> None:
-    if precision not in UNSCALED:
-        name = strategy if isinstance(strategy, str) else type(strategy).__name__
-        raise UserError(
-            f"trainer.precision: {precision} does not go with trainer.strategy {name}; use "
-            f"{', '.join(UNSCALED[:4])}, or trainer.strategy ddp"
-        )
 
 
 def _set_tf32(wanted: bool, device: torch.device) -> None:

@@ -1,20 +1,18 @@
 """``python -m PACKAGE compare``: how runs differ, and which was better."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from litlab.errors import UserError, printable
+from litlab.errors import UserError
 from litlab.runs.find import RUN_HELP, find_run
-from litlab.runs.folder import ROOT, RunFolder, read_json
+from litlab.runs.folder import ROOT, read_json
 from litlab.runs.settings import differences, flatten, format_value, read_config
-from litlab.runs.table import describe, format_metric
+from litlab.runs.table import describe, format_metric, show_table
 from litlab.util import metric_direction as metric
 from litlab.util.options import Options, answer
-from litlab.util.text import decimals, terminal
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from litlab.util.text import decimals
 
 DESCRIPTION = """\
 Compare runs side by side: the settings that differ, the metrics with the better value in bold, and the
@@ -42,30 +40,13 @@ def _compare(arguments: list[str]) -> int:
     if len({run.path.resolve() for run in runs}) < 2:
         raise UserError(f"compare: {' and '.join(chosen.run)}: that is one run; give two or more")
 
-    names = [run.name for run in runs]
-    settings = _read(runs, lambda run: flatten(read_config(run.config)))
-    origins = _read(runs, lambda run: flatten_origin(read_json(run.provenance)))
-    parts = {
-        "Settings": make_table("Settings", names, differences(settings)),
-        "Metrics": compare_metrics(names, [describe(run, chosen.root) for run in runs]),
-        "Origins": make_table("Made from", names, differences(origins)),
-    }
-    from litlab.util.tables import Fitted
-
-    for name, table in parts.items():
-        terminal().print(Fitted(table) if table.row_count else f"{name}: no difference", "")
+    header = ["", *(run.name for run in runs)]
+    settings = differences([flatten(read_config(run.config)) for run in runs])
+    origins = differences([flatten_origin(read_json(run.provenance)) for run in runs])
+    show_table(header, ([key, *map(format_value, values)] for key, values in settings.items()), "Settings that differ")
+    show_table(header, compare_metrics([describe(run, chosen.root) for run in runs]), "\nMetrics")
+    show_table(header, ([key, *map(format_value, values)] for key, values in origins.items()), "\nMade from")
     return 0
-
-
-def _read(runs: list[RunFolder], read: Callable[[RunFolder], dict[str, Any]]) -> list[dict[str, Any]]:
-    contents: list[dict[str, Any]] = []
-    for run in runs:
-        try:
-            contents.append(read(run))
-        except UserError as error:
-            print(f"warning: {error}")
-            contents.append({})
-    return contents
 
 
 def flatten_origin(origin: dict[str, Any]) -> dict[str, Any]:
@@ -73,35 +54,20 @@ def flatten_origin(origin: dict[str, Any]) -> dict[str, Any]:
     return flatten({name: origin[name] for name in ORIGIN if name in origin})
 
 
-def make_table(title: str, names: Sequence[str], rows: dict[str, list[Any]]) -> "Table":
-    """Build a table with one column per run."""
-    from rich.table import Table
+def compare_metrics(runs: list[dict[str, Any]]) -> Iterator[list[Any]]:
+    """Yield a row for each metric, its best value in bold, and for each of what the runs cost."""
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
-    for name in ("", *names):
-        table.add_column(Text(printable(name)), overflow="fold")
-    for key, values in rows.items():
-        cells = [value if isinstance(value, Text) else Text(printable(format_value(value))) for value in values]
-        table.add_row(Text(printable(key)), *cells)
-    return table
-
-
-def compare_metrics(names: Sequence[str], rows: list[dict[str, Any]]) -> "Table":
-    """Build the table of metrics, the best value of each in bold, and of what the runs cost."""
-    from rich.text import Text
-
-    metrics = [metric.values(row) for row in rows]
-    cells: dict[str, list[Any]] = {}
+    metrics = [metric.values(run) for run in runs]
     for name in dict.fromkeys(name for values in metrics for name in values):
         values = [values.get(name) for values in metrics]
-        direction = metric.direction(name, rows)
-        known = sorted({value for value in values if value is not None}, key=lambda value: -direction * value)
-        best = known[0] if direction and len(known) > 1 else None
-        texts = [format_metric(row, name, value) for row, value in zip(rows, values, strict=True)]
-        styles = ["bold green" if value is not None and value == best else "" for value in values]
-        cells[name] = [Text(text, style) for text, style in zip(texts, styles, strict=True)]
-    cells |= {name: [decimals(row[name]) for row in rows] for name in COSTS}
-    if any(row["generated_data"] for row in rows):
-        cells["generated data"] = ["yes: not real" if row["generated_data"] else "-" for row in rows]
-    return make_table("Metrics", names, cells)
+        known = [value for value in values if value is not None]
+        direction = metric.direction(name, runs)
+        best = (max if direction > 0 else min)(known) if direction and len(set(known)) > 1 else math.nan
+        styles = ["bold green" if value == best else "" for value in values]
+        texts = [format_metric(run, name, value) for run, value in zip(runs, values, strict=True)]
+        yield [name, *map(Text, texts, styles)]
+    for name in COSTS:
+        yield [name, *(decimals(run[name]) for run in runs)]
+    if any(run["generated_data"] for run in runs):
+        yield ["generated data", *("yes: not real" if run["generated_data"] else "-" for run in runs)]

@@ -32,7 +32,8 @@ def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
 
 def newest_resumable(root: Path, experiment: str) -> RunFolder | None:
     """Return the newest run of an experiment that has a ``last.ckpt``."""
-    runs = [run for run in all_runs(root / experiment) if run.path.parent == root / experiment]
+    folder = root / experiment
+    runs = (run for run in all_runs(folder) if run.path.parent == folder)
     return next((run for run in runs if os.path.isfile(run.checkpoints / "last.ckpt")), None)
 
 

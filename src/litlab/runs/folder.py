@@ -25,7 +25,8 @@ from litlab.util.files import write_atomically
 ROOT = Path("lightning_logs")
 COMPILED = "compile_cache"  # folder in ROOT of what torch.compile has made: code, and no run
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # where Lightning looks, in this order
-NO_EXPERIMENT = re.compile(r"\.\.|last|best|auto|version_\d+|checkpoints|~.*|.*\$.*")  # parts of its name
+# Parts that the name of an experiment can't have: they mean something else on the command line, or in a run.
+NO_EXPERIMENT = re.compile(rf"\.\.|/|last|best|auto|version_\d+|checkpoints|{COMPILED}|~.*|.*\$.*|\s*")
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def new_run(root: Path, experiment: str) -> RunFolder:
     Raises:
         UserError: If the experiment's name is not valid.
     """
-    check_experiment(root, experiment)
+    check_experiment(experiment)
     for number in itertools.count():
         run = RunFolder(root / experiment / f"version_{number}")
         try:
@@ -140,19 +141,15 @@ def new_run(root: Path, experiment: str) -> RunFolder:
     raise AssertionError
 
 
-def check_experiment(root: Path, name: str) -> None:
+def check_experiment(name: str) -> None:
     """Refuse an experiment whose runs would not be found, or would be inside another run.
 
     Raises:
         UserError: If the name is not valid.
     """
     parts = Path(name).parts
-    is_valid = parts and name.strip().isprintable() and not Path(name).is_absolute() and parts[0] != COMPILED
-    if not is_valid or any(map(NO_EXPERIMENT.fullmatch, parts)):
+    if not parts or not name.isprintable() or any(map(NO_EXPERIMENT.fullmatch, parts)):
         raise UserError(f"experiment: {name!r} is not a name that a folder of runs can have; choose another one")
-    outer = owner_of(root / name / "version_0")
-    if outer is not None and outer.path.is_relative_to(root.absolute()):
-        raise UserError(f"experiment: '{name}' is inside the run {outer.name}; choose another name")
 
 
 def owner_of(path: Path) -> RunFolder | None:

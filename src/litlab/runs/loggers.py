@@ -35,8 +35,9 @@ def resume_loggers(loggers: Any, run: RunFolder) -> Any:
     """
     known = read_json(run.path / FILE)
     loggers = deepcopy(loggers)
-    for logger in loggers if isinstance(loggers, list) else [loggers]:
-        name = "" if isinstance(logger, bool | None) else logger["class_path"].rpartition(".")[2]
+    named = [] if loggers is None or isinstance(loggers, bool) else loggers if isinstance(loggers, list) else [loggers]
+    for logger in named:
+        name = logger["class_path"].rpartition(".")[2]
         ids = get_entry(known, list, name)
         if ids:
             logger["init_args"][IDS[name]] = ids.pop(0)

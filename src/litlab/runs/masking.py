@@ -6,21 +6,24 @@ from itertools import pairwise
 from typing import Any
 
 MASK = "***"
-SECRETS = r"token|password|passwd|passphrase|secrets?|credentials?|(?:api|access|secret|private|auth)_?key"
-OF_A_VOCABULARY = r"(?:pad|mask|unk|eos|bos|sep|cls|start|end|stop|special|class|image|blank)_token"
-BEFORE = r"(?:[\w.-]*[_.-])?"
-# `hf_token`, `api_key`, `db.password`; not `pad_token` or `max_tokens`.
-NAME = re.compile(rf"(?!{BEFORE}{OF_A_VOCABULARY}\b){BEFORE}(?:{SECRETS})", re.IGNORECASE)
-# `password: x`, `token=x`, `"api_key": "x"`.
-SETTING = re.compile(
-    rf"(?<![\w.-])((?:--)?[\"']?{NAME.pattern}[\"']?\s*[:=]\s*)(?:\"[^\"]*\"|'[^']*'|[^\s,;&\"'{{}}\[\]()]+)",
-    re.IGNORECASE,
+# The name of a setting whose value is a secret: `hf_token`, `api_key`, `db.password`; not `pad_token` or `max_tokens`.
+NAME = (
+    r"(?!(?:[\w.-]*[_.-])?(?:pad|mask|unk|eos|bos|sep|cls|start|end|stop|special|class|image|blank)_token\b)"
+    r"(?:[\w.-]*[_.-])?(?:token|password|passwd|passphrase|secrets?|credentials?|(?:api|access|secret|private|auth)_?key)"
 )
-# Keys of well-known services, wherever they stand.
+# `password: x`, `token=x`, `"api_key": "x"`; what is clearly not a secret (a number, null, true, a mask) stays.
+SETTING = re.compile(
+    rf"(?<![\w.-])((?:--?)?[\"']?{NAME}[\"']?\s*[:=][ \t]*)"
+    r"(?!(?:null|none|true|false|~|[\d.+-]+|\*\*\*)[\"']?\s*(?:[,})\]#]|$))"
+    r"(?:\"[^\"]*\"|'[^']*'|[^\s,;&\"'{}\[\]()]+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+# Keys of well-known services and passwords in addresses, wherever they stand.
 KEY = re.compile(
     r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|AIza)[\w-]{16,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"
+    r"|(?<=://)[^/\s:@\"']*:[^/\s@\"']+(?=@)|(?<=\bBearer )[\w.~+/=-]{8,}|(?<=\bBasic )[\w.~+/=-]{8,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END|\Z)"
 )
-CREDENTIALS = re.compile(r"://[^/\s:@\"']*:[^/\s@\"']+@|\b(?:Bearer|Basic)\s+[\w.~+/=-]{8,}")
 
 
 def mask(value: Any, name: str = "") -> Any:
@@ -30,19 +33,19 @@ def mask(value: Any, name: str = "") -> Any:
     if isinstance(value, list | tuple):
         return [mask(item, name) for item in value]
     if isinstance(value, str):
-        return MASK if NAME.fullmatch(name) else mask_text(value)
+        return MASK if re.fullmatch(NAME, name, re.IGNORECASE) else mask_text(value)
     return value
 
 
 def mask_text(text: str) -> str:
     """Replace secrets in settings as they stand in a command line or a message."""
-    text = CREDENTIALS.sub(lambda found: "://***@" if found[0].startswith(":") else MASK, text)
     return SETTING.sub(rf"\1{MASK}", KEY.sub(MASK, text))
 
 
 def mask_command(words: Sequence[str]) -> list[str]:
     """Replace secrets in a command line, whether given as ``--token=x`` or ``--token x``."""
+    flags = ["", *words]
     return [
-        MASK if flag.startswith("--") and NAME.fullmatch(flag[2:]) and not word.startswith("--") else mask_text(word)
-        for flag, word in pairwise(["", *words])
+        mask(word, "" if word.startswith("--") or not flag.startswith("--") else flag[2:])
+        for flag, word in pairwise(flags)
     ]

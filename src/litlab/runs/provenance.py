@@ -25,29 +25,8 @@ if TYPE_CHECKING:
 
 SOURCES = (".py", ".yaml", ".yml", ".toml")  # new files that belong to the code: their content is kept
 # Whatever the user has set otherwise, the same changes must give the same text later.
-DIFF = [
-    "diff",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--no-renames",
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
-    "--full-index",
-    "HEAD",
-]
-PACKAGES = [
-    "torch",
-    "torchvision",
-    "lightning",
-    "torchmetrics",
-    "jsonargparse",
-    "numpy",
-    "pandas",
-    "scikit-learn",
-    "optuna",
-    "torchao",
-]
+DIFF = "diff --no-ext-diff --no-textconv --no-color --no-renames --src-prefix=a/ --dst-prefix=b/ --full-index HEAD"
+PACKAGES = "torch torchvision lightning torchmetrics jsonargparse numpy pandas scikit-learn optuna torchao"
 
 
 def describe_origin(trainer: "Trainer", diff_name: str) -> tuple[dict[str, Any], str]:
@@ -96,7 +75,7 @@ def now() -> str:
 def versions() -> dict[str, str]:
     """Return the versions of Python, the team's package, and the packages that decide what a run does."""
     known = {"python": platform.python_version(), "litlab": __version__}
-    for name in (team.package(), *PACKAGES):
+    for name in (team.package(), *PACKAGES.split()):
         with suppress(metadata.PackageNotFoundError):
             known[name] = metadata.version(name)
     return known
@@ -112,12 +91,10 @@ def hardware(trainer: "Trainer") -> dict[str, Any]:
     model = re.search(r"model name\s*: (.*)", cpus.read_text(encoding="utf-8")) if cpus.exists() else None
     return {
         "host": socket.gethostname(),
-        "platform": platform.platform(),
         "cpu": model[1] if model else platform.machine(),
         "cores": os.cpu_count(),
         "device": device.type,
         "device_name": torch.cuda.get_device_name(device) if on_gpu else None,
-        "cuda": torch.version.cuda,
         "ranks": trainer.world_size,
         "strategy": type(trainer.strategy).__name__,
         "precision": str(trainer.precision),
@@ -197,10 +174,10 @@ def _diff(root: Path) -> str:
     names = git("ls-files", "--others", "--exclude-standard", "-z", at=root).split("\0")
     sources = [name for name in names if name.endswith(SOURCES)]
     if not sources:
-        return git(*DIFF, at=root)
+        return git(*DIFF.split(), at=root)
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
         # With its time, by which git knows which files it has to look into.
         shutil.copy2(root / git("rev-parse", "--git-path", "index", at=root).strip(), index)
         git("add", "--intent-to-add", "--", *sources, at=root, GIT_INDEX_FILE=str(index))
-        return git(*DIFF, at=root, GIT_INDEX_FILE=str(index))
+        return git(*DIFF.split(), at=root, GIT_INDEX_FILE=str(index))

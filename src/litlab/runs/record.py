@@ -5,17 +5,16 @@ import os
 import re
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from litlab.callbacks.reporting.loggers import log_file, log_settings
 from litlab.errors import UserError
@@ -24,11 +23,11 @@ from litlab.runs.loggers import save_logger_ids
 from litlab.runs.masking import mask, mask_text
 from litlab.runs.provenance import describe_origin, now
 from litlab.runs.settings import flatten
+from litlab.util import metric_direction as metric
 from litlab.util.checkpoint_epoch import epoch_of
 from litlab.util.device import peak_gib
 
 INTERRUPTIONS = ("Interrupted", "KeyboardInterrupt", "SIGTERMException")  # by name: whoever raises them
-OF_EACH_FIT = ("started", "command", "commit", "dirty", "uncommitted", "versions", "hardware")  # also of a resumed one
 
 
 class RunRecord(Callback):
@@ -36,7 +35,7 @@ class RunRecord(Callback):
 
     - ``config.yaml``, the resolved config, is written as a fit begins. Checkpoints hold it, too, as text. Every logger
       gets it as flat hyper-parameters, those that keep files as a file, both with secrets masked.
-    - ``provenance.json`` says what the run is made from. A resumed fit adds its command, commit and versions.
+    - ``provenance.json`` says what the run is made from. A resumed fit adds its own, under ``continued``.
     - ``status.json`` and ``metrics.json`` are written after each validation and epoch, and as a fit ends, in whatever
       way. ``validate`` and ``test`` put their metrics into those of the run they belong to.
 
@@ -50,26 +49,25 @@ class RunRecord(Callback):
 
     def __init__(self, settings: Callable[[], dict[str, Any]] | None = None, test_follows: bool = False) -> None:
         self.seconds_before = 0.0  # taken by earlier fits of the run
-        self._settings = settings
+        self._read_settings = settings
         self._test_follows = test_follows
         self._run: RunFolder | None = None  # on rank zero, of a run that keeps something
-        self._began: float | None = None  # clock, where this process fits
-        self._config: str | None = None
+        self._clock: float | None = None  # when the fit of this process began
+        self._config = ""
         self._flat_config: dict[str, Any] = {}
-        self._status: dict[str, Any] = {"test": None}
         self._metrics: dict[str, Any] = {}
+        self._status: dict[str, Any] = {"test": None}  # after the fit: pending, done, or none where there is none
 
     # How a fit begins
 
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         # Lightning would log the model's and the data's settings once more, under bare names, and refuses to where the
         # two have different values of one name.
         trainer.enable_autolog_hparams = False
         folder = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
-        settings = self._settings() if stage == "fit" and self._settings is not None else {}
-        if settings:
-            self._config = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
-        if folder is None or not trainer.is_global_zero or self._began is not None:
+        settings = self._read_settings() if stage == "fit" and self._read_settings else {}
+        self._config = self._config or _dump(settings)
+        if folder is None or not trainer.is_global_zero or self._clock is not None:
             return
         run = self._run = RunFolder(Path(folder))
         self._metrics = read_json(run.metrics)
@@ -77,27 +75,22 @@ class RunRecord(Callback):
             return
 
         # What an earlier fit of the run has left stays, but for the test of weights that this one replaces.
-        for name in ("test", "test_checkpoint"):
-            self._metrics.pop(name, None)
+        self._metrics |= {"test": None, "test_checkpoint": None}
         self.seconds_before = get_entry(read_json(run.status), float, "seconds") or 0.0
-        self._began = time.monotonic()
-        self._status |= {
-            "started": now(),
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "slurm_job_id": os.environ.get("SLURM_JOB_ID"),
-        }
-        self._write_status(trainer, "running")
+        self._clock = time.monotonic()
+        self._status |= {"started": now(), "pid": os.getpid(), "host": socket.gethostname()}
+        self._status["slurm_job_id"] = os.environ.get("SLURM_JOB_ID")
+        self._write(trainer, "running")
         self._write_origin(trainer, run)
-        if self._config is not None:
-            write_text(run.config, self._config)
-            self._log_config(trainer, mask(settings))
-        save_logger_ids(trainer.loggers, run)
+        if settings:
+            self._log_config(trainer, run, mask(settings))
 
-    def _log_config(self, trainer: Trainer, settings: dict[str, Any]) -> None:
-        self._flat_config = {re.sub(r"[^\w./ :-]", "_", name): value for name, value in flatten(settings).items()}
+    def _log_config(self, trainer: Trainer, run: RunFolder, masked: dict[str, Any]) -> None:
+        write_text(run.config, self._config)
+        self._flat_config = {re.sub(r"[^\w./ :-]", "_", name): value for name, value in flatten(masked).items()}
         log_settings(trainer, self._flat_config)
-        log_file(trainer, "config.yaml", yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
+        log_file(trainer, run.config.name, _dump(masked))
+        save_logger_ids(trainer.loggers, run)
 
     def _write_origin(self, trainer: Trainer, run: RunFolder) -> None:
         first = read_json(run.provenance)
@@ -106,118 +99,101 @@ class RunRecord(Callback):
         origin, diff = describe_origin(trainer, diff_name)
         if diff:
             write_text(run.path / diff_name, diff)
-        if first:
-            first["continued"] = [*later, {name: origin[name] for name in OF_EACH_FIT}]
-        write_json(run.provenance, first or origin)
-
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        for logger in trainer.loggers:  # Lightning does so where it logs the settings
-            logger.log_graph(pl_module)
+        write_json(run.provenance, {**first, "continued": [*later, origin]} if first else origin)
 
     # While it runs
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
         if trainer.current_epoch > 0:
-            self._write_fit(trainer, "running")
+            self._write(trainer, "running")
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._add_results(trainer, "val")
-
-    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._add_results(trainer, "test")
-
-    def _add_results(self, trainer: Trainer, part: str) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}  # reduced: on every rank
         metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
         if self._run is None or trainer.sanity_checking:
             return
         if trainer.state.fn == "fit":
             self._metrics["val"] = {name: value for name, value in metrics.items() if name.startswith("val")}
-            self._write_fit(trainer, "running")
+            self._write(trainer, "running")
             return
         generated = _is_generated(trainer)
         if self._metrics.setdefault("generated_data", generated) != generated:
             rank_zero_info("The run used other data, as one of the two is generated: these results are not kept")
             return
+        part = "test" if trainer.testing else "val"
         checkpoint = Path(trainer.ckpt_path).name if trainer.ckpt_path else None
         self._metrics |= {part: metrics, f"{part}_checkpoint": checkpoint}
         write_json(self._run.metrics, self._metrics)
 
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        if self._config is not None:  # an exception before the setup may be saved too
-            checkpoint["config"] = self._config
+    on_test_end = on_validation_end
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        checkpoint["config"] = self._config
 
     # How it ends
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+    def teardown(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         if stage == "fit":
             self._status["test"] = "pending" if self._test_follows else "none"
-            self._write_fit(trainer, "running" if self._test_follows else "finished")
+            self._write(trainer, "running" if self._test_follows else "finished")
         elif stage == "test":
-            self._finish(trainer, "done")
+            self.finish(trainer, "done")
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        status = "interrupted" if type(exception).__name__ in INTERRUPTIONS else "failed"
-        try:
-            if self._status["test"] is None:
-                self._write_fit(trainer, status, _describe(exception))
-            else:
-                self._write_status(trainer, status, f"after the fit: {_describe(exception)}")
-                self.log_results(trainer)
-        except UserError as error:  # the disk may be full, and the run's own exception is what must be seen
-            print(f"warning: the run's end is not recorded: {error}", file=sys.stderr)
-
-    def log_results(self, trainer: Trainer) -> None:
-        """Fill TensorBoard's HPARAMS tab: ``hp/best/val/acc``, ``hp/val/acc`` of the last epoch, ``hp/test/acc``."""
-        best = self._metrics.get("best") or {}
-        results = {**self._metrics.get("val", {}), **self._metrics.get("test", {}), "steps": trainer.global_step}
-        if best:
-            results[f"best/{best['monitor']}"] = best["value"]
-        for board in trainer.loggers:
-            if isinstance(board, TensorBoardLogger) and self._began is not None:
-                results = {f"hp/{name}": value for name, value in results.items()}
-                board.log_hyperparams(self._flat_config, results, step=trainer.global_step)
-                board.finalize("success")
-
-    def _finish(self, trainer: Trainer, test: str) -> None:
+    def finish(self, trainer: Trainer, test: str) -> None:
+        """Write that a fit is finished whose test is ``done``, or that there is ``none``."""
         if self._status["test"] == "pending":
             self._status["test"] = test
-            self._write_status(trainer, "finished")
+            self._write(trainer, "finished")
 
-    def _write_fit(self, trainer: Trainer, status: str, reason: str | None = None) -> None:
-        self._write_status(trainer, status, reason)
-        if self._run is None or self._began is None:
-            return
-        self._metrics |= {
-            "best": _best(trainer) or self._metrics.get("best"),
-            "epochs": trainer.current_epoch,
-            "steps": trainer.global_step,
-            "seconds": self._status["seconds"],
-            "peak_memory_gib": max(peak_gib(trainer), self._metrics.get("peak_memory_gib") or 0.0),
-            "generated_data": _is_generated(trainer),
-        }
-        write_json(self._run.metrics, self._metrics)
+    def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
+        status = "interrupted" if type(exception).__name__ in INTERRUPTIONS else "failed"
+        signum = getattr(exception, "signum", None)
+        text = f"{type(exception).__name__}: {' '.join(str(exception).split())}".removesuffix(": ")
+        reason = signal.Signals(signum).name if signum else mask_text(text)[:300]
+        try:
+            if self._status["test"] is None:
+                self._write(trainer, status, reason)
+            else:
+                self._write(trainer, status, f"after the fit: {reason}")
+                self.log_results(trainer)
+        except UserError as error:  # the disk may be full, and the run's own exception is what must be seen
+            rank_zero_warn(f"The run's end is not recorded: {error}")
 
-    def _write_status(self, trainer: Trainer, status: str, reason: str | None = None) -> None:
-        if self._run is None or self._began is None:  # no fit has begun here: the run's status is as it was
+    def log_results(self, trainer: Trainer) -> None:
+        """Fill TensorBoard's HPARAMS tab: ``hp/val/acc``, of the best epoch where it is monitored, ``hp/test/acc``."""
+        results = metric.values(self._metrics) | {"steps": trainer.global_step}
+        tagged = {f"hp/{name}": value for name, value in results.items()}
+        for board in trainer.loggers:
+            if isinstance(board, TensorBoardLogger) and self._flat_config:
+                board.log_hyperparams(self._flat_config, tagged, step=trainer.global_step)
+                board.finalize("success")
+
+    def _write(self, trainer: Trainer, status: str, reason: str | None = None) -> None:
+        if self._run is None or self._clock is None:  # no fit has begun here: the run is as it was
             return
-        self._status |= {
-            "status": status,
-            "reason": reason,
-            "ended": None if status == "running" else now(),
-            "epoch": trainer.current_epoch,
-            "step": trainer.global_step,
-            "seconds": round(self.seconds_before + time.monotonic() - self._began, 3),
-        }
+        seconds = round(self.seconds_before + time.monotonic() - self._clock, 3)
+        progress = {"epoch": trainer.current_epoch, "step": trainer.global_step, "seconds": seconds}
+        ended = None if status == "running" else now()
+        self._status |= {"status": status, "reason": reason, "ended": ended, **progress}
         write_json(self._run.status, self._status)
+        if trainer.state.fn == "fit":
+            self._metrics |= {
+                "best": _best(trainer) or self._metrics.get("best"),
+                "epochs": trainer.current_epoch,
+                "steps": trainer.global_step,
+                "seconds": seconds,
+                "peak_memory_gib": max(peak_gib(trainer), self._metrics.get("peak_memory_gib", 0.0)),
+                "generated_data": _is_generated(trainer),
+            }
+            write_json(self._run.metrics, self._metrics)
 
 
 def log_results(trainer: Trainer) -> None:
     """Finish the record of a fit, after the test that may follow it, and log its results beside its settings."""
-    for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
-        if isinstance(callback, RunRecord) and not trainer.interrupted:
-            callback._finish(trainer, "none")
-            callback.log_results(trainer)
+    for record in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(record, RunRecord):
+            record.finish(trainer, "none")
+            record.log_results(trainer)
 
 
 def _best(trainer: Trainer) -> dict[str, Any] | None:
@@ -226,20 +202,14 @@ def _best(trainer: Trainer) -> dict[str, Any] | None:
     if not isinstance(checkpoint, ModelCheckpoint) or checkpoint.best_model_score is None:
         return None
     path = checkpoint.best_model_path
-    return {
-        "monitor": checkpoint.monitor,
-        "mode": checkpoint.mode,
-        "value": float(checkpoint.best_model_score),
-        "epoch": epoch_of(path),
-        "checkpoint": Path(path).name,
-    }
+    value = float(checkpoint.best_model_score)
+    where = {"value": value, "epoch": epoch_of(path), "checkpoint": Path(path).name}
+    return {"monitor": checkpoint.monitor, "mode": checkpoint.mode, **where}
 
 
 def _is_generated(trainer: Trainer) -> bool:
     return bool(getattr(getattr(trainer, "datamodule", None), "generated", False))
 
 
-def _describe(error: BaseException) -> str:
-    signum = getattr(error, "signum", None)
-    text = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
-    return signal.Signals(signum).name if signum else mask_text(text)[:300]
+def _dump(settings: dict[str, Any]) -> str:
+    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)

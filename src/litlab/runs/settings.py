@@ -1,6 +1,5 @@
 """The settings of a run: its config, flat, and how those of several runs differ."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +48,11 @@ def flatten(config: Any, key: str = "") -> dict[str, Any]:
             flat |= flatten(value, f"{key}.{name}" if key else str(name))
         return flat
     if isinstance(config, list) and config and all(map(_is_class, config)):
-        counts: Counter[str] = Counter()
         for item in config:
             name = f"{key}.{_short_name(item)}"
-            counts[name] += 1
-            flat |= flatten(item, f"{name}#{counts[name]}" if counts[name] > 1 else name)
+            while name in flat:
+                name += "#2"
+            flat |= flatten(item, name)
         return flat
     return {key: config}
 

@@ -1,7 +1,7 @@
 """``python -m PACKAGE runs``: the table of runs."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ ENTRIES = {
     "deviation": dict, "epochs": float, "steps": float, "seconds": float, "peak_memory_gib": float,
     "generated_data": bool, "commit": str, "dirty": bool, "command": list,
 }  # fmt: skip
+HEADER = ("run", "status", "best", "test", "min", "GiB", "started", "commit")
 DESCRIPTION = """\
 List the runs in lightning_logs, the newest first: how each ended, its best validation metric and the
 corresponding test metric, minutes, peak memory in GiB, when it was started, and the commit of its code
@@ -58,7 +59,9 @@ def _list_runs(arguments: list[str]) -> int:
     if chosen.json:
         print(json.dumps(rows, indent=2))
     elif rows:
-        _print(rows, chosen.sort)
+        further = [chosen.sort] if chosen.sort else []
+        show_table([*HEADER, *further], [_cells(row, further) for row in rows])
+        print(*map(printable, _remarks(rows)), sep="\n")
     else:
         print(f"There are no {'such ' if chosen.status else ''}runs in {chosen.root}")
     return 0
@@ -66,16 +69,15 @@ def _list_runs(arguments: list[str]) -> int:
 
 def _select(root: Path, experiments: list[str]) -> list[RunFolder]:
     """Return the runs of some experiments, or all; a group stands for its runs unless it is named."""
-    runs = all_runs(root, groups=True)
-    for name in experiments:
-        folder = root / name_in(root, Path(name))
-        part = all_runs(folder, groups=True)
-        if not part:
-            known = {name_in(root, experiment_of(run)) for run in runs}
+    selected: list[RunFolder] = []
+    for name in experiments or [str(root)]:
+        runs = all_runs(root / name_in(root, Path(name)), groups=True)
+        if not runs and experiments:
+            known = {name_in(root, experiment_of(run)) for run in all_runs(root)}
             hint = nearest(name, known, f"; there are {', '.join(sorted(known)) or 'none yet'}")
             raise UserError(f"runs: {root} has no experiment '{name}'{hint}")
-        runs = part if name == experiments[0] else [*runs, *part]
-    return runs
+        selected += runs
+    return selected
 
 
 def describe(run: RunFolder, root: Path = ROOT) -> dict[str, Any]:
@@ -110,35 +112,40 @@ def _sort(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: sign * metric.values(row).get(name, sign * float("inf")))
 
 
-def _print(rows: list[dict[str, Any]], sort: str | None) -> None:
+def show_table(header: Sequence[str], rows: Iterable[Iterable[Any]], title: str = "") -> None:
+    """Print a table. Its cells may come from files of others: what could control the terminal is escaped.
+
+    Args:
+        header: The names of the columns.
+        rows: The cells, texts or `rich.text.Text`.
+        title: What stands above it.
+    """
     from rich.table import Table
     from rich.text import Text
 
     from litlab.util.tables import Fitted
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("run", "status", "best", "test", *([sort] if sort else []), "min", "GiB", "started", "commit"):
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="bold")
+    for name in header:
         table.add_column(Text(printable(name)))
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in _cells(row, sort)))
-    console = terminal()
-    console.print(Fitted(table))
-    for remark in _remarks(rows):
-        console.print(Text(printable(remark), style="dim"))
+        table.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
+    terminal().print(Fitted(table))
 
 
-def _cells(row: dict[str, Any], sort: str | None) -> Iterator[str]:
+def _cells(row: dict[str, Any], further: list[str]) -> Iterator[str]:
     yield row["run"]
     yield f"{row['members']}, {row['status']}" if row["members"] else row["status"]
     mark = "~" if row["generated_data"] else ""
-    for pair in (row["best"] and (row["best"]["monitor"], row["best"]["value"]), metric.of_test(row)):
+    pairs: tuple[Any, ...] = (row["best"] and (row["best"]["monitor"], row["best"]["value"]), metric.of_test(row))
+    for pair in pairs:
         yield f"{pair[0]} {mark}{format_metric(row, *pair)}" if pair else "-"
-    if sort:
-        yield format_metric(row, sort, metric.values(row).get(sort))
     yield decimals(row["seconds"] and row["seconds"] / 60)
     yield decimals(row["peak_memory_gib"])
     yield datetime.fromisoformat(row["started"]).strftime("%Y-%m-%d %H:%M")
     yield (row["commit"] or "-")[:7] + ("*" if row["dirty"] else "")
+    for name in further:
+        yield format_metric(row, name, metric.values(row).get(name))
 
 
 def format_metric(row: dict[str, Any], name: str, value: float | None) -> str:

@@ -56,7 +56,7 @@ def choose_mode(key: str, mode: Any, monitor: str, model: nn.Module | None = Non
         better = "lower" if known == "min" else "higher"
         otherwise = "" if key.startswith("model.") else ", or leave mode out"  # torch's own default is min
         raise UserError(f"{key}: {monitor} is better when {better}; set {known}{otherwise}")
-    return known or mode
+    return known or mode  # pyright: ignore[reportReturnType]
 
 
 def _metrics_of(model: nn.Module) -> dict[str, Metric]:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 import torch
-from litlab.runs.claim import check_experiment
+from litlab.runs.folder import check_experiment
 from torch import nn
 
 from litlab.callbacks import Compile

@@ -4,7 +4,7 @@ import re
 import pytest
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from litlab.runs.recorder import RunRecord
+from litlab.runs.record import RunRecord
 from rich.console import Console
 
 from litlab.callbacks import VRAM, RunSummary

@@ -19,13 +19,12 @@ from tests.litlab.conftest import CONFIGS
 
 CONFIG = CONFIGS / "series.yaml"  # of the run
 HOLDS = """
-import os, sys, time
+import sys, time
 from pathlib import Path
-from litlab.runs import lock
-assert lock.hold(Path(sys.argv[1]))
-if os.fork() == 0:  # as a worker that loads data
+from litlab.runs.folder import RunFolder
+with RunFolder(Path(sys.argv[1])).lock():
     print("held", flush=True)
-time.sleep(60)
+    time.sleep(60)
 """
 
 
@@ -101,7 +100,7 @@ def scalars(run: RunFolder, name: str) -> list[tuple[int, float]]:
 
 @contextmanager
 def held_by_another(folder):
-    """Another process that holds the lock of a folder and has forked a worker."""
+    """Another process that holds the lock of a folder."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLDS, str(folder)], stdout=subprocess.PIPE, start_new_session=True
     ) as process:

@@ -34,5 +34,22 @@ def write_run(
     return run
 
 
+def write_group(root: Path, name: str, best: list[float], kind: str = "seed", hours_ago: float = 3, **settings):
+    """A group whose members were run one after another, and the files that `repeat` leaves."""
+    group = RunFolder(root / name)
+    for member, value in enumerate(best):
+        run = f"{name}/{kind}_{member}/version_0"
+        write_run(root, run, best=value, hours_ago=hours_ago - member / 10, seed=member, **settings)
+    write(group.group, setting=kind, members=[0, 1, 2])
+    started = (datetime.now().astimezone() - timedelta(hours=hours_ago)).isoformat(timespec="seconds")
+    write(group.status, status="finished", members=f"{len(best)} of 3", started=started)
+    metrics = json.loads((group.path / f"{kind}_0/version_0/metrics.json").read_text())
+    metrics["best"]["value"] = sum(best) / len(best)
+    write(group.metrics, **metrics, deviation={"val/acc": 0.05})
+    group.config.write_text((group.path / f"{kind}_0/version_0/config.yaml").read_text())
+    write(group.provenance, commit=COMMIT, dirty=False)
+    return group
+
+
 def write(path: Path, **content) -> None:
     path.write_text(json.dumps(content))

@@ -1,15 +1,14 @@
 """`python -m auks compare`."""
 
-import io
-
 import pytest
 import yaml
-from rich.console import Console
 
 from litlab.runs import compare
-from litlab.runs.compare import MISSING, differences, flat_config, flat_provenance, metrics_table
-from litlab.runs.folder import read_json
-from tests.litlab.runs.make import write_run
+from litlab.runs.compare import compare_metrics, flatten_origin
+from litlab.runs.find import find_run
+from litlab.runs.settings import MISSING, differences, flatten
+from litlab.runs.table import describe
+from tests.litlab.runs.make import write_group, write_run
 
 
 @pytest.fixture
@@ -24,82 +23,73 @@ def root(tmp_path, monkeypatch):
     return root
 
 
-def compared(capsys, *arguments: str) -> tuple[int, str, str]:
+def show(capsys, *arguments: str) -> tuple[int, str, str]:
     code = compare.main(list(arguments))
     return (code, *capsys.readouterr())
 
 
 def rows(out: str) -> dict[str, list[str]]:
-    return {line.split("  ")[0]: line.split()[-2:] for line in out.splitlines() if "  " in line}
+    return {line.split("  ")[0]: line.split("  ", 1)[1].split("  ") for line in out.splitlines() if "  " in line}
+
+
+def cells(out: str, name: str) -> list[str]:
+    return [cell.strip() for cell in rows(out)[name] if cell.strip()]
 
 
 def test_two_runs_side_by_side(root, capsys):
-    code, out, err = compared(capsys, "cifar/version_0", "cifar/version_1")
+    code, out, err = show(capsys, "cifar/version_0", "cifar/version_1")
     assert (code, err) == (0, "")
-    found = rows(out)
-    assert found["model.width"] == ["16", "32"]
-    assert found["val/acc"] == ["0.8", "0.9"]
-    assert found["test/loss"] == ["2.5", "3.5"]
-    assert found["versions.torch"] == ["2.14.0", "2.15.0"]
-    assert found["commit"] == ["1234567890ab", "ffffffffffff"]
-    assert found["dirty"] == ["false", "true"]
+    assert cells(out, "model.width") == ["16", "32"]
+    assert cells(out, "val/acc") == ["0.8", "0.9"]
+    assert cells(out, "test/loss") == ["2.5", "3.5"]
+    assert cells(out, "versions.torch") == ["2.14.0", "2.15.0"]
+    assert cells(out, "dirty") == ["false", "true"]
     for same in ("seed_everything", "model", "versions.python"):
-        assert same not in found
+        assert same not in rows(out)
 
 
 def test_the_better_value_is_bold(root):
-    runs = [read_json(root / f"cifar/version_{number}/metrics.json") for number in (0, 1)]
-    out = io.StringIO()
-    Console(file=out, force_terminal=True, width=100, color_system="standard").print(metrics_table(["a", "b"], runs))
-    lines = {line.split()[0]: line for line in out.getvalue().splitlines() if "/" in line}
-    bold = "\x1b[1;32m"
-    assert f"{bold}0.9" in lines["val/acc"]
-    assert f"{bold}2.5" in lines["test/loss"]
-    assert bold not in lines["val/loss"]  # both are the same
+    runs = [describe(find_run(f"cifar/version_{number}")) for number in (0, 1)]
+    styles = {name: [cell.style for cell in row] for name, *row in compare_metrics(runs) if "/" in name}
+    assert styles == {"val/acc": ["", "bold green"], "val/loss": ["", ""], "test/loss": ["bold green", ""]}
 
 
-def test_runs_that_are_the_same_say_so(root, capsys):
-    write_run(root, "cifar/version_2", versions={"python": "3.11.2", "torch": "2.14.0"})
-    _, out, _ = compared(capsys, "cifar/version_0", "cifar/version_2")
-    assert "The settings are the same." in out
-    assert "Code, versions, hardware and data are the same." in out
-
-
-def test_three_runs_one_of_which_has_no_records(root, capsys):
-    old = root / "old" / "version_0"
-    (old / "checkpoints").mkdir(parents=True)
-    (old / "config.yaml").write_text(yaml.safe_dump({"model": {"class_path": "a.B", "init_args": {"num_layers": 3}}}))
-    code, out, _ = compared(capsys, "cifar/version_0", "old", "cifar")
+def test_a_group_is_one_column(root, capsys):
+    write_group(root, "cifar/seeds_0", [0.8, 0.9], width=64)
+    code, out, _ = show(capsys, "cifar/seeds_0", "cifar/version_0")
     assert code == 0
-    [depth] = [line.split() for line in out.splitlines() if line.startswith("model.num_layers")]
-    assert depth == ["model.num_layers", "-", "3", "-"]
-    [accuracy] = [line.split() for line in out.splitlines() if line.startswith("val/acc")]
-    assert accuracy == ["val/acc", "0.8", "-", "0.9"]
+    assert cells(out, "model.width") == ["64", "16"]
+    assert cells(out, "val/acc") == ["0.85 ± 0.05", "0.8"]
 
 
-def test_a_damaged_file_is_named_and_the_rest_is_shown(root, capsys):
-    (root / "cifar/version_0/metrics.json").write_text("{")
-    (root / "cifar/version_0/config.yaml").write_text("a: [")
-    code, out, _ = compared(capsys, "cifar/version_0", "cifar/version_1")
-    out = out.replace("\n", " ")
+def test_a_run_that_lacks_what_another_has(root, capsys):
+    other = write_run(root, "old/version_0")
+    other.config.write_text(yaml.safe_dump({"model": {"class_path": "a.B", "init_args": {"num_layers": 3}}}))
+    other.metrics.unlink()
+    code, out, _ = show(capsys, "cifar/version_0", "old", "cifar")
     assert code == 0
-    assert "cifar/version_0/metrics.json is damaged" in out
-    assert "cifar/version_0/config.yaml is damaged" in out
-    assert "versions.torch" in out
+    assert cells(out, "model.num_layers") == ["-", "3", "-"]
+    assert cells(out, "val/acc") == ["0.8", "-", "0.9"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["cifar"], "compare: cifar is one run; give two or more."),
-        (["cifar", "cifar/version_1"], "compare: cifar and cifar/version_1 are the same run; give two or more."),
-        (["cifar", "cifra"], "there is no run 'cifra'; did you mean 'cifar'"),
+        (["cifar"], "compare: cifar: that is one run; give two or more"),
+        (["cifar", "cifar/version_1"], "compare: cifar and cifar/version_1: that is one run; give two or more"),
+        (["cifar", "cifra"], "cifra: there is no such run; did you mean 'cifar'"),
+        (["cifar", "lost"], "lost/version_0/config.yaml: there is no such file; restore it"),
+        (["cifar", "half"], "half/version_0/config.yaml"),
+        (["cifar", "bad"], "bad/version_0/provenance.json: it can't be read"),
         ([], "compare: the following arguments are required: RUN"),
     ],
 )
 def test_errors_are_one_line(root, capsys, arguments, line):
-    code, out, err = compared(capsys, *arguments)
-    assert (code, out) == (2, "")
+    write_run(root, "lost/version_0", hours_ago=9).config.unlink()
+    write_run(root, "half/version_0", hours_ago=9).config.write_text("a: [")
+    write_run(root, "bad/version_0", hours_ago=9).provenance.write_text("{")
+    code, _, err = show(capsys, *arguments)
+    assert code == 2
     assert err.startswith("error: ")
     assert line in err
     assert err.count("\n") == 1
@@ -121,7 +111,7 @@ def test_a_config_by_dotted_keys():
         ema: null
         plugins: []
     """)
-    assert flat_config(config) == {
+    assert flatten(config) == {
         "model": "SmallCNN",
         "model.width": 16,
         "model.shape": [3, 32],
@@ -143,5 +133,5 @@ def test_differences():
 
 
 def test_of_the_provenance_what_every_run_has_of_its_own_is_left_out():
-    made = {"started": "x", "command": ["y"], "directory": "z", "seed": 1, "data": {"fingerprint": "f"}}
-    assert flat_provenance(made) == {"seed": 1, "data.fingerprint": "f"}
+    origin = {"started": "x", "command": ["y"], "directory": "z", "seed": 1, "data": {"fingerprint": "f"}}
+    assert flatten_origin(origin) == {"seed": 1, "data.fingerprint": "f"}

@@ -8,7 +8,7 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 from litlab.runs.git import WorkTree
-from litlab.runs.recorder import RunRecord
+from litlab.runs.record import RunRecord
 
 from litlab.errors import UserError
 from litlab.runs import provenance as provenance_module

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from lightning.pytorch.loggers import CSVLogger
-from litlab.runs.recorder import RunRecord
+from litlab.runs.record import RunRecord
 from torch import nn
 
 from litlab.callbacks import EMA

@@ -1,4 +1,4 @@
-"""``python -m PACKAGE fit --seeds 0,1,2``: the same fit with several seeds, or ``--folds 5`` with each fold of the data.
+"""``fit --seeds 0,1,2``: the same fit with several seeds, or ``fit --folds 5`` with each fold of the data.
 
 Each fit is an ordinary one, in ``lightning_logs/<experiment>/seeds_0/seed_S/version_N``. The folder of the group has
 the files of a run, with means over those that are finished, and ``repeat.json``.
@@ -39,6 +39,7 @@ arguments are those of `fit`; see `fit --help`. Ctrl-C stops it; the same comman
   %(prog)s --config configs/mine.yaml --seeds 0,1,2
   %(prog)s --config configs/mine.yaml --folds 5
 """
+LARGEST = ("epochs", "steps", "peak_memory_gib", "generated_data")  # of all members
 
 
 def main(arguments: list[str]) -> int:
@@ -65,7 +66,7 @@ def _repeat(arguments: list[str]) -> int:
     _check(command.config, kind)
 
     root = Path(command.config.trainer.default_root_dir or ".") / ROOT
-    check_experiment(root, command.config.experiment)
+    check_experiment(command.config.experiment)
     group = _find_group(root / command.config.experiment, kind, command.settings(), members)
     allowed = [f"--allow_modules={command.allowed}"] if command.allowed else []
     with group.lock():
@@ -186,7 +187,7 @@ def _write_status(group: RunFolder, status: str) -> None:
         "deviation": {name: spread.deviation for name, spread in found.items()},
         "interval": {name: spread.interval for name, spread in found.items()},
         "seconds": sum(each["seconds"] for each in metrics),
-        **{name: max(each[name] for each in metrics) for name in ("epochs", "steps", "peak_memory_gib", "generated_data")},
+        **{name: max(each[name] for each in metrics) for name in LARGEST},
     })  # fmt: skip
     write_json(group.provenance, read_json(all_runs(group.path)[0].provenance) | {"seed": None})
 
