@@ -4,7 +4,6 @@ import os
 
 import pytest
 import torch
-from litlab.runs.folder import check_experiment
 from torch import nn
 
 from litlab.callbacks import Compile
@@ -12,6 +11,7 @@ from litlab.callbacks.compile_cache import VARIABLE, CompileCache, is_chosen_by_
 from litlab.cli.trainer import find_compile_cache
 from litlab.errors import UserError
 from litlab.runs.find import all_runs
+from litlab.runs.folder import check_experiment
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 

@@ -4,11 +4,11 @@ import re
 import pytest
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from litlab.runs.record import RunRecord
 from rich.console import Console
 
 from litlab.callbacks import VRAM, RunSummary
 from litlab.runs.folder import write_json
+from litlab.runs.record import RunRecord
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")

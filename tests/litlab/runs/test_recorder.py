@@ -8,12 +8,12 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 from litlab.runs.git import WorkTree
-from litlab.runs.record import RunRecord
 
 from litlab.errors import UserError
 from litlab.runs import provenance as provenance_module
 from litlab.runs import recorder as record_module
 from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.record import RunRecord
 from litlab.runs.signals import Interrupted
 from tests.litlab.callbacks.tiny import Tiny, TinyData
 

@@ -34,7 +34,9 @@ def runs(capsys):
 
 
 def order(out: str) -> list[str]:
-    return [line.split()[0] for line in out.splitlines() if "/" in line.split(" ")[0] and ":" not in line.split("  ")[0]]
+    return [
+        line.split()[0] for line in out.splitlines() if "/" in line.split(" ")[0] and ":" not in line.split("  ")[0]
+    ]
 
 
 def test_the_newest_first_with_its_results(root, runs):

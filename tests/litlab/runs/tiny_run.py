@@ -11,13 +11,13 @@ from pathlib import Path
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from lightning.pytorch.loggers import CSVLogger
-from litlab.runs.record import RunRecord
 from torch import nn
 
 from litlab.callbacks import EMA
 from litlab.callbacks.nan_guard import NaNGuard
 from litlab.checkpointing import AtomicCheckpointIO, ExactResume, RunCheckpoint
 from litlab.errors import UserError
+from litlab.runs.record import RunRecord
 from litlab.runs.signals import StopSignals
 from litlab.util.team import use_package
 
