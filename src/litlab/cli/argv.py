@@ -82,7 +82,8 @@ def is_foreign(argv: list[str]) -> bool:
 
 def is_export(folder: Path) -> bool:
     """Return whether a folder holds an exported model. A run is never an export, whatever files are in it."""
-    return os.path.isfile(folder / "manifest.json") and not RunFolder(folder).is_run()
+    run = RunFolder(folder)
+    return os.path.isfile(folder / "manifest.json") and not (run.is_run() or os.path.lexists(run.config))
 
 
 # Runs

@@ -25,6 +25,7 @@ from litlab.util.files import write_atomically
 ROOT = Path("lightning_logs")
 COMPILED = "compile_cache"  # folder in ROOT of what torch.compile has made: code, and no run
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # where Lightning looks, in this order
+LARGEST = 2**26  # bytes of a file that is read
 # Parts that the name of an experiment can't have: they mean something else on the command line, or in a run.
 NO_EXPERIMENT = re.compile(rf"\.\.|/|last|best|auto|version_\d+|checkpoints|{COMPILED}|~.*|.*\$.*|\s*")
 
@@ -154,7 +155,8 @@ def check_experiment(name: str) -> None:
 
 def owner_of(path: Path) -> RunFolder | None:
     """Return the run whose folder a file is in, if any."""
-    return next((RunFolder(folder) for folder in path.absolute().parents if RunFolder(folder).is_run()), None)
+    folders = (*path.parents, *path.absolute().parents)  # as it was typed, where that is enough
+    return next((RunFolder(folder) for folder in folders if RunFolder(folder).is_run()), None)
 
 
 def is_first_process() -> bool:
@@ -176,8 +178,9 @@ def read_plain(path: Path) -> bytes:
     Raises:
         OSError: If it can't be read, or is something else.
     """
-    if not stat.S_ISREG(os.lstat(path).st_mode):
-        raise OSError("it is no regular file")
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+        raise OSError("it is no regular file, or huge")
     return path.read_bytes()
 
 

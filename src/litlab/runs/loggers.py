@@ -1,6 +1,7 @@
 """Loggers of a resumed run go on with what they have begun: the run of W&B, MLflow or Comet, the file of CSVLogger."""
 
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from copy import deepcopy
@@ -58,5 +59,6 @@ def keep_csv_rows(loggers: Sequence[Logger], first_step: float = math.inf) -> No
         header, *rows = file.read_text(encoding="utf-8").splitlines()
         names = header.split(",")
         rows = [row for row in rows if int(row.split(",")[names.index("step")]) < first_step]
-        logger.experiment.metrics_keys = names
+        with warnings.catch_warnings(action="ignore"):  # that it deletes the file
+            logger.experiment.metrics_keys = names
         file.write_text("\n".join([header, *rows, ""]), encoding="utf-8")

@@ -43,8 +43,7 @@ class RunRecord(Callback):
 
     Args:
         settings: Returns the resolved config as plain data; called once, as a fit begins. None: no config is kept.
-        test_follows: Whether the fit ends with a test: the run is not finished before that. Where there turns out to be
-            nothing to test, `log_results` finishes it.
+        test_follows: Whether a test may follow the fit: then `log_results` says that the run is finished.
     """
 
     def __init__(self, settings: Callable[[], dict[str, Any]] | None = None, test_follows: bool = False) -> None:
@@ -56,7 +55,7 @@ class RunRecord(Callback):
         self._config = ""
         self._flat_config: dict[str, Any] = {}
         self._metrics: dict[str, Any] = {}
-        self._status: dict[str, Any] = {"test": None}  # after the fit: pending, done, or none where there is none
+        self._status: dict[str, Any] = {}
 
     # How a fit begins
 
@@ -78,19 +77,18 @@ class RunRecord(Callback):
         self._metrics |= {"test": None, "test_checkpoint": None}
         self.seconds_before = get_entry(read_json(run.status), float, "seconds") or 0.0
         self._clock = time.monotonic()
-        self._status |= {"started": now(), "pid": os.getpid(), "host": socket.gethostname()}
+        self._status = {"started": now(), "pid": os.getpid(), "host": socket.gethostname()}
         self._status["slurm_job_id"] = os.environ.get("SLURM_JOB_ID")
         self._write(trainer, "running")
         self._write_origin(trainer, run)
-        if settings:
-            self._log_config(trainer, run, mask(settings))
 
-    def _log_config(self, trainer: Trainer, run: RunFolder, masked: dict[str, Any]) -> None:
-        write_text(run.config, self._config)
-        self._flat_config = {re.sub(r"[^\w./ :-]", "_", name): value for name, value in flatten(masked).items()}
-        log_settings(trainer, self._flat_config)
-        log_file(trainer, run.config.name, _dump(masked))
-        save_logger_ids(trainer.loggers, run)
+        if settings:
+            write_text(run.config, self._config)
+            masked = mask(settings)
+            self._flat_config = {re.sub(r"[^\w./ :-]", "_", name): value for name, value in flatten(masked).items()}
+            log_settings(trainer, self._flat_config)
+            log_file(trainer, run.config.name, _dump(masked))
+            save_logger_ids(trainer.loggers, run)
 
     def _write_origin(self, trainer: Trainer, run: RunFolder) -> None:
         first = read_json(run.provenance)
@@ -134,16 +132,7 @@ class RunRecord(Callback):
 
     def teardown(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         if stage == "fit":
-            self._status["test"] = "pending" if self._test_follows else "none"
             self._write(trainer, "running" if self._test_follows else "finished")
-        elif stage == "test":
-            self.finish(trainer, "done")
-
-    def finish(self, trainer: Trainer, test: str) -> None:
-        """Write that a fit is finished whose test is ``done``, or that there is ``none``."""
-        if self._status["test"] == "pending":
-            self._status["test"] = test
-            self._write(trainer, "finished")
 
     def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
         status = "interrupted" if type(exception).__name__ in INTERRUPTIONS else "failed"
@@ -151,16 +140,16 @@ class RunRecord(Callback):
         text = f"{type(exception).__name__}: {' '.join(str(exception).split())}".removesuffix(": ")
         reason = signal.Signals(signum).name if signum else mask_text(text)[:300]
         try:
-            if self._status["test"] is None:
+            if trainer.state.fn == "fit":
                 self._write(trainer, status, reason)
             else:
-                self._write(trainer, status, f"after the fit: {reason}")
-                self.log_results(trainer)
+                self._log_results(trainer, status, f"in its test: {reason}")
         except UserError as error:  # the disk may be full, and the run's own exception is what must be seen
             rank_zero_warn(f"The run's end is not recorded: {error}")
 
-    def log_results(self, trainer: Trainer) -> None:
-        """Fill TensorBoard's HPARAMS tab: ``hp/val/acc``, of the best epoch where it is monitored, ``hp/test/acc``."""
+    def _log_results(self, trainer: Trainer, status: str, reason: str | None = None) -> None:
+        """Write how the run ended, and fill TensorBoard's HPARAMS tab with the results that `runs` shows."""
+        self._write(trainer, status, reason)
         results = metric.values(self._metrics) | {"steps": trainer.global_step}
         tagged = {f"hp/{name}": value for name, value in results.items()}
         for board in trainer.loggers:
@@ -189,11 +178,10 @@ class RunRecord(Callback):
 
 
 def log_results(trainer: Trainer) -> None:
-    """Finish the record of a fit, after the test that may follow it, and log its results beside its settings."""
+    """Say that a run is finished, after the test that may follow its fit, and log its results beside its settings."""
     for record in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
         if isinstance(record, RunRecord):
-            record.finish(trainer, "none")
-            record.log_results(trainer)
+            record._log_results(trainer, "finished")
 
 
 def _best(trainer: Trainer) -> dict[str, Any] | None:
@@ -201,10 +189,13 @@ def _best(trainer: Trainer) -> dict[str, Any] | None:
     checkpoint = trainer.checkpoint_callback
     if not isinstance(checkpoint, ModelCheckpoint) or checkpoint.best_model_score is None:
         return None
-    path = checkpoint.best_model_path
-    value = float(checkpoint.best_model_score)
-    where = {"value": value, "epoch": epoch_of(path), "checkpoint": Path(path).name}
-    return {"monitor": checkpoint.monitor, "mode": checkpoint.mode, **where}
+    return {
+        "monitor": checkpoint.monitor,
+        "mode": checkpoint.mode,
+        "value": float(checkpoint.best_model_score),
+        "epoch": epoch_of(checkpoint.best_model_path),
+        "checkpoint": Path(checkpoint.best_model_path).name,
+    }
 
 
 def _is_generated(trainer: Trainer) -> bool:

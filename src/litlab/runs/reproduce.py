@@ -1,9 +1,10 @@
 """``python -m PACKAGE reproduce``: the commands that repeat a run from the same code and settings."""
 
+import re
 import shlex
 from pathlib import Path
 
-from litlab.errors import UserError
+from litlab.errors import UserError, printable
 from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.folder import ROOT, get_entry, read_json
 from litlab.runs.provenance import versions
@@ -31,20 +32,19 @@ def _reproduce(arguments: list[str]) -> int:
 
     run = find_run(chosen.run, chosen.root)
     origin = read_json(run.provenance)
-    commit = get_entry(origin, str, "commit")
-    if commit is None:
-        reason = get_entry(origin, str, "why_no_commit") or "it has no provenance.json"
-        raise UserError(f"{run.name}: the commit of its code is not known ({reason}); repeat it by hand")
-    if any(get_entry(later, str, "commit") != commit for later in origin.get("continued", [])):
-        print(f"# {run.name} was continued on other code than that of {commit[:7]}, where it began")
+    commit = get_entry(origin, str, "commit") or ""
+    if not re.fullmatch("[0-9a-f]+", commit):
+        raise UserError(f"{run.name}: it is not known from which commit it was made; repeat it by hand")
+    if any(get_entry(later, str, "commit") != commit for later in get_entry(origin, list, "continued") or []):
+        print(f"# it was continued on other code than that of {commit[:7]}, where it began")
     here = versions()
     for name, version in (get_entry(origin, dict, "versions") or {}).items():
         if here.get(name) != version:
-            print(f"# {name} is {here.get(name, 'not installed')} here, and the run used {version}")
+            print(printable(f"# {name} is {here.get(name, 'not installed')} here, the run used {version}"))
 
-    print(shlex.join(["git", "checkout", commit]))
+    print("git checkout", commit)
     diff = get_entry(origin, str, "uncommitted", "file")
     if diff:
-        print(shlex.join(["git", "apply", str((run.path / diff).absolute())]))
+        print(printable(shlex.join(["git", "apply", str(run.path.absolute() / Path(diff).name)])))
     print(shlex.join(team.command("fit", "--config", str(run.config))))
     return 0

@@ -1,14 +1,16 @@
 """The settings of a run: its config, flat, and how those of several runs differ."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from litlab.errors import UserError
+from litlab.errors import UserError, first_line
 from litlab.runs.folder import read_plain
 from litlab.util.yaml import Loader, check, check_mapping
 
+DEEPEST = 50  # blocks in blocks
 MISSING = object()
 
 
@@ -16,16 +18,22 @@ def read_config(path: Path) -> dict[str, Any]:
     """Read the resolved config of a run.
 
     Raises:
-        UserError: If there is none, or it is not what a run writes. Aliases are refused: a few lines of them can stand
-            for a billion values.
+        UserError: If there is none, or it is not what a run writes. A few lines of aliases can stand for a billion
+            values, and the C parser crashes where thousands of blocks are in each other.
     """
     try:
         text = read_plain(path).decode(errors="replace")
-    except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file; restore it") from None
+    except OSError as error:
+        raise UserError(f"{path}: it can't be read ({first_line(error)}); restore it") from error
+    depth = 0
+    with suppress(yaml.YAMLError):  # which `check` describes
+        for event in yaml.parse(text, Loader=Loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
+                raise UserError(
+                    f"{path}: it has YAML aliases or is nested too deeply, and no run writes such; restore it"
+                )
     check_mapping(check(text, str(path)), str(path))
-    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=Loader)):
-        raise UserError(f"{path}: it has YAML aliases, and no run writes any; write their values out")
     return yaml.load(text, Loader=Loader)
 
 

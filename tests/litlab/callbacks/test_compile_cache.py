@@ -11,7 +11,7 @@ from litlab.callbacks.compile_cache import VARIABLE, CompileCache, is_chosen_by_
 from litlab.cli.trainer import find_compile_cache
 from litlab.errors import UserError
 from litlab.runs.find import all_runs
-from litlab.runs.folder import check_experiment
+from litlab.runs.folder import new_run, write_json
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 
@@ -97,10 +97,10 @@ def test_no_name_of_an_experiment_leads_out_of_the_folder(experiment, folder):
 
 def test_the_folder_is_no_experiment(tmp_path):
     for run in ("mine/version_0", "compile_cache/mine/version_0"):
-        (tmp_path / run / "checkpoints").mkdir(parents=True)
+        write_json(tmp_path / run / "status.json", {})
     assert [run.path.relative_to(tmp_path).as_posix() for run in all_runs(tmp_path)] == ["mine/version_0"]
-    with pytest.raises(UserError, match=r"experiment: 'compile_cache': .* holds compiled code"):
-        check_experiment(tmp_path, "compile_cache")
+    with pytest.raises(UserError, match="experiment: 'compile_cache' is not a name"):
+        new_run(tmp_path, "compile_cache")
 
 
 def test_a_folder_grown_too_large_is_emptied_by_who_has_it_alone(tmp_path, monkeypatch):

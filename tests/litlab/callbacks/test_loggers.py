@@ -74,10 +74,10 @@ trainer:
     assert plugin["session_start_info"].hparams["data.batch_size"].number_value == 64
     assert plugin["session_start_info"].hparams["data"].string_value == "SeriesData"
     names = {info.name.tag for info in plugin["experiment"].metric_infos}
-    assert {"hp/best/val/mse", "hp/val/mse", "hp/train/loss", "hp/test/mse", "hp/steps"} <= names
+    assert {"hp/val/mse", "hp/test/mse", "hp/steps"} <= names
     assert not any("time/" in name or "memory/" in name for name in names)
     metrics = json.loads((folder / "metrics.json").read_text())
-    assert scalars["hp/best/val/mse"] == [pytest.approx(metrics["best"]["value"])]
+    assert scalars["hp/val/mse"] == [pytest.approx(metrics["best"]["value"])]
     assert scalars["hp/test/mse"] == [pytest.approx(metrics["test"]["test/mse"])]
     assert len(scalars["test/mse"]) == 1  # the curve has each point once
 

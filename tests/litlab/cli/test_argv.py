@@ -68,7 +68,7 @@ EXPANDED = {
     f"predict --run {RUN}/checkpoints/other.ckpt": f"predict {OF_RUN}/other.ckpt --run={RUN}",
 }
 REFUSED = {
-    "fit --resume nothing": "there is no run 'nothing'",
+    "fit --resume nothing": "nothing: there is no such run",
     "fit --resume last --ckpt_path x.ckpt": "--resume: it continues from the run's last checkpoint",
     f"test --run {RUN} --ckpt_path gone.ckpt": "mine/version_1: there is no checkpoint gone.ckpt",
     "fit --config circle.yaml": "circle.yaml: base: circle.yaml: the configs build on each other in a circle",

@@ -33,7 +33,7 @@ OPTIMIZERS = {
     "command": calls("os.system", **TOUCH),
     "command by another name": calls("posix.system", **TOUCH),
     "command through torch": calls("torch.os.system", **TOUCH),
-    "command through this project": calls("litlab.runs.git.os.system", **TOUCH),
+    "command through this project": calls("litlab.runs.provenance.os.system", **TOUCH),
     "process": calls("subprocess.check_output", args=["touch", "MARK"]),
     "process through lightning": calls("lightning.fabric.strategies.launchers.subprocess_script.subprocess.Popen"),
     "eval": calls("builtins.eval", source="open('MARK', 'w')"),
@@ -113,6 +113,7 @@ def run_folder(root: Path, checkpoint: dict[str, Any]) -> Path:
     folder = root / "lightning_logs/foreign/version_0"
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "config.yaml").write_text(checkpoint["config"])
+    (folder / "status.json").write_text("{}")
     torch.save(checkpoint, folder / "checkpoints/last.ckpt")
     return folder
 

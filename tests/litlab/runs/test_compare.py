@@ -78,7 +78,7 @@ def test_a_run_that_lacks_what_another_has(root, capsys):
         (["cifar"], "compare: cifar: that is one run; give two or more"),
         (["cifar", "cifar/version_1"], "compare: cifar and cifar/version_1: that is one run; give two or more"),
         (["cifar", "cifra"], "cifra: there is no such run; did you mean 'cifar'"),
-        (["cifar", "lost"], "lost/version_0/config.yaml: there is no such file; restore it"),
+        (["cifar", "lost"], "lost/version_0/config.yaml: it can't be read"),
         (["cifar", "half"], "half/version_0/config.yaml"),
         (["cifar", "bad"], "bad/version_0/provenance.json: it can't be read"),
         ([], "compare: the following arguments are required: RUN"),

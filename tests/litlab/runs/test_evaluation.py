@@ -4,7 +4,9 @@ import shutil
 from pathlib import Path
 
 from litlab.runs.folder import read_json, write_json
-from tests.litlab.runs.conftest import CONFIG, error, interrupt, scalars
+from tests.litlab.runs.conftest import CONFIG, error, scalars
+
+NOT_SAVED = "The results are printed, but not saved: the checkpoint is in no run's folder"
 
 
 def test_a_run_is_tested_by_its_name(run, folder):
@@ -31,14 +33,14 @@ def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
     done = run("test", "--run", away)
     assert done.code == 0, done.err
     assert f"{results['test/mse']:.4g}" in done.out
-    assert "printed, but not saved: the checkpoint is not in a run's folder" in done.err
+    assert NOT_SAVED in done.err
     done = run("predict", "--ckpt_path", away, "--input", series)
     assert done.code == 0, done.err
     assert (tmp_path / "predictions.csv").is_file()
     assert not folder.path.exists()
 
 
-def test_nothing_is_written_into_a_folder_that_only_looks_like_a_run(run, folder, settings, series, tmp_path):
+def test_nothing_is_written_into_a_folder_that_only_looks_like_a_run(run, folder, settings, tmp_path):
     foreign = tmp_path / "downloads"
     (foreign / "checkpoints").mkdir(parents=True)
     checkpoint = shutil.copy(next(folder.checkpoints.glob("epoch=*.ckpt")), foreign / "checkpoints")
@@ -46,10 +48,7 @@ def test_nothing_is_written_into_a_folder_that_only_looks_like_a_run(run, folder
     for which in (["--ckpt_path", checkpoint], ["--ckpt_path", checkpoint, "--config", CONFIG, *settings]):
         done = run("test", *which)
         assert done.code == 0, done.err
-        assert "printed, but not saved: the checkpoint is not in a run's folder" in done.err
-    done = run("predict", "--ckpt_path", checkpoint, "--input", series)
-    assert done.code == 0, done.err
-    assert (tmp_path / "predictions.csv").is_file()
+        assert NOT_SAVED in done.err
     assert sorted(path.name for path in foreign.rglob("*")) == ["checkpoints", "config.yaml", Path(checkpoint).name]
 
 
@@ -59,7 +58,6 @@ def test_last_and_best_checkpoints(run, folder):
         assert run("test", "--run", "last", "--ckpt_path", which).code == 0
         tested = read_json(folder.metrics)["test_checkpoint"]
         assert (tested == read_json(folder.metrics)["best"]["checkpoint"]) == (which == "best")
-    assert "no such file; give best, last or a file" in error(run("test", "--run", "last", "--ckpt_path", "lst"))
 
 
 def test_a_best_checkpoint_that_is_lost_is_not_replaced_by_the_last(run, folder, settings):
@@ -70,21 +68,17 @@ def test_a_best_checkpoint_that_is_lost_is_not_replaced_by_the_last(run, folder,
         ["test", "--run", "last", "--ckpt_path", "best"],
         ["fit", "--config", CONFIG, *settings, "--init_from", "last"],
     ):
-        assert f"its best checkpoint, lightning_logs/series/version_0/checkpoints/{best.name}, is missing" in error(
+        assert f"there is no checkpoint lightning_logs/series/version_0/checkpoints/{best.name}" in error(
             run(*arguments)
         )
     assert run("test", "--run", "last", "--ckpt_path", "last").code == 0
-    interrupt(folder)
-    assert f"{best.name}: no such file" in error(run("fit", "--resume", "last"))
-    state = folder.state()
-    assert (state["status"], state["test"]) == ("failed", "pending")
 
 
 def test_results_on_other_settings_are_not_kept(run, folder):
     before = folder.metrics.read_bytes()
     done = run("test", "--run", "last", "--data.split=[0.5, 0.2, 0.3]")
     assert done.code == 0, done.err
-    assert "the results are printed, but not saved" in done.err
+    assert "the results are not saved" in done.err
     assert folder.metrics.read_bytes() == before
 
 
@@ -97,8 +91,3 @@ def test_predictions_lie_in_the_run(run, folder, series):
 def test_evaluation_needs_to_know_the_weights(run, folder):
     assert "did you mean 'series'" in error(run("test", "--run", "serie"))
     assert "give --run RUN" in error(run("test", "--config", CONFIG))
-    best = next(folder.checkpoints.glob("epoch=*.ckpt"))
-    assert "leave --ckpt_path out" in error(run("test", "--run", best, "--ckpt_path", "last"))
-    assert "it is set in a config; give it as a flag" in error(
-        run("test", "--config", folder.config, "--config", '{"run": "x"}', "--ckpt_path", best)
-    )

@@ -1,0 +1,49 @@
+"""What happens to the fits of the tests, in their second epoch; and data with folds."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from litlab.data.series import SeriesData
+from litlab.runs.signals import StopSignals
+
+COMMAND = "TEST_COMMAND"  # variable with the process of the command
+SECONDS = 60
+
+
+class Trouble(Callback):
+    """Do what a file says for the seed of this fit: ``interrupted``, as by Ctrl-C, or ``raises``.
+
+    Args:
+        file: JSON: what happens, by seed. Seeds that it does not have are left alone.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = Path(file)
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
+        kind = json.loads(self.file.read_text()).get(os.environ["PL_GLOBAL_SEED"])
+        if trainer.current_epoch != 1 or batch_idx != 1:
+            return
+        if kind == "raises":
+            raise RuntimeError("it broke")
+        if kind == "interrupted":
+            callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+            [signals] = [callback for callback in callbacks if isinstance(callback, StopSignals)]
+            os.kill(int(os.environ[COMMAND]), signal.SIGINT)
+            deadline = time.monotonic() + SECONDS
+            while not signals._signum and time.monotonic() < deadline:
+                time.sleep(0.02)
+
+
+class Folds(SeriesData):
+    """Series with a setting that names the fold."""
+
+    def __init__(self, fold: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.fold = fold

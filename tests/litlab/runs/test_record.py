@@ -1,0 +1,298 @@
+"""What a run leaves about itself, however it ends."""
+
+import csv
+import sys
+from importlib import metadata
+
+import pytest
+import yaml
+from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+
+from litlab.errors import UserError
+from litlab.runs import provenance as provenance_module
+from litlab.runs import record as record_module
+from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.loggers import keep_csv_rows, resume_loggers
+from litlab.runs.provenance import WorkTree
+from litlab.runs.record import RunRecord, log_results
+from litlab.runs.signals import Interrupted
+from litlab.util.torch_files import read_torch_file
+from tests.litlab.callbacks.tiny import Tiny, TinyData
+from tests.recorder import Recorder, RunRecorder
+
+
+class Data(TinyData):
+    description = "10 images of noise, from https://me:hunter2x@host/x"
+    fingerprint = "abc123"
+
+
+class Raise(Callback):
+    def __init__(self, error: BaseException, hook: str) -> None:
+        self.error = error
+        setattr(self, hook, self.fail)
+
+    def fail(self, trainer, *_):
+        if not trainer.sanity_checking and (trainer.current_epoch > 0 or trainer.testing):
+            raise self.error
+
+
+class Peak(Callback):
+    peak_gib = 1.5
+
+
+@pytest.fixture
+def make(tmp_path):
+    def build(*callbacks: Callback, version: int = 0, record: RunRecord | None = None, **settings) -> Trainer:
+        logger = TensorBoardLogger(tmp_path / "lightning_logs", name="tiny", version=version)
+        best = ModelCheckpoint(monitor="val/acc", mode="max", filename="{epoch}-{step}")
+        return Trainer(**{
+            "logger": logger, "accelerator": "cpu", "max_epochs": 2, "enable_progress_bar": False,
+            "enable_model_summary": False, "callbacks": [record or RunRecord(), best, *callbacks],
+            "log_every_n_steps": 1, **settings,
+        })  # fmt: skip
+
+    return build
+
+
+@pytest.fixture
+def folder(tmp_path) -> RunFolder:
+    return RunFolder(tmp_path / "lightning_logs" / "tiny" / "version_0")
+
+
+def test_a_fit_and_its_test(make, folder):
+    trainer = make(Peak(), record=RunRecord(lambda: {"data": {"api_key": "hunter2x", "size": 3}}))
+    trainer.fit(Tiny(), Data())
+    after_fit = read_json(folder.metrics)
+    assert after_fit["test"] is None
+    [results] = trainer.test(Tiny(), Data(), verbose=False)
+
+    status = read_json(folder.status)
+    assert (status["status"], status["reason"], status["epoch"], status["step"]) == ("finished", None, 2, 6)
+    assert status["ended"] >= status["started"]
+    metrics = read_json(folder.metrics)
+    best, checkpoint = metrics["best"], trainer.checkpoint_callback
+    assert isinstance(checkpoint, ModelCheckpoint)
+    assert checkpoint.best_model_score is not None
+    assert (best["monitor"], best["mode"]) == ("val/acc", "max")
+    assert best["value"] == float(checkpoint.best_model_score)
+    assert (folder.checkpoints / best["checkpoint"]).is_file()
+    assert f"epoch={best['epoch']}-" in best["checkpoint"]
+    assert metrics["val"].keys() == {"val/acc"}
+    assert (metrics["epochs"], metrics["steps"], metrics["peak_memory_gib"]) == (2, 6, 1.5)
+    assert 0 < metrics["seconds"] <= status["seconds"]
+    assert metrics == {**after_fit, "test": results, "test_checkpoint": None}  # the weights as they were in memory
+
+    config = {"data": {"api_key": "hunter2x", "size": 3}}  # as it is: the run can be repeated
+    assert yaml.safe_load(folder.config.read_text()) == config
+    [file] = folder.checkpoints.glob("*.ckpt")
+    assert yaml.safe_load(read_torch_file(file)["config"]) == config
+
+
+def test_provenance(make, folder, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/x/auks/__main__.py", "fit", "--hub.token", "hunter2x"])
+    code = WorkTree(folder.path, "c" * 40, diff="diff --git ...\n")
+    monkeypatch.setattr(provenance_module, "work_tree", lambda: code)
+    seed_everything(7, verbose=False)
+    make(max_epochs=1).fit(Tiny(), Data())
+    origin = read_json(folder.provenance)
+    assert origin["command"] == ["python", "-m", "auks", "fit", "--hub.token", "***"]
+    assert (origin["commit"], origin["dirty"], origin["uncommitted"]["file"]) == ("c" * 40, True, "uncommitted.diff")
+    assert (folder.path / "uncommitted.diff").read_text() == code.diff
+    assert (origin["seed"], origin["data"]["fingerprint"]) == (7, "abc123")
+    assert origin["versions"]["torch"] == metadata.version("torch")
+    assert (origin["hardware"]["device"], origin["hardware"]["ranks"]) == ("cpu", 1)
+    for file in folder.path.glob("*.*"):
+        assert b"hunter2x" not in file.read_bytes(), file
+
+    monkeypatch.setattr(provenance_module, "work_tree", lambda: WorkTree(problem="not a git repository"))
+    make(max_epochs=1, version=1).fit(Tiny(), Data())
+    origin = read_json(folder.path.with_name("version_1") / "provenance.json")
+    assert (origin["commit"], origin["why_no_commit"]) == (None, "not a git repository")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (RuntimeError("no room\nfor password=hunter2x"), "failed", "RuntimeError: no room for password=***"),
+        (Interrupted(15), "interrupted", "SIGTERM"),
+        (KeyboardInterrupt(), "interrupted", "KeyboardInterrupt"),
+    ],
+)
+def test_a_fit_that_does_not_end_by_itself(make, folder, error, status, reason):
+    with pytest.raises((type(error), SystemExit)):
+        make(Raise(error, "on_train_batch_start"), max_epochs=3).fit(Tiny(), Data())
+    state, metrics = read_json(folder.status), read_json(folder.metrics)
+    assert (state["status"], state["reason"]) == (status, reason)
+    assert state["ended"]
+    assert (metrics["epochs"], metrics["steps"], metrics["best"]["epoch"]) == (1, 3, 0)  # it broke in the second epoch
+
+
+@pytest.mark.parametrize("end", ["test", "nothing to test", "broken"])
+def test_a_fit_that_is_to_be_tested_is_not_finished_before(make, folder, end):
+    further = [Raise(RuntimeError("broken"), "on_test_start")] if end == "broken" else []
+    trainer = make(*further, record=RunRecord(lambda: {"a": 1}, test_follows=True))
+    trainer.fit(Tiny(), Data())
+    assert folder.state()["status"] == "running"
+    if end == "broken":
+        with pytest.raises(RuntimeError):
+            trainer.test(Tiny(), Data(), verbose=False)
+        assert folder.state()["reason"] == "in its test: RuntimeError: broken"
+        assert read_json(folder.metrics)["epochs"] == 2
+    elif end == "test":
+        trainer.test(Tiny(), Data(), verbose=False)
+    if end != "broken":
+        log_results(trainer)
+    assert folder.state()["status"] == ("failed" if end == "broken" else "finished")
+    events = b"".join(file.read_bytes() for file in folder.path.glob("events*"))
+    assert b"hp/val/acc" in events  # also where the test has failed
+    assert (b"hp/test/" in events) == (end == "test")
+
+
+def test_a_fit_whose_data_is_missing_leaves_nothing(make, folder):
+    class Missing(TinyData):
+        def setup(self, stage):
+            raise RuntimeError("no data")
+
+    with pytest.raises(RuntimeError, match="no data"):
+        make().fit(Tiny(), Missing())
+    assert not folder.is_run()
+
+
+def test_the_error_of_the_run_is_seen_although_its_end_can_not_be_written(make, monkeypatch):
+    def full(*_):
+        raise UserError("status.json: it can't be written")
+
+    class FillDisk(Callback):
+        def on_train_batch_start(self, *_):
+            monkeypatch.setattr(record_module, "write_json", full)
+            raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"), pytest.warns(UserWarning, match="The run's end is not recorded"):
+        make(FillDisk()).fit(Tiny(), Data())
+
+
+def test_while_it_runs_it_shows_the_epochs_that_are_done(make, folder):
+    seen: list[tuple[str, dict]] = []
+
+    class Look(Callback):
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+            if batch_idx == 0:
+                seen.append((folder.state()["status"], read_json(folder.metrics)))
+
+    make(Look()).fit(Tiny(), Data())
+    (first, _), (second, metrics) = seen
+    assert (first, second) == ("running", "running")
+    assert (metrics["epochs"], metrics["best"]["epoch"]) == (1, 0)
+
+
+def test_a_later_test_or_validate_changes_its_own_metrics_only(make, folder):
+    make().fit(Tiny(), Data())
+    before = {file: read_json(file) for file in (folder.status, folder.metrics, folder.provenance)}
+    [results] = make().test(Tiny(), Data(), verbose=False)
+    tested = {**before[folder.metrics], "test": results, "test_checkpoint": None}  # weights of nowhere
+    assert read_json(folder.metrics) == tested
+    [val] = make().validate(Tiny(), Data(), verbose=False)
+    with pytest.raises(RuntimeError):
+        make(Raise(RuntimeError("broken"), "on_test_start")).test(Tiny(), Data(), verbose=False)
+    assert read_json(folder.metrics) == {**tested, "val": val, "val_checkpoint": None}
+    assert read_json(folder.status) == before[folder.status]
+    assert read_json(folder.provenance) == before[folder.provenance]
+
+    data = Data()
+    data.generated = True  # pyright: ignore[reportAttributeAccessIssue]
+    make().validate(Tiny(), data, verbose=False)  # results of other data are not the run's
+    assert read_json(folder.metrics)["generated_data"] is False
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+def test_a_fit_that_continues_a_run_adds_to_it(make, folder, monkeypatch):
+    codes = iter([WorkTree(commit="a" * 40), WorkTree(commit="b" * 40, diff="d\n")])
+    monkeypatch.setattr(provenance_module, "work_tree", lambda: next(codes))
+    trainer = make(max_epochs=1)
+    trainer.fit(Tiny(), Data())
+    trainer.test(Tiny(), Data(), verbose=False)
+    first, origin = read_json(folder.metrics), read_json(folder.provenance)
+    last = folder.checkpoints / first["best"]["checkpoint"]
+    make(max_epochs=3).fit(Tiny(), Data(), ckpt_path=last, weights_only=True)
+    metrics, both = read_json(folder.metrics), read_json(folder.provenance)
+    assert (metrics["epochs"], metrics["test"]) == (3, None)  # the test was of other weights
+    assert metrics["seconds"] > first["seconds"]
+    [session] = both.pop("continued")
+    assert both == origin
+    assert (session["commit"], session["uncommitted"]["file"]) == ("b" * 40, "uncommitted_1.diff")
+    assert (folder.path / "uncommitted_1.diff").is_file()
+
+
+@pytest.mark.parametrize("settings", [{"logger": False}, {"fast_dev_run": True}])
+def test_a_run_without_a_folder_leaves_nothing(make, tmp_path, monkeypatch, settings):
+    monkeypatch.chdir(tmp_path)
+    trainer = make(**{"enable_checkpointing": False, "callbacks": [RunRecord(lambda: {"a": 1})], **settings})
+    trainer.fit(Tiny(), Data())
+    trainer.test(Tiny(), Data(), verbose=False)
+    assert not [file for file in tmp_path.rglob("*") if file.suffix in (".json", ".yaml")]
+
+
+def test_only_the_first_rank_writes(make, tmp_path, monkeypatch):
+    trainer = make(enable_checkpointing=False, callbacks=[RunRecord(lambda: {"a": 1})])
+    monkeypatch.setattr(Trainer, "is_global_zero", False)
+    trainer.fit(Tiny(), Data())
+    trainer.test(Tiny(), Data(), verbose=False)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_without_a_monitor_there_is_no_best(make, folder):
+    make(callbacks=[RunRecord(), ModelCheckpoint()], max_steps=1).fit(Tiny(), Data())
+    assert read_json(folder.metrics)["best"] is None
+
+
+def test_nothing_is_done_per_step():
+    for hook in ("on_train_batch_start", "on_train_batch_end", "on_before_zero_grad", "on_after_backward"):
+        assert getattr(RunRecord, hook) is getattr(Callback, hook)
+
+
+# Loggers
+
+
+class WandbLogger(Recorder):
+    """Has the name by which W&B's is known, and a run of its own."""
+
+    version = "id7"
+
+
+class MLFlowLogger(RunRecorder):
+    version = "r1"
+
+
+def test_loggers_go_on_with_their_runs(make, folder, tmp_path):
+    loggers = [make().logger, WandbLogger(), MLFlowLogger(), CSVLogger(tmp_path / "csv")]
+    record = RunRecord(lambda: {"model": {"api_key": "hunter2x"}})
+    make(record=record, logger=loggers, max_epochs=1).fit(Tiny(), Data())
+    assert loggers[1].settings == [{"model.api_key": "***"}]
+    assert "hunter2x" not in loggers[1].files["config.yaml"]
+
+    names = ["WandbLogger", "MLFlowLogger", "WandbLogger", "CSVLogger", "Other"]
+    config = [{"class_path": f"lightning.pytorch.loggers.{name}", "init_args": {"x": 1}} for name in names]
+    resumed = resume_loggers(config, folder)
+    settings = [{"id": "id7"}, {"run_id": "r1"}, {}, {"version": 0}, {}]
+    assert [logger["init_args"] for logger in resumed] == [{"x": 1, **further} for further in settings]
+    assert all(logger["init_args"] == {"x": 1} for logger in config)  # it is as it was
+    assert resume_loggers(config[0], folder) == resumed[0]
+    assert [resume_loggers(value, folder) for value in (None, True, False)] == [None, True, False]
+    assert resume_loggers(config, RunFolder(tmp_path)) == config  # a new run
+
+
+def test_the_rows_of_a_csv_file_stay_up_to_where_the_run_goes_on(tmp_path):
+    logger = CSVLogger(tmp_path)
+    for step in range(4):
+        logger.log_metrics({"loss": step / 2}, step)
+    logger.log_metrics({"val": 0.5}, 3)
+    logger.save()
+    again = CSVLogger(tmp_path, version=0)
+    keep_csv_rows([again, Recorder()], first_step=2)
+    again.log_metrics({"loss": 9.0, "new": 1.0}, 2)
+    again.save()
+    with open(tmp_path / "lightning_logs/version_0/metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["step"], row["loss"], row["new"]) for row in rows] == [("0", "0.0", ""), ("1", "0.5", ""), ("2", "9.0", "1.0")]  # fmt: skip  # noqa: E501
