@@ -24,8 +24,8 @@ from litlab.runs.masking import mask, mask_text
 from litlab.runs.provenance import describe_origin, now
 from litlab.runs.settings import flatten
 from litlab.util import results
-from litlab.util.checkpoint_epoch import epoch_of
 from litlab.util.device import peak_gib
+from litlab.util.torch_files import epoch_of
 
 INTERRUPTIONS = ("Interrupted", "KeyboardInterrupt", "SIGTERMException")  # by name: whoever raises them
 
