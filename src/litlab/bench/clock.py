@@ -103,7 +103,7 @@ class TrialClock(LapTimer):
                 if number == 0:  # there may be other shapes to compile for
                     first.append((yield Lap(1, at=place)))
                 self._samples = 0
-                seconds += yield Lap(plan.steps, timed=True, at=place if number else None)
+                seconds += yield Lap(plan.steps, at=place if number else None)
                 samples += self._samples
             rounds.append(seconds / len(places))
         usual = sorted(rounds)[len(rounds) // 2]
@@ -125,6 +125,7 @@ class TrialClock(LapTimer):
             per_sample = self._flops.total / self._samples if self._samples else 0.0
             found = {"flops_per_sample": per_sample, "not_counted": sorted(self._flops.not_counted)}
             self._report(found)
+        raise Enough  # no epoch is completed, nothing is validated
 
     def _plan_for(self, step_seconds: float) -> Plan:
         """Return the plan that is given; a shorter one where it would take far too long, or there is none."""
@@ -135,10 +136,6 @@ class TrialClock(LapTimer):
             return given
         steps = int(self._seconds / step_seconds / given.points / LEAST_ROUNDS)
         return Plan(given.points, LEAST_ROUNDS, max(1, steps))
-
-    def end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leave the fit: no epoch is completed, nothing is validated."""
-        raise Enough
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Note when the first batch was there."""

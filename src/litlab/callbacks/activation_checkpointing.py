@@ -8,11 +8,11 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 from torchmetrics import Metric, MetricCollection
 
+from litlab.callbacks.chosen_modules import called_modules, matching_modules
 from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
 from litlab.optim.layers import member_networks
 from litlab.types import PositiveInt, check_bounds
-from litlab.util.name_patterns import called_modules, matching_modules
 from litlab.util.text import some
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)

@@ -9,8 +9,8 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 from torchmetrics import Metric, MetricCollection
 
+from litlab.callbacks.chosen_modules import called_modules, matching_modules
 from litlab.errors import UserError
-from litlab.util.name_patterns import called_modules, matching_modules
 
 
 def chosen_modules(model: LightningModule, children: list[str] | None) -> dict[str, nn.Module]:

@@ -13,8 +13,8 @@ from litlab.callbacks.compile import Compile
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.reporting.protocols import Described, MaybeGenerated
 from litlab.callbacks.vram import VRAM
-from litlab.util.checkpoint_epoch import epoch_of
 from litlab.util.tables import Fitted
+from litlab.util.torch_files import epoch_of
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,8 +8,8 @@ from torch.nn import functional as F
 from torchmetrics import Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibrationError
 
+from litlab.metrics.gathering import gather_rows
 from litlab.metrics.mean_loss import MeanLoss, Reduce
-from litlab.util.gathering import gather_rows
 
 NAMES = ("ece", "member_loss", "member_acc", "member_ece")  # logged after ``test/``
 

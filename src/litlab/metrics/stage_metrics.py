@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
+from litlab.metrics.gathering import gather_rows
 from litlab.metrics.mean_loss import MeanLoss, Reduce
-from litlab.util.gathering import gather_rows
 
 
 class StageMetrics(nn.Module):

@@ -9,7 +9,7 @@ from torch.distributed import ProcessGroup
 from torchmetrics import Metric
 from typing_extensions import override
 
-from litlab.util.gathering import gather_rows
+from litlab.metrics.gathering import gather_rows
 from litlab.util.strategies import share_buffers
 
 

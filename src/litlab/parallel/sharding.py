@@ -18,8 +18,8 @@ from torch.nn.utils.parametrize import is_parametrized
 from torch.optim import Adafactor, Optimizer
 
 from litlab.errors import UserError
+from litlab.parallel.chunks import Chunks
 from litlab.parallel.plan import ParallelPlan, check_weights, matches
-from litlab.util.chunks import Chunks
 
 
 def _is_no_gather(record: logging.LogRecord) -> bool:

@@ -13,8 +13,7 @@ from litlab.report.schema import check_entries
 from litlab.runs.find import experiment_of, without_member
 from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.settings import differences, flatten, read_config
-from litlab.util import metric_direction as metric
-from litlab.util import team
+from litlab.util import results, team
 from litlab.util.spread import spread
 
 OF_A_SEED = ("seed_everything", "data.seed", "experiment")  # in which runs of the same settings may differ
@@ -51,9 +50,9 @@ def record(runs: list[RunFolder], note: str | None = None) -> dict[str, Any]:
     sessions = [session for origin in made for session in (origin, *(origin.get("continued") or []))]
     hardware = [session.get("hardware") or {} for session in sessions]
     data = made[0].get("data") or {}
-    values = [metric.values(each) for each in metrics]
+    values = [results.values(each) for each in metrics]
     baselines = _baselines(runs)
-    name, _ = metric.of_test(metrics[0]) or ("", 0.0)
+    name, _ = results.of_test(metrics[0]) or ("", 0.0)
     generated = any(map(is_generated, metrics, made))
     described = {
         "command": command,
@@ -155,7 +154,7 @@ def _names(mappings: Iterable[dict[str, Any]]) -> dict[str, None]:
 
 def _best(baselines: dict[str, dict[str, Any]], name: str, metrics: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the best baseline by a metric, with its name; None if there is none, or no telling which is better."""
-    sign = metric.direction(name, metrics)
+    sign = results.direction(name, metrics)
     having = [{"name": key, **values[name]} for key, values in baselines.items() if name in values]
     having = [each for each in having if each["mean"] is not None]
     return max(having, key=lambda each: sign * each["mean"]) if having and sign else None

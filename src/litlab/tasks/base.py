@@ -19,7 +19,7 @@ from litlab.optim import Muon, ParamGroups, Schedule
 from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
 from litlab.optim.recipe import plain_recipe
 from litlab.util.name_patterns import parameter_names
-from litlab.util.optimizer_steps import steps_of_run
+from litlab.util.steps import steps_of_run
 
 
 class ExperimentModule(LightningModule):

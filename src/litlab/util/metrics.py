@@ -49,14 +49,14 @@ def choose_mode(key: str, mode: Any, monitor: str, model: nn.Module | None = Non
     Raises:
         UserError: If the mode is wrong, or neither it nor the direction of the metric is known.
     """
-    known: Any = metric_direction(monitor, model)
+    known = metric_direction(monitor, model)
     if mode is None and known is None:
         raise UserError(f"{key}: it is not known whether {monitor} is better when lower or higher; set min or max")
     if mode is not None and known is not None and mode != known:
         better = "lower" if known == "min" else "higher"
         otherwise = "" if key.startswith("model.") else ", or leave mode out"  # torch's own default is min
         raise UserError(f"{key}: {monitor} is better when {better}; set {known}{otherwise}")
-    return known or mode  # pyright: ignore[reportReturnType]
+    return mode or known  # pyright: ignore[reportReturnType]
 
 
 def _metrics_of(model: nn.Module) -> dict[str, Metric]:

@@ -1,6 +1,6 @@
-"""Parameters and modules by patterns of their names."""
+"""Parameters by patterns of their names."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from itertools import takewhile
 
@@ -54,48 +54,6 @@ def first_matches(names: list[str], rules: list[str | list[str]], key: str) -> d
     return found
 
 
-def matching_modules(model: nn.Module, patterns: Iterable[str], key: str) -> dict[str, nn.Module]:
-    """Find the modules that some patterns choose.
-
-    Args:
-        model: What they are in; it isn't one of them.
-        patterns: Names, dotted from the model; ``*`` stands for anything, dots included.
-        key: The setting that holds the patterns, for messages.
-
-    Returns:
-        The modules by name, in the order of the model.
-
-    Raises:
-        UserError: If nothing has such a name.
-    """
-    known = {name: module for name, module in model.named_modules() if name}
-    chosen: set[str] = set()
-    for pattern in patterns:
-        fitting = {name for name in known if fnmatchcase(name, pattern)}
-        if not fitting:
-            what = "no module fits" if "*" in pattern else "there is no module"
-            hint = nearest(pattern, known, f"; choose from {', '.join(dict(model.named_children()))}")
-            raise UserError(f"{key}: {what} {pattern!r} in model {type(model).__name__}{hint}")
-        chosen |= fitting
-    return {name: module for name, module in known.items() if name in chosen}
-
-
-def called_modules(modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
-    """Find what to act on so that each module is reached once, where it is called.
-
-    Args:
-        modules: Some modules of a model, by name.
-
-    Returns:
-        Those that are in no other of them, by name; in place of a ModuleList or ModuleDict, which is never called, the
-        modules in it.
-    """
-    roots = {
-        name: module for name, module in modules.items() if not any(name.startswith(f"{other}.") for other in modules)
-    }
-    return dict(part for name, module in roots.items() for part in _called(name, module))
-
-
 def summary(names: list[str]) -> str:
     """Return names in short: how many there are in each part of the network."""
     words = [name.split(".") for name in names]
@@ -105,14 +63,6 @@ def summary(names: list[str]) -> str:
         part = ".".join(name[: max(2, shared)])
         counts[part] = counts.get(part, 0) + 1
     return ", ".join(part if count == 1 else f"{part} ({count})" for part, count in counts.items())
-
-
-def _called(name: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    if isinstance(module, nn.ModuleList | nn.ModuleDict):
-        for child_name, child in module.named_children():
-            yield from _called(f"{name}.{child_name}", child)
-    else:
-        yield name, module
 
 
 def _modules(names: list[str]) -> list[str]:

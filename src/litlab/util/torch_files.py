@@ -44,6 +44,14 @@ def read_torch_file(path: str | Path, map_location: Any = "cpu", mmap: bool | No
     return torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)
 
 
+def epoch_of(path: str | Path) -> int | None:
+    """Return the epoch, from 0, in which a checkpoint was written; None for a remote or sharded one."""
+    if not Path(path).is_file():
+        return None
+    # Mapped, not read: the file may hold gigabytes, and the number is in its first kilobytes.
+    return read_torch_file(path, mmap=True)["epoch"]
+
+
 def stored_parts(tensor: Tensor) -> list[Tensor]:
     """Return what is written of a tensor: itself, or the tensors that one of a class such as torchao's is made of."""
     if not is_traceable_wrapper_subclass(tensor):

@@ -34,9 +34,27 @@ def baselines() -> Table:
     return comparison({**rows, "other": {"test/mse": -1e-9}})
 
 
+def side_by_side(names: list[str], rows: dict[str, list[str]]) -> Table:
+    table = Table("", *names, box=None, pad_edge=False)
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    return table
+
+
+def many_runs() -> Table:
+    losses = [f"{2.5 + number}" for number in range(6)]
+    rows = {"best val/acc": ["0.81"] * 6, "test/loss": losses, "minutes": ["90.00 (3 epochs)"] * 6}
+    return side_by_side([f"an_experiment/version_{number}" for number in range(6)], rows)
+
+
 TABLES = {
     "summary": (summary, ["1.235e-07", "0.8871", "0.7512", "12,345", "12"]),
     "baselines": (baselines, ["1.235e+04", "-1.000e-09"]),
+    "many runs": (many_runs, ["0.81", "2.5", "7.5", "90.00"]),
+    "settings": (
+        lambda: side_by_side(["a/version_1", "b/version_2"], {"optimizer.lr": ["0.00123", "\\[0.9, 0.95]"]}),
+        ["0.00123", "0.95"],
+    ),
 }  # fmt: skip
 
 

@@ -1,62 +1,54 @@
-"""How long a run is, and how large its checkpoints are."""
+"""What a run costs: its length by its settings, the size of its checkpoints, and what a few timed steps say."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
+from litlab.callbacks import Compile
 from litlab.callbacks.averaging import AveragedWeights
-from litlab.util.optimizer_steps import steps_of_epochs, whole_epochs
+from litlab.commands.check.probe import Probe
+from litlab.util.device import peak_gib
+from litlab.util.steps import count_steps
 from litlab.util.torch_files import stored_parts
 
 
-@dataclass(frozen=True)
-class Length:
-    """The steps and validations of a run that does not stop early; inf if there is no limit, or it is not known."""
+def run_length(run: Trainer, batches: float, validated: bool) -> tuple[float, float, float]:
+    """Return optimizer steps of an epoch, the mean where epochs differ, and steps and validations of a whole run.
 
-    steps_per_epoch: float  # optimizer steps
-    steps: float
-    validations: float
-
-    def __str__(self) -> str:
-        steps = f"{self.steps:,.0f} steps" if math.isfinite(self.steps) else "steps without end"
-        if math.isfinite(self.steps_per_epoch):
-            epochs = self.steps / self.steps_per_epoch
-            count = f"{epochs:,.4g} epochs of" if math.isfinite(epochs) else "epochs of"
-            steps = f"{steps}: {count} {self.steps_per_epoch:,.0f}"
-        return f"{steps}; {self.validations:,.0f} validations" if math.isfinite(self.validations) else steps
-
-
-def run_length(run: Trainer, batches: float, validated: bool) -> Length:
-    """Return the length of a run by its settings.
+    They are those of a run that does not stop early; inf if there is no limit, or it is not known.
 
     Args:
         run: Its Trainer. Validations by time (``val_check_interval``) are not counted.
         batches: Training batches of an epoch, for a single process and under its limit; inf where it is not known.
         validated: Whether there are validation batches.
     """
+    # Steps
     if isinstance(run.limit_train_batches, float) and math.isfinite(batches):  # a number is for each process
         batches = max(1, batches // (run.num_devices * run.num_nodes))
-    epochs, steps = run.max_epochs, run.max_steps if run.max_steps >= 0 else math.inf
-    if epochs is not None and epochs >= 0:
-        steps = min(steps_of_epochs(run, batches, 0, epochs), steps)
-    per_epoch = steps_of_epochs(run, batches, 0, 1)
+    default = 1000 if run.max_steps < 0 else math.inf  # Lightning's
+    epochs = {None: default, -1: math.inf}.get(run.max_epochs, run.max_epochs)
+    steps = count_steps(run, batches, epochs)
+    per_epoch = steps / epochs if math.isfinite(steps) and epochs else count_steps(run, batches, 1)
+    steps = min(steps, math.inf if run.max_steps < 0 else run.max_steps)
+
+    # Validations
     every = getattr(run, "val_check_interval", None)  # missing where it is a time
     if every is None or not validated:
-        return Length(per_epoch, steps, 0)
+        return per_epoch, steps, 0
     if math.isinf(steps) or math.isinf(batches):
-        return Length(per_epoch, steps, math.inf)
-    whole, rest = whole_epochs(run, int(batches), int(steps))  # the rest where max_steps ends an epoch
+        return per_epoch, steps, math.inf
+    epochs = steps / per_epoch
     if run.check_val_every_n_epoch is None:  # every that many batches, across epochs
-        return Length(per_epoch, steps, (whole * batches + rest) // every)
+        return per_epoch, steps, epochs * batches // every
+    if run.check_val_every_n_epoch > 1:
+        epochs //= run.check_val_every_n_epoch
     interval = every if isinstance(every, int) else max(1, int(batches * every))
-    due = (whole + 1) % run.check_val_every_n_epoch == 0  # whether the last, shortened epoch is validated
-    validations = whole // run.check_val_every_n_epoch * (batches // interval) + due * (rest // interval)
-    return Length(per_epoch, steps, validations)
+    return per_epoch, steps, int(epochs * (batches // interval) + 1e-6)
 
 
 def checkpoint_bytes(run: Trainer, second: Trainer, model: LightningModule, data: LightningDataModule) -> int:
@@ -68,18 +60,42 @@ def checkpoint_bytes(run: Trainer, second: Trainer, model: LightningModule, data
         model: The module that it trained.
         data: The data.
     """
-    weights = _count_bytes(model.state_dict())
-    if getattr(run.checkpoint_callback, "save_weights_only", False):
-        return weights + _count_bytes(data.state_dict())
-    averaged = any(isinstance(callback, AveragedWeights | WeightAveraging) for callback in run.callbacks)  # pyright: ignore[reportAttributeAccessIssue]
-    states = [optimizer.state_dict() for optimizer in second.optimizers]
-    return weights * (1 + averaged) + _count_bytes(states) + _count_bytes(data.state_dict())
+    states = [model.state_dict(), data.state_dict()]
+    if not getattr(run.checkpoint_callback, "save_weights_only", False):
+        states += [optimizer.state_dict() for optimizer in second.optimizers]
+        averages: Any = [one for one in run.callbacks if isinstance(one, AveragedWeights | WeightAveraging)]  # pyright: ignore[reportAttributeAccessIssue]
+        states += [model.state_dict() for _ in averages]
+    tensors = [leaf for leaf in tree_leaves(states) if isinstance(leaf, Tensor)]
+    return sum(part.nbytes for tensor in tensors for part in stored_parts(tensor))
 
 
-def _count_bytes(value: Any) -> int:
-    """Return the bytes of tensors as they are stored; numbers beside them are few."""
-    if isinstance(value, Tensor):
-        return sum(part.nbytes for part in stored_parts(value))
-    if isinstance(value, Mapping):
-        return sum(map(_count_bytes, value.values()))
-    return sum(map(_count_bytes, value)) if isinstance(value, list | tuple) else 0
+def describe_cost(run: Trainer, second: Trainer, probe: Probe, model: Any, data: Any) -> Iterator[tuple[str, str]]:
+    """Yield what the run will cost, by the steps of the second Trainer."""
+    processes = run.num_devices * run.num_nodes
+    length = run_length(run, second.num_training_batches, probe.validation_batches > 0)
+    validation = probe.validation_seconds / processes
+    seconds = length[1] * probe.step_seconds + (length[2] * validation if validation else 0.0)
+    per_epoch, steps, validations = (f"{number:,.0f}" if math.isfinite(number) else "unlimited" for number in length)
+
+    yield "step", _duration(probe.step_seconds)
+    yield "validation", _duration(validation) if probe.validation_batches else "none"
+    yield "run", f"{steps} steps, {per_epoch} an epoch; {validations} validations"
+    if math.isfinite(seconds):
+        yield "time", f"about {_duration(seconds)}, if it does not stop early"
+    yield "memory", f"{peak_gib(second):.2f} GiB"
+    if run.checkpoint_callback is not None:
+        yield "checkpoint", f"{checkpoint_bytes(run, second, model, data) / 2**20:.1f} MiB each"
+    if any(isinstance(callback, Compile) for callback in run.callbacks):  # pyright: ignore[reportAttributeAccessIssue]
+        yield "not included", "torch.compile: its time, and what it gains"
+    if processes > 1:
+        yield "not included", f"communication between {processes} processes; one was tried, with its share"
+
+
+def _duration(seconds: float) -> str:
+    if math.isinf(seconds):
+        return "unknown"
+    if seconds < 0.9995:  # above, it would read 1e+03 ms
+        return f"{1000 * seconds:.3g} ms"
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.1f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

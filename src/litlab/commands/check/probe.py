@@ -1,179 +1,142 @@
-"""A callback that checks the first batches of a fit, times some of its steps and one validation, and ends it."""
+"""A callback that checks the first steps of a fit, times some more and one validation, and ends it."""
 
 import math
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from torch import Tensor
-from torch.optim import Optimizer
 
 from litlab.callbacks.batches import describe, not_finite
 from litlab.errors import UserError
-from litlab.util.device import peak_gib, synchronize
+from litlab.util.device import synchronize
 from litlab.util.steps import POINTS, Enough, Lap, LapTimer, epoch_steps, step_at
 from litlab.util.text import some
 
 WARM_UP = 2  # optimizer steps that are checked, not timed
 SECONDS = 5.0  # for the timed steps, approximately; and for the validation
+FAR_OFF = 2.0  # times the loss of a guess: a start this high gets a warning
 
 
 class Probe(LapTimer):
     """Find out whether a run works and how fast it is, from steps of its first epoch.
 
     Args:
-        freeze: What is trained later, if anything is: it follows the steps that the run pretends to be at.
+        freeze: The `Freeze` of the run, if there is one.
 
-    Raises:
-        UserError: In the first steps, if the loss or a gradient is not finite, or a trained parameter gets no gradient.
+    Attributes:
+        facts: Rows of the table, in the order in which they become known.
     """
 
     def __init__(self, freeze: Callback | None = None) -> None:
         super().__init__(freeze)
-        self.training_batch = self.validation_batch = ""  # types and shapes
-        self.first_batch_after = 0.0  # seconds
-        self.parameters = self.trained = 0
-        self.loss: float | None = None  # before the first step
-        self.expected_loss: float | None = None
-        self.no_gradient: list[str] = []  # trained parameters whose gradient was zero in all of the first steps
-        self.step_seconds: float | None = None
-        self.timed_steps = 0
-        self.validation_batches: float = 0
-        self.validation_seconds = 0.0
-        self.memory_gib = 0.0  # peak
-        self._warm = False  # whether the steps that are checked are over
-        self._gradients: dict[str, bool] = {}  # whether any was other than zero
-        self._spoilt = ""  # first parameter with a gradient that is not finite
-        self._bad_input = ""  # tensors of the first batch that are not finite
-        self._validated = 0  # batches
-
-    # Training
+        self.facts: list[tuple[str, str]] = []
+        self.step_seconds = self.validation_seconds = 0.0
+        self.validation_batches = 0
+        self._guess: Any = None  # the loss of one
+        self._bad_input = ""
+        self._norms: dict[str, float] = {}  # of gradients, by parameter
+        self._is_checked = False
 
     def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[Lap, float, None]:
-        """Yield the steps that are checked, then those that are timed; all in one epoch."""
+        # The first steps show whether it works
         seconds = 0.0
         for _ in range(int(min(WARM_UP, epoch_steps(trainer)))):
-            seconds = self.step_seconds = yield Lap(1)  # until there is a better one
-            if seconds >= SECONDS:  # a slow step is enough of it
-                break
-        self._warm = True
+            if seconds < SECONDS:
+                seconds = self.step_seconds = yield Lap(1)  # until there is a better one
+                self._check_gradients(trainer)
         self._check_parameters(pl_module)
-        means: list[float] = []  # seconds per step at each point
-        for lap in _plan_timed_laps(trainer, seconds):
-            seconds = yield lap
-            if lap.timed:
-                means.append(seconds)
-                self.step_seconds = sum(means) / len(means)
-                self.timed_steps += lap.steps
+        self._is_checked = True
 
-    def end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Let a validation follow, and be the end."""
-        self.memory_gib = peak_gib(trainer)
-        trainer.should_stop = True
+        # Later ones show how long it takes: at each point one that is not timed, then some. Slow ones are enough of it
+        steps = int(min(SECONDS / seconds, epoch_steps(trainer) - WARM_UP))
+        points = POINTS[: max(0, steps // 2)]
+        means: list[float] = []
+        for point in points:
+            timed = steps // len(points) - 1
+            yield Lap(1, step_at(trainer, point, timed + 2))
+            means.append((yield Lap(timed)))
+            self.step_seconds = sum(means) / len(means)
+        trainer.should_stop = True  # a validation follows
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if batch_idx == 0:
-            self.first_batch_after = time.perf_counter() - self._clock
-            self.training_batch = describe(batch)
+            seconds = time.perf_counter() - self._clock
+            self.facts += [("training batch", f"{describe(batch)}; the first after {seconds:.1f} s")]
             self._bad_input = not_finite(batch)
-            with torch.no_grad():
-                expect = getattr(pl_module, "expected_loss", None)
-                self.expected_loss = None if expect is None else expect(batch)
+            if hasattr(pl_module, "expected_loss"):
+                with torch.no_grad():
+                    self._guess = pl_module.expected_loss(batch)  # pyright: ignore[reportCallIssue]
         super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
 
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
-        if self._warm:
-            return
-        scaled = getattr(trainer.precision_plugin, "scaler", None) is not None  # it finds its scale by such gradients
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
         for name, parameter in pl_module.named_parameters():
-            if (gradient := parameter.grad) is None:
-                continue
-            values = gradient.coalesce().values() if gradient.is_sparse else gradient
-            self._gradients[name] = self._gradients.get(name, False) or bool(values.any())
-            if not scaled and not values.isfinite().all():
-                self._spoilt = self._spoilt or name
+            if not self._is_checked and parameter.grad is not None:
+                self._norms[name] = self._norms.get(name, 0.0) + parameter.grad.float().norm().item()
 
-    def check_lap(self, outputs: Mapping[str, Any] | None) -> None:
-        """Check the loss of the last step, and what was found of the gradients."""
-        if isinstance(loss := (outputs or {}).get("loss"), Tensor):
-            self._check_loss(loss.mean().item())
-        if self._spoilt:
-            raise UserError(
-                f"model: the gradient of {self._spoilt} is not finite in the first steps, though the loss is; check "
-                "what the network does there, and trainer.precision"
-            )
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if self._left == 1 and outputs:  # at the end of a lap the device is waited for anyway
+            self._check_loss(outputs["loss"].mean().item() * trainer.accumulate_grad_batches)  # Lightning divides it
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
-    def _check_loss(self, value: float) -> None:
-        if math.isfinite(value):
-            self.loss = value if self.loss is None else self.loss
-        elif self._bad_input:
-            raise UserError(
-                f"model: the loss is {value}, as the first training batch holds NaN or infinity in {self._bad_input}; "
-                "correct the data"
-            )
-        elif self.loss is None:
-            raise UserError(
-                f"model: the loss is {value} in the first step, though the batch is finite; check the network, its "
-                "initial weights and trainer.precision"
-            )
-        else:
-            raise UserError(
-                f"model: the loss is {value} after a few steps, though the first one was finite; lower "
-                "model.optimizer.lr, or set trainer.gradient_clip_val"
-            )
+    def _check_loss(self, loss: float) -> None:
+        is_first = len(self.facts) == 1
+        if not math.isfinite(loss):
+            reason = "though the batch is finite; check the network, its initial weights and trainer.precision"
+            if not is_first:
+                reason = "though the first one was finite; lower model.optimizer.lr, or set trainer.gradient_clip_val"
+            if self._bad_input:
+                reason = f"as the first training batch holds NaN or infinity in {self._bad_input}; correct the data"
+            raise UserError(f"model: the loss is {loss} in the first steps, {reason}")
+        if not is_first:
+            return
+        self.facts += [("loss at start", f"{loss:.4g}")]
+        if self._guess is not None:
+            times = loss / self._guess
+            self.facts += [("loss of a guess", f"{self._guess:.4g}")]
+            # A lower one is not a fault: a network may start from a baseline, or from trained weights.
+            advice = "check the scale of the inputs and of the network's last layer"
+            if times > FAR_OFF:
+                self.facts += [("warning", f"the loss starts {times:.1f} times as high as that of a guess; {advice}")]
+
+    def _check_gradients(self, trainer: Trainer) -> None:
+        if getattr(trainer.precision_plugin, "scaler", None) is not None:  # it finds its scale by infinite ones
+            return
+        for name, norm in self._norms.items():
+            if not math.isfinite(norm):
+                raise UserError(
+                    f"model: the gradient of {name} is not finite in the first steps, though the loss is; check what "
+                    "the network does there, and trainer.precision"
+                )
 
     def _check_parameters(self, pl_module: LightningModule) -> None:
-        trained = {name: one.numel() for name, one in pl_module.named_parameters() if one.requires_grad}
-        self.parameters, self.trained = sum(one.numel() for one in pl_module.parameters()), sum(trained.values())
-        if missing := [name for name in trained if name not in self._gradients]:
+        sizes = {name: parameter.numel() for name, parameter in pl_module.named_parameters()}
+        trained = [name for name, parameter in pl_module.named_parameters() if parameter.requires_grad]
+        count = f"{sum(sizes.values()):,} parameters, {sum(sizes[name] for name in trained):,} of them trained"
+        self.facts += [("model", f"{type(pl_module).__name__}: {count}")]
+        missing = [name for name in trained if name not in self._norms]
+        if missing:
             raise UserError(
                 f"model: no gradient reaches {some(missing)}; let training_step use what they belong to, remove it, or "
                 "set its requires_grad to False"
             )
-        self.no_gradient = [name for name in trained if not self._gradients[name]]
-
-    # Validation
+        zero = [name for name in trained if self._norms[name] == 0]
+        if zero:
+            self.facts += [("warning", f"the gradient of {some(zero)} is zero in the first steps")]
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.validation_batches = sum(trainer.num_val_batches)
         self._clock = time.perf_counter()
 
-    def on_validation_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        self.validation_batch = self.validation_batch or describe(batch)
-
-    def on_validation_batch_end(self, trainer: Trainer, *arguments: Any, **keywords: Any) -> None:
-        """End a long validation, and assume that the rest of it is like its beginning."""
-        self._validated += 1
-        if time.perf_counter() - self._clock > SECONDS:
-            self._end_validation(trainer, self._validated / self.validation_batches)
+    def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
+        self.validation_batches += 1
+        if time.perf_counter() - self._clock > SECONDS:  # the rest of a long validation is like its beginning
+            self.on_validation_end(trainer, pl_module)
+            self.validation_seconds *= sum(trainer.num_val_batches) / self.validation_batches
             raise Enough
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._end_validation(trainer, 1.0)
-
-    def _end_validation(self, trainer: Trainer, share: float) -> None:
         synchronize(trainer.strategy.root_device)
-        seconds = time.perf_counter() - self._clock
-        self.validation_seconds = seconds / share if share else math.inf
-        self.memory_gib = max(self.memory_gib, peak_gib(trainer))
-
-
-def _plan_timed_laps(trainer: Trainer, seconds: float) -> Iterator[Lap]:
-    """Yield the steps after the warm-up: at each point one that is not timed, then some that are; all in one epoch."""
-    left = epoch_steps(trainer) - WARM_UP
-    if left < 2:
-        return
-    steps = max(2, int(min(SECONDS / seconds, left)))
-    points = POINTS[: steps // 2]
-    timed = steps // len(points) - 1
-    for point in points:
-        at = step_at(trainer, point, timed + 2)
-        if seconds < SECONDS:
-            yield Lap(1, at=at)
-            yield Lap(timed, timed=True)
-        else:
-            yield Lap(timed, timed=True, at=at)
+        self.validation_seconds = time.perf_counter() - self._clock

@@ -60,8 +60,6 @@ class Network(nn.Module):
             logits = logits / (logits - logits)
         if self.kind == "root":
             logits = logits + (inputs - inputs + 0 * logits.sum()).abs().sqrt().sum()
-        if self.kind == "large":
-            torch.empty(2**55)
         return logits
 
 

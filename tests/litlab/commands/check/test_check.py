@@ -1,120 +1,94 @@
 """``fit --check``: what it finds, and that it leaves nothing."""
 
 import pytest
-import torch
-from torch import nn
+from lightning.pytorch.callbacks import GradientAccumulationScheduler
 
-from litlab.callbacks import AGC
+from litlab.callbacks import AGC, EMA, Compile
 from litlab.errors import UserError
-from litlab.tasks import Forecaster
 from tests.litlab.commands.check.conftest import Data, model
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*tensorboardX")
 
 
-def test_what_a_good_run_is_told(checked):
+def test_a_good_run(checked):
     out = checked(model())
     for row in (
-        "data           │ numbers",
-        "training batch │ float32 (5, 6), int64 (5,)",
-        "device         │ cpu, 32-true",
-        "(a guess: 1.386)",
+        "data            │ numbers",
+        "training batch  │ float32 (5, 6), int64 (5,)",
+        "device          │ cpu, 32-true",
+        "loss of a guess │ 1.386",
         "Classifier: 92 parameters, 92 of them trained",
-        "batch: float32 (5, 6), int64 (5,)",
-        "180 steps: 3 epochs of 60; 3 validations",
+        "180 steps, 60 an epoch; 3 validations",
         "GiB",
         "MiB each",
     ):
         assert row in out
     assert "warning" not in out
     assert "not included" not in out
-
-
-def test_parameters_without_a_gradient(checked, capsys):
-    with pytest.raises(UserError, match=r"no gradient reaches network.beside.weight, network.beside.bias; .*training_"):
-        checked(model("dead"))
-    assert "Classifier: 120 parameters" in capsys.readouterr().out  # what was found before
-
-
-def test_parameters_that_are_frozen_need_none(checked):
-    module = model("dead")
-    module.network.beside.requires_grad_(False)
-    assert "120 parameters, 92 of them trained" in checked(module)
-
-
-def test_parameters_whose_gradient_is_zero(checked):
-    out = checked(model("zero"))
-    assert "the gradient of network.beside.weight, network.beside.bias is zero" in out
-
-
-def test_inputs_that_are_not_finite(checked):
-    with pytest.raises(UserError, match=r"loss is nan, as .*batch holds NaN .*in tensor 0; correct"):
-        checked(model(), Data(nan=True))
-
-
-def test_a_network_that_makes_nan_of_good_inputs(checked):
-    with pytest.raises(
-        UserError, match=r"model: the loss is nan in the first step, though the batch is finite; check the n"
-    ):
-        checked(model("nan"))
-
-
-def test_a_gradient_that_is_not_finite_though_the_loss_is(checked):
-    with pytest.raises(
-        UserError, match=r"model: the gradient of network.first.weight is not finite in the first steps"
-    ):
-        checked(model("root"))
-
-
-def test_a_learning_rate_that_is_far_too_high(checked):
-    with pytest.raises(UserError, match=r"model: the loss is nan after a few steps.*lower model.optimizer.lr"):
-        checked(model(lr=3e38))
-
-
-def test_labels_that_are_no_class(checked):
-    with pytest.raises(
-        UserError, match=r"model.num_classes: 4 does not fit a training batch with labels from 0 to 4; .*0 to 3"
-    ):
-        checked(model(), Data(labels=5))
-
-
-def test_another_number_of_classes_than_the_data_has(checked):
-    with pytest.raises(UserError, match=r"model.num_classes: 3 differs from the data's 4"):
-        checked(model(classes=3))
-
-
-def test_a_loss_that_starts_far_too_high(checked):
-    assert "times as high as that of a guess" in checked(model(scale=100))
-
-
-def test_a_loss_that_starts_low_is_no_fault(checked, monkeypatch):
-    module = model()
-    monkeypatch.setattr(module, "expected_loss", lambda batch: 100.0)
-    out = checked(module)
-    assert "(a guess: 100)" in out
-    assert "warning" not in out
+    assert "Parameter groups" not in out
 
 
 @pytest.mark.parametrize(
-    ("settings", "guess"),
-    [({"loss": "mae"}, 2.0), ({"loss": "mse"}, 5.0), ({"quantiles": [0.1, 0.5, 0.9]}, 1.0)],
-    ids=str,
+    ("module", "data", "settings", "says"),
+    [
+        (model("dead"), {}, {}, r"no gradient reaches network.beside.weight, network.beside.bias; let training_step"),
+        (model(), {"nan": True}, {}, r"the loss is nan .*, as the first training batch holds NaN .*in tensor 0; corr"),
+        (model("nan"), {}, {}, "the loss is nan in the first steps, though the batch is finite; check the network"),
+        (model("root"), {}, {}, "model: the gradient of network.first.weight is not finite in the first steps"),
+        (model(lr=3e38), {}, {}, "the loss is nan .*, though the first one was finite; lower model.optimizer.lr"),
+        (model(), {"labels": 5}, {}, "model.num_classes: 4 does not fit a training batch with labels from 0 to 4"),
+        (model(classes=3), {}, {}, "model.num_classes: 3 differs from the data's 4"),
+        (model(), {}, {"max_epochs": 0}, "there is nothing to train"),
+        (model(), {}, {"max_steps": 0}, "there is nothing to train"),
+        (model(), {}, {"limit_train_batches": 0}, "there is nothing to train"),
+        (model(), {}, {"callbacks": [AGC()], "gradient_clip_val": 1.0}, r"^agc: trainer\.gradient_clip_val is 1\.0"),
+    ],
+    ids=range(11),
 )
-def test_a_forecaster_that_knows_nothing_forecasts_the_mean(settings, guess):
-    forecaster = Forecaster(nn.Identity(), horizon=2, num_targets=1, **settings)
-    batch = {"future": torch.tensor([[[1.0], [3.0]]])}
-    assert forecaster.expected_loss(batch) == pytest.approx(guess)
+def test_a_run_that_would_not_work_is_refused(checked, module, data, settings, says):
+    with pytest.raises(UserError, match=says):
+        checked(module, Data(**data), **settings)
 
 
-@pytest.mark.parametrize("settings", [{"max_epochs": 0}, {"max_steps": 0}, {"limit_train_batches": 0}], ids=str)
-def test_nothing_to_train(checked, settings):
-    with pytest.raises(UserError, match="there is nothing to train"):
-        checked(model(), **settings)
+def test_what_was_found_before_a_refusal_is_shown(checked, capsys):
+    with pytest.raises(UserError):
+        checked(model("dead"))
+    assert "Classifier: 120 parameters" in capsys.readouterr().out
 
 
-def test_too_little_memory(checked):
-    with pytest.raises(UserError, match=r"out of memory \(peak .*\): try "):
-        checked(model("large"))
+def test_warnings(checked, monkeypatch):
+    assert "the gradient of network.beside.weight, network.beside.bias is zero" in checked(model("zero"))
+    assert "times as high as that of a guess" in checked(model(scale=100))
+    module = model()
+    monkeypatch.setattr(module, "expected_loss", lambda batch: 100.0)
+    assert "warning" not in checked(module)  # a low start is no fault
+
+
+def test_parameters_that_are_frozen_need_no_gradient(checked):
+    module = model("dead")
+    module.network.beside.requires_grad_(False)
+    out = checked(module)
+    assert "120 parameters, 92 of them trained" in out
+    assert "not trained" in out  # among the groups
+
+
+def test_the_loss_is_that_of_a_batch_when_gradients_are_accumulated(checked):
+    expected = [line for line in checked(model()).splitlines() if "loss at start" in line]
+    for settings in ({"accumulate_grad_batches": 4}, {"callbacks": [GradientAccumulationScheduler({0: 4})]}):
+        assert [line for line in checked(model(), **settings).splitlines() if "loss at start" in line] == expected
+
+
+def test_an_average_is_part_of_the_checkpoint(checked):
+    assert "checkpoint" in checked(model(), callbacks=[EMA()])
+
+
+def test_what_it_does_not_know_is_said(checked):
+    clock = {"val_check_interval": "00:01:00:00"}
+    out = checked(model(), callbacks=[Compile("default")], strategy="ddp", devices=2, **clock)
+    text = " ".join(out.replace("│", " ").split())
+    assert "torch.compile: its time" in text
+    assert "2 processes" in text
+    assert "90 steps, 30 an epoch; 0 validations" in out  # each process has half of the batches
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -123,8 +97,3 @@ def test_it_fits_the_terminal(checked, monkeypatch, columns):
     module = model()
     monkeypatch.setenv("COLUMNS", str(columns))
     assert max(map(len, checked(module).splitlines())) == columns
-
-
-def test_what_a_callback_of_the_run_refuses(checked):
-    with pytest.raises(UserError, match=r"^agc: trainer\.gradient_clip_val is 1\.0"):
-        checked(model(), callbacks=[AGC()], gradient_clip_val=1.0)

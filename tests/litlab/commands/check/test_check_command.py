@@ -14,9 +14,9 @@ def test_the_experiments(run, short, tmp_path, config, guess):
     flags = [*short(CONFIGS / config), "--trainer.precision=32-true"]
     done = run("fit", "--check", "--config", CONFIGS / config, *flags)
     assert done.code == 0, done.err
-    assert "1 epochs of" in done.out
+    assert " an epoch; 1 validations" in done.out
     assert "warning" not in done.out
-    assert "a guess" in done.out if guess is None else f"(a guess: {guess:.4g})" in done.out
+    assert ("loss of a guess │ " if guess is None else f"loss of a guess │ {guess:.4g}") in done.out
     assert {path.name for path in tmp_path.iterdir()} <= {"data"}
     assert {path.name for path in tmp_path.glob("data/*")} <= {"cache"}
 

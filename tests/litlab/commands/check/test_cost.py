@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from litlab.callbacks import EMA
-from litlab.commands.check.cost import Length, checkpoint_bytes, run_length
+from litlab.commands.check.cost import checkpoint_bytes, run_length
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
@@ -83,9 +83,8 @@ def test_it_is_as_long_as_it_turns_out_to_be(settings):
     run = trainer(callbacks=[count], **settings)
     expected = run_length(run, _batches(settings), validated=run.limit_val_batches > 0)
     run.fit(Model(), datamodule=Data())
-    assert (expected.steps, expected.validations) == (run.global_step, count.validations)
-    assert expected.steps == run.estimated_stepping_batches
-    assert expected.steps_per_epoch == math.ceil(run.num_training_batches / run.accumulate_grad_batches)
+    per_epoch = math.ceil(run.num_training_batches / run.accumulate_grad_batches)
+    assert expected == (per_epoch, run.global_step, count.validations)
 
 
 def _batches(settings: dict) -> int:
@@ -95,34 +94,21 @@ def _batches(settings: dict) -> int:
     return settings.get("overfit_batches", settings.get("fast_dev_run", share))
 
 
-def test_processes_share_an_epoch_but_not_a_limit_in_batches():
-    run = trainer(devices=2, strategy="ddp", max_epochs=3)
-    assert run_length(run, 7, validated=False).steps == 9
-    run = trainer(devices=2, strategy="ddp", max_epochs=3, limit_train_batches=2)
-    assert run_length(run, 2, validated=False).steps == 6
-
-
-def test_without_an_end():
-    assert run_length(trainer(max_epochs=-1), 7, validated=True) == Length(7, math.inf, math.inf)
-    assert run_length(trainer(max_epochs=3), math.inf, validated=True) == Length(math.inf, math.inf, math.inf)
-    assert run_length(trainer(max_steps=9), math.inf, validated=False) == Length(math.inf, 9, 0)
-
-
-def test_validations_by_the_clock_are_not_counted():
-    run = trainer(max_epochs=3, val_check_interval="00:00:00:30")
-    assert run_length(run, 7, validated=True) == Length(7, 21, 0)
-
-
 @pytest.mark.parametrize(
-    ("found", "text"),
+    ("settings", "batches", "validated", "length"),
     [
-        (Length(1000, 2500, 2), "2,500 steps: 2.5 epochs of 1,000; 2 validations"),
-        (Length(7, math.inf, math.inf), "steps without end: epochs of 7"),
-        (Length(math.inf, 9, 0), "9 steps; 0 validations"),
+        ({"max_epochs": 3, "devices": 2, "strategy": "ddp"}, 7, False, (3, 9, 0)),  # processes share an epoch,
+        ({"max_epochs": 3, "devices": 2, "strategy": "ddp", "limit_train_batches": 2}, 2, False, (2, 6, 0)),  # no limit
+        ({"max_epochs": -1}, 7, True, (7, math.inf, math.inf)),
+        ({"max_epochs": 3}, math.inf, True, (math.inf, math.inf, math.inf)),
+        ({"max_steps": 9}, math.inf, False, (math.inf, 9, 0)),
+        ({}, 7, False, (7, 7000, 0)),
+        ({"max_epochs": 3, "val_check_interval": "00:00:00:30"}, 7, True, (7, 21, 0)),
     ],
+    ids=str,
 )
-def test_in_words(found, text):
-    assert str(found) == text
+def test_what_is_not_tried(settings, batches, validated, length):
+    assert run_length(trainer(**settings), batches, validated) == length
 
 
 @pytest.mark.parametrize("options", [{}, {"save_weights_only": True}, {"ema": True}], ids=str)
