@@ -188,7 +188,7 @@ def test_quantized(name, form, kind, export):
 REFUSED = [
     ("forecast", ["--quantize=int8-weights"], "those of LSTM would stay as they are; leave --quantize out"),
     ("cifar", ["--quantize=int8-dynamic"], "those of Conv2d would stay as they are; use int8-static"),
-    ("nothing", [], "there is no run 'nothing'"),
+    ("nothing", [], "nothing: there is no such run"),
     ("cifar", ["--data.path=missing"], "there is no folder missing"),
 ]
 

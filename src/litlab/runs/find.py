@@ -86,13 +86,13 @@ def name_in(root: Path, path: Path) -> str:
 
 def _find_best(runs: list[RunFolder]) -> RunFolder:
     """Return the best run of the newest run's experiment."""
-    bests: list[tuple[RunFolder, dict[str, Any]]] = []
+    bests: dict[RunFolder, dict[str, Any]] = {}
     for run in runs:
         best = get_entry(read_json(run.metrics), dict, "best")
         if experiment_of(run) == experiment_of(runs[0]) and get_entry(best, float, "value") is not None:
-            bests.append((run, best))
+            bests[run] = best
     if not bests:
         raise UserError(f"best: no run of {experiment_of(runs[0])} has monitored a metric yet; give a run's name")
-    first = bests[0][1]
-    same = [pair for pair in bests if pair[1].get("monitor") == first.get("monitor")]
-    return (max if first.get("mode") == "max" else min)(same, key=lambda pair: pair[1]["value"])[0]
+    monitor, mode = next((best.get("monitor"), best.get("mode")) for best in bests.values())
+    same = [run for run in bests if bests[run].get("monitor") == monitor]
+    return (max if mode == "max" else min)(same, key=lambda run: bests[run]["value"])

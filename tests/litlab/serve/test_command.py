@@ -33,7 +33,7 @@ def refused(run, *arguments: object) -> str:
 
 
 def test_wrong_arguments(run, tmp_path, monkeypatch):
-    assert refused(run, "--run", "nothing").startswith("error: there is no run 'nothing'")
+    assert refused(run, "--run", "nothing").startswith("error: nothing: there is no such run")
     assert refused(run).endswith("the following arguments are required: --run")
     assert "'-1' is not valid" in refused(run, "--run", "x", "--workers", -1)
     assert "must be a whole number from 0 to 65535" in refused(run, "--run", "x", "--port", 70_000)

@@ -18,15 +18,15 @@ import yaml
 
 from litlab.cli.argv import has_flag
 from litlab.cli.config import Command
-from litlab.errors import UserError, printable
+from litlab.errors import UserError
 from litlab.runs.find import all_runs
 from litlab.runs.folder import ROOT, RunFolder, check_experiment, read_json, write_json, write_text
 from litlab.runs.masking import mask
 from litlab.runs.provenance import now
+from litlab.runs.table import show_table
 from litlab.util.options import Options, answer
-from litlab.util.spread import Spread, cells, spreads
+from litlab.util.spread import cells, spreads
 from litlab.util.team import package
-from litlab.util.text import terminal
 
 MOST = 2**32 - 1  # what numpy takes
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)  # the last one: SLURM's time limit
@@ -89,7 +89,8 @@ def _repeat(arguments: list[str]) -> int:
             if code and not all_runs(folder):  # refused before it began, as it would be with any other
                 return code
         _write_status(group, "finished")
-    _show(group, spreads(_finished(group)))
+    rows = [[name, *cells(spread)] for name, spread in spreads(_finished(group)).items()]
+    show_table(["metric", "mean", "deviation", "95 % interval", "runs"], rows, group.name)
     return 0 if read_json(group.status)["status"] == "finished" else 1
 
 
@@ -181,23 +182,12 @@ def _write_status(group: RunFolder, status: str) -> None:
     means = {name: spread.mean for name, spread in found.items()}
     best = metrics[0].get("best")
     write_json(group.metrics, {
-        "best": best and {**best, "value": means[best["monitor"]]},
+        "best": best and {**best, "value": means.get(best["monitor"])},
         "val": means,
-        "test": {name: means[name] for name in metrics[0].get("test", {})},
+        "test": {name: means[name] for name in metrics[0]["test"] or {}},
         "deviation": {name: spread.deviation for name, spread in found.items()},
         "interval": {name: spread.interval for name, spread in found.items()},
         "seconds": sum(each["seconds"] for each in metrics),
         **{name: max(each[name] for each in metrics) for name in LARGEST},
     })  # fmt: skip
     write_json(group.provenance, read_json(all_runs(group.path)[0].provenance) | {"seed": None})
-
-
-def _show(group: RunFolder, found: dict[str, Spread]) -> None:
-    from rich.table import Table
-
-    table = Table(
-        "metric", "mean", "deviation", "95 % interval", "runs", box=None, title=group.name, title_justify="left"
-    )
-    for name, spread in found.items():
-        table.add_row(printable(name), *cells(spread))
-    terminal().print(table)
