@@ -131,14 +131,13 @@ def test_sweep_to_result(here, fork_server, monkeypatch):
     class Fit(Python):
         """A fit of a seed, which starts at once."""
 
-        def __init__(self, *arguments: str, stdout: object = None) -> None:
-            super().__init__("-m", PACKAGE, *arguments, cwd=Path.cwd())
-            self.shown = stdout is None
+        def __init__(self, words: list[str], start_new_session: bool) -> None:
+            super().__init__(*words[1:], cwd=Path.cwd())
 
         def wait(self, timeout: float = 240) -> int:
             code = super().wait(timeout)
             for stream, text in zip((sys.stdout, sys.stderr), self.printed(), strict=True):
-                stream.write(text if self.shown or stream is sys.stderr else "")
+                stream.write(text)
             return code
 
     def verb(words: list[str]) -> Outcome:
@@ -146,7 +145,7 @@ def test_sweep_to_result(here, fork_server, monkeypatch):
             return here([*words, "--trials", "2", "--workers", "1", "--", *BRIEF])
         return here([word.replace("0,1,2", "0,1") for word in words])
 
-    monkeypatch.setattr("litlab.seeds.fits.start", Fit)
+    monkeypatch.setattr("litlab.commands.repeat.repeat.Popen", Fit)
     monkeypatch.setenv("COLUMNS", "200")
     Path("benchmarks").mkdir()
     for name in ("README.md", "docs", "benchmarks/results"):

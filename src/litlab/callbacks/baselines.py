@@ -12,7 +12,7 @@ from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.reporting.loggers import log_table
 from litlab.callbacks.reporting.protocols import HasBaselines
 from litlab.callbacks.reporting.tables import markdown_table
-from litlab.util.metric_direction import direction
+from litlab.util.metrics import metric_direction
 from litlab.util.tables import Fitted
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def comparison(rows: dict[str, dict[str, float]]) -> "Table":
     best: dict[str, float] = {}
     for metric in metrics:
         values = [values[metric] for values in rows.values() if metric in values and not math.isnan(values[metric])]
-        if values and (better := direction(metric)):
-            best[metric] = max(values) if better > 0 else min(values)
+        if values and (better := metric_direction(metric)):
+            best[metric] = max(values) if better == "max" else min(values)
     table = Table()
     table.add_column()
     for metric in metrics:

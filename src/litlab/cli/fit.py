@@ -123,7 +123,8 @@ def build(command: Command) -> Experiment:
     elif checkpoint is not None:
         check_weights(model, checkpoint)
     elif config.init_from is not None:
-        initialise(model, checkpoint_of(config.init_from))
+        config.init_from = str(checkpoint_of(config.init_from))  # as the run's config says it
+        initialise(model, Path(config.init_from))
     return Experiment(command, data, model, checkpoint, export)
 
 

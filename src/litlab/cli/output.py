@@ -7,7 +7,6 @@ from jsonargparse import Namespace
 from lightning.pytorch import LightningDataModule, Trainer
 from lightning.pytorch.callbacks import BasePredictionWriter
 
-from litlab.data.table import is_predictions
 from litlab.errors import UserError
 from litlab.runs.find import owner_of
 
@@ -21,6 +20,8 @@ def check_prediction(config: Namespace) -> Path:
     Raises:
         UserError: If there is no input, not all of it would be predicted, or the file would replace something else.
     """
+    from litlab.data.table import is_predictions
+
     if not config.input:
         raise UserError("--input: it is not set; give a file or a folder")
     if config.trainer.fast_dev_run or config.trainer.limit_predict_batches not in (None, 1.0):

@@ -34,7 +34,6 @@ from litlab.checkpointing.lightning_callbacks import make_resumable
 from litlab.checkpointing.resume import ExactResume
 from litlab.cli.config import Command
 from litlab.cli.sections import SECTIONS, section_callbacks
-from litlab.data.module import ExperimentData
 from litlab.errors import UserError, building
 from litlab.runs.find import without_member
 from litlab.runs.folder import COMPILED, ROOT, RunFolder
@@ -75,7 +74,7 @@ def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
     settings["logger"] = [] if run is None else build_loggers(command, settings["logger"], run, checkpoint)
     settings["plugins"] = _choose_plugins(settings)
     settings["callbacks"] = arrange_callbacks(command, built, settings, resumes)
-    if isinstance(experiment.data, ExperimentData):  # it shards itself, without padding
+    if getattr(experiment.data, "shares_samples", False):  # among processes, without padding
         settings["use_distributed_sampler"] = False
     if settings["barebones"]:
         settings |= {"log_every_n_steps": None, "logger": None}

@@ -48,6 +48,7 @@ class ExperimentData(DataHooks[M]):
     """
 
     predict_input: str | None = None
+    shares_samples = True  # among processes: no sampler of Lightning's is needed
     numbered = False  # a model sets it in its `setup` to get `batch_numbers`
     batch_numbers: Tensor  # of the samples in the training batch at hand, int64 of shape (batch,), from 0
 

@@ -6,7 +6,7 @@ name, takes any text for the name of a class, knows no short names, and refuses 
 
 import contextlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from litlab.editor.bounds import BY_CLASS
 from litlab.editor.class_paths import is_general
@@ -44,7 +44,7 @@ class Definitions:
             schema["default"] = default
         return schema
 
-    def block(self, settings: dict[str, list[Setting]], bounds: dict[str, Bounds]) -> Schema:
+    def block(self, settings: dict[str, list[Setting]], bounds: Mapping[str, Bounds]) -> Schema:
         """Return the schema of settings by key: ``augment.crop`` is in a block of its own, ``name+`` appends to a list.
 
         Args:

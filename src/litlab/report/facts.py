@@ -11,6 +11,7 @@ import litlab
 from litlab.errors import UserError
 from litlab.report.curves import Curves, read_curves
 from litlab.report.results_record import is_generated, read_baselines
+from litlab.report.schema import check_entries
 from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.masking import mask
 from litlab.runs.settings import flatten, read_config
@@ -74,8 +75,8 @@ class Facts:
 def read_facts(run: RunFolder) -> Facts:
     """Read the files of a run; those that are damaged are listed as problems."""
     problems: list[str] = []
-    state = read_or_note(problems, run.state)
-    metrics, made = (read_or_note(problems, read_json, path) for path in (run.metrics, run.provenance))
+    state = read_or_note(problems, _read_state, run)
+    metrics, made = (read_or_note(problems, _read_checked, path) for path in (run.metrics, run.provenance))
     config = read_or_note(problems, read_config, run.config) if run.config.is_file() else {}
     baselines = read_or_note(problems, read_baselines, run)
     if not run.config.is_file():
@@ -93,6 +94,14 @@ def read_or_note(problems: list[str], read: Callable[..., dict[str, Any]], *argu
     except UserError as error:
         problems.append(str(error))
         return {}
+
+
+def _read_state(run: RunFolder) -> dict[str, Any]:
+    return check_entries(run.status, run.state())
+
+
+def _read_checked(path: Path) -> dict[str, Any]:
+    return check_entries(path, read_json(path))
 
 
 def class_line(class_path: str) -> str | None:

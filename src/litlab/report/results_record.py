@@ -9,11 +9,11 @@ from typing import Any, TypeGuard
 
 from litlab.errors import UserError
 from litlab.report.results_files import FOLDER
+from litlab.report.schema import check_entries
 from litlab.runs.find import experiment_of, without_member
 from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.settings import differences, flatten, read_config
-from litlab.util import metric_direction as metric
-from litlab.util import team
+from litlab.util import results, team
 from litlab.util.spread import spread
 
 OF_A_SEED = ("seed_everything", "data.seed", "experiment")  # in which runs of the same settings may differ
@@ -50,9 +50,9 @@ def record(runs: list[RunFolder], note: str | None = None) -> dict[str, Any]:
     sessions = [session for origin in made for session in (origin, *(origin.get("continued") or []))]
     hardware = [session.get("hardware") or {} for session in sessions]
     data = made[0].get("data") or {}
-    values = [metric.values(each) for each in metrics]
+    values = [results.values(each) for each in metrics]
     baselines = _baselines(runs)
-    name, _ = metric.of_test(metrics[0]) or ("", 0.0)
+    name, _ = results.of_test(metrics[0]) or ("", 0.0)
     generated = any(map(is_generated, metrics, made))
     described = {
         "command": command,
@@ -84,7 +84,8 @@ def read_baselines(run: RunFolder) -> dict[str, dict[str, float]]:
     Raises:
         UserError: If the file can't be read, or is damaged.
     """
-    rows = list(read_json(run.path / "baselines.json").items())[1:]
+    path = run.path / "baselines.json"
+    rows = list(check_entries(path, read_json(path)).items())[1:]
     return {name: {key: value for key, value in (row or {}).items() if _is_finite(value)} for name, row in rows}
 
 
@@ -153,7 +154,7 @@ def _names(mappings: Iterable[dict[str, Any]]) -> dict[str, None]:
 
 def _best(baselines: dict[str, dict[str, Any]], name: str, metrics: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the best baseline by a metric, with its name; None if there is none, or no telling which is better."""
-    sign = metric.direction(name, metrics)
+    sign = results.direction(name, metrics)
     having = [{"name": key, **values[name]} for key, values in baselines.items() if name in values]
     having = [each for each in having if each["mean"] is not None]
     return max(having, key=lambda each: sign * each["mean"]) if having and sign else None

@@ -14,8 +14,7 @@ from litlab.report.spread import over_seeds
 from litlab.report.tables import best_values
 from litlab.runs.compare import flatten_origin
 from litlab.runs.settings import differences, format_value
-from litlab.util import metric_direction as metric
-from litlab.util import team
+from litlab.util import results, team
 from litlab.util.text import decimals
 
 Runs = Mapping[str, Facts]  # by short name
@@ -107,7 +106,7 @@ def _data(runs: Runs) -> list[Block]:
 
 
 def _results(runs: Runs) -> list[Block]:
-    columns = [(name, metric.values(facts.metrics)) for name, facts in runs.items()]
+    columns = [(name, results.values(facts.metrics)) for name, facts in runs.items()]
     baselines = [facts.baselines for facts in runs.values()]
     if all(one == baselines[0] for one in baselines):  # of the same data, so they can stand beside all runs
         columns += baselines[0].items()

@@ -11,7 +11,7 @@ from litlab.report.facts import Facts, class_line
 from litlab.report.origin import cost, duration, origin, reproduction
 from litlab.report.shipped import Shipped, differences, shipped_config
 from litlab.report.tables import beside_baselines, validation_line
-from litlab.util import metric_direction as metric
+from litlab.util import results
 from litlab.util.class_blocks import class_blocks
 from litlab.util.text import decimals
 
@@ -110,11 +110,11 @@ def _results(facts: Facts, evaluation: Evaluation | None) -> list[Block]:
 def _tiles(facts: Facts, evaluation: Evaluation | None) -> list[tuple[str, str, str]]:
     tiles = []
     mark = "generated data" if facts.generated else ""
-    tested = metric.of_test(facts.metrics)
+    tested = results.of_test(facts.metrics)
     if tested:
         name, value = tested
         others = {who: row[name] for who, row in facts.baselines.items() if name in row}
-        sign = metric.direction(name, [facts.metrics])
+        sign = results.direction(name, [facts.metrics])
         best = max(others, key=lambda who: sign * others[who]) if others and sign else None
         beside = f"{best}: {decimals(others[best])}" if best else ""
         tiles.append((decimals(value), name, " · ".join(filter(None, [beside, mark]))))

@@ -6,7 +6,7 @@ from typing import Any
 
 from litlab.report.blocks import Evaluation, Table
 from litlab.report.facts import Facts
-from litlab.util import metric_direction as metric
+from litlab.util import results
 from litlab.util.text import decimals
 
 
@@ -51,7 +51,7 @@ def best_values(columns: Iterable[Mapping[str, float | None]], runs: Sequence[di
                 values.setdefault(name, []).append(value)
     found = {}
     for name, known in values.items():
-        sign = metric.direction(name, runs)
+        sign = results.direction(name, runs)
         if sign and min(known) < max(known):
             found[name] = max(known) if sign > 0 else min(known)
     return found

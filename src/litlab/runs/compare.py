@@ -10,7 +10,7 @@ from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.folder import ROOT, read_json
 from litlab.runs.settings import differences, flatten, format_value, read_config
 from litlab.runs.table import describe, format_metric, show_table
-from litlab.util import metric_direction as metric
+from litlab.util import results
 from litlab.util.options import Options, answer
 from litlab.util.text import decimals
 
@@ -58,11 +58,11 @@ def compare_metrics(runs: list[dict[str, Any]]) -> Iterator[list[Any]]:
     """Yield a row for each metric, its best value in bold, and for each of what the runs cost."""
     from rich.text import Text
 
-    metrics = [metric.values(run) for run in runs]
+    metrics = [results.values(run) for run in runs]
     for name in dict.fromkeys(name for values in metrics for name in values):
         values = [values.get(name) for values in metrics]
         known = [value for value in values if value is not None]
-        direction = metric.direction(name, runs)
+        direction = results.direction(name, runs)
         best = (max if direction > 0 else min)(known) if direction and len(set(known)) > 1 else math.nan
         styles = ["bold green" if value == best else "" for value in values]
         texts = [format_metric(run, name, value) for run, value in zip(runs, values, strict=True)]

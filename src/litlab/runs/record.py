@@ -23,7 +23,7 @@ from litlab.runs.loggers import save_logger_ids
 from litlab.runs.masking import mask, mask_text
 from litlab.runs.provenance import describe_origin, now
 from litlab.runs.settings import flatten
-from litlab.util import metric_direction as metric
+from litlab.util import results
 from litlab.util.device import peak_gib
 from litlab.util.torch_files import epoch_of
 
@@ -150,8 +150,8 @@ class RunRecord(Callback):
     def _log_results(self, trainer: Trainer, status: str, reason: str | None = None) -> None:
         """Write how the run ended, and fill TensorBoard's HPARAMS tab with the results that `runs` shows."""
         self._write(trainer, status, reason)
-        results = metric.values(self._metrics) | {"steps": trainer.global_step}
-        tagged = {f"hp/{name}": value for name, value in results.items()}
+        found = results.values(self._metrics) | {"steps": trainer.global_step}
+        tagged = {f"hp/{name}": value for name, value in found.items()}
         for board in trainer.loggers:
             if isinstance(board, TensorBoardLogger) and self._flat_config:
                 board.log_hyperparams(self._flat_config, tagged, step=trainer.global_step)

@@ -58,6 +58,7 @@ class StopSignals(Callback):
         trainer.callbacks = sorted(trainer.callbacks, key=lambda callback: callback is self)  # pyright: ignore[reportAttributeAccessIssue]
         disable_signal_handling(trainer)
         self._pid = os.getpid()
+        self._terminals = [stream for stream in (1, 2) if os.isatty(stream)]
         self._requeue_signal = requeue_signal(trainer)
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, self._requeue_signal):
             # Under nohup, SIGHUP is ignored: the run is to outlive its terminal.
@@ -74,6 +75,9 @@ class StopSignals(Callback):
             os._exit(128 + signum)
         else:
             self._signum = signum
+            if signum == signal.SIGHUP:  # the terminal is gone, and a write to it would end the run
+                for stream in self._terminals:
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
     # Training
 

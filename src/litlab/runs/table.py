@@ -9,7 +9,7 @@ from typing import Any
 from litlab.errors import UserError, printable
 from litlab.runs.find import all_runs, experiment_of, name_in
 from litlab.runs.folder import ROOT, RunFolder, get_entry, read_json
-from litlab.util import metric_direction as metric
+from litlab.util import results
 from litlab.util.options import Options, answer, count
 from litlab.util.spread import plus_minus
 from litlab.util.text import decimals, nearest, terminal
@@ -104,12 +104,12 @@ def describe(run: RunFolder, root: Path = ROOT) -> dict[str, Any]:
 
 
 def _sort(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    known = {known for row in rows for known in metric.values(row)}
+    known = {known for row in rows for known in results.values(row)}
     if name not in known:
         hint = nearest(name, known, f"; there are {', '.join(sorted(known)) or 'none'}")
         raise UserError(f"runs: --sort: no run has a metric '{name}'{hint}")
-    sign = -metric.direction(name, rows) or -1
-    return sorted(rows, key=lambda row: sign * metric.values(row).get(name, sign * float("inf")))
+    sign = -results.direction(name, rows) or -1
+    return sorted(rows, key=lambda row: sign * results.values(row).get(name, sign * float("inf")))
 
 
 def show_table(header: Sequence[str], rows: Iterable[Iterable[Any]], title: str = "") -> None:
@@ -137,7 +137,7 @@ def _cells(row: dict[str, Any], further: list[str]) -> Iterator[str]:
     yield row["run"]
     yield f"{row['members']}, {row['status']}" if row["members"] else row["status"]
     mark = "~" if row["generated_data"] else ""
-    pairs: tuple[Any, ...] = (row["best"] and (row["best"]["monitor"], row["best"]["value"]), metric.of_test(row))
+    pairs: tuple[Any, ...] = (row["best"] and (row["best"]["monitor"], row["best"]["value"]), results.of_test(row))
     for pair in pairs:
         yield f"{pair[0]} {mark}{format_metric(row, *pair)}" if pair else "-"
     yield decimals(row["seconds"] and row["seconds"] / 60)
@@ -145,7 +145,7 @@ def _cells(row: dict[str, Any], further: list[str]) -> Iterator[str]:
     yield datetime.fromisoformat(row["started"]).strftime("%Y-%m-%d %H:%M")
     yield (row["commit"] or "-")[:7] + ("*" if row["dirty"] else "")
     for name in further:
-        yield format_metric(row, name, metric.values(row).get(name))
+        yield format_metric(row, name, results.values(row).get(name))
 
 
 def format_metric(row: dict[str, Any], name: str, value: float | None) -> str:

@@ -1,11 +1,12 @@
 """What is known of metrics by their names."""
 
-from typing import Any, Literal
-
-from torch import nn
-from torchmetrics import Metric, MetricCollection
+from typing import TYPE_CHECKING, Any, Literal
 
 from litlab.errors import UserError
+
+if TYPE_CHECKING:  # the commands that look at runs import neither of them
+    from torch import nn
+    from torchmetrics import Metric
 
 Direction = Literal["min", "max"]
 
@@ -16,7 +17,7 @@ PER_TARGET = {"mse", "mae", "r2"}
 STAGES = ("train", "val", "test")
 
 
-def metric_direction(name: str, model: nn.Module | None = None) -> Direction | None:
+def metric_direction(name: str, model: "nn.Module | None" = None) -> Direction | None:
     """Return whether a metric is better when lower ("min") or higher ("max"); None where it is not known.
 
     The model's own torchmetrics tell it, then the names that our tasks log; a user's own name is never guessed at.
@@ -37,7 +38,7 @@ def metric_direction(name: str, model: nn.Module | None = None) -> Direction | N
     return "max" if stem in HIGHER else "min"
 
 
-def choose_mode(key: str, mode: Any, monitor: str, model: nn.Module | None = None) -> Direction:
+def choose_mode(key: str, mode: Any, monitor: str, model: "nn.Module | None" = None) -> Direction:
     """Return the direction of a metric that a callback or schedule monitors.
 
     Args:
@@ -49,18 +50,20 @@ def choose_mode(key: str, mode: Any, monitor: str, model: nn.Module | None = Non
     Raises:
         UserError: If the mode is wrong, or neither it nor the direction of the metric is known.
     """
-    known: Any = metric_direction(monitor, model)
+    known = metric_direction(monitor, model)
     if mode is None and known is None:
         raise UserError(f"{key}: it is not known whether {monitor} is better when lower or higher; set min or max")
     if mode is not None and known is not None and mode != known:
         better = "lower" if known == "min" else "higher"
         otherwise = "" if key.startswith("model.") else ", or leave mode out"  # torch's own default is min
         raise UserError(f"{key}: {monitor} is better when {better}; set {known}{otherwise}")
-    return known or mode  # pyright: ignore[reportReturnType]
+    return mode or known  # pyright: ignore[reportReturnType]
 
 
-def _metrics_of(model: nn.Module) -> dict[str, Metric]:
+def _metrics_of(model: "nn.Module") -> "dict[str, Metric]":
     """Return the torchmetrics of a model by the names that they are logged by, as far as these are known."""
+    from torchmetrics import MetricCollection
+
     metrics: dict[str, Metric] = {}
     for part in model.modules():
         if isinstance(part, MetricCollection):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from litlab.util import metric_direction as metric
+from litlab.util import results
 from litlab.util.text import decimals
 
 
@@ -49,7 +49,7 @@ def spreads(runs: Iterable[dict[str, Any]]) -> dict[str, Spread]:
     """
     found: dict[str, list[float]] = {}
     for run in runs:
-        for name, value in metric.values(run).items():
+        for name, value in results.values(run).items():
             if math.isfinite(value):
                 found.setdefault(name, []).append(value)
     return {name: spread(values) for name, values in found.items()}

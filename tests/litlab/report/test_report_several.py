@@ -84,7 +84,7 @@ def test_a_group_of_seeds_stands_for_all_of_its_runs(report, logs):
     group = logs / "images/seeds_0"
     for seed in range(2):
         shutil.copytree(logs / f"images/version_{seed}", group / f"seed_{seed}/version_0")
-    write_json(group / "seeds.json", {"seeds": [0, 1], "runs": {str(s): f"seed_{s}/version_0" for s in range(2)}})
+    write_json(group / "repeat.json", {"members": [0, 1]})
     page = report("images/seeds_0")
     assert page.text.startswith("images/seeds_0")
     assert (logs / "reports/images-seeds_0.html").is_file()
@@ -101,7 +101,7 @@ def test_what_is_wrong_with_one_run_is_said_of_that_run(report, logs):
     page = report(*SEEDS)
     assert "version_1: The run failed. RuntimeError: <b>boom</b>" in page.text
     assert "version_2: " in page.text
-    assert "is damaged" in page.text
+    assert "it can't be read" in page.text
     assert cells(page.section("runs"), "status") == ["finished", "failed", "finished"]
     assert cells(page.section("results"), "test/acc")[2] == "-"
 

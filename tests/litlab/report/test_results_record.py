@@ -77,7 +77,7 @@ def test_a_group_of_seeds_is_its_runs(root, run, tmp_path):
         seed(root, number, 0.8)
         (root / f"mine/seeds_0/seed_{number}").mkdir(parents=True)
         (root / f"mine/version_{number}").rename(root / f"mine/seeds_0/seed_{number}/version_0")
-    write(root / "mine/seeds_0/seeds.json", seeds=[0, 1], runs={str(s): f"seed_{s}/version_0" for s in range(2)})
+    write(root / "mine/seeds_0/repeat.json", members=[0, 1])
     path = root / "mine/seeds_0/seed_0/version_0/provenance.json"
     command = ["python", "-m", "auks", "fit", "--model.width=8", "--experiment=mine/seeds_0/seed_0"]
     write(path, **{**json.loads(path.read_text()), "command": command, "hardware": {}})
@@ -160,7 +160,7 @@ def test_runs_that_have_no_mean_are_refused(root, run):
     refused(run(*add, "mine/version_4"), "provenance.json doesn't say which command made it")
     (root / "mine/version_0/baselines.json").write_text('{"Net": {}, "guess": [0.5]}')
     refused(run(*add, "mine/version_0"), "baselines.json is damaged ('guess' is [0.5])")
-    refused(run(*add, "mien"), "there is no run 'mien'; did you mean 'mine'?")
+    refused(run(*add, "mien"), "mien: there is no such run; did you mean 'mine'?")
 
 
 def test_nothing_is_added_where_a_table_is_wrong(root, run, tmp_path):

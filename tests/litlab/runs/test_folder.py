@@ -123,7 +123,7 @@ def test_links_are_not_followed(root, tmp_path):
      "compile_cache"],
 )  # fmt: skip
 def test_names_that_no_experiment_can_have(tmp_path, name):
-    with pytest.raises(UserError, match="experiment: .*; choose another"):
+    with pytest.raises(UserError, match=r"experiment: .*; choose another"):
         new_run(tmp_path, name)
     assert not list(tmp_path.iterdir())
 

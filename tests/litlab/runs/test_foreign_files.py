@@ -73,8 +73,8 @@ def test_a_file_that_is_no_regular_file_is_refused_and_nothing_hangs(run, capsys
 
 @pytest.mark.parametrize(
     "text",
-    [BOMB, "a: &a [*a]", "a: &a {b: 1}\nc: {<<: *a}", "[" * 200_000, "{a: " * 200_000, "- " * 9_999, "a: 1\na: 2", "- 1", "", "\x00",
-     "a: !!python/object/apply:os.system [touch x]"],
+    [BOMB, "a: &a [*a]", "a: &a {b: 1}\nc: {<<: *a}", "[" * 200_000, "{a: " * 200_000, "- " * 9_999, "a: 1\na: 2",
+     "- 1", "", "\x00", "a: !!python/object/apply:os.system [touch x]"],
 )  # fmt: skip
 def test_a_config_that_no_run_writes_is_refused_in_one_line(run, capsys, text):
     run.config.write_text(text)

@@ -165,7 +165,7 @@ def test_the_error_of_the_run_is_seen_although_its_end_can_not_be_written(make, 
         raise UserError("status.json: it can't be written")
 
     class FillDisk(Callback):
-        def on_train_batch_start(self, *_):
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
             monkeypatch.setattr(record_module, "write_json", full)
             raise RuntimeError("broken")
 

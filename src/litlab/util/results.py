@@ -1,13 +1,10 @@
-"""The metrics of a run by name, and which of two values is the better one."""
+"""What the ``metrics.json`` of runs say: their metrics by name, and which of two values is the better one."""
 
 import re
 from collections.abc import Iterable
 from typing import Any
 
-HIGHER = {"acc", "accuracy", "f1", "auc", "auroc", "ap", "map", "precision", "recall", "r2", "score", "iou", "dice",
-          "bleu"}  # fmt: skip
-LOWER = {"loss", "error", "err", "mse", "rmse", "mae", "mase", "mape", "smape", "perplexity", "nll", "brier", "ece",
-         "crps"}  # fmt: skip
+from litlab.util.metrics import metric_direction
 
 
 def values(metrics: dict[str, Any]) -> dict[str, float]:
@@ -41,8 +38,7 @@ def direction(name: str, runs: Iterable[dict[str, Any]] = ()) -> int:
         best = metrics.get("best") or {}
         if _stem(best.get("monitor", "")) == _stem(name) and best.get("mode") in ("min", "max"):
             return 1 if best["mode"] == "max" else -1
-    words = re.split(r"[^a-z0-9]+", _stem(name).lower())  # the first one counts: a target can be called score
-    return next((1 if word in HIGHER else -1 for word in words if word in HIGHER | LOWER), 0)
+    return {"max": 1, "min": -1, None: 0}[metric_direction(name)]
 
 
 def _stem(name: str) -> str:
