@@ -12,7 +12,7 @@ from litlab.bench.flops import StepFlops
 from litlab.callbacks import Freeze
 from litlab.callbacks.vram import count_samples
 from litlab.util.device import peak_gib
-from litlab.util.steps import POINTS, Enough, Lap, LapTimer, epoch_steps, step_at, total_steps
+from litlab.util.steps import POINTS, Enough, Lap, LapTimer, epoch_steps, step_at, steps_of_run
 
 WARM_UP = 3  # steps before the first that is timed; CUDA graphs are recorded in the second
 ROUNDS = 5
@@ -86,7 +86,7 @@ class TrialClock(LapTimer):
 
     def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[Lap, float, None]:
         """Yield the warm-up, the rounds, and the steps whose operations are counted."""
-        per_epoch, total = epoch_steps(trainer), total_steps(trainer)
+        per_epoch, total = epoch_steps(trainer), steps_of_run(trainer)
         first: list[float] = [(yield Lap(1))]
         places = [step_at(trainer, point, 1) for point in POINTS]  # before there is no end any more
         trainer.fit_loop.max_epochs, trainer.fit_loop.epoch_loop.max_steps = -1, -1

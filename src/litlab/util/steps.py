@@ -36,7 +36,7 @@ def count_steps(trainer: Trainer, batches: float, epochs: float) -> float:
 
 
 def steps_of_run(trainer: Trainer) -> float:
-    """Return the optimizer steps of a fit; inf if it has no end.
+    """Return the optimizer steps of a fit; inf if it has no end, or its end is not known.
 
     ``trainer.estimated_stepping_batches`` (Lightning 2.6.6) is the same, except that it takes the accumulation of the
     epoch it is asked in for that of all epochs.
@@ -44,25 +44,19 @@ def steps_of_run(trainer: Trainer) -> float:
     estimate = trainer.estimated_stepping_batches  # loads the data, if need be
     batches, epochs = trainer.num_training_batches, trainer.max_epochs
     if epochs is None or epochs < 0 or math.isinf(batches):
-        return estimate
+        return estimate if estimate > 0 else math.inf  # batches without a number
     steps = count_steps(trainer, batches, max(epochs, 1))
     return steps if trainer.max_steps == -1 else min(steps, trainer.max_steps)
 
 
-def total_steps(trainer: Trainer) -> float:
-    """Return the optimizer steps of the whole training; inf where there is no limit, or it is not known."""
-    steps = steps_of_run(trainer)
-    return steps if steps > 0 else math.inf  # batches without a number
-
-
 def epoch_steps(trainer: Trainer) -> float:
     """Return the optimizer steps of the first epoch."""
-    return min(count_steps(trainer, trainer.num_training_batches, 1), total_steps(trainer))
+    return min(count_steps(trainer, trainer.num_training_batches, 1), steps_of_run(trainer))
 
 
 def step_at(trainer: Trainer, point: float, steps: int) -> int | None:
     """Return the global step at a fraction of the training, with room for some steps; None where it can't be set."""
-    total = total_steps(trainer)
+    total = steps_of_run(trainer)
     if math.isinf(total) or not trainer.lightning_module.automatic_optimization:
         return None
     return max(0, round(min(point * total, total - steps)))
