@@ -1,11 +1,12 @@
 """What is known of metrics by their names."""
 
-from typing import Any, Literal
-
-from torch import nn
-from torchmetrics import Metric, MetricCollection
+from typing import TYPE_CHECKING, Any, Literal
 
 from litlab.errors import UserError
+
+if TYPE_CHECKING:  # `runs` and `compare` answer without torch
+    from torch import nn
+    from torchmetrics import Metric
 
 Direction = Literal["min", "max"]
 
@@ -16,7 +17,7 @@ PER_TARGET = {"mse", "mae", "r2"}
 STAGES = ("train", "val", "test")
 
 
-def metric_direction(name: str, model: nn.Module | None = None) -> Direction | None:
+def metric_direction(name: str, model: "nn.Module | None" = None) -> Direction | None:
     """Return whether a metric is better when lower ("min") or higher ("max"); None where it is not known.
 
     The model's own torchmetrics tell it, then the names that our tasks log; a user's own name is never guessed at.
@@ -37,7 +38,7 @@ def metric_direction(name: str, model: nn.Module | None = None) -> Direction | N
     return "max" if stem in HIGHER else "min"
 
 
-def choose_mode(key: str, mode: Any, monitor: str, model: nn.Module | None = None) -> Direction:
+def choose_mode(key: str, mode: Any, monitor: str, model: "nn.Module | None" = None) -> Direction:
     """Return the direction of a metric that a callback or schedule monitors.
 
     Args:
@@ -59,8 +60,10 @@ def choose_mode(key: str, mode: Any, monitor: str, model: nn.Module | None = Non
     return mode or known  # pyright: ignore[reportReturnType]
 
 
-def _metrics_of(model: nn.Module) -> dict[str, Metric]:
+def _metrics_of(model: "nn.Module") -> "dict[str, Metric]":
     """Return the torchmetrics of a model by the names that they are logged by, as far as these are known."""
+    from torchmetrics import MetricCollection
+
     metrics: dict[str, Metric] = {}
     for part in model.modules():
         if isinstance(part, MetricCollection):
