@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from litlab.errors import UserError
 
-if TYPE_CHECKING:  # the commands that look at runs import neither of them
+if TYPE_CHECKING:  # `runs` and `compare` answer without torch
     from torch import nn
     from torchmetrics import Metric
 
