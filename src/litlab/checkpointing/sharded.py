@@ -287,7 +287,7 @@ def find_parameter(name: str, key: Any, parameters: list[list[str]]) -> str:
 def count_fused(tensor: Tensor) -> int:
     """Return how many layers a tensor holds one below the other, of which each process has a part."""
     place: Any = tensor.placements[-1] if isinstance(tensor, DTensor) else None
-    return place.split_factor if isinstance(place, _StridedShard) else 1
+    return int(place.split_factor) if isinstance(place, _StridedShard) else 1
 
 
 def split_fused(name: str, tensor: Tensor, count: int) -> dict[str, Tensor]:
