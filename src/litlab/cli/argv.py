@@ -113,10 +113,12 @@ def _run_to_resume(flags: list[str]) -> tuple[RunFolder | None, list[str]]:
 
 def _resume_flags(run: RunFolder) -> list[str]:
     read_config(run.config)  # refused unless it is a plain file
-    last = run.checkpoints / "last.ckpt"
-    if not os.path.isfile(last):
-        raise UserError(f"{run.name}: there is no checkpoint to resume from, {last}; start a new run")
-    return [f"--config={run.config}", f"--ckpt_path={last}", f"--resume={run.path}"]
+    from litlab.checkpointing.io import newest_checkpoint
+
+    newest = newest_checkpoint(run.checkpoints)
+    if newest is None:
+        raise UserError(f"{run.name}: there is no checkpoint to resume from in {run.checkpoints}; start a new run")
+    return [f"--config={run.config}", f"--ckpt_path={newest}", f"--resume={run.path}"]
 
 
 def _run_flags(run: RunFolder, which: str | None) -> list[str]:

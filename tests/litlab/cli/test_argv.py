@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from litlab.cli.argv import expand, find_bases, pin_run, take_flag
@@ -34,7 +35,7 @@ def here(tmp_path, monkeypatch) -> Path:
         (run / "checkpoints").mkdir(parents=True)
         (run / "config.yaml").write_text(CONFIG)
         for name in ("last.ckpt", "best.ckpt", "other.ckpt"):
-            (run / "checkpoints" / name).write_bytes(b"")
+            torch.save({"global_step": number}, run / "checkpoints" / name)
         (run / "metrics.json").write_text(json.dumps({"best": {"checkpoint": "best.ckpt"}}))
         (run / "status.json").write_text(json.dumps({"started": f"2026-01-0{number + 1}T00:00:00+00:00"}))
     return tmp_path
@@ -98,6 +99,14 @@ def test_what_can_not_become_flags(here, line):
     with pytest.raises(UserError) as refused:
         expand(pin_run(line.split()))
     assert REFUSED[line] in str(refused.value)
+
+
+def test_a_cut_last_checkpoint_gives_way_to_the_newest_whole_one(here, caplog):
+    last = here / RUN / "checkpoints/last.ckpt"
+    last.write_bytes(last.read_bytes()[:100])
+    with pytest.warns(UserWarning, match=r"last.ckpt: it is cut or not a checkpoint .*other.ckpt is used"):
+        argv = expand(["fit", "--resume", RUN])
+    assert argv[2] == f"--ckpt_path={RUN}/checkpoints/other.ckpt"
 
 
 def test_a_requeued_job_resumes_its_own_run(here, monkeypatch):

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from litlab.cli.resolve import find_classes
-from tests.conftest import ROOT
+from tests.conftest import PACKAGE, ROOT
 
 MOST = 110  # modules of litlab that a linear regression imports
 
@@ -32,8 +32,8 @@ def test_a_short_name_leads_to_its_class(run, short):
 
 def test_a_small_experiment_imports_little(tmp_path):
     code = (
-        "import sys; sys.argv = ['project', 'fit', '--config', sys.argv[1], '--trainer.max_steps=1', '--vram=null']\n"
-        "from litlab.cli.main import run_command; assert run_command('project') == 0\n"
+        "import sys; sys.argv = ['x', 'fit', '--config', sys.argv[1], '--trainer.max_steps=1', '--vram=null']\n"
+        f"from litlab.cli.main import run_command; assert run_command('{PACKAGE}') == 0\n"
         "print(sum(name.startswith('litlab.') for name in sys.modules))"
     )
     config = ROOT / "configs/linear.yaml"

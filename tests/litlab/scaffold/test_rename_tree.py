@@ -1,4 +1,4 @@
-"""``rename`` on a copy of this repository: its tests pass, and runs from before are used as ever."""
+"""``rename`` on a copy of this repository: its tests pass."""
 
 from pathlib import Path
 
@@ -7,8 +7,6 @@ import pytest
 from litlab.scaffold.mentions import Mentions
 from tests.conftest import PACKAGE, ROOT
 from tests.litlab.scaffold.repositories import NAME, add_probe, commit, copy_files, git, ruff, run, run_tests
-
-RUN = "lightning_logs/probe/version_0"
 
 
 @pytest.fixture(scope="module")
@@ -35,30 +33,6 @@ def test_its_tests_pass(renamed):
     assert not (renamed / f"src/{PACKAGE}").exists()
     some = "test_imports or test_links or test_batches_are_scaled or test_first_lines or test_every_command"
     run_tests(renamed, "tests/litlab/test_imports.py", "tests/litlab/test_data_page.py", f"tests/{NAME}", "-k", some)
-
-
-def test_a_run_from_before_is_used(renamed):
-    config = renamed / RUN / "config.yaml"
-    assert f"class_path: {PACKAGE}.probe.Probe" in config.read_text()
-    code, out, err = run(renamed, "-m", NAME, "test", "--run", "probe")
-    assert code == 0, err
-    assert "test/acc" in out
-    assert "differ" not in err
-    more = ("--trainer.max_epochs=2", "--test_after_fit=false")
-    code, _, err = run(renamed, "-m", NAME, "fit", "--resume", "last", *more)
-    assert code == 0, err
-    assert "Settings that differ from probe/version_0: trainer.max_epochs: 1 -> 2." in err
-    assert f"class_path: {NAME}.probe.Probe" in config.read_text()
-
-
-def test_reproduce_says_where(renamed):
-    code, _, err = run(renamed, "-m", NAME, "reproduce", "probe")
-    assert code == 2
-    first = git(renamed, "rev-parse", "HEAD~1").strip()
-    assert err == (
-        f"error: probe/version_0 was made when {NAME} was called {PACKAGE}; git checkout {first}, and there: "
-        f"python -m {PACKAGE} reproduce {RUN}\n"
-    )
 
 
 def test_no_file_of_litlab_names_the_package():
