@@ -3,13 +3,13 @@
 from typing import Any, Literal
 
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import EarlyStopping as LightningEarlyStopping
+from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.util.metrics import choose_mode
 
 
-class EarlyStopping(LightningEarlyStopping):
+class RunEarlyStopping(EarlyStopping):
     """Lightning's EarlyStopping, which forgets a stop before ``min_epochs`` or ``min_steps`` if the metric improves.
 
     Lightning (2.6.6) remembers it: a run with ``min_epochs`` stops in the epoch of a new best, and one that is resumed

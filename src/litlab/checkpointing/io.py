@@ -128,17 +128,6 @@ def newest_checkpoint(folder: str | Path) -> Path | None:
     return newest
 
 
-def best_checkpoint(folder: str | Path) -> Path | None:
-    """Return the best checkpoint that the newest one names, None where it names none or that is gone."""
-    newest = newest_checkpoint(folder)
-    states = read_checkpoint(newest, mmap=True).get("callbacks", {}) if newest is not None else {}
-    for name in sorted(states, key=lambda name: not name.startswith("RunCheckpoint")):
-        best = states[name].get("best_model_path") if isinstance(states[name], dict) else None
-        if best and path_in(folder, best).is_file():
-            return path_in(folder, best)
-    return None
-
-
 def path_in(folder: str | Path, path: str) -> Path:
     """Return where a checkpoint is that the state of another one names: in its folder, which may have been moved.
 

@@ -8,7 +8,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compile, Freeze, GradNorms, NaNGuard
 from litlab.callbacks.channels_last import ChannelsLast
-from litlab.callbacks.early_stopping import EarlyStopping
+from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.callbacks.threads import Threads as Threaded
 from litlab.checkpointing import RunCheckpoint
 from litlab.types import PositiveFloat, bounded
@@ -24,7 +24,7 @@ OF_THE_COMMAND = (
 # By section: the callback that it configures, whether it is on by default, and its help.
 SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
     "checkpoint": (RunCheckpoint, True, "Which checkpoints are kept. null: none."),
-    "early_stopping": (EarlyStopping, False, "When to stop early. null: never."),
+    "early_stopping": (RunEarlyStopping, False, "When to stop early. null: never."),
     "freeze": (
         Freeze,
         False,

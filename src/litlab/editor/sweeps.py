@@ -19,7 +19,7 @@ HELP = {
     "base": "Config files and overlays of the experiment, relative to this file.",
     "settings": "Values for all trials, by flag.",
     "metric": "What is optimised, such as val/acc; or a list.",
-    "direction": "Whether less or more is better; or a list, one for each metric.",
+    "direction": "Whether less or more is better; or a list, one for each metric. Left out, as it is known.",
     "trials": "How many trials, of a grid at most its points. Every trial counts once, however it ends.",
     "hours": "How long one command starts new trials.",
     "sampler": "How the values of a trial are chosen.",
@@ -100,7 +100,7 @@ def sweep_schema(config: Schema) -> Schema:
         "$schema": DRAFT,
         "type": "object",
         "properties": {key: {**parts[key], "description": HELP[key]} for key in KEYS},
-        "required": ["base", "metric", "direction", "space"],
+        "required": ["base", "metric", "space"],
         "additionalProperties": False,
         "definitions": {"entry": RANGE_OR_CHOICES, "when": WHEN},
     }

@@ -16,6 +16,7 @@ from litlab.sweep import reading as read
 from litlab.sweep.reading import refuse
 from litlab.sweep.samplers import PRUNERS, SAMPLERS, make_pruner, make_sampler
 from litlab.sweep.space import Space, grid
+from litlab.util.metrics import metric_direction
 from litlab.util.yaml import read_mapping
 
 KEYS = (
@@ -23,6 +24,8 @@ KEYS = (
     "stall_minutes", "space",
 )  # fmt: skip
 DIRECTIONS = ("minimize", "maximize")
+BETTER = {"minimize": "lower", "maximize": "higher"}
+BY_MODE = dict(zip(("min", "max"), DIRECTIONS, strict=True))
 
 
 @dataclass(frozen=True)
@@ -125,11 +128,15 @@ def _spec(file: Path, content: dict[str, Any], arguments: list[str]) -> SweepSpe
     metrics = read.as_list(content.get("metric"))
     if not metrics or not all(isinstance(metric, str) for metric in metrics):
         refuse("metric", "is missing; name what fit logs, such as val/acc, or a list of several.")
-    directions = read.as_list(content.get("direction"))
+    known = [BY_MODE.get(str(metric_direction(metric))) for metric in metrics]
+    directions = read.as_list(content.get("direction", known))
     for direction in directions:
         read.check_word(direction, DIRECTIONS, "direction")
     if len(directions) != len(metrics):
         refuse("direction", f"give one for each metric: {len(metrics)}, not {len(directions)}.")
+    for metric, right, direction in zip(metrics, known, directions, strict=True):
+        if right not in (None, direction):
+            refuse("direction", f"{metric} is better when {BETTER[right]}; set {right}, or leave direction out.")
     sampler = read.named(content.get("sampler", "tpe"), SAMPLERS, "sampler")
     pruner = read.named(content.get("pruner", "median" if len(metrics) == 1 else "none"), PRUNERS, "pruner")
     if len(metrics) > 1 and pruner["name"] != "none":

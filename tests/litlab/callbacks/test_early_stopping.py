@@ -5,7 +5,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader
 
-from litlab.callbacks.early_stopping import EarlyStopping
+from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.checkpointing import ExactResume, RunCheckpoint
 from litlab.errors import UserError
 
@@ -36,7 +36,7 @@ def epochs(folder, model, ckpt_path=None, monitor="val/acc", mode=None, **settin
         **{"max_epochs": len(model.scores), **settings}, logger=False, accelerator="cpu", num_sanity_val_steps=0,
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
         callbacks=[
-            EarlyStopping(monitor, mode=mode, **options), ExactResume(), RunCheckpoint(str(folder), save_top_k=0)
+            RunEarlyStopping(monitor, mode=mode, **options), ExactResume(), RunCheckpoint(str(folder), save_top_k=0)
         ],
     )  # fmt: skip
     data = DataLoader(torch.ones(4, 1))

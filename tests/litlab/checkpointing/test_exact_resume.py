@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import CatMetric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassF1Score
 
-from litlab.callbacks.early_stopping import EarlyStopping
+from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.checkpointing.resume import KEY
 from litlab.errors import UserError
 from litlab.optim import Chain, Schedule, WarmupDecay
@@ -153,12 +153,12 @@ def test_another_number_of_processes(tmp_path, whole):
 def test_early_stopping_ends_a_run_once(tmp_path):
     """The process is killed after the last epoch, before the test say: there is nothing to go on with."""
     model = Draws()
-    stopping = EarlyStopping("val/acc", mode="max", patience=1, stopping_threshold=None, min_delta=1.0)
+    stopping = RunEarlyStopping("val/acc", mode="max", patience=1, stopping_threshold=None, min_delta=1.0)
     fitting = trainer(tmp_path, stopping, saving(tmp_path), max_epochs=9)
     fitting.fit(model, Data())
     assert fitting.current_epoch == 2
     again = trainer(
-        tmp_path, EarlyStopping("val/acc", mode="max", patience=1, min_delta=1.0), saving(tmp_path), max_epochs=9
+        tmp_path, RunEarlyStopping("val/acc", mode="max", patience=1, min_delta=1.0), saving(tmp_path), max_epochs=9
     )
     again.fit(Draws(), Data(), ckpt_path=tmp_path / "last.ckpt", weights_only=True)
     assert again.current_epoch == 2

@@ -14,7 +14,7 @@ import torch
 from torch.optim import lr_scheduler
 
 from litlab.callbacks import EMA, SWA
-from litlab.callbacks.early_stopping import EarlyStopping
+from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.optim import Schedule, WarmupDecay
 from tests.litlab.checkpointing.in_process import Draws, fit
 
@@ -56,8 +56,8 @@ EXTRAS: dict[str, dict[str, Any]] = {
     "rare": {"check_val_every_n_epoch": 2},
     "ema": {"callbacks": lambda: [EMA(0.9)]},
     "swa": {"callbacks": lambda: [SWA(0.3)]},  # from the second epoch on
-    "stopping": {"callbacks": lambda: [EarlyStopping("val/loss", patience=2, min_delta=10.0)]},
-    "stopping-train": {"callbacks": lambda: [EarlyStopping("train/loss", patience=2, min_delta=10.0)]},
+    "stopping": {"callbacks": lambda: [RunEarlyStopping("val/loss", patience=2, min_delta=10.0)]},
+    "stopping-train": {"callbacks": lambda: [RunEarlyStopping("train/loss", patience=2, min_delta=10.0)]},
 }
 
 

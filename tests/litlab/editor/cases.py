@@ -93,7 +93,7 @@ WRONG = {
     "model: {init_args: {optimizer: {class_path: Adam, init_args: {betas: [0.9, 1]}}}}":
         "model.init_args.optimizer.init_args.betas.1: 1 is greater than or equal to the maximum of 1",
     # choices
-    "checkpoint: {mode: maximum}": "checkpoint.mode: 'maximum' is not one of ['min', 'max']",
+    "checkpoint: {mode: maximum}": "checkpoint.mode: 'maximum' is not one of ['min', 'max', None]",
     "trainer: {deterministic: wran}": "trainer.deterministic: 'wran' is not one of [True, False, 'warn', None]",
     "model: {init_args: {activation: RELU}}": "model.init_args.activation: 'RELU' is not one of ['tanh', 'relu'",
     "model: {init_args: {schedule: {interval: stpe}}}":

@@ -67,7 +67,7 @@ def test_what_is_wrong_with_a_sweep_is_named(editor, text):
 
 
 def test_a_sweep_needs_what_the_command_needs(editor):
-    needed = {"base", "metric", "direction", "space"}
+    needed = {"base", "metric", "space"}
     assert {line.split("'")[1] for line in editor.mistakes("sweep", "trials: 3")} == needed
 
 

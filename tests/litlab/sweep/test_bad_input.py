@@ -21,6 +21,9 @@ WIDTH = {"model.hidden_size": RANGE}
         ({"metric": None}, "tiny.yaml: metric: is missing; name what fit logs, such as val/acc, or a list of several."),
         ({"direction": "minimise"}, "tiny.yaml: direction: must be one of minimize, maximize, not 'minimise'; "
          "did you mean 'minimize'?"),
+        ({"direction": "maximize"}, "tiny.yaml: direction: val/mse is better when lower; set minimize, or leave "
+         "direction out."),
+        ({"metric": "mine", "direction": None}, "tiny.yaml: direction: give one for each metric: 1, not 0."),
         ({"direction": ["minimize"] * 2}, "tiny.yaml: direction: give one for each metric: 1, not 2."),
         ({"sampler": "tep"}, "tiny.yaml: sampler: must be one of tpe, random, grid, cmaes, nsga2, not 'tep'; "
          "did you mean 'tpe'?"),
@@ -65,7 +68,7 @@ def test_sweep_file(refused, content, line):
 def test_file_that_is_none(run, tmp_path):
     (tmp_path / "broken.yaml").write_text("a: [")
     assert run("sweep", "--config", "nowhere.yaml").err == "error: nowhere.yaml: no such file\n"
-    assert run("sweep", "--config", "broken.yaml").err.startswith("error: broken.yaml:1: not valid YAML: ")
+    assert run("sweep", "--config", "broken.yaml").err.startswith("error: broken.yaml:2: not valid YAML: ")
     assert run("sweep").err == "error: sweep: the following arguments are required: --config\n"
     assert run("sweep", "--wokers", "2", "--config", "a").err.endswith("'--wokers'; did you mean '--workers'?\n")
 
