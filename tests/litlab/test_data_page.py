@@ -101,7 +101,7 @@ def test_ones_own_recordings(run, config, recordings):
     ("flags", "says"),
     [
         (["--data.path=nowhere"], r"error: data\.path: nowhere has no <activity>/\*\.csv; name the folder"),
-        (["--data.window=1"], r"error: --data\.window: 1 is not valid; it must be at least 2"),
+        (["--data.window=1"], r"error: data\.window: 1 is not valid; it must be at least 2"),
         (["--data.window=2000"], r"error: data\.window: 2000 is longer than a recording of 1000 rows; make it shorter"),
         (["--data.path=bad"], r"error: bad/still/1\.csv: could not convert string 'a' .*; give a CSV file of numbers"),
     ],

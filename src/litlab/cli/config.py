@@ -98,6 +98,8 @@ class Command(LightningCLI):
         for key in NEEDED:
             if self.config[key] is None:
                 raise UserError(f"{key}: null is not valid; give it a value, or leave it out")
+        if self.config.get("plan_memory") is not None and self.config.plan is None:
+            raise UserError("plan_memory: it is the memory of a device of --plan; give --plan too")
         if not 0 <= self.config.seed_everything < 2**32:
             raise UserError(f"seed_everything: {self.config.seed_everything} is not valid; give 0 to {2**32 - 1}")
         check_names(self.config, self.foreign, self.allowed)

@@ -17,7 +17,7 @@ from typing import Any
 from jsonargparse import ArgumentParser
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import callbacks
-from torch import optim
+from torch import nn, optim
 from torch.optim import lr_scheduler
 
 from litlab.cli.argv import CONFIG, find_bases, flags_of
@@ -35,6 +35,7 @@ OUTER = ("Problem with", "Does not validate", "Subtypes:", "Errors:", "Given val
 FRAME = re.compile(
     r'^Parser key "[^"]+":|^Not of type [^:]*:|^Type .* expects a function or a callable class:( Parser key.*)?'
 )
+LIBRARIES = (nn, optim, lr_scheduler, callbacks)  # whose classes have short names
 VALUE = re.compile(r"(?:Given|Got) value: (.*?)(?:\. Got value: .*)?$", re.MULTILINE)  # the innermost comes first
 TYPE = re.compile(r"Expected an? (?=<|typing)")
 NO_CLASS = re.compile(r"^Expected a dot import path string: (?![\w.]*\b[A-Z]\w*$)")  # the value was hardly meant as one
@@ -100,11 +101,12 @@ def _explain_leaf(key: str, leaves: list[str], classes: list[str], parser: Any) 
         name = f"{found[1]}.{found[2]}"
         return name, f"there is no such key{nearest(name, _settings(parser))}"
     if found := re.search(r"arguments are required: (\w+)", leaf):
-        return f"{key}.{found[1]}", f"not set; {classes[-1].rpartition('.')[2]} needs it"
+        return f"{key}.{found[1]}", "not set, and it has no default"
     if found := re.search(r"Importing '([^']+)' is not allowed, denied by the '([^']+)' entry", leaf):
         return key, explain_denied(found[1], everything=found[2] == "*")
     if found := re.search(r"Expected a dot import path string: (.*)", leaf):
-        known = [*find_classes(package()), *dir(optim), *dir(lr_scheduler), *dir(callbacks)]
+        libraries = (name for module in LIBRARIES for name in dir(module) if name[0].isupper())
+        known = [*find_classes(package()), *libraries]
         return key, f"there is no class '{found[1]}'{nearest(found[1], known, '; give its full path')}"
     if found := re.search(r"module '([^']+)' has no attribute '([^']+)'", leaf):
         return key, f"{found[1]} has no '{found[2]}'{nearest(found[2], dir(sys.modules[found[1]]))}"

@@ -19,6 +19,7 @@ from litlab.util.device import has_fast_bfloat16, has_tensor_cores, has_tf32
 from litlab.util.strategies import shards
 
 PrecisionInput = _PRECISION_INPUT  # the type of the Trainer's setting
+UNSCALED: Any = ("32-true", "bf16-mixed", "bf16-true", "16-true", None, 32, "32", "bf16")  # that these strategies take
 SHARDING = ("fsdp2", "pipeline")  # names of ours for a ModelParallelStrategy of Lightning
 
 
@@ -56,6 +57,12 @@ class ExperimentTrainer(Trainer):
         is_sharding = strategy in SHARDING or isinstance(strategy, ModelParallelStrategy)
         if is_sharding and reason and precision == "16-mixed":
             precision, reason = "32-true", f"{reason}, and trainer.strategy can't scale gradients"
+        if is_sharding and precision not in UNSCALED:
+            name = strategy if isinstance(strategy, str) else type(strategy).__name__
+            raise UserError(
+                f"trainer.precision: {precision} does not go with trainer.strategy {name}; use "
+                f"{', '.join(UNSCALED[:4])}, or trainer.strategy ddp"
+            )
         super().__init__(precision=precision, **settings)
 
         plugin: Any = self.precision_plugin

@@ -3,7 +3,6 @@
 import math
 import os
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
+from litlab import parallel  # noqa: F401 - its strategies have names
 from litlab.callbacks.activation_checkpointing import ActivationCheckpointing
 from litlab.callbacks.averaging import AveragedWeights
 from litlab.callbacks.channels_last import ChannelsLast
@@ -50,7 +50,6 @@ STEP_HOOKS = (
 )  # fmt: skip
 # What barebones keeps of the sections: the rest measures, logs or writes.
 PARTS_OF_A_STEP = (ActivationCheckpointing, AveragedWeights, ChannelsLast, Compile, Freeze, Threads)
-STRATEGIES = {"fsdp2": "litlab.parallel.strategy", "pipeline": "litlab.parallel.pipeline_strategy"}
 
 
 def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
@@ -81,9 +80,6 @@ def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
     if settings["enable_checkpointing"] is None:
         settings["enable_checkpointing"] = any(isinstance(one, Checkpoint) for one in settings["callbacks"])
 
-    module = STRATEGIES.get(str(settings["strategy"]))
-    if module is not None:
-        import_module(module)  # which registers it
     with building("trainer"):
         trainer = command.trainer_class(**settings)
     lighten_steps(trainer)

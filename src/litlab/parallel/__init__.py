@@ -1,6 +1,10 @@
 """Networks divided among processes: what a network says of it, and the strategies that do it."""
 
-from typing import TYPE_CHECKING
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lightning.pytorch.strategies import Strategy, StrategyRegistry
 
 from litlab.util.lazy import export_lazily
 
@@ -19,3 +23,13 @@ __getattr__ = export_lazily(
         "ShardedStrategy": "litlab.parallel.strategy",
     },
 )
+
+
+def _build(name: str, **settings: Any) -> Strategy:
+    return getattr(import_module(__name__), name)(**settings)
+
+
+# Names for trainer.strategy; their modules are imported when one is built.
+_sharded, _pipeline = partial(_build, "ShardedStrategy"), partial(_build, "PipelineStrategy")
+StrategyRegistry.register("fsdp2", _sharded, "Shard the model over all devices (FSDP2)")
+StrategyRegistry.register("pipeline", _pipeline, "Divide the model's blocks among all devices (GPipe)")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from lightning.fabric.utilities.optimizer import _optimizers_to_device
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.strategies import Strategy, StrategyRegistry
+from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor, nn
@@ -233,6 +233,3 @@ def _kind(tensor: Tensor) -> Tensor:
 
 def _parameters(optimizer: Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-StrategyRegistry.register("pipeline", PipelineStrategy, "Divide the model's blocks among all devices (GPipe)")

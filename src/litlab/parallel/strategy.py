@@ -7,7 +7,7 @@ import torch
 from lightning.fabric.utilities.device_dtype_mixin import _update_properties
 from lightning.fabric.utilities.optimizer import _optimizers_to_device
 from lightning.pytorch import Trainer
-from lightning.pytorch.strategies import Strategy, StrategyRegistry
+from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
@@ -254,6 +254,3 @@ class ShardedStrategy(DataGroups):
         if isinstance(tensor, DTensor):
             tensor = whole(tensor.to(self.root_device))  # pyright: ignore[reportArgumentType]
         return tensor.cpu() if self.is_global_zero else torch.empty(0)
-
-
-StrategyRegistry.register("fsdp2", ShardedStrategy, "Shard the model over all devices (FSDP2)")

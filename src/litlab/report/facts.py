@@ -125,6 +125,7 @@ def class_line(class_path: str) -> str | None:
         return None
     try:
         nodes = ast.parse(file.read_text(encoding="utf-8", errors="replace")).body
+        nodes += [inner for node in nodes if isinstance(node, ast.If) for inner in node.body]  # if TYPE_CHECKING
     except (SyntaxError, ValueError):  # the latter from Python 3.11 on a null byte
         return None
     around = [root, *parts] if path.is_dir() else [root, *parts[:-1]]

@@ -40,7 +40,10 @@ def _consolidate(arguments: list[str]) -> int:
     if SHARDS not in read_checkpoint(path, mmap=True):
         raise UserError(f"consolidate: {path} is one file already; copy it")
     checkpoint = AtomicCheckpointIO().load_checkpoint(path)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(output, lambda stream: torch.save(checkpoint, stream))
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(output, lambda stream: torch.save(checkpoint, stream))
+    except OSError as error:
+        raise UserError(f"--output: {output} can't be written ({error.strerror}); name another file") from error
     print(f"Written: {output} ({output.stat().st_size / 2**20:,.1f} MiB, after step {checkpoint['global_step']})")
     return 0

@@ -38,11 +38,11 @@ def test_sizes_that_are_none(text):
     [
         (["--plan=1x2", "--check"], "--plan: it looks at a fit from its start; leave --resume, --ckpt_path and"),
         (["--plan=1x2", "--ckpt_path=last.ckpt"], "--plan: it looks at a fit from its start; leave"),
-        (["--plan=1x2", "--seeds=0,1"], "--plan: it doesn't go together with --seeds"),
+        (["--plan=1x2", "--seeds=0,1"], "--seeds: it doesn't go together with --resume, --check, --plan"),
         (["--plan=8"], "--plan: '8' is not valid; give nodes x devices of each"),
-        (["--plan="], "plan: it is empty"),
-        (["--plan=1x2", "--plan_memory=inf"], "--plan_memory: inf is not valid"),
-        (["--plan_memory=80"], "--plan_memory: it is the memory of a device of --plan; give --plan too"),
+        (["--plan="], "--plan: '' is not valid"),
+        (["--plan=1x2", "--plan_memory=inf"], "plan_memory: inf is not valid"),
+        (["--plan_memory=80"], "plan_memory: it is the memory of a device of --plan; give --plan too"),
         (["--plan=1x2", "--trainer.strategy=deepspeed"], "trainer.strategy: --plan does not know deepspeed"),
         (
             ["--plan=1x2", "--trainer.strategy=fsdp2", "--agc.factor=0.1", "--trainer.precision=16-mixed"],

@@ -165,7 +165,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     sweep.folder.write_text("")
     made = create(sweep)
     ended(made, {"x": 0.5}, {"x": FloatDistribution(0, 1)}, values=[0.5])
-    with pytest.raises(UserError, match=r"file/report/report\.html can't be written: Not a directory\."):
+    with pytest.raises(UserError, match=r"file/report/report\.html: it can't be written \(Not a directory\)"):
         write_report(sweep, made)
 
 

@@ -75,8 +75,8 @@ def test_each_changes_what_is_trained_on(fit):
         ("[{class_path: project.data.solarise.Solarize}]",
          "project.data.solarise has no 'Solarize'; did you mean 'Solarise'?"),
         ("[{class_path: project.data.solarise.Solarise, init_args: {odds: 1}}]", "Solarise has no 'odds'"),
-        ("[{class_path: litlab.data.images.AugmentStep}]", "AugmentStep' is abstract; name one of its subclasses"),
-        ("[{class_path: torch.optim.Adam}]", "'torch.optim.Adam' is not a Module"),
+        ("[{class_path: litlab.data.images.AugmentStep}]", "AugmentStep is abstract"),
+        ("[{class_path: torch.optim.Adam}]", "torch.optim.Adam does not correspond to a subclass of Module"),
         ("[5]", "data.augment.steps"),
     ],
 )  # fmt: skip

@@ -258,10 +258,10 @@ def test_the_attention_of_the_documentation_is_one(own_part):
 @pytest.mark.parametrize(
     ("flag", "says"),
     [
-        ("attention=sdpa", "--model.attention: there is no class 'sdpa'"),
-        ("attention={class_path: MultiHeadAttention, init_args: {dropout: 2}}", "MultiHeadAttention: dropout is 2.0"),
-        ("activation=gelu", "--model.activation: there is no class 'gelu'; did you mean 'GELU'?"),
-        ("norm_class=pre", "--model.norm_class: there is no class 'pre'"),
+        ("attention=sdpa", "model.attention: there is no class 'sdpa'"),
+        ("attention={class_path: MultiHeadAttention, init_args: {dropout: 2}}", "model: dropout is 2.0"),
+        ("activation=gelu", "model.activation: there is no class 'gelu'; did you mean 'GELU'?"),
+        ("norm_class=pre", "model.norm_class: there is no class 'pre'"),
     ],
 )
 def test_classes_that_are_none(run, texts, flag, says):

@@ -119,11 +119,11 @@ def test_the_network_of_a_command_line_can_be_copied(folder, run, monkeypatch):
 @pytest.mark.parametrize(
     ("flag", "says"),
     [
-        ("norm.groups=3", "model.network.norm: GroupNorm: num_channels (8) must be divisible by num_groups (3)"),
-        ("norm=torch.nn.Linear", "--model.network.norm.out_features: it is not set; Linear needs it"),
-        ("norm=3", "--model.network.norm: 3 is not valid; it must be a Module (class_path and init_args)"),
-        ("activation=torch.nn.functional.gelu", "'torch.nn.functional.gelu' is not a Module"),
-        ("widths=[8, 0]", "model.network: VGG: widths is (8, 0): it must be 1 or more"),
+        ("norm.groups=3", "model: num_channels (8) must be divisible by num_groups (3)"),
+        ("norm=torch.nn.Linear", "model.network.norm.out_features: not set, and it has no default"),
+        ("norm=3", "model.network.norm: there is no class '3'"),
+        ("activation=torch.nn.functional.gelu", "'torch.nn.functional.gelu' to be a function that returns"),
+        ("widths=[8, 0]", "model: widths is (8, 0): it must be 1 or more"),
     ],
 )
 def test_mistakes(run, folder, flag, says, monkeypatch):

@@ -30,7 +30,8 @@ def log_settings(trainer: Trainer, settings: Mapping[str, Any]) -> None:
     for logger in trainer.loggers:
         new = settings
         if isinstance(logger, MLFlowLogger):  # it refuses to change a value, and a resumed run may train for longer
-            known = logger.experiment.get_run(str(logger.run_id)).data.params
+            run = logger.experiment.get_run(str(logger.run_id))
+            known = run.data.to_dictionary()["params"]
             new = {name: value for name, value in settings.items() if name not in known}
         logger.log_hyperparams(dict(new))  # pyright: ignore[reportArgumentType]
 

@@ -86,7 +86,7 @@ REFUSED = {
     "a device": (lambda root: link("/dev/zero", root / "train/cat/x.png"), "/train/cat/x.png: a pipe, a device"),
     "a class not in UTF-8": (
         lambda root: write_image(root / f"train/{NOT_UTF8}/x.png", seed=1),
-        f"/train/{NOT_UTF8}: the name of this class is not UTF-8; rename the folder",
+        r"/train/caf\udce9: the name of this class is not UTF-8; rename the folder",
     ),
 }
 
