@@ -140,8 +140,8 @@ def test_the_plots_are_of_maml_alone():
             "model.network: torch.func.vmap can't take MLP (BatchNorm1d changes",
         ),
         (["--model.network.num_classes=2"], "model.network: it returns (10, 2) for 10 points, not (10, 1)"),
-        (["--data.shots=0"], "--data.shots: 0 is not valid; it must be at least 1"),
-        (["--model.inner_lr=0"], "--model.inner_lr: 0 is not valid; it must be above 0"),
+        (["--data.shots=0"], "data.shots: 0 is not valid; it must be at least 1"),
+        (["--model.inner_lr=0"], "model.inner_lr: 0 is not valid; it must be above 0"),
     ],
     ids=lambda part: part[0] if isinstance(part, list) else "",
 )

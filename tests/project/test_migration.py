@@ -68,6 +68,8 @@ def project(run, monkeypatch) -> Callable[[str], Callable[..., Outcome]]:
         for folder in Path(f"src/{PACKAGE}").iterdir():
             package = importlib.import_module(f"{PACKAGE}.{folder.name}")
             monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder.absolute())])
+            for file in folder.glob("[!_]*.py"):  # they are not in the package's folder, where short names are found
+                importlib.import_module(f"{PACKAGE}.{folder.name}.{file.stem}")
         return run
 
     return migrate

@@ -24,7 +24,8 @@ def check_prediction(config: Namespace) -> Path:
 
     if not config.input:
         raise UserError("--input: it is not set; give a file or a folder")
-    if config.trainer.fast_dev_run or config.trainer.limit_predict_batches not in (None, 1.0):
+    limit = config.trainer.limit_predict_batches
+    if config.trainer.fast_dev_run or isinstance(limit, int) or limit not in (None, 1.0):
         raise UserError("trainer.limit_predict_batches: it would leave some of the input out; unset it")
     folder = Path(config.run or ".")
     name = config.output or str((folder if folder.is_dir() else Path()) / "predictions.csv")

@@ -1,5 +1,6 @@
 """The folder of a command: a new run, one that is resumed, or one whose checkpoint is evaluated."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,8 +46,13 @@ def start_run(config: Namespace) -> Iterator[RunFolder | None]:
         run = RunFolder(Path(config.resume)) if config.resume else new_run(root, config.experiment)
         if config.checkpoint is not None and config.checkpoint.init_args.dirpath is not None:
             rank_zero_info("checkpoint.dirpath: --run and --resume don't look there; give --ckpt_path and --config")
-        with run.lock():
-            yield run
+        try:
+            with run.lock():
+                yield run
+        except UserError:
+            if not config.resume and not run.is_run():  # it was refused before it began
+                shutil.rmtree(run.path)
+            raise
 
 
 def is_finished(command: Any) -> bool:

@@ -23,7 +23,7 @@ class Held(Callback):
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         [signals] = [callback for callback in trainer.callbacks if isinstance(callback, StopSignals)]
-        while trainer.current_epoch == 2 and not self.file.is_file() and signals._watch.signum is None:
+        while trainer.current_epoch == 2 and not self.file.is_file() and not signals._signum:
             time.sleep(0.02)
 
 
