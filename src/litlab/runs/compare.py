@@ -45,7 +45,10 @@ def _compare(arguments: list[str]) -> int:
     origins = differences([flatten_origin(read_json(run.provenance)) for run in runs])
     show_table(header, ([key, *map(format_value, values)] for key, values in settings.items()), "Settings that differ")
     show_table(header, compare_metrics([describe(run, chosen.root) for run in runs]), "\nMetrics")
-    show_table(header, ([key, *map(format_value, values)] for key, values in origins.items()), "\nMade from")
+    if origins:
+        show_table(header, ([key, *map(format_value, values)] for key, values in origins.items()), "\nMade from")
+    else:
+        print("\nCode, versions, hardware and data are the same.")
     return 0
 
 
