@@ -19,7 +19,7 @@ for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
     del sys.modules[name]
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--assert=plain", *sys.argv[1:]]))
 """
-SOME = "test_nothing_is_imported_in_a_circle or test_every_subpackage_has_its_layer or test_the_flag or test_a_resumed_run_continues_in_its_folder or test_class_help or test_check_finds"
+SOME = "test_nothing_is_imported_in_a_circle or test_every_subpackage or test_class_help or test_check_finds"
 NOT_COPIED = {".git", ".venv", "build", "data", "dist", "lightning_logs"}  # of the root
 
 

@@ -25,7 +25,7 @@ KEYS = (
 )  # fmt: skip
 DIRECTIONS = ("minimize", "maximize")
 BETTER = {"minimize": "lower", "maximize": "higher"}
-BY_MODE = dict(zip(("min", "max"), DIRECTIONS, strict=True))
+BY_MODE = {"min": "minimize", "max": "maximize"}
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,8 @@ def _spec(file: Path, content: dict[str, Any], arguments: list[str]) -> SweepSpe
     metrics = read.as_list(content.get("metric"))
     if not metrics or not all(isinstance(metric, str) for metric in metrics):
         refuse("metric", "is missing; name what fit logs, such as val/acc, or a list of several.")
-    known = [BY_MODE.get(str(metric_direction(metric))) for metric in metrics]
+    modes = [metric_direction(metric) for metric in metrics]
+    known = [None if mode is None else BY_MODE[mode] for mode in modes]
     directions = read.as_list(content.get("direction", known))
     for direction in directions:
         read.check_word(direction, DIRECTIONS, "direction")
