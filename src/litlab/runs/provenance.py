@@ -43,7 +43,6 @@ def describe_origin(trainer: "Trainer", diff_name: str) -> tuple[dict[str, Any],
     data: Any = getattr(trainer, "datamodule", None)
     digest = hashlib.sha256(code.diff.encode(errors="surrogateescape")).hexdigest()
     seed = os.environ.get("PL_GLOBAL_SEED")  # where Lightning's seed_everything leaves it
-    described = {name: str(getattr(data, name, "")) for name in ("description", "fingerprint")}
     origin = {
         "started": now(),
         "command": command(),
@@ -55,7 +54,12 @@ def describe_origin(trainer: "Trainer", diff_name: str) -> tuple[dict[str, Any],
         "versions": versions(),
         "hardware": hardware(trainer),
         "seed": None if seed is None else int(seed),
-        "data": {"class": type(data).__name__, **described, "generated": bool(getattr(data, "generated", False))},
+        "data": {
+            "class": type(data).__name__,
+            "description": str(getattr(data, "description", "")),
+            "fingerprint": str(getattr(data, "fingerprint", "")),
+            "generated": bool(getattr(data, "generated", False)),
+        },
     }
     return mask(origin), code.diff
 

@@ -31,7 +31,7 @@ def log_settings(trainer: Trainer, settings: Mapping[str, Any]) -> None:
         new = settings
         if isinstance(logger, MLFlowLogger):  # it refuses to change a value, and a resumed run may train for longer
             run = logger.experiment.get_run(str(logger.run_id))
-            known = run.data.to_dictionary()["params"]
+            known = run.to_dictionary()["data"]["params"]
             new = {name: value for name, value in settings.items() if name not in known}
         logger.log_hyperparams(dict(new))  # pyright: ignore[reportArgumentType]
 
