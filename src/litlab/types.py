@@ -10,7 +10,6 @@ instances of themselves in the hyper-parameters, which ``torch.load(weights_only
         Width = bounded(int, ">= 4")
 """
 
-import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
@@ -35,7 +34,7 @@ class Bounds:
         self.conditions = [(sign, float(end) if "." in end else int(end)) for sign, end in pairs]
 
     def __contains__(self, value: float) -> bool:
-        return math.isfinite(value) and all(_COMPARISONS[sign][0](value, end) for sign, end in self.conditions)
+        return all(_COMPARISONS[sign][0](value, end) for sign, end in self.conditions)
 
     def __str__(self) -> str:
         return " and ".join(f"{_COMPARISONS[sign][1]} {end}" for sign, end in self.conditions)

@@ -16,7 +16,7 @@ from tests.conftest import CONFIGS, PACKAGE
 from tests.processes import Python, ranks
 
 CLUSTER = CONFIGS / "cluster"
-EPOCHS = 3
+EPOCHS = 20  # so that the signal comes before the end
 SETTINGS = [
     "--trainer.accelerator=cpu", f"--trainer.max_epochs={EPOCHS}", "--trainer.callbacks=[]", "--early_stopping=null",
     "--trainer.precision=32-true", "--trainer.enable_progress_bar=false", "--data.batch_size=64",

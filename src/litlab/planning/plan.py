@@ -1,6 +1,7 @@
 """``fit --plan``: what a run needs of each of many devices, found out on this machine without running it."""
 
 import traceback
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,8 @@ def plan_command(command: Any) -> None:
     config = command.config
     if config.resume or config.check or config.ckpt_path:
         raise UserError("--plan: it looks at a fit from its start; leave --resume, --ckpt_path and --check out")
+    if config.plan_memory == math.inf:
+        raise UserError("plan_memory: inf is not valid; give the GiB of a device, such as 80")
     data = command.build_data()
     without_download(data)
     command.fill_from_data(data)
