@@ -1,7 +1,7 @@
 """``fit --plan``: what a run needs of each of many devices, found out on this machine without running it."""
 
-import traceback
 import math
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
