@@ -241,7 +241,7 @@ def open_shards(folder: Path) -> FileSystemReader:
 
 
 class MetadataUnpickler(pickle.Unpickler):
-    """Refuses what is no part of a checkpoint's metadata."""
+    """Unpickle the metadata of a checkpoint; any other class in it is an error."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         name = f"{module_name}.{global_name}"

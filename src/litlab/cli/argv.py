@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.find import find_run, newest_resumable, owner_of
+from litlab.runs.find import choose_checkpoint, find_run, newest_resumable, owner_of
 from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.runs.settings import read_config
 from litlab.util.text import nearest
@@ -123,15 +123,7 @@ def _resume_flags(run: RunFolder) -> list[str]:
 
 def _run_flags(run: RunFolder, which: str | None) -> list[str]:
     read_config(run.config)
-    if which is not None and which not in ("best", "last"):
-        path = Path(which)
-    else:
-        best = (read_json(run.metrics).get("best") or {}).get("checkpoint")
-        if best is None and which == "best":
-            raise UserError(f"{run.name}: it has no best checkpoint; use --ckpt_path last")
-        path = run.checkpoints / Path(str(best) if best is not None and which != "last" else "last.ckpt").name
-    if not os.path.isfile(path):
-        raise UserError(f"{run.name}: there is no checkpoint {path}; give another one with --ckpt_path")
+    path = choose_checkpoint(run, which)
     return [f"--config={run.config}", f"--ckpt_path={path}", f"--run={run.path}"]
 
 

@@ -19,8 +19,8 @@ from litlab.cli.messages import saving_traceback
 from litlab.cli.output import check_prediction, check_writer
 from litlab.cli.trainer import build_trainer, check_trained, explain_untestable, print_summary
 from litlab.errors import UserError
+from litlab.runs.find import find_checkpoint
 from litlab.runs.record import log_results
-from litlab.runs.saved import checkpoint_of
 from litlab.runs.start import choose_run, is_finished, start_run
 
 
@@ -123,7 +123,7 @@ def build(command: Command) -> Experiment:
     elif checkpoint is not None:
         check_weights(model, checkpoint)
     elif config.init_from is not None:
-        config.init_from = str(checkpoint_of(config.init_from))  # as the run's config says it
+        config.init_from = str(find_checkpoint(config.init_from))  # as the run's config says it
         initialise(model, Path(config.init_from))
     return Experiment(command, data, model, checkpoint, export)
 

@@ -164,7 +164,7 @@ def run_experiment(run: Callable[[list[str]], None]) -> int:
 
     silence_noise()
     if sys.argv[1] == "fit" and has_flag(sys.argv[2:], "--seeds", "--folds"):
-        return import_module("litlab.commands.repeat").main(sys.argv[2:])
+        return import_module("litlab.commands.repeat.repeat").main(sys.argv[2:])
     try:
         sys.argv[1:] = pin_run(sys.argv[1:])  # which Lightning starts the other processes of a run with
         run(sys.argv[1:])

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from jsonargparse import ArgumentParser
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import callbacks
@@ -21,12 +22,12 @@ from torch import nn, optim
 from torch.optim import lr_scheduler
 
 from litlab.cli.argv import CONFIG, find_bases, flags_of
-from litlab.cli.out_of_memory import explain_out_of_memory
 from litlab.cli.resolve import find_classes
 from litlab.cli.trust import explain_denied
 from litlab.errors import UserError, first_line
 from litlab.runs.folder import ROOT, RunFolder, write_text
 from litlab.util.class_blocks import imported
+from litlab.util.device import GIB, is_out_of_memory, peak_host_gib
 from litlab.util.team import package
 from litlab.util.text import nearest
 from litlab.util.yaml import find_line
@@ -190,7 +191,7 @@ def describe_error(error: BaseException) -> str | None:
 
 
 def _explain_runtime(error: BaseException, innermost: BaseException) -> str | None:
-    advice = explain_out_of_memory(error)
+    advice = _explain_out_of_memory(error)
     if advice is not None:
         return advice
     if isinstance(error, MisconfigurationException):  # Lightning's word for settings that do not go together
@@ -200,6 +201,20 @@ def _explain_runtime(error: BaseException, innermost: BaseException) -> str | No
     if _noted(error, "building") and isinstance(innermost, SHORTENED):
         return first_line(innermost)
     return None
+
+
+def _explain_out_of_memory(error: BaseException) -> str | None:
+    """Return peak memory and the flags that are most likely to help; None for any other exception."""
+    if not is_out_of_memory(error):
+        return None
+    peak = f"peak {peak_host_gib():.2f} GiB of the host's memory"
+    if torch.cuda.is_available():
+        total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory / GIB
+        peak = f"peak {torch.cuda.max_memory_allocated() / GIB:.2f} of {total:.2f} GiB of the GPU"
+    return (
+        f"out of memory ({peak}): try half of --data.batch_size with twice --trainer.accumulate_grad_batches, or "
+        "--trainer.precision bf16-mixed"
+    )
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -11,7 +11,7 @@ from litlab.errors import UserError
 from litlab.report.results_files import FOLDER, ResultFiles, Steps, steps_of
 from litlab.report.results_text import figure, origin
 from litlab.util.text import nearest
-from litlab.util.yaml import check, check_mapping, place, read_text
+from litlab.util.yaml import check_mapping, parse, place, read_text
 
 TABLES = FOLDER / "tables"
 EXAMPLE = "rows: [{from: tables.json > results > wine, cells: [wine]}]"
@@ -76,7 +76,7 @@ def read_description(file: Path, files: ResultFiles) -> tuple[list[str], list[Ro
     Raises:
         UserError: If it is wrong, with file and line.
     """
-    root = check_mapping(check(read_text(file), str(file)), str(file), EXAMPLE)
+    root = check_mapping(parse(read_text(file), str(file))[0], str(file), EXAMPLE)
     entries = _entries(root, file, {"columns", "rows"}, {"from"})
     columns = [_column(node, file) for node in _items(entries["columns"], file, "columns")]
     base = _start(entries, (), file)

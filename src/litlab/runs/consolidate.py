@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from litlab.errors import UserError
-from litlab.runs.find import RUN_HELP
+from litlab.runs.find import RUN_HELP, find_checkpoint
 from litlab.util.options import Options, answer
 
 DESCRIPTION = """\
@@ -30,10 +30,9 @@ def _consolidate(arguments: list[str]) -> int:
     import torch
 
     from litlab.checkpointing.io import SHARDS, AtomicCheckpointIO, read_checkpoint
-    from litlab.runs.saved import checkpoint_of
     from litlab.util.files import write_atomically
 
-    path = checkpoint_of(chosen.checkpoint)
+    path = find_checkpoint(chosen.checkpoint)
     output = chosen.output or path.with_suffix(".pt")
     if output.exists():
         raise UserError(f"--output: {output} exists; remove it, or name another file")

@@ -69,6 +69,33 @@ def find_run(text: str, root: Path = ROOT, groups: bool = False) -> RunFolder:
     raise UserError(f"{text}: there is no such run{nearest(name_in(root, Path(text)), known, listed)}")
 
 
+def find_checkpoint(text: str) -> Path:
+    """Return the checkpoint that the user means: a file, or a run, of which it is the best one or else the last."""
+    return Path(text) if os.path.isfile(text) else choose_checkpoint(find_run(text))
+
+
+def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
+    """Return a checkpoint of a run.
+
+    Args:
+        run: The run.
+        which: ``best``, ``last`` or a file; None: the best one, the last where it has no best.
+
+    Raises:
+        UserError: If there is no such checkpoint.
+    """
+    best = get_entry(read_json(run.metrics), str, "best", "checkpoint")
+    if which == "best" and best is None:
+        raise UserError(f"{run.name}: it has no best checkpoint; use --ckpt_path last")
+    if which in (None, "best", "last"):
+        path = run.checkpoints / Path("last.ckpt" if which == "last" or best is None else best).name
+    else:
+        path = Path(which)
+    if not os.path.isfile(path):
+        raise UserError(f"{run.name}: there is no checkpoint {path}; give another one with --ckpt_path")
+    return path
+
+
 def experiment_of(run: RunFolder) -> Path:
     """Return the folder of the experiment that a run belongs to, also for a run in a group."""
     return Path(without_member(str(run.path.parent)))

@@ -26,7 +26,6 @@ def main(arguments: list[str]) -> int:
 def _reproduce(arguments: list[str]) -> int:
     options = Options("reproduce", DESCRIPTION)
     options.add_argument("run", metavar="RUN", help=RUN_HELP)
-    options.add_argument("--print", action="store_true", help="print the commands: what it does anyway")
     options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)
 

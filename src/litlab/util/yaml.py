@@ -41,9 +41,9 @@ def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[
     Raises:
         UserError: If it can't be read, is not YAML, has a key twice, or holds something else.
     """
-    text = read_text(file)
-    check_mapping(check(text, str(file)), str(file), example)
-    return yaml.load(text, Loader=Loader)
+    root, content = parse(read_text(file), str(file))
+    check_mapping(root, str(file), example)
+    return content
 
 
 def read_text(file: Path) -> str:
@@ -62,8 +62,8 @@ def read_text(file: Path) -> str:
         raise UserError(f"{file}: it can't be read ({reason}); give a YAML file in UTF-8") from error
 
 
-def check(text: str, name: str) -> yaml.Node | None:
-    """Return the nodes of a YAML text, which know their lines; None for an empty one.
+def parse(text: str, name: str) -> tuple[yaml.Node | None, Any]:
+    """Return the nodes of a YAML text, which know their lines, and its content; None twice for an empty one.
 
     Args:
         text: The YAML.
@@ -74,14 +74,14 @@ def check(text: str, name: str) -> yaml.Node | None:
     """
     try:
         root = yaml.compose(text, Loader=Loader)
-        yaml.load(text, Loader=Loader)  # tags and values
+        _check_keys(root, name, set())
+        content = None if root is None else Loader("").construct_document(root)  # which merges keys in the nodes
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = name if mark is None else f"{name}:{mark.line + 1}"
         problem = getattr(error, "problem", None) or first_line(error)
         raise UserError(f"{place}: not valid YAML: {problem}; correct it, or put the value in quotes") from error
-    _check_keys(root, name, set())
-    return root
+    return root, content
 
 
 def check_mapping(root: yaml.Node | None, name: str, example: str = "trainer: {max_epochs: 3}") -> yaml.MappingNode:

@@ -101,7 +101,7 @@ def test_what_can_not_become_flags(here, line):
     assert REFUSED[line] in str(refused.value)
 
 
-def test_a_cut_last_checkpoint_gives_way_to_the_newest_whole_one(here, caplog):
+def test_a_cut_last_checkpoint_gives_way_to_the_newest_whole_one(here):
     last = here / RUN / "checkpoints/last.ckpt"
     last.write_bytes(last.read_bytes()[:100])
     with pytest.warns(UserWarning, match=r"last.ckpt: it is cut or not a checkpoint .*other.ckpt is used"):
