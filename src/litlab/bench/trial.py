@@ -27,7 +27,6 @@ from litlab.bench.clock import Plan, TrialClock
 from litlab.bench.flops import peak_flops
 from litlab.callbacks import Freeze, MemorySnapshot
 from litlab.callbacks.finder import Finder
-from litlab.checkpointing.lightning_callbacks import Tuned
 from litlab.cli.config import Command
 from litlab.cli.fit import Experiment, build
 from litlab.cli.messages import describe_error
@@ -49,7 +48,7 @@ NOTHING_ELSE = (
 # Callbacks that look for settings, write, or need a logger or a validation.
 LEFT_OUT = (
     BatchSizeFinder, Checkpoint, DeviceStatsMonitor, EarlyStopping, Finder, LearningRateFinder, LearningRateMonitor,
-    MemorySnapshot, ProgressBar, Tuned,
+    MemorySnapshot, ProgressBar,
 )  # fmt: skip
 
 OF_THE_DATA = ("batch_size", "tokens_per_batch", "num_workers", "prefetch_factor", "pin_memory")

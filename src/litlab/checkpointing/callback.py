@@ -1,12 +1,9 @@
 """Which checkpoints a run keeps: the best by a metric of the validation, and the last state."""
 
 import os
-import re
 import time
-from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
@@ -18,12 +15,11 @@ from litlab.checkpointing.internals import (
     precede,
     validation_follows,
 )
-from litlab.checkpointing.io import path_in
 from litlab.errors import UserError, first_line
 from litlab.types import PositiveFloat, PositiveInt, check_bounds
 from litlab.util.metrics import choose_mode
 
-LONGEST = 180  # bytes of a file's name; systems allow 255, and a temporary file adds to it
+PATHS = ("best_model_path", "kth_best_model_path", "last_model_path")  # in its state
 EVERY_STEPS = 10  # after which several ranks ask each other for the time
 
 
@@ -67,10 +63,6 @@ class RunCheckpoint(ModelCheckpoint):
         auto_insert_metric_name: bool = True,
     ) -> None:
         check_bounds(RunCheckpoint, locals(), "checkpoint")
-        if dirpath is not None and not dirpath.strip():
-            raise UserError("checkpoint.dirpath: it is empty; give a folder, or leave it out")
-        if filename is not None:
-            check_name(filename)
         super().__init__(
             dirpath,
             filename,
@@ -86,6 +78,7 @@ class RunCheckpoint(ModelCheckpoint):
         self.every_n_train_steps = every_n_train_steps
         self.every_minutes = every_minutes
         self._given_mode = mode
+        self._check_filename()
         self._loop = 0  # that it has its hooks in
         self._first_epoch = 0  # since the run was started or resumed
         self.step_of_last = 0
@@ -110,6 +103,20 @@ class RunCheckpoint(ModelCheckpoint):
         path = super().format_checkpoint_name(*arguments, **options)
         folder = os.path.join(self.dirpath, "") if self.dirpath else ""
         return folder + path[len(folder) :].replace("/", "_")
+
+    def _check_filename(self) -> None:
+        """Refuse what is no name of a file before an epoch is spent on it."""
+        try:
+            name = os.path.basename(self.format_checkpoint_name({}))
+        except (ValueError, KeyError, IndexError, AttributeError) as error:
+            problem = first_line(error)
+        else:
+            problem = "it is that of the last state" if name == "last.ckpt" else ""
+        if problem:
+            raise UserError(
+                f"checkpoint.filename: '{self.filename}' is not valid ({problem}); write it like "
+                "{epoch:02d}-{val/acc:.2f}, and set the folder by checkpoint.dirpath"
+            )
 
     # The last state
 
@@ -159,20 +166,16 @@ class RunCheckpoint(ModelCheckpoint):
         self.step_of_last = trainer.global_step
         self._time_of_last = time.monotonic()
 
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Find the run's checkpoints in a folder that was moved; those of another run are none of this one's."""
-        state = checkpoint.get("callbacks", {}).get(self.state_key)
-        if trainer.state.fn != "fit" or state is None:
-            return
-        folder = str(self.dirpath)
-        if Path(str(trainer.ckpt_path)).resolve().parent != Path(folder).resolve():
-            state.update(self.state_dict())
-            return
-        state["dirpath"] = self.dirpath
-        for name in ("best_model_path", "kth_best_model_path", "last_model_path"):
-            state[name] = state[name] and str(path_in(folder, state[name]))
-        models = state["best_k_models"].items()
-        state["best_k_models"] = {str(path_in(folder, path)): score for path, score in models}
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Find the checkpoints in the run's folder, which may have been moved; those of another run are not found."""
+
+        def find(path: str) -> str:
+            return path and os.path.join(str(self.dirpath), os.path.basename(path))
+
+        models = {find(path): score for path, score in state_dict["best_k_models"].items()}
+        if all(map(os.path.isfile, models)):
+            paths = {name: find(state_dict[name]) for name in PATHS}
+            super().load_state_dict({**state_dict, **paths, "dirpath": self.dirpath, "best_k_models": models})
 
     # Private methods of ModelCheckpoint, which has no public hook for these
 
@@ -180,9 +183,7 @@ class RunCheckpoint(ModelCheckpoint):
         pass  # it has its own times
 
     def _should_remove_checkpoint(self, trainer: Trainer, previous: str, current: str) -> bool:
-        # Only what is in the folder itself: a resumed run takes these paths from a file.
-        folder = Path(self.dirpath or ".").resolve()
-        return previous != current and Path(previous).parent.resolve() == folder
+        return previous != current  # also the one that a run was resumed from
 
 
 def can_save(trainer: Trainer) -> bool:
@@ -205,29 +206,3 @@ def wait_for_checkpoints(trainer: Trainer) -> None:
     wait = getattr(trainer.strategy.checkpoint_io, "wait", None)  # of litlab's ShardedCheckpointIO
     if wait is not None:
         wait()
-
-
-def check_name(filename: str) -> None:
-    """Refuse what is not a valid file name, before an epoch is spent on it.
-
-    Raises:
-        UserError: If it can't be one.
-    """
-    plain = re.sub(r"\{[^{}]*\}", "", filename)  # metrics may have slashes in their names
-    fields = re.findall(r"\{([^{}:]*)", filename)
-    values = {name: torch.tensor(0) if name in ("epoch", "step") else torch.tensor(0.5) for name in fields}
-    problem = "it has a slash" if "/" in plain else ""
-    try:
-        name = ModelCheckpoint().format_checkpoint_name(values, filename)
-    except (ValueError, KeyError, IndexError, AttributeError) as error:
-        problem = first_line(error)
-    else:
-        if name == "last.ckpt":
-            problem = "it is that of the last state"
-        elif len(os.fsencode(name)) > LONGEST:
-            problem = f"it has more than {LONGEST} bytes"
-    if problem or not filename.strip():
-        raise UserError(
-            f"checkpoint.filename: '{filename[:40]}' is not valid ({problem or 'it is empty'}); write it like "
-            "{epoch:02d}-{val/acc:.2f}, and set the folder by checkpoint.dirpath"
-        )

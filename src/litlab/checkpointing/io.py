@@ -10,12 +10,10 @@ from typing import Any
 import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch.utilities import rank_zero_warn
-from lightning_utilities.core.apply_func import apply_to_collection
-from torch import Tensor
 
 from litlab.errors import UserError, first_line
 from litlab.util.files import TEMPORARY, write_atomically
-from litlab.util.torch_files import read_torch_file, stored_parts
+from litlab.util.torch_files import read_torch_file
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, `ulimit -f`
 SHARDS = "shards"  # in a checkpoint whose tensors are in a folder beside it: its name, and what is in it
@@ -35,7 +33,7 @@ class AtomicCheckpointIO(CheckpointIO):
         try:
             write_atomically(path, lambda stream: torch.save(checkpoint, stream))
         except (OSError, RuntimeError) as error:
-            raise_if_full(error, path, checkpoint)
+            raise_if_full(error, path)
             raise
         remove_shards(path)  # of the file that was there
 
@@ -71,12 +69,10 @@ def read_checkpoint(path: str | Path, mmap: bool) -> Any:
     """Read what torch.save wrote, with ``weights_only=True``.
 
     Raises:
-        UserError: If it is remote, missing, cut, or holds more than that allows.
+        UserError: If it is missing, cut, or holds more than that allows.
     """
-    if "://" in str(path):
-        raise UserError(f"checkpoint {path}: it is remote; download it and give the local file")
     if not Path(path).is_file():
-        raise UserError(f"checkpoint {path}: no such file; give another one")
+        raise UserError(f"checkpoint {path}: no such local file; give another one")
     try:
         return read_torch_file(path, mmap=mmap)
     except pickle.UnpicklingError as error:
@@ -128,14 +124,6 @@ def newest_checkpoint(folder: str | Path) -> Path | None:
     return newest
 
 
-def path_in(folder: str | Path, path: str) -> Path:
-    """Return where a checkpoint is that the state of another one names: in its folder, which may have been moved.
-
-    A checkpoint may come from another person, and Lightning removes the files that its state names.
-    """
-    return Path(folder) / Path(path).name
-
-
 def prepare_file(path: str | Path) -> Path:
     """Make the folder of a file that is to be written, and remove what a killed process left of it.
 
@@ -151,7 +139,7 @@ def prepare_file(path: str | Path) -> Path:
     return path
 
 
-def raise_if_full(error: BaseException | None, path: Path, checkpoint: Any) -> None:
+def raise_if_full(error: BaseException | None, path: Path) -> None:
     """Say in one line that there was no room for a checkpoint, if that is what an error comes from.
 
     Raises:
@@ -159,18 +147,9 @@ def raise_if_full(error: BaseException | None, path: Path, checkpoint: Any) -> N
     """
     while error is not None:  # torch's archive writer fails on top of the OSError, with its own
         if isinstance(error, OSError) and error.errno in NO_ROOM:
-            break
+            free = shutil.disk_usage(path.parent).free / 2**20
+            raise UserError(
+                f"checkpoint {path}: it can't be written, {os.strerror(error.errno)} ({free:.1f} MiB free), and what "
+                "was there is intact; make room, then resume the run"
+            ) from error
         error = error.__cause__ or error.__context__
-    if error is None:
-        return
-
-    tensors: list[Tensor] = []
-    apply_to_collection(checkpoint, Tensor, lambda tensor: tensors.extend(stored_parts(tensor)))
-    storages = [tensor.untyped_storage() for tensor in tensors]
-    sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}  # tensors may share one
-    needed = sum(sizes.values()) / 2**20
-    free = shutil.disk_usage(path.parent).free / 2**20
-    raise UserError(
-        f"checkpoint {path}: it can't be written, {os.strerror(error.errno or 0)} ({needed:.1f} MiB needed, "
-        f"{free:.1f} MiB free), and what was there is intact; make room, then resume the run"
-    ) from error

@@ -162,7 +162,7 @@ class ShardWriter(FileSystemWriter):
         try:
             return super().write_data(plan, planner)
         except Exception as error:
-            raise_if_full(error, self.file, [planner.resolve_data(item) for item in plan.items])
+            raise_if_full(error, self.file)
             raise
 
     def finish(self, metadata: Any, results: Any) -> None:

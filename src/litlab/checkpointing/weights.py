@@ -1,5 +1,6 @@
 """Weights of a checkpoint: whether they fit a model, and ``fit --init_from``."""
 
+import re
 from collections.abc import Container
 from pathlib import Path
 from typing import Any
@@ -82,13 +83,11 @@ def initialise(model: nn.Module, path: Path) -> None:
 
 
 def read_weights(path: Path, known: Container[str]) -> dict[str, Tensor]:
-    """Return the weights of a file by name, without what wrappers put before names that a model does not know."""
+    """Return the weights of a file by name, without what DDP and torch.compile put into names that a model lacks."""
     content = read_checkpoint(path, mmap=True)
     is_bare = isinstance(content, dict) and all(isinstance(value, Tensor) for value in content.values())
     weights = content if is_bare else load_checkpoint(path)["state_dict"]
-    for prefix in ("_orig_mod.", "module."):  # of torch.compile and of DistributedDataParallel
-        wrapped = [name for name in weights if prefix in name and name not in known]
-        if wrapped:
-            rank_zero_info(f"init_from: '{prefix}' is left out of the names of the weights.")
-            weights = {name.replace(prefix, "") if name in wrapped else name: weights[name] for name in weights}
-    return weights
+    return {
+        name if name in known else re.sub(r"\b(?:_orig_mod|module)\.", "", name): tensor
+        for name, tensor in weights.items()
+    }

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim.lr_scheduler import OneCycleLR
 
 from litlab.callbacks import LRFinder
-from litlab.checkpointing.accumulation import AccumulationSchedule
+from litlab.checkpointing.lightning_callbacks import AccumulationSchedule
 from litlab.errors import UserError
 from litlab.optim import GroupRule, ParamGroups, Schedule
 from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate

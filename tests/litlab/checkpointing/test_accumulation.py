@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from litlab.checkpointing.accumulation import AccumulationSchedule
+from litlab.checkpointing.lightning_callbacks import AccumulationSchedule
 from litlab.optim import Schedule, WarmupDecay
 from tests.litlab.checkpointing.in_process import BATCHES, Draws, fit
 from tests.litlab.checkpointing.resuming import leaves, same

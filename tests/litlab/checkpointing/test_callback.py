@@ -135,6 +135,7 @@ def test_numbers_out_of_range(name, value, bound):
         ("{epoch:02d}-{val/score:.2f}", {}, "epoch=01-val_score=0.70.ckpt"),
         ("e{epoch}-score={val/score:.1f}", {"auto_insert_metric_name": False}, "e1-score=0.7.ckpt"),
         ("best", {}, "best.ckpt"),
+        ("../{epoch}", {}, ".._epoch=1.ckpt"),
     ],
 )
 def test_metrics_in_a_file_name_make_no_folders(fit, tmp_path, filename, settings, expected):
@@ -146,24 +147,14 @@ def test_metrics_in_a_file_name_make_no_folders(fit, tmp_path, filename, setting
 @pytest.mark.parametrize(
     ("filename", "says"),
     [
-        ("../../x", "it has a slash"),
-        ("a/{epoch}", "it has a slash"),
-        (" ", "it is empty"),
         ("last", "it is that of the last state"),
         ("{epoch:zz}", "Unknown format code"),
         ("{epoch", "expected '}'"),
-        ("{val/acc:d}", "Unknown format code"),
-        ("x" * 250, "it has more than 180 bytes"),
     ],
 )
 def test_names_that_can_not_be(filename, says):
     with pytest.raises(UserError, match=rf"^checkpoint\.filename: .* is not valid \(.*{says}"):
         RunCheckpoint(filename=filename)
-
-
-def test_a_folder_without_a_name():
-    with pytest.raises(UserError, match=r"^checkpoint\.dirpath: it is empty"):
-        RunCheckpoint("")
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")

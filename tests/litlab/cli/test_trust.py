@@ -10,7 +10,7 @@ import torch
 import yaml
 from torch import nn
 
-from litlab.checkpointing.io import path_in
+from litlab.checkpointing.callback import RunCheckpoint
 from litlab.cli.argv import is_export, is_foreign
 from litlab.cli.trust import check_names, restrict_imports
 from litlab.errors import UserError
@@ -210,7 +210,12 @@ def test_a_run_is_never_an_export(run, tmp_path, evil, trained):
 @pytest.mark.parametrize("name", ["/etc/victim.ckpt", "../victim.ckpt", "a/../../victim.ckpt"])
 def test_a_checkpoint_names_no_file_outside_of_its_folder(tmp_path, name):
     """Lightning removes best checkpoints that are replaced, wherever the state of its callback says they are."""
-    assert path_in(tmp_path, name) == tmp_path / "victim.ckpt"
+    (tmp_path / "victim.ckpt").touch()
+    keep = RunCheckpoint(str(tmp_path))
+    paths = dict.fromkeys(("best_model_path", "kth_best_model_path", "last_model_path"), name)
+    keep.load_state_dict({**keep.state_dict(), **paths, "best_k_models": {name: 0.0}})
+    assert list(keep.best_k_models) == [str(tmp_path / "victim.ckpt")]
+    assert keep.best_model_path == keep.last_model_path == str(tmp_path / "victim.ckpt")
 
 
 @pytest.mark.parametrize("module", ["os", "subprocess.run", "jsonargparse", "my lib"])
