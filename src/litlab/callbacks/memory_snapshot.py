@@ -63,7 +63,7 @@ class MemorySnapshot(Callback):
         if self._folder is None:
             raise UserError(
                 "trainer.callbacks: MemorySnapshot writes into the run folder, which there is none of with "
-                "trainer.logger: false, trainer.fast_dev_run or trainer.barebones; leave one of them out"
+                "trainer.logger: false or trainer.fast_dev_run; leave one of them out"
             )
         device = trainer.strategy.root_device.type
         self._cuda = device == "cuda"

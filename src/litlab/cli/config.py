@@ -98,8 +98,6 @@ class Command(LightningCLI):
         for key in NEEDED:
             if self.config[key] is None:
                 raise UserError(f"{key}: null is not valid; give it a value, or leave it out")
-        if self.config.get("plan_memory") is not None and self.config.plan is None:
-            raise UserError("plan_memory: it is the memory of a device of --plan; give --plan too")
         if not 0 <= self.config.seed_everything < 2**32:
             raise UserError(f"seed_everything: {self.config.seed_everything} is not valid; give 0 to {2**32 - 1}")
         check_names(self.config, self.foreign, self.allowed)
@@ -110,13 +108,20 @@ class Command(LightningCLI):
     def instantiate_classes(self) -> None:
         """Leave building to `litlab.cli.fit`, which says in which order it happens."""
 
-    def build(self, *keys: str) -> Namespace:
-        """Build the classes of some sections, such as ``model``.
+    def build(self, *keys: str, config: Namespace | None = None) -> Namespace:
+        """Build the classes of some sections.
+
+        Args:
+            keys: The sections, such as ``data``.
+            config: The settings; left out, those of the command.
 
         Raises:
             Exception: What a class raises, with a note that says which section was being built.
         """
-        return self._build(Namespace({key: self.config[key] for key in keys}).clone(), keys[0])
+        config = config or self.config
+        with building(keys[0]):
+            built: Any = self.parser.instantiate_classes(Namespace({key: config[key] for key in keys}).clone())
+        return built
 
     def build_data(self) -> LightningDataModule:
         """Build the DataModule."""
@@ -130,17 +135,13 @@ class Command(LightningCLI):
         Args:
             trained: A checkpoint has all of its weights, so that none are downloaded.
         """
-        settings = Namespace(model=self.config.model).clone()
-        if trained and "model.init_args.network.init_args.weights" in settings:
-            settings["model.init_args.network.init_args.weights"] = None
-        model = self._build(settings, "model").model
+        config = self.config.clone()
+        if trained and "model.init_args.network.init_args.weights" in config:
+            config["model.init_args.network.init_args.weights"] = None
+        model = self.build("model", config=config).model
         for name, value in vars(model).items():
             setattr(model, name, plain_recipe(value))
         return model
-
-    def _build(self, settings: Namespace, key: str) -> Any:
-        with building(key):
-            return self.parser.instantiate_classes(settings)
 
     def fill_from_data(self, data: LightningDataModule) -> None:
         """Give null settings of the model, its network and metrics the data's value, such as its number of classes."""

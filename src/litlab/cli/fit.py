@@ -17,7 +17,7 @@ from litlab.cli.argv import is_export
 from litlab.cli.config import Command
 from litlab.cli.messages import saving_traceback
 from litlab.cli.output import check_prediction, check_writer
-from litlab.cli.trainer import build_trainer, check_trained, explain_untestable, print_summary
+from litlab.cli.trainer import build_trainer, explain_untestable, has_trained, print_summary
 from litlab.errors import UserError
 from litlab.runs.find import find_checkpoint
 from litlab.runs.record import log_results
@@ -58,7 +58,6 @@ def fit(argv: list[str]) -> None:
     with start_run(config) as run, saving_traceback(run):
         trainer = build_trainer(experiment, run)
         trainer.fit(model, data, ckpt_path=config.ckpt_path, weights_only=True)
-        check_trained(trainer)
         test_best(trainer, experiment)
         log_results(trainer)
         print_summary(trainer)
@@ -131,9 +130,9 @@ def build(command: Command) -> Experiment:
 def test_best(trainer: Trainer, experiment: Experiment) -> None:
     """Test the best checkpoint of a fit, or the last weights where none was kept."""
     model, data = experiment.model, experiment.data
-    if trainer.interrupted or not experiment.command.config.test_after_fit:
+    if trainer.interrupted or not has_trained(trainer) or not experiment.command.config.test_after_fit:
         return
-    reason = explain_untestable(trainer, model, data)
+    reason = explain_untestable(model, data)
     if reason is not None:
         rank_zero_info(f"{reason}: not tested")
         return

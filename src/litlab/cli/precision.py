@@ -4,14 +4,11 @@ from typing import Any, Literal
 
 import torch
 from lightning.fabric.plugins.precision.precision import _PRECISION_INPUT
-from lightning.fabric.utilities.device_parser import _select_auto_accelerator
 from lightning.pytorch import Trainer
-from lightning.pytorch.accelerators import CUDAAccelerator, MPSAccelerator
 from lightning.pytorch.plugins import HalfPrecision, MixedPrecision, Precision
 from lightning.pytorch.strategies import ModelParallelStrategy
-from lightning.pytorch.utilities import GradClipAlgorithmType, rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
-from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from litlab.errors import UserError
@@ -19,7 +16,6 @@ from litlab.util.device import has_fast_bfloat16, has_tensor_cores, has_tf32
 from litlab.util.strategies import shards
 
 PrecisionInput = _PRECISION_INPUT  # the type of the Trainer's setting
-UNSCALED: Any = ("32-true", "bf16-mixed", "bf16-true", "16-true", None, 32, "32", "bf16")  # that these strategies take
 SHARDING = ("fsdp2", "pipeline")  # names of ours for a ModelParallelStrategy of Lightning
 
 
@@ -52,16 +48,11 @@ class ExperimentTrainer(Trainer):
         if precision == "auto" and _has_precision(plugins):
             precision, reason = None, "as trainer.plugins says"
         elif precision == "auto":
-            devices = _find_devices(settings.get("accelerator", "auto"), settings.get("devices", "auto"))
-            precision, reason = auto_precision(devices)
-        is_sharding = strategy in SHARDING or isinstance(strategy, ModelParallelStrategy)
-        if is_sharding and reason and precision == "16-mixed":
-            precision, reason = "32-true", f"{reason}, and trainer.strategy can't scale gradients"
-        if is_sharding and precision not in UNSCALED:
-            name = strategy if isinstance(strategy, str) else type(strategy).__name__
+            precision, reason = auto_precision(find_devices(settings.get("accelerator", "auto")))
+        if precision == "16-mixed" and (strategy in SHARDING or isinstance(strategy, ModelParallelStrategy)):
             raise UserError(
-                f"trainer.precision: {precision} does not go with trainer.strategy {name}; use "
-                f"{', '.join(UNSCALED[:4])}, or trainer.strategy ddp"
+                "trainer.precision: 16-mixed scales the loss, which a trainer.strategy that divides the model can't; "
+                "use 32-true, bf16-mixed or bf16-true, or trainer.strategy ddp"
             )
         super().__init__(precision=precision, **settings)
 
@@ -138,28 +129,15 @@ class HalfWithFloat32Norms(HalfPrecision):
 
 
 class ClippingMixedPrecision(MixedPrecision):
-    """Lightning's plugin for mixed precision, with clipping for fused optimizers in bfloat16.
+    """Lightning's plugin for mixed precision, which clips for fused optimizers too where no gradient is scaled.
 
-    A fused optimizer divides gradients by the scale itself, in its step, when they have been clipped already. So
-    Lightning (2.6.6) refuses to clip for one. But only float16 needs a scale.
-
-    Raises:
-        UserError: In the first step, for a fused optimizer whose gradients are scaled and were to be clipped.
+    Those unscale gradients in their step, after they would be clipped, so Lightning (2.6.6) refuses. But only float16
+    needs a scale.
     """
 
-    def clip_gradients(
-        self,
-        optimizer: Optimizer,
-        clip_val: int | float = 0.0,
-        gradient_clip_algorithm: GradClipAlgorithmType = GradClipAlgorithmType.NORM,
-    ) -> None:
-        if clip_val > 0 and self.scaler is not None and optimizer.defaults.get("fused"):
-            raise UserError(
-                f"trainer.gradient_clip_val: with trainer.precision {self.precision} a fused optimizer unscales the "
-                "gradients itself, after they are clipped; set model.optimizer.fused or trainer.gradient_clip_val to "
-                "null"
-            )
-        Precision.clip_gradients(self, optimizer, clip_val, gradient_clip_algorithm)
+    def clip_gradients(self, *args: Any, **kwargs: Any) -> None:
+        plugin = MixedPrecision if self.scaler is not None else Precision
+        plugin.clip_gradients(self, *args, **kwargs)
 
 
 def _set_tf32(wanted: bool, device: torch.device) -> None:
@@ -179,18 +157,18 @@ def _has_precision(plugins: Any) -> bool:
     return any(isinstance(plugin, Precision) for plugin in named)
 
 
-def _find_devices(accelerator: Any, devices: Any) -> list[torch.device]:
-    """Return the devices of this machine that Lightning is going to use; without an index where there is one."""
-    name = accelerator if isinstance(accelerator, str) else accelerator.name()
-    if name == "gpu":
-        name = "mps" if MPSAccelerator.is_available() else "cuda"
-    if name == "auto":
-        name = _select_auto_accelerator()
-    if name != "cuda" or not CUDAAccelerator.is_available():
-        return [torch.device(name if name in ("cpu", "mps") else "meta")]
-    count = CUDAAccelerator.auto_device_count()
-    numbers = range(count) if devices == "auto" else CUDAAccelerator.parse_devices(devices) or []
-    return [torch.device("cuda", number) for number in numbers]
+def find_devices(accelerator: str) -> list[torch.device]:
+    """Return the devices of this machine that a run may use, all of one kind.
+
+    Args:
+        accelerator: As Lightning's.
+    """
+    if accelerator in ("auto", "gpu"):
+        available = torch.accelerator.current_accelerator(check_available=True)
+        accelerator = "cpu" if available is None else available.type
+    if accelerator == "cuda":
+        return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+    return [torch.device(accelerator if accelerator in ("cpu", "mps") else "meta")]
 
 
 def _name(device: torch.device) -> str:

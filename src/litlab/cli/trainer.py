@@ -3,31 +3,26 @@
 import math
 import os
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
-from lightning.fabric.plugins import CheckpointIO
+from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
 from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from litlab import parallel  # noqa: F401 - its strategies have names
-from litlab.callbacks.activation_checkpointing import ActivationCheckpointing
-from litlab.callbacks.averaging import AveragedWeights
-from litlab.callbacks.channels_last import ChannelsLast
 from litlab.callbacks.compile import Compile
 from litlab.callbacks.finder import Finder
 from litlab.callbacks.free_gradients import FreeGradients
-from litlab.callbacks.freeze import Freeze
 from litlab.callbacks.model_summary import ModelSummary
 from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.summary import RunSummary
-from litlab.callbacks.threads import Threads
 from litlab.checkpointing.internals import log_at_step
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.checkpointing.lightning_callbacks import make_resumable
@@ -41,15 +36,12 @@ from litlab.runs.loggers import keep_csv_rows, resume_loggers
 from litlab.runs.record import RunRecord
 from litlab.runs.signals import StopSignals
 from litlab.util.device import keep_freed_memory
-from litlab.util.variables import TRIAL
 
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
 STEP_HOOKS = (
     "on_train_batch_start", "on_before_zero_grad", "on_before_backward",
     "on_after_backward", "on_before_optimizer_step", "on_train_batch_end",
 )  # fmt: skip
-# What barebones keeps of the sections: the rest measures, logs or writes.
-PARTS_OF_A_STEP = (ActivationCheckpointing, AveragedWeights, ChannelsLast, Compile, Freeze, Threads)
 
 
 def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
@@ -60,28 +52,24 @@ def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
         run: The folder for what it writes; None: it writes nothing.
     """
     command, checkpoint = experiment.command, experiment.checkpoint
-    loggers = command.config.trainer.logger
+    config = command.config.clone()
     if run is not None:
-        command.config.trainer.logger = resume_loggers(loggers, run)
-    built = command.build("trainer", *SECTIONS, "channels_last", "threads")
-    command.config.trainer.logger = loggers  # the config that is kept names no run of theirs
+        config.trainer.logger = resume_loggers(config.trainer.logger, run)
+    built = command.build("trainer", *SECTIONS, "channels_last", "threads", config=config)
     settings: dict[str, Any] = dict(built.trainer)
-    resumes = command.verb == "fit" and checkpoint is not None
 
     if command.verb == "predict":  # one process writes the file
         settings |= {"strategy": "auto", "devices": 1, "num_nodes": 1}
-    settings["logger"] = [] if run is None else build_loggers(command, settings["logger"], run, checkpoint)
-    settings["plugins"] = _choose_plugins(settings)
-    settings["callbacks"] = arrange_callbacks(command, built, settings, resumes)
     if getattr(experiment.data, "shares_samples", False):  # among processes, without padding
         settings["use_distributed_sampler"] = False
-    if settings["barebones"]:
-        settings |= {"log_every_n_steps": None, "logger": None}
+    settings["logger"] = [] if run is None else build_loggers(command, settings["logger"], run, checkpoint)
+    settings["callbacks"] = arrange_callbacks(experiment, built, settings)
     if settings["enable_checkpointing"] is None:
-        settings["enable_checkpointing"] = any(isinstance(one, Checkpoint) for one in settings["callbacks"])
+        settings["enable_checkpointing"] = _has(settings["callbacks"], Checkpoint)
 
     with building("trainer"):
         trainer = command.trainer_class(**settings)
+    choose_checkpoint_io(trainer)
     lighten_steps(trainer)
     if checkpoint is not None and command.verb != "fit":  # where results belong in the curves of the run
         log_at_step(trainer, checkpoint.get("global_step", 0))
@@ -99,44 +87,41 @@ def build_loggers(command: Command, named: Any, run: RunFolder, checkpoint: dict
     """
     step = checkpoint["global_step"] if command.verb == "fit" and checkpoint is not None else None
     own = TensorBoardLogger(run.path.parent, "", run.path.name, default_hp_metric=False, purge_step=step)
-    further = [] if named is None or isinstance(named, bool) else named if isinstance(named, list) else [named]
+    further = [logger for logger in _as_list(named) if isinstance(logger, Logger)]
     if command.verb != "fit" or command.config.resume:
         keep_csv_rows(further, math.inf if step is None else step)
     return [own, *(logger for logger in further if not isinstance(logger, TensorBoardLogger))]
 
 
-def arrange_callbacks(command: Command, built: Namespace, settings: dict[str, Any], resumes: bool) -> list[Callback]:
+def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any]) -> list[Callback]:
     """Put the callbacks of a command in order: finders, sections, those of the machinery, and ``trainer.callbacks``.
 
-    A progress bar or a LearningRateMonitor in ``trainer.callbacks`` takes the place of litlab's. ``barebones`` leaves
-    out all that measures, logs or writes, ``fast_dev_run`` all that writes.
+    A progress bar, summary or LearningRateMonitor in ``trainer.callbacks`` takes the place of litlab's.
 
     Args:
-        command: The command.
+        experiment: The `litlab.cli.fit.Experiment`.
         built: The config, its sections built.
         settings: The Trainer's arguments.
-        resumes: Whether a fit continues from a checkpoint.
 
     Raises:
-        UserError: If two of them exclude each other.
+        UserError: If two of them exclude each other, or one can't be resumed.
     """
-    sections = section_callbacks(built)
+    command = experiment.command
     if built.ema is not None and built.swa is not None:
         raise UserError("swa: ema averages the weights too, and one average can be kept; set ema or swa to null")
-    callbacks = settings["callbacks"] or []
-    named = make_resumable(callbacks if isinstance(callbacks, list) else [callbacks], resumes)
+    resumes = command.verb == "fit" and experiment.checkpoint is not None
+    named = make_resumable(_as_list(settings["callbacks"]), resumes)
     finders = [callback for callback in named if isinstance(callback, Finder)]
     named = [callback for callback in named if callback not in finders]
-    sections = [one for one in sections if not (isinstance(one, Compile) and one.mode is None)]
-    for callback in sections:
-        if isinstance(callback, Compile) and not (settings["fast_dev_run"] or settings["barebones"]):
-            callback.cache = find_compile_cache(command.config.experiment)
 
-    if settings["barebones"]:
-        kept = [callback for callback in sections if isinstance(callback, PARTS_OF_A_STEP)]
-        return [*finders, *kept, StopSignals(), *named]
-    if settings["fast_dev_run"]:
-        sections = [callback for callback in sections if not isinstance(callback, Checkpoint)]
+    sections: list[Callback] = []
+    for callback in section_callbacks(built):
+        if isinstance(callback, Compile):
+            if callback.mode is None:
+                continue
+            callback.cache = None if settings["fast_dev_run"] else find_compile_cache(command.config.experiment)
+        if not (settings["fast_dev_run"] and isinstance(callback, Checkpoint)):
+            sections.append(callback)
 
     shown: list[Callback] = []
     if settings["logger"] and not _has(named, LearningRateMonitor):
@@ -148,7 +133,21 @@ def arrange_callbacks(command: Command, built: Namespace, settings: dict[str, An
 
     record = RunRecord(command.settings, command.config.test_after_fit)
     own = [FreeGradients(), ExactResume(), record, StopSignals(), RunSummary()]
-    return [*finders, *sections, *shown, *own, *_trial_report(), *named]
+    if "LITLAB_TRIAL" in os.environ:  # the sweep that started this process waits for its results
+        own.append(import_module("litlab.sweep.trial_report").TrialReport())
+    return [*finders, *sections, *shown, *own, *named]
+
+
+def choose_checkpoint_io(trainer: Trainer) -> None:
+    """Write checkpoints whole or not at all, where the strategy writes files and the config names no other way."""
+    strategy = trainer.strategy
+    if not isinstance(strategy.checkpoint_io, TorchCheckpointIO):
+        return
+    name = type(strategy).__name__  # not by class: most runs need not import ours
+    if name == "ShardedStrategy":
+        strategy.checkpoint_io = import_module("litlab.checkpointing.sharded").ShardedCheckpointIO()
+    elif name in ("SingleDeviceStrategy", "DDPStrategy", "PipelineStrategy"):
+        strategy.checkpoint_io = AtomicCheckpointIO()
 
 
 def lighten_steps(trainer: Trainer) -> None:
@@ -171,37 +170,30 @@ def find_compile_cache(experiment: str) -> Path:
     return ROOT / COMPILED / (name or "default")
 
 
-def explain_untestable(trainer: Trainer, model: LightningModule, data: LightningDataModule) -> str | None:
+def has_trained(trainer: Trainer) -> bool:
+    """Return whether a fit has seen a batch.
+
+    Raises:
+        UserError: If it has not, and was to do more than to search with its finders.
+    """
+    if trainer.fit_loop.epoch_loop.batch_progress.total.completed > 0:
+        return True
+    callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+    if any(isinstance(callback, Finder) and not callback.train for callback in callbacks):
+        return False
+    raise UserError(
+        "fit: nothing was trained, as there was no training batch or no time; check the training data, "
+        "data.batch_size, trainer.limit_train_batches and trainer.max_time"
+    )
+
+
+def explain_untestable(model: LightningModule, data: LightningDataModule) -> str | None:
     """Return why a fit can't be followed by a test; None if it can."""
-    if trainer.barebones:
-        return "trainer.barebones logs nothing"
     if not is_overridden("test_step", model):
         return f"{type(model).__name__} has no test_step"
     if not is_overridden("test_dataloader", data):
         return f"{type(data).__name__} has no test_dataloader"
-    if has_only_searched(trainer):
-        return "Nothing was to be trained"
     return None if getattr(data, "has_test", True) else "There is no test split"
-
-
-def has_only_searched(trainer: Trainer) -> bool:
-    """Return whether a fit was to end with the search of its finders, and has."""
-    callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-    ends = any(isinstance(callback, Finder) and not callback.train for callback in callbacks)
-    return ends and trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0
-
-
-def check_trained(trainer: Trainer) -> None:
-    """Refuse to call a fit finished that has seen no batch, unless it was only to search.
-
-    Raises:
-        UserError: If that is so.
-    """
-    if trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0 and not has_only_searched(trainer):
-        raise UserError(
-            "fit: nothing was trained, as there was no training batch or no time; check the training data, "
-            "data.batch_size, trainer.limit_train_batches and trainer.max_time"
-        )
 
 
 def print_summary(trainer: Trainer) -> None:
@@ -211,31 +203,8 @@ def print_summary(trainer: Trainer) -> None:
             callback.print_summary(trainer)
 
 
-def _choose_plugins(settings: dict[str, Any]) -> list[Any]:
-    """Return the plugins that ``trainer.plugins`` names, and what writes checkpoints whole or not at all."""
-    named = settings["plugins"] or []
-    chosen = list(named) if isinstance(named, list | tuple) else [named]
-    if any(isinstance(plugin, CheckpointIO) for plugin in chosen):
-        return chosen
-    strategy = settings["strategy"]
-    if strategy == "fsdp2" or type(strategy).__name__ == "ShardedStrategy":
-        from litlab.checkpointing.sharded import ShardedCheckpointIO
-
-        return [*chosen, ShardedCheckpointIO()]
-    name = strategy if isinstance(strategy, str) else type(strategy).__name__
-    plain = name in ("auto", "pipeline", "PipelineStrategy") or name.startswith("ddp")
-    if plain or type(strategy) in (DDPStrategy, SingleDeviceStrategy):  # others write folders of their own
-        chosen.append(AtomicCheckpointIO())
-    return chosen
-
-
-def _trial_report() -> list[Callback]:
-    """Return what reports to the sweep that this process is a trial of, if it is one."""
-    if TRIAL not in os.environ:
-        return []
-    from litlab.runs.trial_report import TrialReport
-
-    return [TrialReport()]
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _has(callbacks: list[Callback], kind: type[Callback]) -> bool:

@@ -101,7 +101,7 @@ def export_model(source: Source, wanted: Wanted, folder: Path) -> dict[str, Any]
 
 def _test(source: Source) -> dict[str, float]:
     """Return the test metrics of the model as it is; none where it can't be tested."""
-    if why := explain_untestable(source.trainer, source.model, source.data):
+    if why := explain_untestable(source.model, source.data):
         rank_zero_info(f"{why}: the model is not tested.")
         return {}
     source.trainer.test(source.model, source.data, verbose=False)

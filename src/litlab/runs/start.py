@@ -38,7 +38,7 @@ def start_run(config: Namespace) -> Iterator[RunFolder | None]:
     """
     trainer = config.trainer
     root = Path(trainer.default_root_dir or ".") / ROOT
-    if trainer.barebones or trainer.logger is False or trainer.fast_dev_run:
+    if trainer.logger is False or trainer.fast_dev_run:
         yield None
     elif not is_first_process():
         yield RunFolder(Path(config.resume) if config.resume else root / config.experiment / "version_of_rank_0")
@@ -91,7 +91,7 @@ def choose_run(command: Any) -> RunFolder | None:
     """
     config = command.config
     run = RunFolder(Path(config.run)) if config.run else None
-    if config.trainer.logger is False or config.trainer.barebones:
+    if config.trainer.logger is False:
         return None
     if run is None or not run.is_run():
         rank_zero_info("The results are printed, but not saved: the checkpoint is in no run's folder")

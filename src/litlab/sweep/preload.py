@@ -10,8 +10,8 @@ import signal
 import litlab.cli.fit  # noqa: F401
 from litlab.cli.quiet import silence_noise
 from litlab.cli.resolve import import_all_classes
+from litlab.sweep.variables import PACKAGE
 from litlab.util.team import use_package
-from litlab.util.variables import PACKAGE
 
 os.setsid()  # signals from the terminal are for the command, which stops the fits in order
 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as SLURM sends it to all processes at once

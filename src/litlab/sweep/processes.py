@@ -16,8 +16,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from litlab.sweep.variables import PACKAGE, TRIAL
 from litlab.util.team import package
-from litlab.util.variables import PACKAGE, TRIAL
 
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_TO_SAVE = 60.0  # for a fit that is asked to stop
@@ -153,13 +153,13 @@ def run_project(
     """Become ``python -m PACKAGE ARGUMENTS``, in a process that `run` has started.
 
     Args:
-        connection: Where the fit reports (`litlab.runs.trial_report`).
+        connection: Where the fit reports (`litlab.sweep.trial_report`).
         package: Name of the team's package.
         arguments: The command line.
         log: File to which the output is appended.
         environment: Variables to set.
     """
-    from litlab.runs import trial_report
+    from litlab.sweep import trial_report
 
     trial_report.connection = connection
     print_to(log)

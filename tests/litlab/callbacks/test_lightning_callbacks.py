@@ -185,11 +185,8 @@ def test_finetuning_of_a_classifier(run, images):
     assert "checkpoints don't hold what BackboneFinetuning has done" in done.err
 
 
-def test_barebones_and_fast_dev_run_leave_nothing(fit, tmp_path):
+def test_fast_dev_run_leaves_nothing(fit):
     before = set(Path.cwd().iterdir())
-    done = fit({}, "--trainer.barebones=true")
-    assert done.code == 0, done.err
-    assert "trainer.barebones logs nothing: not tested" in done.err
     done = fit({}, "--trainer.fast_dev_run=true", "--checkpoint.every_n_train_steps=1", "--trainer.profiler=simple")
     assert done.code == 0, done.err
     assert "FIT Profiler Report" in done.err

@@ -59,7 +59,7 @@ FLAGS = {
     "--model.width": "--model: no value given; write --model VALUE",
     "configs/with/clip.yaml": "configs/with/clip.yaml: a config needs --config; write --config configs/with/clip.yaml",
     "--ckpt_path=nope.ckpt": "nope.ckpt",
-    "--ckpt_path=https://example.org/a.ckpt": "it is remote; download it",
+    "--ckpt_path=https://example.org/a.ckpt": "no such local file; give another one",
     "--experiment=../x": "experiment: '../x'",
 }
 

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
-from lightning.pytorch.accelerators import CUDAAccelerator
 from lightning.pytorch.plugins import MixedPrecision
 
 from litlab.cli import precision
-from litlab.cli.precision import ExperimentTrainer, auto_precision
+from litlab.cli.precision import ExperimentTrainer, auto_precision, find_devices
 from litlab.errors import UserError
 from litlab.parallel import PipelineStrategy, ShardedStrategy
 from litlab.util.device import has_fast_bfloat16, has_tf32
@@ -73,15 +72,14 @@ def test_apple(monkeypatch, there):
     assert auto_precision([torch.device("mps")])[0] == ("bf16-mixed" if there else "32-true")
 
 
-def test_only_the_gpus_of_the_run_are_asked(monkeypatch):
-    monkeypatch.setattr(CUDAAccelerator, "is_available", lambda: True)
-    monkeypatch.setattr(CUDAAccelerator, "auto_device_count", lambda: 4)
-    parser = "lightning.fabric.utilities.device_parser"
-    monkeypatch.setattr(f"{parser}._get_all_available_gpus", lambda **kinds: [0, 1, 2, 3])
-    for wanted, numbers in {"auto": [0, 1, 2, 3], 2: [0, 1], "-1": [0, 1, 2, 3]}.items():
-        assert [found.index for found in precision._find_devices("cuda", wanted)] == numbers
-    assert [found.index for found in precision._find_devices("cuda", [1, 3])] == [1, 3]
-    assert precision._find_devices("cpu", 2) == [CPU]
+def test_devices_of_the_machine_are_asked(gpus, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert find_devices("cuda") == gpus(8, 8)
+    assert find_devices("cpu") == [CPU]
+    assert find_devices("tpu") == [torch.device("meta")]
+    for available, wanted in ((torch.device("cuda"), gpus(8, 8)), (None, [CPU])):
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available, there=available: there)
+        assert find_devices("auto") == find_devices("gpu") == wanted
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -96,14 +94,12 @@ def test_a_cpu_gets_what_it_has_units_for(units, caplog, there):
 
 
 @pytest.mark.parametrize("strategy", ["fsdp2", "pipeline", ShardedStrategy(), PipelineStrategy()])
-def test_strategies_that_divide_the_model_scale_no_gradients(monkeypatch, caplog, strategy):
-    name = strategy if isinstance(strategy, str) else type(strategy).__name__
-    with pytest.raises(UserError, match=f"trainer.precision: 16-mixed does not go with trainer.strategy {name}; use"):
+def test_strategies_that_divide_the_model_scale_no_gradients(monkeypatch, strategy):
+    with pytest.raises(UserError, match=r"^trainer\.precision: 16-mixed scales the loss"):
         ExperimentTrainer(precision="16-mixed", accelerator="cpu", strategy=strategy, **QUIET)
     monkeypatch.setattr(precision, "auto_precision", lambda _: ("16-mixed", "as a Tesla T4 has none for bfloat16"))
-    trainer = ExperimentTrainer(precision="auto", accelerator="cpu", strategy=strategy, **QUIET)
-    assert trainer.precision == "32-true"
-    assert "T4 has none for bfloat16, and trainer.strategy can't scale gradients" in caplog.text
+    with pytest.raises(UserError, match=r"^trainer\.precision: 16-mixed scales the loss"):
+        ExperimentTrainer(precision="auto", accelerator="cpu", strategy=strategy, **QUIET)
 
 
 def test_a_plugin_decides(caplog):

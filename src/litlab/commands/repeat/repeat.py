@@ -144,8 +144,8 @@ def _check(config: Any, kind: str) -> None:
     """Refuse a fit that can't be repeated."""
     if os.environ.keys() & {"RANK", "LOCAL_RANK"} or os.environ.get("SLURM_PROCID", "0") != "0":
         raise UserError(f"--{kind}s: it starts the fits, one by one; start it without torchrun or srun")
-    if config.trainer.logger is False or config.trainer.barebones or config.trainer.fast_dev_run:
-        raise UserError(f"--{kind}s: without a logger, with barebones or fast_dev_run no metrics are kept; unset them")
+    if config.trainer.logger is False or config.trainer.fast_dev_run:
+        raise UserError(f"--{kind}s: without a logger or with fast_dev_run no metrics are kept; unset them")
     if kind == "fold" and "fold" not in config.data.get("init_args", {}):
         raise UserError(f"--folds: {config.data.class_path} has no setting 'fold'; repeat the fit with --seeds")
 

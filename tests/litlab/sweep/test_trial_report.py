@@ -11,7 +11,7 @@ import torch
 
 from litlab.runs.folder import RunFolder
 from litlab.sweep.processes import Stop, run, run_project
-from litlab.util.variables import TRIAL
+from litlab.sweep.variables import TRIAL
 from tests.litlab.conftest import CONFIGS
 from tests.processes import Python, ranks
 
