@@ -101,11 +101,14 @@ class StopSignals(Callback):
 
     def _is_due(self, trainer: Trainer) -> bool:
         """Return whether a rank has got a signal; all ranks call this together."""
-        if trainer.world_size > 1:
-            self._step = trainer.global_step
-            signum = torch.tensor(self._signum, device=trainer.strategy.root_device)
-            self._signum = int(trainer.strategy.reduce(signum, reduce_op="max"))
-        return self._signum > 0
+        if trainer.world_size == 1:
+            return self._signum > 0
+        self._step = trainer.global_step
+        signum = torch.tensor(self._signum, device=trainer.strategy.root_device)
+        agreed = int(trainer.strategy.reduce(signum, reduce_op="max"))
+        if agreed:  # or one that has come since would be forgotten
+            self._signum = agreed
+        return agreed > 0
 
     # Evaluation
 

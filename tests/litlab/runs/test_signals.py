@@ -7,11 +7,14 @@ import select
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.signals import StopSignals
 from tests.conftest import ROOT
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.tiny_run import run
@@ -295,3 +298,18 @@ def slurm(tmp_path, monkeypatch) -> Path:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     return asked
+
+
+def test_a_signal_that_comes_while_ranks_tell_each_other_is_not_lost(monkeypatch):
+    stop = StopSignals()
+    stop._pid = os.getpid()
+
+    def reduce(signum: torch.Tensor, reduce_op: str) -> torch.Tensor:
+        if not stop._signum:  # what the other ranks have heard of until then is nothing
+            stop._note(signal.SIGTERM, None)
+        return signum
+
+    strategy = SimpleNamespace(root_device=torch.device("cpu"), reduce=reduce)
+    trainer: Any = SimpleNamespace(world_size=2, global_step=10, strategy=strategy)
+    assert not stop._is_due(trainer)
+    assert stop._is_due(trainer)
