@@ -98,30 +98,25 @@ def remove_shards(path: Path, kept: str = "") -> None:
             shutil.rmtree(folder)
 
 
-def newest_checkpoint(folder: str | Path) -> Path | None:
-    """Return the checkpoint to resume from: ``last.ckpt``, or if that can't be read, the one with most steps that can.
+def newest_checkpoint(folder: Path) -> Path | None:
+    """Return the checkpoint to resume from: ``last.ckpt``, or if that can't be read, the newest one that can.
 
     Args:
         folder: The folder of the ``*.ckpt`` files.
     """
-    last = Path(folder) / "last.ckpt"
+    last = folder / "last.ckpt"
+    others = sorted(folder.glob("*.ckpt"), key=lambda path: path.stat().st_mtime, reverse=True)
     problem = ""
-    readable: list[tuple[int, float, Path]] = []
-    for path in [last, *sorted(Path(folder).glob("*.ckpt"))]:
+    for path in [last, *others] if last.exists() else others:
         try:
-            steps = read_checkpoint(path, mmap=True)["global_step"]
-        except (UserError, KeyError, TypeError) as error:
-            problem = problem or (str(error).partition(";")[0] if last.exists() else "")
+            read_checkpoint(path, mmap=True)
+        except UserError as error:
+            problem = problem or str(error).partition(";")[0]
             continue
-        if path == last:
-            return last
-        readable.append((steps, path.stat().st_mtime, path))
-    if not readable:
-        return None
-    newest = max(readable)[2]
-    if problem:
-        rank_zero_warn(f"{problem}; {newest.name} is used")
-    return newest
+        if problem:
+            rank_zero_warn(f"{problem}; {path.name} is used")
+        return path
+    return None
 
 
 def prepare_file(path: str | Path) -> Path:

@@ -76,10 +76,9 @@ def initialise(model: nn.Module, path: Path) -> None:
         f"Weights of {path}: {len(matching)} of the model's {len(here)} tensors match ({copied:,} of "
         f"{sum(sizes.values()):,} parameters)."
     )
-    if fresh := [name for name in here if name not in matching]:
+    fresh = [name for name in here if name not in matching]
+    if fresh:
         rank_zero_info(f"Not there, or of another shape, so left as initialised: {some(fresh)}.")
-    if unused := [name for name in there if name not in here]:
-        rank_zero_info(f"Only there, so left out: {some(unused)}.")
 
 
 def read_weights(path: Path, known: Container[str]) -> dict[str, Tensor]:

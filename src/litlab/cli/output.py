@@ -8,7 +8,6 @@ from lightning.pytorch import LightningDataModule, Trainer
 from lightning.pytorch.callbacks import BasePredictionWriter
 
 from litlab.errors import UserError
-from litlab.runs.find import owner_of
 
 
 def check_prediction(config: Namespace) -> Path:
@@ -34,11 +33,6 @@ def check_prediction(config: Namespace) -> Path:
         raise UserError(f"--output: {name} is a folder; choose a file in it")
     if path.is_symlink() or (path.exists() and not (path.is_file() and is_predictions(path))):
         raise UserError(f"--output: {name} exists and does not hold predictions; choose another file")
-    if path.exists() and os.path.samefile(path, config.input):
-        raise UserError(f"--output: {name} is the input; choose another file")
-    run = owner_of(path)
-    if run is not None and run.checkpoints.resolve() in path.resolve().parents:
-        raise UserError(f"--output: {name} is kept for the files of {run.name}; choose another file")
     return path
 
 

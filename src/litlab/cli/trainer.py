@@ -1,6 +1,5 @@
 """The Trainer of a command: its loggers, plugins and callbacks, in the order in which they act."""
 
-import math
 import os
 import re
 from importlib import import_module
@@ -32,7 +31,7 @@ from litlab.cli.sections import SECTIONS, section_callbacks
 from litlab.errors import UserError, building
 from litlab.runs.find import without_member
 from litlab.runs.folder import COMPILED, ROOT, RunFolder
-from litlab.runs.loggers import keep_csv_rows, resume_loggers
+from litlab.runs.loggers import resume_loggers
 from litlab.runs.record import RunRecord
 from litlab.runs.signals import StopSignals
 from litlab.util.device import keep_freed_memory
@@ -54,7 +53,7 @@ def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
     command, checkpoint = experiment.command, experiment.checkpoint
     config = command.config.clone()
     if run is not None:
-        config.trainer.logger = resume_loggers(config.trainer.logger, run)
+        resume_loggers([logger for logger in _as_list(config.trainer.logger) if not isinstance(logger, bool)], run)
     built = command.build("trainer", *SECTIONS, "channels_last", "threads", config=config)
     settings: dict[str, Any] = dict(built.trainer)
 
@@ -88,8 +87,6 @@ def build_loggers(command: Command, named: Any, run: RunFolder, checkpoint: dict
     step = checkpoint["global_step"] if command.verb == "fit" and checkpoint is not None else None
     own = TensorBoardLogger(run.path.parent, "", run.path.name, default_hp_metric=False, purge_step=step)
     further = [logger for logger in _as_list(named) if isinstance(logger, Logger)]
-    if command.verb != "fit" or command.config.resume:
-        keep_csv_rows(further, math.inf if step is None else step)
     return [own, *(logger for logger in further if not isinstance(logger, TensorBoardLogger))]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litlab.runs.find import all_runs, find_run
-from litlab.runs.folder import RunFolder
+from litlab.runs.folder import ROOT, RunFolder
 
 LONGEST = 120  # letters of a file name
 
@@ -25,12 +25,11 @@ class Chosen:
     page: Path
 
 
-def chosen_runs(texts: Sequence[str], root: Path) -> Chosen:
+def chosen_runs(texts: Sequence[str]) -> Chosen:
     """Find the runs that the user named.
 
     Args:
         texts: Each a run as `find_run` takes it, or the folder of a group of seeds, which stands for all of its runs.
-        root: Where the runs are.
 
     Raises:
         UserError: If there is no such run.
@@ -38,7 +37,7 @@ def chosen_runs(texts: Sequence[str], root: Path) -> Chosen:
     found: dict[Path, RunFolder] = {}
     names: list[str] = []
     for text in texts:
-        run = find_run(text, root, groups=True)
+        run = find_run(text, groups=True)
         members = {member.path.parent: member for member in reversed(all_runs(run.path))}
         runs = sorted(members.values(), key=lambda member: member.name) if run.is_group() else [run]
         names.append(run.name)
@@ -50,4 +49,4 @@ def chosen_runs(texts: Sequence[str], root: Path) -> Chosen:
     file = "_".join(name.replace("/", "-") for name in names)
     if len(file) > LONGEST:
         file = f"{names[0].replace('/', '-')}_and_{len(names) - 1}_more"
-    return Chosen(title, every, root / "reports" / f"{file}.html")
+    return Chosen(title, every, ROOT / "reports" / f"{file}.html")

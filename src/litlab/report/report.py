@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from litlab.errors import UserError
 from litlab.runs.find import RUN_HELP
-from litlab.runs.folder import ROOT, write_text
+from litlab.runs.folder import write_text
 from litlab.util import team
 from litlab.util.options import Options, answer
 from litlab.util.text import some
@@ -44,7 +44,6 @@ def _report(arguments: list[str]) -> int:
     options.add_argument(
         "--allow_modules", metavar="M,M", default="", help="modules that the run's config may name, too"
     )
-    options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)
 
     from litlab.report.chosen import chosen_runs
@@ -52,7 +51,7 @@ def _report(arguments: list[str]) -> int:
     from litlab.report.render import html
     from litlab.util.files import check_folder
 
-    found = chosen_runs(chosen.run, chosen.root)
+    found = chosen_runs(chosen.run)
     if chosen.card and len(found.runs) > 1:
         raise UserError("--card: a model card is about one run; name one.")
     output: Path = chosen.output or found.page

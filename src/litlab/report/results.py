@@ -16,7 +16,7 @@ from litlab.report.results_files import FOLDER, ResultFiles
 from litlab.report.results_record import EXPERIMENTS, record
 from litlab.report.results_table import TABLES, table
 from litlab.runs.find import RUN_HELP
-from litlab.runs.folder import ROOT, RunFolder, write_json, write_text
+from litlab.runs.folder import RunFolder, write_json, write_text
 from litlab.util.options import Options, answer
 from litlab.util.team import typed
 from litlab.util.text import nearest
@@ -57,7 +57,6 @@ def _results(arguments: list[str]) -> int:
     )
     options.add_argument("--as", dest="name", metavar="NAME", help="with --add: the name of the file")
     options.add_argument("--note", metavar="TEXT", help="with --add: what else to say about how they were made")
-    options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)
     if chosen.add and chosen.check:
         options.error("--check writes nothing, so it can't go with --add; leave one out")
@@ -68,7 +67,7 @@ def _results(arguments: list[str]) -> int:
     if chosen.add:
         if not re.fullmatch(r"[\w.-]*\w", chosen.name):
             options.error(f"--as: '{chosen.name}' can't be the name of a file; use letters, digits and _ - .")
-        added[f"{EXPERIMENTS.name}/{chosen.name}.json"] = record(_runs(chosen.add, chosen.root), chosen.note)
+        added[f"{EXPERIMENTS.name}/{chosen.name}.json"] = record(_runs(chosen.add), chosen.note)
     files = ResultFiles(added=added)
     pages, changed = rewritten(lambda name: table(name, files))
     if chosen.check:
@@ -88,9 +87,9 @@ def _results(arguments: list[str]) -> int:
     return 0
 
 
-def _runs(names: list[str], root: Path) -> list[RunFolder]:
+def _runs(names: list[str]) -> list[RunFolder]:
     """Return the runs that are named, those of a group of seeds one by one."""
-    return [run for name in names for run in chosen_runs([name], root).runs]
+    return [run for name in names for run in chosen_runs([name]).runs]
 
 
 def rewritten(render: Callable[[str], list[str]]) -> tuple[dict[Path, str], list[str]]:

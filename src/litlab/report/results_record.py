@@ -10,11 +10,12 @@ from typing import Any, TypeGuard
 from litlab.errors import UserError
 from litlab.report.results_files import FOLDER
 from litlab.report.schema import check_entries
+from litlab.runs import results
 from litlab.runs.find import experiment_of, without_member
 from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.results import spread
 from litlab.runs.settings import differences, flatten, read_config
-from litlab.util import results, team
-from litlab.util.spread import spread
+from litlab.util import team
 
 OF_A_SEED = ("seed_everything", "data.seed", "experiment")  # in which runs of the same settings may differ
 EXPERIMENTS = FOLDER / "experiments"

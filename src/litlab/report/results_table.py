@@ -11,7 +11,7 @@ from litlab.errors import UserError
 from litlab.report.results_files import FOLDER, ResultFiles, Steps, steps_of
 from litlab.report.results_text import figure, origin
 from litlab.util.text import nearest
-from litlab.util.yaml import check_mapping, parse, place, read_text
+from litlab.util.yaml import Loader, read_mapping, read_text
 
 TABLES = FOLDER / "tables"
 EXAMPLE = "rows: [{from: tables.json > results > wine, cells: [wine]}]"
@@ -76,7 +76,9 @@ def read_description(file: Path, files: ResultFiles) -> tuple[list[str], list[Ro
     Raises:
         UserError: If it is wrong, with file and line.
     """
-    root = check_mapping(parse(read_text(file), str(file))[0], str(file), EXAMPLE)
+    read_mapping(file, EXAMPLE)
+    root = yaml.compose(read_text(file), Loader)
+    assert root is not None
     entries = _entries(root, file, {"columns", "rows"}, {"from"})
     columns = [_column(node, file) for node in _items(entries["columns"], file, "columns")]
     base = _start(entries, (), file)
@@ -94,7 +96,7 @@ def _column(node: yaml.Node, file: Path) -> tuple[str, str]:
         if isinstance(cell, yaml.ScalarNode):
             return title.value, cell.value
     what = "a title, or a title with the text of its cells, such as 'mean: \"{mean | .3f}\"'"
-    raise UserError(f"{place(str(file), node)}: columns: each is {what}")
+    raise UserError(f"{_place(file, node)}: columns: each is {what}")
 
 
 def _row(node: yaml.Node, file: Path, base: Steps, columns: list[str]) -> Row:
@@ -103,13 +105,13 @@ def _row(node: yaml.Node, file: Path, base: Steps, columns: list[str]) -> Row:
     cells = list(columns)
     given = _items(entries["cells"], file, "cells") if "cells" in entries else []
     if len(given) > len(columns):
-        raise UserError(f"{place(str(file), node)}: cells: there are {len(given)} for {len(columns)} columns")
+        raise UserError(f"{_place(file, node)}: cells: there are {len(given)} for {len(columns)} columns")
     for number, cell in enumerate(given):
         if not isinstance(cell, yaml.ScalarNode):
-            raise UserError(f"{place(str(file), cell)}: cells: each is a text; quote it if it begins with a brace")
+            raise UserError(f"{_place(file, cell)}: cells: each is a text; quote it if it begins with a brace")
         if not cell.tag.endswith(":null"):
             cells[number] = cell.value
-    return Row(place(str(file), node), _start(entries, base, file), cells)
+    return Row(_place(file, node), _start(entries, base, file), cells)
 
 
 def _start(entries: dict[str, yaml.Node], base: Steps, file: Path) -> Steps:
@@ -118,11 +120,11 @@ def _start(entries: dict[str, yaml.Node], base: Steps, file: Path) -> Steps:
     if node is None:
         return base
     if not isinstance(node, yaml.ScalarNode):
-        raise UserError(f"{place(str(file), node)}: from: it needs a path, such as tables.json > results")
+        raise UserError(f"{_place(file, node)}: from: it needs a path, such as tables.json > results")
     try:
         return steps_of(node.value, base)
     except UserError as error:
-        raise UserError(f"{place(str(file), node)}: from: {error}") from error
+        raise UserError(f"{_place(file, node)}: from: {error}") from error
 
 
 def _expanded(row: Row, own: set[Steps], files: ResultFiles) -> Iterator[Row]:
@@ -157,11 +159,11 @@ def _filled(cell: str, start: Steps, files: ResultFiles) -> tuple[str, list[Step
 def _entries(node: yaml.Node, file: Path, needed: set[str], others: set[str]) -> dict[str, yaml.Node]:
     """Return the values of a mapping by key."""
     if not isinstance(node, yaml.MappingNode):
-        raise UserError(f"{place(str(file), node)}: it needs keys and values, as in {EXAMPLE}")
+        raise UserError(f"{_place(file, node)}: it needs keys and values, as in {EXAMPLE}")
     for key, _ in node.value:
         if key.value not in needed | others:
             hint = nearest(key.value, needed | others, f"; there are {', '.join(sorted(needed | others))}")
-            raise UserError(f"{place(str(file), key)}: there is no '{key.value}'{hint}")
+            raise UserError(f"{_place(file, key)}: there is no '{key.value}'{hint}")
     entries = {key.value: value for key, value in node.value}
     for key in sorted(needed - entries.keys()):
         raise UserError(f"{file}: {key}: it is missing; such as {EXAMPLE}")
@@ -170,8 +172,12 @@ def _entries(node: yaml.Node, file: Path, needed: set[str], others: set[str]) ->
 
 def _items(node: yaml.Node, file: Path, key: str) -> list[yaml.Node]:
     if not isinstance(node, yaml.SequenceNode) or not node.value:
-        raise UserError(f"{place(str(file), node)}: {key}: it needs a list, such as {EXAMPLE}")
+        raise UserError(f"{_place(file, node)}: {key}: it needs a list, such as {EXAMPLE}")
     return node.value
+
+
+def _place(file: Path, node: yaml.Node) -> str:
+    return f"{file}:{node.start_mark.line + 1}"
 
 
 def _line(cells: list[str]) -> str:

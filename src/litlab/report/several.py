@@ -12,9 +12,10 @@ from litlab.report.origin import duration, reproduction
 from litlab.report.single import banners, classes_of
 from litlab.report.spread import over_seeds
 from litlab.report.tables import best_values
+from litlab.runs import results
 from litlab.runs.compare import flatten_origin
 from litlab.runs.settings import differences, format_value
-from litlab.util import results, team
+from litlab.util import team
 from litlab.util.text import decimals
 
 Runs = Mapping[str, Facts]  # by short name

@@ -11,7 +11,7 @@ from litlab.report.facts import Facts, class_line
 from litlab.report.origin import cost, duration, origin, reproduction
 from litlab.report.shipped import Shipped, differences, shipped_config
 from litlab.report.tables import beside_baselines, validation_line
-from litlab.util import results
+from litlab.runs import results
 from litlab.util.class_blocks import class_blocks
 from litlab.util.text import decimals
 

@@ -6,7 +6,7 @@ from typing import Any
 from litlab.report.blocks import Block, Paragraph, Table
 from litlab.report.facts import Facts
 from litlab.report.results_record import beside_seed
-from litlab.util.spread import cells, spreads
+from litlab.runs.results import cells, spreads
 from litlab.util.text import some
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from litlab.report.blocks import Evaluation, Table
 from litlab.report.facts import Facts
-from litlab.util import results
+from litlab.runs import results
 from litlab.util.text import decimals
 
 

@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
+from litlab.runs import results
 from litlab.runs.find import RUN_HELP, find_run
-from litlab.runs.folder import ROOT, read_json
+from litlab.runs.folder import read_json
 from litlab.runs.settings import differences, flatten, format_value, read_config
 from litlab.runs.table import describe, format_metric, show_table
-from litlab.util import results
 from litlab.util.options import Options, answer
 from litlab.util.text import decimals
 
@@ -34,9 +33,8 @@ def main(arguments: list[str]) -> int:
 def _compare(arguments: list[str]) -> int:
     options = Options("compare", DESCRIPTION)
     options.add_argument("run", nargs="+", metavar="RUN", help=f"{RUN_HELP}, or a group of seeds or folds")
-    options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)
-    runs = [find_run(text, chosen.root, groups=True) for text in chosen.run]
+    runs = [find_run(text, groups=True) for text in chosen.run]
     if len({run.path.resolve() for run in runs}) < 2:
         raise UserError(f"compare: {' and '.join(chosen.run)}: that is one run; give two or more")
 
@@ -44,7 +42,7 @@ def _compare(arguments: list[str]) -> int:
     settings = differences([flatten(read_config(run.config)) for run in runs])
     origins = differences([flatten_origin(read_json(run.provenance)) for run in runs])
     show_table(header, ([key, *map(format_value, values)] for key, values in settings.items()), "Settings that differ")
-    show_table(header, compare_metrics([describe(run, chosen.root) for run in runs]), "\nMetrics")
+    show_table(header, compare_metrics([describe(run) for run in runs]), "\nMetrics")
     if origins:
         show_table(header, ([key, *map(format_value, values)] for key, values in origins.items()), "\nMade from")
     else:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.folder import COMPILED, ROOT, RunFolder, get_entry, owner_of, read_json
+from litlab.runs.folder import COMPILED, ROOT, RunFolder, owner_of, read_json
 from litlab.util.text import nearest
 
 RUN_HELP = "a run or its folder, an experiment (its newest run), last, best, or a checkpoint"
@@ -37,7 +37,7 @@ def newest_resumable(root: Path, experiment: str) -> RunFolder | None:
     return next((run for run in runs if os.path.isfile(run.checkpoints / "last.ckpt")), None)
 
 
-def find_run(text: str, root: Path = ROOT, groups: bool = False) -> RunFolder:
+def find_run(text: str, groups: bool = False) -> RunFolder:
     """Find a run by what the user typed.
 
     Args:
@@ -45,28 +45,27 @@ def find_run(text: str, root: Path = ROOT, groups: bool = False) -> RunFolder:
             metric that it monitors), a run folder, a checkpoint in it, or an experiment, which stands for its newest
             run, those of its groups included. Folders may be given as they are or from ``lightning_logs`` on: ``mine``,
             ``mine/version_3``, ``mine/seeds_0/seed_1``.
-        root: Where the runs are.
         groups: Whether the folder of a group, ``mine/seeds_0``, stands for the group and not for its newest run.
 
     Raises:
         UserError: If there is no such run; names the nearest.
     """
-    for path in (Path(text), root / text):
+    for path in (Path(text), ROOT / text):
         run = owner_of(path) if os.path.isfile(path) else RunFolder(path)  # isfile also takes names no file can have
         if run is not None and (run.is_run() or (groups and run.is_group())):
             return run
-        if os.path.isdir(path) and not root.resolve().is_relative_to(path.resolve()):
+        if os.path.isdir(path) and not ROOT.resolve().is_relative_to(path.resolve()):
             runs = all_runs(path)
             if runs:
                 return next((run for run in runs if experiment_of(run) == path), runs[0])
 
-    runs = all_runs(root)
+    runs = all_runs()
     if runs and text in ("last", "best"):
         return runs[0] if text == "last" else _find_best(runs)
-    experiments = {name_in(root, experiment_of(run)) for run in runs}
-    known = experiments | {name_in(root, run.path) for run in runs}
-    listed = f"; the experiments in {root} are {', '.join(sorted(experiments)) or 'none yet'}"
-    raise UserError(f"{text}: there is no such run{nearest(name_in(root, Path(text)), known, listed)}")
+    experiments = {RunFolder(experiment_of(run)).name for run in runs}
+    known = experiments | {run.name for run in runs}
+    listed = f"; the experiments in {ROOT} are {', '.join(sorted(experiments)) or 'none yet'}"
+    raise UserError(f"{text}: there is no such run{nearest(text.removeprefix(f'{ROOT}/'), known, listed)}")
 
 
 def find_checkpoint(text: str) -> Path:
@@ -84,7 +83,7 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
     Raises:
         UserError: If there is no such checkpoint.
     """
-    best = get_entry(read_json(run.metrics), str, "best", "checkpoint")
+    best = _best_of(run).get("checkpoint")
     if which == "best" and best is None:
         raise UserError(f"{run.name}: it has no best checkpoint; use --ckpt_path last")
     if which in (None, "best", "last"):
@@ -106,20 +105,16 @@ def without_member(experiment: str) -> str:
     return re.sub(r"/(seeds|folds)_\d+(/(seed|fold)_\d+)?$", "", experiment)
 
 
-def name_in(root: Path, path: Path) -> str:
-    """Return the name of a run or experiment as it is below the folder of all runs."""
-    return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
-
-
 def _find_best(runs: list[RunFolder]) -> RunFolder:
     """Return the best run of the newest run's experiment."""
-    bests: dict[RunFolder, dict[str, Any]] = {}
-    for run in runs:
-        best = get_entry(read_json(run.metrics), dict, "best")
-        if experiment_of(run) == experiment_of(runs[0]) and get_entry(best, float, "value") is not None:
-            bests[run] = best
-    if not bests:
+    bests = {run: _best_of(run) for run in runs if experiment_of(run) == experiment_of(runs[0])}
+    monitored = [best for best in bests.values() if best]
+    if not monitored:
         raise UserError(f"best: no run of {experiment_of(runs[0])} has monitored a metric yet; give a run's name")
-    monitor, mode = next((best.get("monitor"), best.get("mode")) for best in bests.values())
-    same = [run for run in bests if bests[run].get("monitor") == monitor]
-    return (max if mode == "max" else min)(same, key=lambda run: bests[run]["value"])
+    monitor, mode = monitored[0]["monitor"], monitored[0]["mode"]
+    values = {run: best["value"] for run, best in bests.items() if best.get("monitor") == monitor}
+    return (max if mode == "max" else min)(values, key=values.__getitem__)
+
+
+def _best_of(run: RunFolder) -> dict[str, Any]:
+    return read_json(run.metrics).get("best") or {}

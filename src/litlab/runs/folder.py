@@ -201,21 +201,6 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def get_entry(content: Any, kind: type, *keys: str) -> Any:
-    """Return an entry of a run's file; None if it is missing, or of another type.
-
-    Args:
-        content: What the file holds.
-        kind: The type. ``float`` stands for any finite number.
-        keys: The keys that lead to the entry.
-    """
-    for key in keys:
-        content = content.get(key) if isinstance(content, dict) else None
-    if kind is float and type(content) in (int, float):
-        return content if abs(content) < 1e300 else None
-    return content if isinstance(content, kind) else None
-
-
 # Writing
 
 

@@ -1,19 +1,14 @@
-"""Loggers of a resumed run go on with what they have begun: the run of W&B, MLflow or Comet, the file of CSVLogger."""
+"""Loggers of a resumed run go on with what they have begun: the run of W&B, MLflow or Comet."""
 
-import math
-import warnings
 from collections import defaultdict
 from collections.abc import Sequence
-from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.loggers import CSVLogger, Logger
+from lightning.pytorch.loggers import Logger
 
-from litlab.runs.folder import RunFolder, get_entry, read_json, write_json
+from litlab.runs.folder import RunFolder, read_json, write_json
 
-# By class: the argument that lets a logger go on.
-IDS = {"WandbLogger": "id", "MLFlowLogger": "run_id", "CometLogger": "experiment_key", "CSVLogger": "version"}
+IDS = {"WandbLogger": "id", "MLFlowLogger": "run_id", "CometLogger": "experiment_key"}  # the argument, by class
 FILE = "loggers.json"
 
 
@@ -27,38 +22,15 @@ def save_logger_ids(loggers: Sequence[Logger], run: RunFolder) -> None:
         write_json(run.path / FILE, ids)
 
 
-def resume_loggers(loggers: Any, run: RunFolder) -> Any:
-    """Return ``trainer.logger`` of a config with the arguments that let each logger go on with its run.
+def resume_loggers(loggers: list[Any], run: RunFolder) -> None:
+    """Set the arguments of a config's loggers that let each go on with its run.
 
     Args:
-        loggers: What the config has: a class with its arguments, a list of them, or a bool or None.
+        loggers: Each a class path with its arguments. They are changed.
         run: The run that is resumed or evaluated.
     """
-    known = read_json(run.path / FILE)
-    loggers = deepcopy(loggers)
-    named = [] if loggers is None or isinstance(loggers, bool) else loggers if isinstance(loggers, list) else [loggers]
-    for logger in named:
-        name = logger["class_path"].rpartition(".")[2]
-        ids = get_entry(known, list, name)
-        if ids:
-            logger["init_args"][IDS[name]] = ids.pop(0)
-    return loggers
-
-
-def keep_csv_rows(loggers: Sequence[Logger], first_step: float = math.inf) -> None:
-    """Let each CSVLogger append to its file, which Lightning (2.6) would delete.
-
-    Args:
-        loggers: The loggers, as they are built.
-        first_step: Rows from this step on are dropped, as they come again.
-    """
+    ids = read_json(run.path / FILE)
     for logger in loggers:
-        file = Path(str(logger.log_dir)) / "metrics.csv"
-        if not isinstance(logger, CSVLogger) or not file.is_file():
-            continue
-        header, *rows = file.read_text(encoding="utf-8").splitlines()
-        names = header.split(",")
-        rows = [row for row in rows if int(row.split(",")[names.index("step")]) < first_step]
-        with warnings.catch_warnings(action="ignore"):  # that it deletes the file
-            logger.experiment.metrics_keys = names
-        file.write_text("\n".join([header, *rows, ""]), encoding="utf-8")
+        name = logger["class_path"].rpartition(".")[2]
+        if ids.get(name):
+            logger["init_args"][IDS[name]] = ids[name].pop(0)

@@ -18,12 +18,12 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from litlab.callbacks.reporting.loggers import log_file, log_settings
 from litlab.errors import UserError
-from litlab.runs.folder import RunFolder, get_entry, read_json, write_json, write_text
+from litlab.runs import results
+from litlab.runs.folder import RunFolder, read_json, write_json, write_text
 from litlab.runs.loggers import save_logger_ids
 from litlab.runs.masking import mask, mask_text
 from litlab.runs.provenance import describe_origin, now
 from litlab.runs.settings import flatten
-from litlab.util import results
 from litlab.util.device import peak_gib
 from litlab.util.torch_files import epoch_of
 
@@ -75,7 +75,7 @@ class RunRecord(Callback):
 
         # What an earlier fit of the run has left stays, but for the test of weights that this one replaces.
         self._metrics |= {"test": None, "test_checkpoint": None}
-        self.seconds_before = get_entry(read_json(run.status), float, "seconds") or 0.0
+        self.seconds_before = read_json(run.status).get("seconds", 0.0)
         self._clock = time.monotonic()
         self._status = {"started": now(), "pid": os.getpid(), "host": socket.gethostname()}
         self._status["slurm_job_id"] = os.environ.get("SLURM_JOB_ID")
@@ -92,7 +92,7 @@ class RunRecord(Callback):
 
     def _write_origin(self, trainer: Trainer, run: RunFolder) -> None:
         first = read_json(run.provenance)
-        later = get_entry(first, list, "continued") or []
+        later = first.get("continued", [])
         diff_name = f"uncommitted_{len(later) + 1}.diff" if first else "uncommitted.diff"
         origin, diff = describe_origin(trainer, diff_name)
         if diff:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from litlab.errors import UserError, printable
 from litlab.runs.find import RUN_HELP, find_run
-from litlab.runs.folder import ROOT, get_entry, read_json
+from litlab.runs.folder import read_json
 from litlab.runs.provenance import versions
 from litlab.util import team
 from litlab.util.options import Options, answer
@@ -26,24 +26,23 @@ def main(arguments: list[str]) -> int:
 def _reproduce(arguments: list[str]) -> int:
     options = Options("reproduce", DESCRIPTION)
     options.add_argument("run", metavar="RUN", help=RUN_HELP)
-    options.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="where the runs are (%(default)s)")
     chosen = options.parse_args(arguments)
 
-    run = find_run(chosen.run, chosen.root)
+    run = find_run(chosen.run)
     origin = read_json(run.provenance)
-    commit = get_entry(origin, str, "commit") or ""
+    commit = origin.get("commit") or ""
     if not re.fullmatch("[0-9a-f]+", commit):
         raise UserError(f"{run.name}: it is not known from which commit it was made; repeat it by hand")
-    if any(get_entry(later, str, "commit") != commit for later in get_entry(origin, list, "continued") or []):
+    if any(later["commit"] != commit for later in origin.get("continued", [])):
         print(f"# it was continued on other code than that of {commit[:7]}, where it began")
     here = versions()
-    for name, version in (get_entry(origin, dict, "versions") or {}).items():
+    for name, version in origin.get("versions", {}).items():
         if here.get(name) != version:
             print(printable(f"# {name} is {here.get(name, 'not installed')} here, the run used {version}"))
 
     print("git checkout", commit)
-    diff = get_entry(origin, str, "uncommitted", "file")
-    if diff:
-        print(printable(shlex.join(["git", "apply", str(run.path.absolute() / Path(diff).name)])))
+    if origin.get("uncommitted"):
+        diff = run.path.absolute() / Path(origin["uncommitted"]["file"]).name
+        print(printable(shlex.join(["git", "apply", str(diff)])))
     print(shlex.join(team.command("fit", "--config", str(run.config))))
     return 0

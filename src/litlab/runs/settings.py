@@ -8,7 +8,7 @@ import yaml
 
 from litlab.errors import UserError, first_line
 from litlab.runs.folder import read_plain
-from litlab.util.yaml import Loader, check_mapping, parse
+from litlab.util.yaml import Loader, parse_mapping
 
 DEEPEST = 50  # blocks in blocks
 MISSING = object()
@@ -26,16 +26,14 @@ def read_config(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{path}: it can't be read ({first_line(error)}); restore it") from error
     depth = 0
-    with suppress(yaml.YAMLError):  # which `parse` describes
+    with suppress(yaml.YAMLError):  # which `parse_mapping` describes
         for event in yaml.parse(text, Loader=Loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
                 raise UserError(
                     f"{path}: it has YAML aliases or is nested too deeply, and no run writes such; restore it"
                 )
-    root, content = parse(text, str(path))
-    check_mapping(root, str(path))
-    return content
+    return parse_mapping(text, path)
 
 
 def flatten(config: Any, key: str = "") -> dict[str, Any]:

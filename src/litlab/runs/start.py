@@ -44,8 +44,6 @@ def start_run(config: Namespace) -> Iterator[RunFolder | None]:
         yield RunFolder(Path(config.resume) if config.resume else root / config.experiment / "version_of_rank_0")
     else:
         run = RunFolder(Path(config.resume)) if config.resume else new_run(root, config.experiment)
-        if config.checkpoint is not None and config.checkpoint.init_args.dirpath is not None:
-            rank_zero_info("checkpoint.dirpath: --run and --resume don't look there; give --ckpt_path and --config")
         try:
             with run.lock():
                 yield run

@@ -27,6 +27,15 @@ class Loader(_FASTEST):
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            name = str(key.value)
+            if name in seen and name != "<<":
+                raise yaml.MarkedYAMLError(problem=f"{name} is there twice", problem_mark=key.start_mark)
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
 
 Loader.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
 
@@ -41,9 +50,7 @@ def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[
     Raises:
         UserError: If it can't be read, is not YAML, has a key twice, or holds something else.
     """
-    root, content = parse(read_text(file), str(file))
-    check_mapping(root, str(file), example)
-    return content
+    return parse_mapping(read_text(file), file, example)
 
 
 def read_text(file: Path) -> str:
@@ -62,38 +69,18 @@ def read_text(file: Path) -> str:
         raise UserError(f"{file}: it can't be read ({reason}); give a YAML file in UTF-8") from error
 
 
-def parse(text: str, name: str) -> tuple[yaml.Node | None, Any]:
-    """Return the nodes of a YAML text, which know their lines, and its content; None twice for an empty one.
-
-    Args:
-        text: The YAML.
-        name: What messages call it: the file, or a flag.
-
-    Raises:
-        UserError: If it is not YAML, or has a key twice.
-    """
+def parse_mapping(text: str, file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[str, Any]:
+    """Parse the text of a YAML file of keys and values, as `read_mapping` does."""
     try:
-        root = yaml.compose(text, Loader=Loader)
-        _check_keys(root, name, set())
-        content = None if root is None else Loader("").construct_document(root)  # which merges keys in the nodes
+        content = yaml.load(text, Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        place = name if mark is None else f"{name}:{mark.line + 1}"
+        place = file if mark is None else f"{file}:{mark.line + 1}"
         problem = getattr(error, "problem", None) or first_line(error)
         raise UserError(f"{place}: not valid YAML: {problem}; correct it, or put the value in quotes") from error
-    return root, content
-
-
-def check_mapping(root: yaml.Node | None, name: str, example: str = "trainer: {max_epochs: 3}") -> yaml.MappingNode:
-    """Return the root of a YAML text that holds keys and values, and refuse any other."""
-    if isinstance(root, yaml.MappingNode):
-        return root
-    raise UserError(f"{name}: it holds no keys and values; write some, such as {example}")
-
-
-def place(name: str, node: yaml.Node) -> str:
-    """Return where a node is, as messages say it."""
-    return f"{name}:{node.start_mark.line + 1}"
+    if not isinstance(content, dict):
+        raise UserError(f"{file}: it holds no keys and values; write some, such as {example}")
+    return content
 
 
 def find_line(file: Path, key: str) -> int | None:
@@ -103,7 +90,7 @@ def find_line(file: Path, key: str) -> int | None:
         file: The file.
         key: Dotted, without ``init_args``.
     """
-    node, line = yaml.compose(read_text(file), Loader=Loader), None
+    node, line = yaml.compose(read_text(file), Loader), None
     for name in key.split("."):
         inside = _pairs(node)
         if name not in inside and "init_args" in inside:
@@ -118,23 +105,3 @@ def find_line(file: Path, key: str) -> int | None:
 def _pairs(node: yaml.Node | None) -> dict[str, tuple[yaml.Node, yaml.Node]]:
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
     return {str(key.value).rstrip("+"): (key, value) for key, value in pairs}
-
-
-def _check_keys(node: yaml.Node | None, name: str, seen: set[int]) -> None:
-    """Refuse a key that is there twice; a node with several aliases is looked at once."""
-    if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _check_keys(item, name, seen)
-        return
-    lines: dict[str, int] = {}
-    for key, value in node.value:
-        text = str(key.value)
-        if text in lines and text != "<<":
-            raise UserError(
-                f"{place(name, key)}: {text}: the key is there twice, first in line {lines[text]}; keep one"
-            )
-        lines[text] = key.start_mark.line + 1
-        _check_keys(value, name, seen)

@@ -110,7 +110,7 @@ def test_what_can_not_be_used_is_one_line(tmp_path, content, says):
         load_checkpoint("https://example.org/some.ckpt")
 
 
-def test_the_newest_is_the_last_or_the_one_with_most_steps_that_can_be_read(tmp_path):
+def test_the_last_one_is_resumed_or_the_newest_that_can_be_read(tmp_path):
     assert newest_checkpoint(tmp_path) is None
     first, second = write(tmp_path / "b.ckpt", 10), write(tmp_path / "a.ckpt", 30)
     assert newest_checkpoint(tmp_path) == second

@@ -101,7 +101,6 @@ def test_predictions_replace_predictions_and_nothing_else(fit_images, run, image
         "mine.csv": "mine.csv exists and does not hold predictions; choose another file",
         "link.csv": "link.csv exists and does not hold predictions; choose another file",
         "new/": "new/ is a folder; choose a file in it",
-        "lightning_logs/images/version_0/checkpoints/x.csv": "is kept for the files of images/version_0",
     }.items():
         done = run(*command, "--output", output)
         assert done.code == 2

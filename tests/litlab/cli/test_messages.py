@@ -28,7 +28,7 @@ FILES = {
     "compile": ("compile: {mod: max}", ":9: compile.mod: Compile has no 'mod'; did you mean 'mode'?"),
     "checkpoint": ("checkpoint: {monitor: a, modus: b}", ":9: checkpoint.modus: RunCheckpoint has no 'modus'; did you"),
     "syntax": ("trainer: {max_epochs: 3", ":10: not valid YAML: did not find expected"),
-    "twice": ("data: {class_path: ImageData}", ":9: data: the key is there twice, first in line 6; keep one"),
+    "twice": ("data: {class_path: ImageData}", ":9: not valid YAML: data is there twice"),
     "null": ("trainer: null", "trainer: null is not valid; give it a value, or leave it out"),
     "number": ("early_stopping: 5", ":9: early_stopping: it must be a class or the settings of "),
     "model key": (("width", "widht"), ":4: model.widht: SmallCNN has no 'widht'; did you mean 'width'?"),

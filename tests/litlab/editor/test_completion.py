@@ -75,7 +75,6 @@ LINES = {
     "auks fit --config configs/images.yaml --config configs/w": ["configs/with/smoke.yaml"],
     "auks fit --early_stopping.monitor ": ["val/acc", "test/f1"],
     "auks runs --sort te": ["test/f1"],
-    "auks runs --status fin": ["finished"],
     "auks runs ": RUNS,
     "auks compare images/version_0 deep/er/": ["deep/er/version_0"],
     "auks test --run ": RUNS,

@@ -1,6 +1,5 @@
 """What a run leaves about itself, however it ends."""
 
-import csv
 import sys
 from importlib import metadata
 
@@ -14,7 +13,7 @@ from litlab.errors import UserError
 from litlab.runs import provenance as provenance_module
 from litlab.runs import record as record_module
 from litlab.runs.folder import RunFolder, read_json
-from litlab.runs.loggers import keep_csv_rows, resume_loggers
+from litlab.runs.loggers import resume_loggers
 from litlab.runs.provenance import WorkTree
 from litlab.runs.record import RunRecord, log_results
 from litlab.runs.signals import Interrupted
@@ -272,27 +271,14 @@ def test_loggers_go_on_with_their_runs(make, folder, tmp_path):
     assert loggers[1].settings == [{"model.api_key": "***"}]
     assert "hunter2x" not in loggers[1].files["config.yaml"]
 
-    names = ["WandbLogger", "MLFlowLogger", "WandbLogger", "CSVLogger", "Other"]
+    names = ["WandbLogger", "MLFlowLogger", "WandbLogger", "CSVLogger"]
     config = [{"class_path": f"lightning.pytorch.loggers.{name}", "init_args": {"x": 1}} for name in names]
-    resumed = resume_loggers(config, folder)
-    settings = [{"id": "id7"}, {"run_id": "r1"}, {}, {"version": 0}, {}]
-    assert [logger["init_args"] for logger in resumed] == [{"x": 1, **further} for further in settings]
-    assert all(logger["init_args"] == {"x": 1} for logger in config)  # it is as it was
-    assert resume_loggers(config[0], folder) == resumed[0]
-    assert [resume_loggers(value, folder) for value in (None, True, False)] == [None, True, False]
-    assert resume_loggers(config, RunFolder(tmp_path)) == config  # a new run
-
-
-def test_the_rows_of_a_csv_file_stay_up_to_where_the_run_goes_on(tmp_path):
-    logger = CSVLogger(tmp_path)
-    for step in range(4):
-        logger.log_metrics({"loss": step / 2}, step)
-    logger.log_metrics({"val": 0.5}, 3)
-    logger.save()
-    again = CSVLogger(tmp_path, version=0)
-    keep_csv_rows([again, Recorder()], first_step=2)
-    again.log_metrics({"loss": 9.0, "new": 1.0}, 2)
-    again.save()
-    with open(tmp_path / "lightning_logs/version_0/metrics.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["step"], row["loss"], row["new"]) for row in rows] == [("0", "0.0", ""), ("1", "0.5", ""), ("2", "9.0", "1.0")]  # fmt: skip  # noqa: E501
+    resume_loggers(config, RunFolder(tmp_path))
+    assert all(logger["init_args"] == {"x": 1} for logger in config)  # a new run
+    resume_loggers(config, folder)
+    assert [logger["init_args"] for logger in config] == [
+        {"x": 1, "id": "id7"},
+        {"x": 1, "run_id": "r1"},
+        {"x": 1},
+        {"x": 1},
+    ]

@@ -62,12 +62,9 @@ def test_the_newest_first_with_its_results(root, runs):
         (["lightning_logs/cifar/"], ["cifar/version_1", "cifar/version_0"]),
         (["night", "cifar_vgg"], ["night/forecast/version_12", "cifar_vgg/version_0"]),
         (["cifar/version_0"], ["cifar/version_0"]),
-        (["--status", "failed"], ["cifar_vgg/version_0"]),
-        (["--limit", "2"], ["cifar/version_1", "cifar_vgg/version_0"]),
-        (["--sort", "val/acc", "--limit", "2"], ["cifar_vgg/version_0", "cifar/version_1"]),
+        (["cifar", "cifar_vgg", "--sort", "val/acc"], ["cifar_vgg/version_0", "cifar/version_1", "cifar/version_0"]),
         (["cifar", "--sort", "test/loss"], ["cifar/version_1", "cifar/version_0"]),
-        (["--sort", "test/acc", "--limit", "2"], ["cifar/version_1", "cifar/version_0"]),
-        (["--sort", "val/mse", "--limit", "1"], ["night/forecast/version_12"]),
+        (["night", "cifar/version_0", "--sort", "val/mse"], ["night/forecast/version_12", "cifar/version_0"]),
     ],
 )
 def test_filters_and_order(root, runs, arguments, left):
@@ -93,7 +90,7 @@ def test_a_narrow_terminal_shows_all_values(root, runs, monkeypatch, width):
 
 
 def test_json_holds_all_that_is_known(root, runs):
-    [row] = json.loads(runs("--json", "cifar", "--limit", "1")[1])
+    [row] = json.loads(runs("--json", "cifar/version_1")[1])
     assert (row["run"], row["status"], row["best"]["value"]) == ("cifar/version_1", "finished", 0.9)
     assert row["test"] == {"test/loss": 2.5, "test/acc": 0.88}
     assert (row["seconds"], row["peak_memory_gib"], row["commit"], row["dirty"]) == (90.0, 1.25, COMMIT, True)
@@ -112,28 +109,16 @@ def test_a_group_is_one_row_and_its_runs_are_shown_where_it_is_named(root, runs)
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "is_damaged"),
-    [
-        ("metrics.json", '{"val": ', True),
-        ("metrics.json", "[" * 100_000, True),
-        ("status.json", "", True),
-        ("provenance.json", "[]", True),
-        ("metrics.json", '{"best": 3, "val": [1], "test": "x", "seconds": "long", "epochs": {}}', False),
-        ("metrics.json", '{"best": {"monitor": "x", "mode": "max", "value": "high"}, "seconds": 1e999}', False),
-        ("metrics.json", '{"best": {"value": 3}, "test": {"a": "b", "c": 1' + "0" * 400 + "}}", False),
-        ("status.json", '{"status": 5, "started": [], "reason": {}}', False),
-        ("status.json", r'{"status": "running", "pid": 1e999, "reason": "\ud83d"}', False),
-        ("provenance.json", '{"commit": 1, "data": [], "dirty": "x", "command": [1]}', False),
-    ],
+    ("file", "content"),
+    [("metrics.json", '{"val": '), ("metrics.json", "[" * 100_000), ("status.json", ""), ("provenance.json", "[]")],
 )
-def test_what_a_file_should_not_hold_is_missing(root, runs, file, content, is_damaged):
+def test_a_file_that_can_not_be_read_is_a_warning(root, runs, file, content):
     (root / "cifar/version_1" / file).write_text(content)
     code, out, _ = runs()
     assert code == 0
     assert len(order(out)) == 4
-    warnings = [line for line in out.splitlines() if line.startswith("warning: ")]
-    assert len(warnings) == is_damaged
-    assert all(f"cifar/version_1/{file}: it " in line for line in warnings)
+    [warning] = [line for line in out.splitlines() if line.startswith("warning: ")]
+    assert f"cifar/version_1/{file}: it " in warning
     assert len(json.loads(runs("--json")[1])) == 4
     assert find_run("last").path.name in ("version_0", "version_1")
 
@@ -144,32 +129,27 @@ def test_runs_that_were_killed_or_run_elsewhere(root, runs):
         write(file, **{**json.loads(file.read_text()), "status": "running", **state})
     states = {row["run"]: row["status"] for row in json.loads(runs("--json")[1])}
     assert (states["cifar/version_0"], states["cifar/version_1"]) == ("killed", "running?")
-    assert order(runs("--status", "running")[1]) == ["cifar/version_1"]
 
 
 def test_without_runs_there_is_a_friendly_line(tmp_path, monkeypatch, runs):
     monkeypatch.chdir(tmp_path)
     assert runs() == (0, "There are no runs in lightning_logs\n", "")
     assert runs("--json") == (0, "[]\n", "")
-    write_run(tmp_path / "lightning_logs", "cifar/version_0")
-    assert runs("--status", "killed") == (0, "There are no such runs in lightning_logs\n", "")
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["cifra"], "lightning_logs has no experiment 'cifra'; did you mean 'cifar'?"),
-        (["nothing"], "lightning_logs has no experiment 'nothing'; there are cifar, cifar_vgg, night/forecast"),
+        (["cifra"], "cifra: there is no such run; did you mean 'cifar'?"),
+        (["nothing"], "; the experiments in lightning_logs are cifar, cifar_vgg, night/forecast"),
         (["--sort", "val/ac"], "no run has a metric 'val/ac'; did you mean 'val/acc'?"),
-        (["--stat", "failed"], "there is no option '--stat'; did you mean '--status'?"),
-        (["--status", "bad"], "invalid choice: 'bad'"),
-        (["--limit", "0"], "'0' is not valid; it must be a whole number of at least 1"),
+        (["--sorted", "val/acc"], "there is no option '--sorted'; did you mean '--sort'?"),
     ],
 )
 def test_errors_are_one_line(root, runs, arguments, line):
     code, out, err = runs(*arguments)
     assert (code, out) == (2, "")
-    assert err.startswith("error: runs: ")
+    assert err.startswith("error: ")
     assert line in err
     assert err.count("\n") == 1
 

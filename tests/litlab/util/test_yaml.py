@@ -41,9 +41,9 @@ def test_values_by_aliases_are_shared_not_copied(tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("trainer: {a: 1}\nx: 1\ntrainer: {b: 2}\n", ":3: trainer: the key is there twice, first in line 1; keep one"),
-        ("a:\n  b: 1\n  c: 2\n  b: 3\n", ":4: b: the key is there twice, first in line 2; keep one"),
-        ("a: [{b: 1, b: 1}]\n", ":1: b: the key is there twice"),
+        ("trainer: {a: 1}\nx: 1\ntrainer: {b: 2}\n", ":3: not valid YAML: trainer is there twice"),
+        ("a:\n  b: 1\n  c: 2\n  b: 3\n", ":4: not valid YAML: b is there twice"),
+        ("a: [{b: 1, b: 1}]\n", ":1: not valid YAML: b is there twice"),
         ("a: !!python/object/apply:os.system [ls]\n", ":1: not valid YAML: could not determine a constructor"),
         ("a: 1\n---\nb: 2\n", "a.yaml:2: not valid YAML: but found another document"),
         ("a:\n\tb: 1\n", ":2: not valid YAML: found character that cannot start any token"),

@@ -23,9 +23,9 @@ from litlab.runs.find import all_runs
 from litlab.runs.folder import ROOT, RunFolder, check_experiment, read_json, write_json, write_text
 from litlab.runs.masking import mask
 from litlab.runs.provenance import now
+from litlab.runs.results import cells, spreads
 from litlab.runs.table import show_table
 from litlab.util.options import Options, answer
-from litlab.util.spread import cells, spreads
 from litlab.util.team import package
 
 MOST = 2**32 - 1  # what numpy takes

@@ -11,7 +11,7 @@ import pytest
 
 from litlab.commands.repeat import repeat
 from litlab.runs.folder import RunFolder, read_json
-from litlab.util.spread import spreads
+from litlab.runs.results import spreads
 from litlab.util.torch_files import read_torch_file
 from tests.conftest import Outcome
 from tests.litlab.commands.repeat.trouble import COMMAND
