@@ -28,7 +28,7 @@ def all_words(schemas: dict[str, Schema]) -> tuple[Words, Words]:
     found, values = of_verbs({verb: schema for verb, schema in schemas.items() if verb != "sweep"})
     places = {name: place.partition(":")[0] for group in COMMANDS.values() for name, (place, _) in group.items()}
     light = {name: module for name, module in places.items() if name not in EXPERIMENT}
-    for verb, module in (*light.items(), ("fit", "litlab.commands.repeat")):
+    for verb, module in (*light.items(), ("fit", "litlab.commands.repeat.repeat")):
         own, choices = of_light(verb, module)
         found[verb] = sorted({*found.get(verb, []), *own})
         values |= choices
