@@ -12,7 +12,7 @@ from litlab.callbacks.chosen_modules import called_modules, matching_modules
 from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
 from litlab.optim.layers import member_networks
-from litlab.types import PositiveInt, check_bounds
+from litlab.types import PositiveInt
 from litlab.util.text import some
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
@@ -38,7 +38,6 @@ class ActivationCheckpointing(Callback):
     """
 
     def __init__(self, blocks: str | list[str] | None = None, every: PositiveInt = 1) -> None:
-        check_bounds(ActivationCheckpointing, locals(), "activation_checkpointing")
         self.blocks = [blocks] if isinstance(blocks, str) else blocks
         self.every = every
         self._changed: list[nn.Module] = []

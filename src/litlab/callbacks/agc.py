@@ -9,7 +9,7 @@ from litlab.callbacks.gradients import check_gradients
 from litlab.errors import UserError
 from litlab.optim.foreach import scale_down
 from litlab.optim.layers import last_layer
-from litlab.types import PositiveFloat, check_bounds
+from litlab.types import PositiveFloat
 from litlab.util.name_patterns import first_matches, parameter_names
 
 
@@ -28,14 +28,13 @@ class AGC(Callback):
         exclude: Patterns of the names of parameters that are not clipped. Left out, the layer that is defined last.
 
     Raises:
-        UserError: If a value is out of bounds; in a fit, if a pattern matches nothing, the Trainer clips too, or the
-            gradients are sharded or not yet unscaled.
+        UserError: In a fit, if a pattern matches nothing, the Trainer clips too, or the gradients are sharded or
+            not yet unscaled.
     """
 
     def __init__(
         self, factor: PositiveFloat = 0.01, eps: PositiveFloat = 1e-3, exclude: list[str] | None = None
     ) -> None:
-        check_bounds(AGC, locals(), "agc")
         self.factor, self.eps, self.exclude = factor, eps, exclude
         self._excluded: set[int] = set()
 

@@ -18,7 +18,7 @@ from litlab.callbacks.finder import Finder, searches, write_overlay
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.side_run import check_copies, side_run
 from litlab.errors import UserError
-from litlab.types import PositiveFloat, PositiveInt, check_bounds
+from litlab.types import PositiveFloat, PositiveInt
 from litlab.util.device import GIB, is_out_of_memory
 from litlab.util.text import terminal
 
@@ -73,8 +73,8 @@ class BatchFinder(Finder):
         train: Whether the training follows. false: the fit ends with the search.
 
     Raises:
-        UserError: If a value is out of bounds; in a fit, if the data has no batch size to set, several processes
-            train, or not even the smallest size fits.
+        UserError: If ``take`` is unknown; in a fit, if the data has no batch size to set, several processes train,
+            or not even the smallest size fits.
     """
 
     key, what = "batch_finder", "size"
@@ -86,7 +86,6 @@ class BatchFinder(Finder):
         memory_gib: PositiveFloat | None = None,
         train: bool = True,
     ) -> None:
-        check_bounds(BatchFinder, locals(), "trainer.callbacks.BatchFinder")
         if take not in ("fastest", "largest"):
             raise UserError(f"trainer.callbacks.BatchFinder.take: {take!r} is unknown; choose fastest or largest")
         self.take = take

@@ -23,7 +23,7 @@ from litlab.callbacks.compile_parts import (
 from litlab.callbacks.graph_breaks import GraphBreakLog, log_graph_breaks
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.errors import UserError
-from litlab.types import ClosedUnitInterval, check_bounds
+from litlab.types import ClosedUnitInterval
 from litlab.util.strategies import divides_layers
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -74,7 +74,6 @@ class Compile(Callback):
         graph_breaks: bool = False,
         memory_budget: ClosedUnitInterval | None = None,
     ) -> None:
-        check_bounds(Compile, locals(), "compile")
         if mode is not None and mode not in MODES:
             raise UserError(f"compile.mode: {mode!r} is unknown; choose null, {', '.join(MODES)}")
         if mode not in (None, "default") and backend != "inductor":

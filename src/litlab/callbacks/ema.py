@@ -5,7 +5,7 @@ from typing import Any
 from lightning.pytorch import LightningModule, Trainer
 
 from litlab.callbacks.averaging import AveragedWeights
-from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, check_bounds
+from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt
 
 
 class EMA(AveragedWeights):
@@ -29,7 +29,7 @@ class EMA(AveragedWeights):
         start_step: Optimizer step before which nothing is averaged; the average starts as a copy of the weights then.
 
     Raises:
-        UserError: If a value is out of bounds; in a fit, if the strategy shards the weights in a way of its own.
+        UserError: In a fit, if the strategy shards the weights in a way of its own.
     """
 
     section = "ema"
@@ -37,7 +37,6 @@ class EMA(AveragedWeights):
     def __init__(
         self, decay: HalfOpenUnitInterval = 0.999, every_n_steps: PositiveInt = 1, start_step: NonNegativeInt = 0
     ) -> None:
-        check_bounds(EMA, locals(), "ema")
         self.decay = decay
         self.every_n_steps = every_n_steps
         self.start_step = start_step

@@ -16,7 +16,7 @@ from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.side_run import check_copies, side_run
 from litlab.errors import UserError
 from litlab.optim.rates import set_rate
-from litlab.types import PositiveFloat, bounded, check_bounds
+from litlab.types import PositiveFloat, bounded
 from litlab.util.progress import SlowProgress
 
 NAMES = ("lr", "learning_rate")  # of the model's attribute, as Lightning looks for it
@@ -51,8 +51,8 @@ class LRFinder(Finder):
         train: Whether the training follows. false: the fit ends with the search.
 
     Raises:
-        UserError: If a value is out of bounds; in a fit, if the model has no learning rate to set, or no rate lets the
-            loss fall.
+        UserError: If max_lr is not above min_lr; in a fit, if the model has no learning rate to set, or no rate lets
+            the loss fall.
     """
 
     key, what = "lr_finder", "learning rate"
@@ -64,7 +64,6 @@ class LRFinder(Finder):
         num_training_steps: Steps = 100,
         train: bool = True,
     ) -> None:
-        check_bounds(LRFinder, locals(), "trainer.callbacks.LRFinder")
         if min_lr >= max_lr:
             raise UserError(f"trainer.callbacks.LRFinder.max_lr: {max_lr} is not above min_lr ({min_lr}); raise it")
         self.min_lr = min_lr

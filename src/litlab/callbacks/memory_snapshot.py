@@ -13,7 +13,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.callbacks.profile import StepProfiler, torch_profiler
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.errors import UserError
-from litlab.types import NonNegativeInt, PositiveInt, check_bounds
+from litlab.types import NonNegativeInt, PositiveInt
 
 MIB = 2**20
 AUTOGRAD = "autograd::engine::evaluate_function: "  # before the name of a step of backward
@@ -40,12 +40,11 @@ class MemorySnapshot(Callback):
         rows: Operations in the table.
 
     Raises:
-        UserError: For a number that is too small, a run without a folder, a device other than CUDA and CPU, and on the
-            CPU together with another profiler that uses torch's.
+        UserError: For a run without a folder, a device other than CUDA and CPU, and on the CPU together with another
+            profiler that uses torch's.
     """
 
     def __init__(self, skip: NonNegativeInt = 0, steps: PositiveInt = 3, rows: PositiveInt = 15) -> None:
-        check_bounds(MemorySnapshot, locals(), "trainer.callbacks")
         self.skip = skip
         self.steps = steps
         self.rows = rows

@@ -25,7 +25,7 @@ from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.reporting.protocols import HasTrainingLoss
 from litlab.callbacks.reporting.tables import write_rows
 from litlab.errors import UserError, first_line
-from litlab.types import PositiveInt, check_bounds
+from litlab.types import PositiveInt
 from litlab.util.device import is_out_of_memory
 from litlab.util.strategies import shards
 
@@ -55,12 +55,11 @@ class GradientNoiseScale(Callback):
         every_n_steps: Optimizer steps from one measurement to the next; the first step is not measured.
 
     Raises:
-        UserError: If a value is out of bounds; in a fit, if the model has no ``training_loss``, its weights are sharded
-            or norms wait for other ranks, or batches can't be taken apart into samples.
+        UserError: In a fit, if the model has no ``training_loss``, its weights are sharded or norms wait for other
+            ranks, or batches can't be taken apart into samples.
     """
 
     def __init__(self, every_n_steps: PositiveInt = 50) -> None:
-        check_bounds(GradientNoiseScale, locals(), f"trainer.callbacks.{NAME}")
         self.every_n_steps = every_n_steps
         self.points: list[Point] = []
         self._decided = False  # whether it is known if gradients of single samples can be had

@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, record_function
 
 from litlab.callbacks.profile_report import Profile, operations, report, results
 from litlab.callbacks.step_clock import HOOKS, OTHER, PARTS, StepClock, method_of, part_of
-from litlab.types import NonNegativeInt, PositiveInt, check_bounds
+from litlab.types import NonNegativeInt, PositiveInt
 from litlab.util.device import synchronize
 
 EPOCH = "run_training_epoch"  # the action around all others of an epoch
@@ -44,14 +44,10 @@ class StepProfiler(Profiler):
         skip: Training steps before the first that is measured; the first ones of a process are slower than the rest.
         steps: Training steps that are measured in each of the three ways.
         rows: Operations in the table.
-
-    Raises:
-        UserError: For a number that is too small.
     """
 
     def __init__(self, skip: NonNegativeInt = 5, steps: PositiveInt = 5, rows: PositiveInt = 15) -> None:
         super().__init__(filename="profile")
-        check_bounds(StepProfiler, locals(), "trainer.profiler")
         self.skip = skip
         self.steps = steps
         self.rows = rows

@@ -16,7 +16,7 @@ from litlab.callbacks.averaging import AveragedWeights
 from litlab.errors import UserError
 from litlab.optim.rates import set_rate
 from litlab.parallel.tensors import tensors_of
-from litlab.types import HalfOpenUnitInterval, check_bounds
+from litlab.types import HalfOpenUnitInterval
 from litlab.util.strategies import data_ranks
 
 
@@ -38,14 +38,13 @@ class SWA(AveragedWeights):
         start: Share of the run's epochs that are over when the averaging starts.
 
     Raises:
-        UserError: If start is out of bounds; in a fit, if the run has no number of epochs, its weights have 16 bits or
-            are sharded in a way that is not litlab's, or the network has batch norms and the model no ``forward``.
+        UserError: In a fit, if the run has no number of epochs, its weights have 16 bits or are sharded in a way that
+            is not litlab's, or the network has batch norms and the model no ``forward``.
     """
 
     section = "swa"
 
     def __init__(self, start: HalfOpenUnitInterval = 0.75) -> None:
-        check_bounds(SWA, locals(), "swa")
         self.start = start
         self._first = 0  # epoch that is averaged
         self._factors: list[float] = []  # of the rates that are held, on those of the optimizer

@@ -16,7 +16,7 @@ from litlab.checkpointing.internals import (
     validation_follows,
 )
 from litlab.errors import UserError, first_line
-from litlab.types import PositiveFloat, PositiveInt, check_bounds
+from litlab.types import PositiveFloat, PositiveInt
 from litlab.util.metrics import choose_mode
 
 PATHS = ("best_model_path", "kth_best_model_path", "last_model_path")  # in its state
@@ -45,7 +45,7 @@ class RunCheckpoint(ModelCheckpoint):
         auto_insert_metric_name: Whether ``{epoch}`` in a filename becomes ``epoch=3``, not ``3``.
 
     Raises:
-        UserError: If a number is out of bounds, the filename can't be one, or the mode is wrong for the metric.
+        UserError: If the filename can't be one, or the mode is wrong for the metric.
     """
 
     def __init__(
@@ -62,7 +62,6 @@ class RunCheckpoint(ModelCheckpoint):
         save_weights_only: bool = False,
         auto_insert_metric_name: bool = True,
     ) -> None:
-        check_bounds(RunCheckpoint, locals(), "checkpoint")
         super().__init__(
             dirpath,
             filename,

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from litlab.data.sampler import EpochSampler
 from litlab.errors import UserError
-from litlab.types import NonNegativeInt, PositiveInt, check_bounds
+from litlab.types import NonNegativeInt, PositiveInt
 
 
 class LoaderError(UserError):
@@ -29,7 +29,7 @@ class LoaderSettings:
     """Settings of the loaders, see `ExperimentData`.
 
     Raises:
-        UserError: A value is not valid, or needs workers that there are not.
+        UserError: A setting needs workers that there are not.
     """
 
     num_workers: NonNegativeInt = 0
@@ -38,7 +38,6 @@ class LoaderSettings:
     prefetch_factor: PositiveInt | None = None
 
     def __post_init__(self) -> None:
-        check_bounds(LoaderSettings, vars(self), "data")
         for name in ("persistent_workers", "prefetch_factor"):
             if getattr(self, name) and not self.num_workers:
                 raise UserError(f"data.{name}: there are no workers; set data.num_workers, or leave {name} out")

@@ -20,7 +20,7 @@ from litlab.data.numbered import Numbered, NumberedBatch
 from litlab.data.paths import user_path
 from litlab.data.sampler import EpochSampler
 from litlab.errors import UserError
-from litlab.types import NonNegativeInt, PositiveInt, Seed, check_bounds
+from litlab.types import NonNegativeInt, PositiveInt, Seed
 from litlab.util.strategies import data_ranks
 
 SPLITS = ("train", "val", "test")
@@ -44,7 +44,7 @@ class ExperimentData(DataHooks[M]):
         prefetch_factor: Batches that each process prepares ahead; null: 2.
 
     Raises:
-        UserError: A value is not valid.
+        UserError: A setting needs workers that there are not.
     """
 
     predict_input: str | None = None
@@ -65,7 +65,6 @@ class ExperimentData(DataHooks[M]):
         prefetch_factor: PositiveInt | None = None,
     ) -> None:
         super().__init__()
-        check_bounds(ExperimentData, {"batch_size": batch_size, "seed": seed}, "data")
         self.loading = LoaderSettings(num_workers, pin_memory, persistent_workers, prefetch_factor)
         self.batch_size = batch_size
         self.seed = seed or 0

@@ -1,32 +1,34 @@
 """Bounds of settings of Lightning and torch that an editor shows, by the names of settings."""
 
+from ast import literal_eval
+from typing import Any
+
 from lightning.pytorch import Callback
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from litlab import types
+KEYWORDS = {">=": "minimum", ">": "exclusiveMinimum", "<=": "maximum", "<": "exclusiveMaximum"}
 
 
-class Bounds(types.Bounds):
-    """Bounds with a number outside of them that has a meaning of its own."""
-
-    def __init__(self, *conditions: str, also: int | None = None) -> None:
-        super().__init__(*conditions)
-        self.also = also
+def make_range(*conditions: str) -> dict[str, Any]:
+    """Return the rule for numbers that meet all of some conditions, such as ``">= 0"`` and ``"< 1"``."""
+    pairs = [condition.split() for condition in conditions]
+    return {KEYWORDS[sign]: literal_eval(end) for sign, end in pairs}
 
 
-def _table(text: str) -> dict[str, Bounds]:
-    found: dict[str, Bounds] = {}
+def _table(text: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
     for line in text.strip().splitlines():
         conditions, names = line.split("|")
         conditions, _, also = conditions.partition(" or ")
-        bounds = Bounds(*conditions.strip().split(" and "), also=int(also) if also else None)
-        found |= dict.fromkeys(names.split(), bounds)
+        rule = make_range(*conditions.split(" and "))
+        if also:  # a number outside the bounds that has a meaning of its own
+            rule = {"if": {"not": {"const": int(also)}}, "then": rule}
+        found |= dict.fromkeys(names.split(), rule)
     return found
 
 
-POSITIVE = Bounds("> 0")
-SEED = Bounds(">= 0", f"<= {2**32 - 1}")  # what numpy takes
+SEED = make_range(">= 0", f"<= {2**32 - 1}")  # what numpy takes
 TRAINER = _table("""
     >= 1 or -1     | max_epochs max_steps
     >= 1           | check_val_every_n_epoch accumulate_grad_batches num_nodes

@@ -13,7 +13,6 @@ from litlab.editor.class_paths import is_general
 from litlab.editor.names import Named, named
 from litlab.editor.settings import Setting, settings_of
 from litlab.editor.values import Schema, Values
-from litlab.types import Bounds
 
 SETTINGS: Schema = {"type": "object", "description": "Its settings."}
 FURTHER: Schema = {"type": "object", "description": "Arguments that it hands on, which its signature doesn't show."}
@@ -26,7 +25,7 @@ class Definitions:
         self.found: dict[str, Schema] = {}
         self._values = Values(self._refer)
 
-    def setting(self, settings: Iterable[Setting], bounds: Bounds | None = None) -> Schema:
+    def setting(self, settings: Iterable[Setting], bounds: Schema | None = None) -> Schema:
         """Return the schema of a setting.
 
         Args:
@@ -44,7 +43,7 @@ class Definitions:
             schema["default"] = default
         return schema
 
-    def block(self, settings: dict[str, list[Setting]], bounds: Mapping[str, Bounds]) -> Schema:
+    def block(self, settings: dict[str, list[Setting]], bounds: Mapping[str, Schema]) -> Schema:
         """Return the schema of settings by key: ``augment.crop`` is in a block of its own, ``name+`` appends to a list.
 
         Args:

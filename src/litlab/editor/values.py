@@ -14,14 +14,13 @@ from typing import Any, Literal, get_args, get_origin
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from litlab.editor.bounds import make_range
 from litlab.editor.class_paths import is_general
 from litlab.editor.hints import kind, made_by, options
 from litlab.editor.names import is_described
-from litlab.types import Bounds
 
 Schema = dict[str, Any]
 DRAFT = "http://json-schema.org/draft-07/schema#"  # which all editors know
-KEYWORDS = {">=": "minimum", ">": "exclusiveMinimum", "<=": "maximum", "<": "exclusiveMaximum"}
 JSON = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string"}
 TEXTS = (str, PurePath, timedelta)
 WITH_PARAMETERS = (Optimizer, LRScheduler)  # of the model: a config says how they are made, as a Callable
@@ -39,7 +38,7 @@ class Values:
     def __init__(self, refer: Callable[[type], tuple[Schema, Schema]]) -> None:
         self._refer = refer
 
-    def value(self, hints: Iterable[Any], bounds: Bounds | None = None) -> Schema:
+    def value(self, hints: Iterable[Any], bounds: Schema | None = None) -> Schema:
         """Return the schema of a setting.
 
         Args:
@@ -56,13 +55,13 @@ class Values:
                     parts[form].append(rule)
         return _merged(parts) if parts else {}
 
-    def _parts(self, hint: Any, bounds: Bounds | None) -> list[tuple[str, Schema]] | None:
+    def _parts(self, hint: Any, bounds: Schema | None) -> list[tuple[str, Schema]] | None:
         """Return a rule for each JSON type that values of a type may have; None where anything goes."""
-        own = getattr(hint, "bounds", None) if inspect.isclass(hint) else None
-        base, origin = (hint.__base__ if own else hint), get_origin(hint) or hint
-        if base in JSON:
-            is_number = base in (int, float)
-            return [(JSON[base], _range(own or bounds) if is_number else {})]
+        if getattr(hint, "__base__", None) in (int, float) and hasattr(hint, "bounds"):  # of litlab.types
+            return [(JSON[hint.__base__], make_range(*hint.bounds))]
+        if hint in JSON:
+            return [(JSON[hint], bounds or {} if hint in (int, float) else {})]
+        origin = get_origin(hint) or hint
         if origin is Literal:
             return [(JSON[type(choice)], {"enum": [choice]}) for choice in get_args(hint)]
         if inspect.isclass(origin) and issubclass(origin, enum.Enum):
@@ -83,7 +82,7 @@ class Values:
                 return [("string", names), ("object", block)]
         return [("string", {}), ("object", {})] if origin is Callable else None
 
-    def _items(self, hint: Any, bounds: Bounds | None) -> Schema:
+    def _items(self, hint: Any, bounds: Schema | None) -> Schema:
         parts = get_args(hint)
         if get_origin(hint) is tuple and Ellipsis not in parts:
             items = [self.value([part], bounds) for part in parts]
@@ -93,14 +92,6 @@ class Values:
         if any(inspect.isclass(cls) and kind(cls) == "class" and is_general(cls) for cls in classes):
             items["required"] = ["class_path"]  # no file before this one can have named it
         return {"items": items} if items else {}
-
-
-def _range(bounds: Bounds | None) -> Schema:
-    if bounds is None:
-        return {}
-    found: Schema = {KEYWORDS[sign]: end for sign, end in bounds.conditions}
-    also = getattr(bounds, "also", None)
-    return found if also is None else {"if": {"not": {"const": also}}, "then": found}
 
 
 def _merged(parts: dict[str, list[Schema]]) -> Schema:

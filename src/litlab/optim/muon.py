@@ -13,7 +13,7 @@ from torch.optim.sgd import sgd
 from litlab.optim.foreach import add_all, lerp_all, lerped, scale_all
 from litlab.optim.layers import hidden_weights
 from litlab.optim.newton_schulz import orthogonalise
-from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, PositiveFloat, PositiveInt, check_bounds
+from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, PositiveFloat, PositiveInt
 
 
 class Muon(Optimizer):
@@ -44,9 +44,6 @@ class Muon(Optimizer):
         others: Patterns of the names of weights that the rest trains beside embeddings. Left out, those of the layer
             that is defined last.
         iterations: Newton-Schulz iterations of the orthogonalisation.
-
-    Raises:
-        UserError: If a value is out of bounds.
     """
 
     def __init__(
@@ -61,7 +58,6 @@ class Muon(Optimizer):
         others: list[str] | None = None,
         iterations: PositiveInt = 5,
     ) -> None:
-        check_bounds(Muon, locals(), "model.optimizer")
         self._rest, self._rest_lr, self._others = rest, rest_lr, others
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "betas": tuple(betas)}
         super().__init__(params, {**defaults, "iterations": iterations, "method": ""})

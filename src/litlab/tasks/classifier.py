@@ -18,7 +18,7 @@ from litlab.nn.adapt import adapt_network, without_head
 from litlab.nn.ensemble import mean_prediction
 from litlab.nn.image_batches import check_image_settings, mixes, views
 from litlab.tasks.ensemble import EnsembleModule
-from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt, check_bounds
+from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 if TYPE_CHECKING:
     Network = nn.Module | Callable[[], nn.Module]
@@ -72,7 +72,7 @@ class Classifier(EnsembleModule):
         **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
-        UserError: If a value is out of range, the network can't take the images, or a metric can't be used.
+        UserError: If there are fewer than two classes, the network can't take the images, or a metric can't be used.
     """
 
     data_facts = ("num_classes",)
@@ -104,7 +104,6 @@ class Classifier(EnsembleModule):
             )
         if num_classes < 2:
             raise UserError(f"model.num_classes: {num_classes} is not valid; use data with 2 classes or more")
-        check_bounds(Classifier, locals(), "model")
         networks = self.make_networks(network, members)
         if image_shape is not None:
             networks = [adapt_network(one, image_shape, num_classes) for one in networks]

@@ -13,7 +13,7 @@ from litlab.metrics.conformal import Conformal
 from litlab.metrics.forecast_metrics import ForecastMetrics
 from litlab.metrics.mean_loss import MeanLoss
 from litlab.tasks.base import ExperimentModule
-from litlab.types import OpenUnitInterval, check_bounds
+from litlab.types import OpenUnitInterval
 from litlab.util.strategies import data_group
 
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}
@@ -48,7 +48,7 @@ class Forecaster(ExperimentModule):
         **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
-        UserError: If a value is out of range, or model and data don't fit together.
+        UserError: If the quantiles are not valid, or model and data don't fit together.
     """
 
     data_facts = ("context_length", "horizon", "num_targets", "num_covariates")
@@ -70,7 +70,6 @@ class Forecaster(ExperimentModule):
                 "model: horizon and num_targets are not set, and the data does not provide them; "
                 "set them or use SeriesData"
             )
-        check_bounds(Forecaster, locals(), "model")
         if quantiles is not None:
             ascending = all(low < high for low, high in zip([0.0, *quantiles], [*quantiles, 1.0], strict=True))
             if not ascending or 0.5 not in quantiles:

@@ -11,7 +11,6 @@ from litlab.metrics.check import check_metrics
 from litlab.metrics.regression_errors import RegressionErrors
 from litlab.tasks.forecaster import LOSSES
 from litlab.tasks.supervised import SupervisedModule
-from litlab.types import check_bounds
 
 
 class Regressor(SupervisedModule):
@@ -38,7 +37,7 @@ class Regressor(SupervisedModule):
         **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
-        UserError: If a value is out of range, model and data don't fit together, or a metric can't be used.
+        UserError: If model and data don't fit together, or a metric can't be used.
     """
 
     data_facts = ("target_names",)
@@ -59,7 +58,6 @@ class Regressor(SupervisedModule):
         super().__init__(**training)
         if not target_names:
             raise UserError("model.target_names: it is not set, and the data does not provide it; name the targets")
-        check_bounds(Regressor, locals(), "model")
         count = len(target_names)
         for name, values in (("target_mean", target_mean), ("target_std", target_std)):
             if values is not None and (len(values) != count or (name == "target_std" and min(values) <= 0)):

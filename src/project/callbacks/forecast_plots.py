@@ -18,7 +18,7 @@ from litlab.callbacks.reporting import (
     run_folder,
     spread,
 )
-from litlab.types import PositiveInt, check_bounds
+from litlab.types import PositiveInt
 from project.callbacks._forecast_errors import ForecastErrors
 from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
 
@@ -54,11 +54,10 @@ class ForecastPlots(Callback):
         periods: Number of periods of the backtest.
 
     Raises:
-        UserError: For a number below 1, and where the model's ``test_step`` or the data module lacks what is needed.
+        UserError: Where the model's ``test_step`` or the data module lacks what is needed.
     """
 
     def __init__(self, windows: PositiveInt = 4, targets: PositiveInt = 3, periods: PositiveInt = 10) -> None:
-        check_bounds(ForecastPlots, locals(), "ForecastPlots")
         self.windows = windows
         self.targets = targets
         self.periods = periods

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from litlab.callbacks.reporting import publish_figure, run_folder
 from litlab.errors import UserError
-from litlab.types import PositiveInt, check_bounds
+from litlab.types import PositiveInt
 from project.models.maml import MAML
 
 if TYPE_CHECKING:
@@ -27,11 +27,10 @@ class SinusoidPlots(Callback):
         tasks: Number of sinusoids, at most those of the first batch.
 
     Raises:
-        UserError: For a number below 1, another model, or data that are not `Sinusoids`.
+        UserError: For another model, or data that are not `Sinusoids`.
     """
 
     def __init__(self, tasks: PositiveInt = 3) -> None:
-        check_bounds(SinusoidPlots, locals(), "SinusoidPlots")
         self.tasks = tasks
         self._drawn: list[Tensor] = []
 

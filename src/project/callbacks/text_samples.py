@@ -16,7 +16,7 @@ from litlab.callbacks.reporting import (
     publish_table,
     run_folder,
 )
-from litlab.types import PositiveInt, check_bounds
+from litlab.types import PositiveInt
 
 
 class TextSamples(Callback):
@@ -34,12 +34,11 @@ class TextSamples(Callback):
         samples: Number of mistakes, and of texts that are classified right.
 
     Raises:
-        UserError: For a number below 1, where the model's ``test_step`` returns no ``logits``, or where the data module
-            has no ``text`` or ``sample_index``.
+        UserError: Where the model's ``test_step`` returns no ``logits``, or where the data module has no ``text`` or
+            ``sample_index``.
     """
 
     def __init__(self, samples: PositiveInt = 10) -> None:
-        check_bounds(TextSamples, locals(), "TextSamples")
         self.samples = samples
         self._numbers: list[Tensor] = []  # (batch,) of each batch
         self._rows: list[Tensor] = []  # (batch, 3) of each: true class, prediction, probability; on the device

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from litlab.data import ExperimentData, Metadata, uniform
-from litlab.types import PositiveInt, check_bounds
+from litlab.types import PositiveInt
 
 AMPLITUDE, PHASE, X = (0.1, 5.0), (0.0, torch.pi), (-5.0, 5.0)  # the paper's ranges; all three are uniform
 SPLITS = ("train", "val", "test")
@@ -30,9 +30,6 @@ class Sinusoids(ExperimentData[Metadata]):
         val_tasks: Tasks of the validation.
         test_tasks: Tasks of the test.
         **settings: batch_size, in tasks; seed and settings of the loaders, as of `ExperimentData`.
-
-    Raises:
-        UserError: If a value is out of range.
     """
 
     item = "tasks"
@@ -46,7 +43,6 @@ class Sinusoids(ExperimentData[Metadata]):
         test_tasks: PositiveInt = 600,
         **settings: Any,
     ) -> None:
-        check_bounds(Sinusoids, locals(), "data")
         super().__init__(**settings)
         self.save_hyperparameters(logger=False)
         self.shots, self.queries = shots, queries

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from litlab.errors import UserError
 from litlab.tasks import Classifier
-from litlab.types import ClosedUnitInterval, bounded, check_bounds
+from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, bounded
 from project.networks.whitened_cnn import WhitenedCNN
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class CifarCNN(Classifier):
             `Classifier`.
 
     Raises:
-        UserError: If a value is out of range, or the images are too small.
+        UserError: If the images are too small, or the data says nothing of them.
     """
 
     def __init__(
@@ -45,10 +45,9 @@ class CifarCNN(Classifier):
         small_image_fraction: ClosedUnitInterval = 0.5,
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
-        label_smoothing: float = 0.2,
+        label_smoothing: HalfOpenUnitInterval = 0.2,
         **settings: Any,
     ) -> None:
-        check_bounds(CifarCNN, locals(), "model")
         if image_shape is None or num_classes is None:
             raise UserError(
                 "model: image_shape and num_classes are not set, and the data does not provide them; set them or use "

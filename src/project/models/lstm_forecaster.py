@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from litlab.errors import UserError
 from litlab.nn import MAX_LAYERS
 from litlab.tasks import Forecaster
-from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt
+from litlab.types import HalfOpenUnitInterval, NonNegativeInt, OpenUnitInterval, PositiveInt
 from project.networks.segment_rnn import Cell, Decoder, SegmentRNN
 from project.networks.window_forecast import FixedMap, ForecastEnsemble, InstanceNorm, WindowForecast
 
@@ -73,7 +73,7 @@ class LSTMForecaster(Forecaster):
         num_covariates: int | None = None,
         loss: Literal["mse", "mae", "huber"] = "mse",
         quantiles: list[float] | None = None,
-        coverage: float = 0.9,
+        coverage: OpenUnitInterval = 0.9,
         **training: Any,
     ) -> None:
         if context_length is None or horizon is None or num_targets is None:

@@ -12,7 +12,7 @@ from litlab.errors import UserError, first_line
 from litlab.metrics import MeanLoss
 from litlab.nn import refused_by_vmap, why_not_vmap
 from litlab.tasks import ExperimentModule
-from litlab.types import NonNegativeInt, PositiveFloat, check_bounds
+from litlab.types import NonNegativeInt, PositiveFloat
 
 TEST_STEPS = (0, 1, 5, 10)  # inner steps after which new tasks are measured
 Params = dict[str, Tensor]
@@ -42,7 +42,7 @@ class MAML(ExperimentModule):
         **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
-        UserError: If a value is out of range, the network can't be computed for many tasks at once, its output has
+        UserError: If the network can't be computed for many tasks at once, its output has
             another shape than the targets, or the data has no tasks.
     """
 
@@ -56,7 +56,6 @@ class MAML(ExperimentModule):
         **training: Any,
     ) -> None:
         super().__init__(**training)
-        check_bounds(MAML, locals(), "model")
         if reason := why_not_vmap(network):
             raise UserError(
                 f"model.network: torch.func.vmap can't take {type(network).__name__} ({reason}); use another network"

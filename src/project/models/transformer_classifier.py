@@ -11,7 +11,7 @@ from litlab.data.text import PADDING
 from litlab.errors import UserError
 from litlab.nn import MAX_LAYERS
 from litlab.tasks import Classifier
-from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, bounded, check_bounds
+from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, bounded
 from project.networks.attention import MultiHeadAttention
 from project.networks.text_transformer import TextTransformer
 
@@ -59,7 +59,7 @@ class TransformerClassifier(Classifier):
         **settings: members, label_smoothing, metrics, optimizer, schedule and param_groups, as of `Classifier`.
 
     Raises:
-        UserError: If a value is out of range, or neither set nor told by the data.
+        UserError: If a value does not go with the others, or is neither set nor told by the data.
     """
 
     data_facts = ("num_classes", "vocab_size", "max_tokens", "ngram_features")
@@ -90,7 +90,6 @@ class TransformerClassifier(Classifier):
         num_classes: int | None = None,
         **settings: Any,
     ) -> None:
-        check_bounds(TransformerClassifier, locals(), "model")
         if vocab_size is None or max_tokens is None or num_classes is None:
             raise UserError(
                 "model: vocab_size, max_tokens and num_classes are not all set, and the data does not provide them; "

@@ -78,7 +78,6 @@ def test_which_blocks():
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        ({"every": 0}, "activation_checkpointing.every: "),
         ({"blocks": "network.layers"}, "activation_checkpointing.blocks: there is no module 'network.layers' in"),
         ({"blocks": None}, "activation_checkpointing.blocks: .*model.network.* has no blocks"),
     ],

@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader
 from litlab.callbacks import StepProfiler, step_clock
 from litlab.callbacks.profile_report import PYTHON
 from litlab.callbacks.step_clock import method_of, part_of
-from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
@@ -243,12 +242,6 @@ def test_every_action_of_a_step_has_a_part(tmp_path):
     ends = {"setup", "teardown", "configure_model", "configure_callbacks", "configure_optimizers", "prepare_data"}
     inside = {action for action in without if method_of(action) not in {*ends, "train_dataloader"}}
     assert inside == {"run_training_epoch", "run_training_batch"}
-
-
-@pytest.mark.parametrize("name", ["steps", "rows", "skip"])
-def test_numbers_too_small(name):
-    with pytest.raises(UserError, match=rf"trainer\.profiler\.{name}: -1 is not valid"):
-        StepProfiler(**{name: -1})
 
 
 def test_on_a_device_the_work_counts_where_it_was_started(monkeypatch):

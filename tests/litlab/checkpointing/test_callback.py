@@ -117,19 +117,6 @@ def test_without_last(fit, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "bound"),
-    [
-        ("every_n_epochs", 0, "at least 1"),
-        ("every_n_train_steps", 0, "at least 1"),
-        *(("every_minutes", minutes, "above 0") for minutes in (0, -1.0, float("nan"))),
-    ],
-)
-def test_numbers_out_of_range(name, value, bound):
-    with pytest.raises(UserError, match=rf"^checkpoint\.{name}: {value} is not valid; it must be {bound}$"):
-        RunCheckpoint(**{name: value})
-
-
-@pytest.mark.parametrize(
     ("filename", "settings", "expected"),
     [
         ("{epoch:02d}-{val/score:.2f}", {}, "epoch=01-val_score=0.70.ckpt"),

@@ -106,8 +106,6 @@ def test_workers_cannot_read_from_an_accelerator():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_workers": -1}, r"data\.num_workers: -1"),
-        ({"num_workers": 2, "prefetch_factor": 0}, r"data\.prefetch_factor: 0"),
         ({"prefetch_factor": 2}, r"data\.prefetch_factor: there are no workers; set data\.num_workers"),
         ({"persistent_workers": True}, r"data\.persistent_workers: there are no workers"),
     ],

@@ -182,7 +182,6 @@ def test_the_sanity_check_calibrates_nothing(tmp_path):
     ("settings", "says"),
     [
         ({"horizon": None}, "model: horizon and num_targets are not set"),
-        ({"coverage": 1.0}, "model.coverage: 1.0 is not valid"),
         ({"quantiles": [0.5, 0.1]}, "model.quantiles: "),
         ({"quantiles": [0.1, 0.1, 0.5]}, "model.quantiles: "),
         ({"quantiles": [0.1, 0.9]}, "contain 0.5"),

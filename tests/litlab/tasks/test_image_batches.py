@@ -152,9 +152,3 @@ def test_what_is_not_an_image_is_refused(name):
 def test_a_shift_that_leaves_nothing_is_refused():
     with pytest.raises(UserError, match=r"model.shift_tta: 8 pixels are too many for images of 8 x 8 \(model.image"):
         classifier(shift_tta=8)
-
-
-@pytest.mark.parametrize("setting", [{"mixup": -0.1}, {"cutmix": -1.0}, {"shift_tta": -1}])
-def test_bounds(setting):
-    with pytest.raises(UserError, match=rf"model.{next(iter(setting))}: .* is not valid; it must be at least 0"):
-        classifier(**setting)

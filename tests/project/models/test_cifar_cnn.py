@@ -44,8 +44,6 @@ class TestCifarCNN(ModuleContract):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"width": 2}, "model.width: 2 is not valid"),
-        ({"small_image_fraction": 1.5}, "model.small_image_fraction: 1.5 is not valid"),
         ({"image_shape": (3, 8, 8)}, "CifarCNN needs 16 x 16 or more"),
         ({"num_classes": None}, "model: image_shape and num_classes are not set"),
         ({"num_classes": 1}, "model.num_classes: 1 is not valid"),

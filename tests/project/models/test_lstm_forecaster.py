@@ -254,7 +254,6 @@ def test_the_plain_form_learns_a_noisy_sine(tmp_path, cell):
         ),
         ({"ensemble": [{"hidden_size": "8"}]}, r"model.ensemble\[0\].hidden_size: '8' is not valid; it must be int"),
         ({"dropout": 1.0}, "model.dropout: 1.0 is not valid"),
-        ({"coverage": 0.0}, "model.coverage: 0.0 is not valid"),
     ],
 )
 def test_refusals(settings, says):

@@ -115,9 +115,3 @@ def test_dropout_differs_between_tasks():
     one, x = MAML(nn.Dropout(0.5), inner_steps=0), torch.ones(2, 50, 1)
     dropped = one.predictions(x, x, x, [0])
     assert not torch.equal(dropped[0], dropped[1])
-
-
-@pytest.mark.parametrize("settings", [{"inner_lr": 0.0}, {"inner_steps": -1}])
-def test_bounds_in_python(settings):
-    with pytest.raises(UserError, match=r"^model\.inner_"):
-        MAML(nn.Linear(1, 1), **settings)

@@ -27,7 +27,7 @@ from litlab.data.images.sources import Source
 from litlab.data.images.stored import Stored, load, store
 from litlab.data.selectable import SelectableData, check_settings
 from litlab.data.split import partition
-from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
+from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt, Seed
 
 
 class ImageData(ImageBatches, SelectableData[ImageMetadata]):
@@ -103,7 +103,6 @@ class ImageData(ImageBatches, SelectableData[ImageMetadata]):
         # Checkpoints hold plain values only: the command line describes the steps, objects from Python are left out.
         augment = asdict(replace(self.augment, steps=[]))  # type: ignore[assignment]
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
-        check_bounds(ImageData, self.hparams, "data")
         good, late = dataset in self.own_files, "with data.cache none damaged images are found in mid-epoch; use error"
         check_settings(
             ("cache", cache, good or cache == "decoded", "it is for images of your own, in files; leave it out"),

@@ -18,7 +18,7 @@ from litlab.data.sampler import EpochSampler
 from litlab.data.shard_batches import ShardBatches
 from litlab.data.shards import ShardSplit
 from litlab.data.streamed import StreamedData
-from litlab.types import PositiveInt, Seed, check_bounds
+from litlab.types import PositiveInt, Seed
 
 
 class StreamedImages(StreamedData[ImageMetadata], ImageBatches):
@@ -36,7 +36,7 @@ class StreamedImages(StreamedData[ImageMetadata], ImageBatches):
         **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
 
     Raises:
-        UserError: A value is not valid; later: shards are missing or damaged.
+        UserError: Later: shards are missing or damaged.
     """
 
     def __init__(
@@ -54,7 +54,6 @@ class StreamedImages(StreamedData[ImageMetadata], ImageBatches):
         self.augment = Augment(**augment) if isinstance(augment, dict) else augment
         augment = asdict(replace(self.augment, steps=[]))  # type: ignore[assignment]  # as in `ImageData`
         self.save_hyperparameters(logger=False)
-        check_bounds(StreamedImages, self.hparams, "data")
         self.bad_rows = "error"
         self._predicted = []
 

@@ -21,7 +21,7 @@ from litlab.data.series.source import PublicSeries, Source
 from litlab.data.series.split import split_windows
 from litlab.data.series.timeline import Series
 from litlab.data.series.windows import Windows
-from litlab.types import PositiveInt, Seed, check_bounds
+from litlab.types import PositiveInt, Seed
 
 
 class SeriesData(SelectableData[SeriesMetadata]):
@@ -90,7 +90,6 @@ class SeriesData(SelectableData[SeriesMetadata]):
     ) -> None:
         super().__init__(dataset, path, fallback, batch_size=batch_size, seed=seed, **loader)
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
-        check_bounds(SeriesData, self.hparams, "data")
         check_covariates(covariates or [])
         self.source = Source(dataset, self.public, self.path, time_column, targets, split, gaps, bad_rows)
         self._series: Series | None = None

@@ -21,7 +21,7 @@ from litlab.data.tables.predictions import read_input, write_rows
 from litlab.data.tables.serving import TabularServing
 from litlab.data.tables.source import Source, Table
 from litlab.errors import UserError
-from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
+from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
 
 
 class TabularData(SelectableData[TabularMetadata]):
@@ -88,7 +88,6 @@ class TabularData(SelectableData[TabularMetadata]):
     ) -> None:
         super().__init__(dataset, path, None, batch_size=batch_size, seed=seed, **loader)
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
-        check_bounds(TabularData, self.hparams, "data")
         held_out = val_fraction + test_fraction
         check_settings(
             ("target", target, target, "name the column to predict"),

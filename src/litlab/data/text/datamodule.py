@@ -24,7 +24,7 @@ from litlab.data.text.sources import Corpus, PublicTexts, Source
 from litlab.data.text.stored import Stored, load, store, stored_classes
 from litlab.data.text.tokenizer import Kind, encode
 from litlab.errors import UserError
-from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed, check_bounds
+from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
 
 
 class TextData(TextBatches, SelectableData[TextMetadata]):
@@ -100,7 +100,6 @@ class TextData(TextBatches, SelectableData[TextMetadata]):
         super().__init__(dataset, path, fallback, batch_size=batch_size, seed=seed, cache_dir=cache_dir, **loader)
         # Not for the loggers: the model has settings of the same names, and Lightning refuses two that differ.
         self.save_hyperparameters(logger=False)
-        check_bounds(TextData, self.hparams, "data")
         test_file = None if test_path is None else user_path(test_path, "data.test_path")
         self.catalog = Catalog(
             dataset, self.public, self.path, test_file, columns, list(text_columns), label_column,

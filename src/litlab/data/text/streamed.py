@@ -21,7 +21,7 @@ from litlab.data.text.shard_batches import TextShardBatches
 from litlab.data.text.shard_files import id_type, read_lengths
 from litlab.data.text.tokenizer import PADDING, decode
 from litlab.errors import UserError
-from litlab.types import PositiveInt, Seed, check_bounds
+from litlab.types import PositiveInt, Seed
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class StreamedTexts(StreamedData[TextMetadata], TextBatches):
         **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
 
     Raises:
-        UserError: A value is not valid; later: shards are missing or damaged.
+        UserError: Later: shards are missing or damaged.
     """
 
     metadata_type = ShardMetadata
@@ -80,7 +80,6 @@ class StreamedTexts(StreamedData[TextMetadata], TextBatches):
     ) -> None:
         super().__init__(path, shuffle_shards, batch_size=batch_size, seed=seed, cache_dir=cache_dir, **loader)
         self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
-        check_bounds(StreamedTexts, self.hparams, "data")
 
     @property
     def written(self) -> ShardMetadata:

@@ -137,10 +137,6 @@ def test_generated_through_a_run(make_trainer):
     ("options", "message"),
     [
         ({"dataset": "csv", "path": None}, "data.path: null is not valid; dataset csv needs your file"),
-        ({"context_length": 0}, "data.context_length: 0 is not valid; it must be at least 1"),
-        ({"horizon": 0}, "data.horizon: 0 is not valid; it must be at least 1"),
-        ({"season": 0}, "data.season: 0 is not valid; it must be at least 1"),
-        ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be at least 1"),
         ({"targets": []}, "data.targets: [] is not valid; name at least one, or leave it out"),
         ({"targets": ["load", "load"]}, "data.targets: 'load' is listed twice; delete one"),
         ({"targets": ["load", "date"]}, "data.targets: 'date' is the time column; delete it"),

@@ -33,7 +33,6 @@ def column(number: int, cells) -> list[list[str]]:
             {"target": "a", "val_fraction": 0.5, "test_fraction": 0.5},
             "data.val_fraction: 0.5 is not valid; with data.test_fraction it must be below 1",
         ),
-        ({"target": "a", "batch_size": 0}, "data.batch_size: 0 is not valid; it must be at least 1"),
     ],
 )
 def test_settings(options, message):

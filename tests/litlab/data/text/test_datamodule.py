@@ -219,10 +219,6 @@ def test_the_baseline_is_the_most_frequent_class(csv_data):
             {"tokenizer": "bpe", "vocab_size": 299},
             "data.vocab_size: 299 is not valid; it must be at least 300 for bpe",
         ),
-        ({"max_tokens": 0}, "data.max_tokens: 0 is not valid; it must be at least 1"),
-        ({"batch_size": 0}, "data.batch_size: 0 is not valid; it must be at least 1"),
-        ({"tokens_per_batch": 0}, "data.tokens_per_batch: 0 is not valid; it must be at least 1"),
-        ({"val_fraction": 1.0}, "data.val_fraction: 1.0 is not valid; it must be at least 0 and below 1"),
         (
             {"dataset": "csv", "path": "a.csv", "val_fraction": 0.5, "test_fraction": 0.5},
             "data.val_fraction: 0.5 is not valid; with data.test_fraction it must be below 1",
