@@ -100,7 +100,6 @@ def test_memory_budget_bounds_what_is_kept_for_the_backward_pass(tmp_path):
     [
         ({"memory_budget": 0.5}, r"^compile\.memory_budget: 0\.5 .* set compile\.mode: default too"),
         ({"memory_budget": 0.5, "mode": "default", "backend": "eager"}, r"^compile\.memory_budget: .*compile\.backend"),
-        ({"memory_budget": 1.5, "mode": "default"}, r"^compile\.memory_budget: "),
     ],
 )
 def test_memory_budget_needs_the_compiler(settings, line):

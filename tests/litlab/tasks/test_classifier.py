@@ -85,9 +85,7 @@ def test_smoothing_is_for_training_only(tmp_path):
 
 
 def test_the_number_of_classes_is_needed():
-    with pytest.raises(
-        UserError, match=r"^model\.num_classes: it is not set, .*; set it, or give"
-    ):
+    with pytest.raises(UserError, match=r"^model\.num_classes: it is not set, .*; set it, or give"):
         Classifier(nn.Linear(4, 3))
 
 
