@@ -9,8 +9,8 @@ from litlab.callbacks.gradients import check_gradients
 from litlab.errors import UserError
 from litlab.optim.foreach import scale_down
 from litlab.optim.layers import last_layer
+from litlab.optim.name_patterns import match_rules, named_parameters
 from litlab.types import PositiveFloat
-from litlab.util.name_patterns import first_matches, parameter_names
 
 
 class AGC(Callback):
@@ -49,12 +49,9 @@ class AGC(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuse what it can't work with, and find the parameters that are left alone."""
         check_gradients(trainer, "agc")
-        names = parameter_names(pl_module)
-        if self.exclude is None:
-            left_out = set(last_layer(pl_module))
-        else:
-            left_out = set(first_matches(names, [[pattern] for pattern in self.exclude], "agc.exclude"))
-        self._excluded = {id(p) for name, p in zip(names, pl_module.parameters(), strict=True) if name in left_out}
+        named = named_parameters(pl_module)
+        left_out = last_layer(pl_module) if self.exclude is None else match_rules(named, self.exclude, "agc.exclude")
+        self._excluded = {id(named[name]) for name in left_out}
 
     @torch.no_grad()
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from litlab.errors import UserError
 from litlab.optim.foreach import copy_all, lerp_all, local_part
-from litlab.parallel.tensors import copy_of, tensors_of
-from litlab.util.strategies import DividesModel, gathered, part_of, shards, share_buffers
+from litlab.parallel.groups import DataGroups, shards, share_buffers
+from litlab.parallel.tensors import copy_of, divided_like, tensors_of
 
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -42,7 +42,7 @@ class AveragedWeights(Callback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Begin anew; refuse other libraries' sharding, whose parts can't be put together for a checkpoint."""
         self.updates = 0
-        if stage == "fit" and shards(trainer.strategy) and not isinstance(trainer.strategy, DividesModel):
+        if stage == "fit" and shards(trainer.strategy) and not isinstance(trainer.strategy, DataGroups):
             raise UserError(
                 f"{self.section}: trainer.strategy {type(trainer.strategy).__name__} shards the weights in a way in "
                 f"which they can't be averaged; use fsdp2, ddp or one device, or set {self.section} to null"
@@ -52,7 +52,7 @@ class AveragedWeights(Callback):
         """Copy the weights, which are where the training will have them."""
         own = tensors_of(pl_module)
         self.average = {name: copy_of(value, torch.float32 if value.dtype in HALVES else None) for name, value in own}
-        self._take_saved(trainer)
+        self._take_saved()
 
     def update(self, pl_module: nn.Module, share: float, buffers: bool) -> None:
         """Move the average towards the weights. The first update copies them.
@@ -131,17 +131,17 @@ class AveragedWeights(Callback):
         weights = {"state_dict": checkpoint["current_model_state"]}
         trainer.strategy.load_model_state_dict(weights, strict=pl_module.strict_loading)
         if self.average is not None:
-            self._take_saved(trainer)
+            self._take_saved()
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Free the average: at the end of ``fit`` the model has it."""
         self.average, self._aside = None, None
 
-    def _take_saved(self, trainer: Trainer) -> None:
+    def _take_saved(self) -> None:
         assert self.average is not None
         for name, value in self._saved.items():
             mine = self.average[name]
-            local_part(mine).copy_(local_part(part_of(trainer.strategy, mine, value)))
+            local_part(mine).copy_(local_part(divided_like(mine, value)))
         self._saved = {}
 
 
@@ -157,4 +157,4 @@ def _state(trainer: Trainer, model: nn.Module, values: dict[str, Tensor]) -> dic
     names = {id(value): name for name, value in tensors_of(model)}
     state = model.state_dict(keep_vars=True)
     own = {key: values[names[id(value)]] if id(value) in names else value for key, value in state.items()}
-    return gathered(trainer.strategy, own)
+    return trainer.strategy.gathered(own) if isinstance(trainer.strategy, DataGroups) else own

@@ -23,8 +23,8 @@ from litlab.callbacks.compile_parts import (
 from litlab.callbacks.graph_breaks import GraphBreakLog, log_graph_breaks
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.errors import UserError
+from litlab.parallel.groups import divides_layers
 from litlab.types import ClosedUnitInterval
-from litlab.util.strategies import divides_layers
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")

@@ -10,9 +10,9 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
 from litlab.errors import UserError
+from litlab.optim.name_patterns import match_rules, matches, named_parameters, summarise
+from litlab.parallel.groups import shards
 from litlab.types import NonNegativeInt
-from litlab.util.name_patterns import first_matches, matches, parameter_names, summary
-from litlab.util.strategies import shards
 
 
 @dataclass
@@ -55,10 +55,10 @@ class Freeze(Callback):
         """Find the parameters, and freeze them before a strategy looks at them."""
         if stage != "fit":
             return
-        names = parameter_names(pl_module)
+        parameters = named_parameters(pl_module)
         rules = [(rule, math.inf if rule.epochs is None else rule.epochs) for rule in self.rules]
-        rule_of = first_matches(names, [rule.params for rule in self.rules], "freeze.rules")
-        trained = {name for name, p in zip(names, pl_module.parameters(), strict=True) if p.requires_grad}
+        rule_of = match_rules(parameters, [rule.params for rule in self.rules], "freeze.rules")
+        trained = {name for name, parameter in parameters.items() if parameter.requires_grad}
         self.until = {name: rules[rule][1] for name, rule in rule_of.items() if name in trained}
         if trained == {name for name, end in self.until.items() if end > 0}:
             raise UserError("freeze.rules: the first epoch trains nothing; set epochs: 0 for a part of the network")
@@ -81,11 +81,11 @@ class Freeze(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuse an optimizer that leaves out what is to be trained later."""
         known = {id(p) for optimizer in trainer.optimizers for group in optimizer.param_groups for p in group["params"]}
-        names = zip(parameter_names(pl_module), pl_module.parameters(), strict=True)
-        missing = [name for name, p in names if 0 < self.until.get(name, 0) < math.inf and id(p) not in known]
+        named = named_parameters(pl_module).items()
+        missing = [name for name, p in named if 0 < self.until.get(name, 0) < math.inf and id(p) not in known]
         if missing:
             raise UserError(
-                f"freeze.rules: the optimizer does not have {summary(missing)}, which would be trained later; let "
+                f"freeze.rules: the optimizer does not have {summarise(missing)}, which would be trained later; let "
                 "configure_optimizers pass frozen parameters too"
             )
 
@@ -96,7 +96,7 @@ class Freeze(Callback):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Unfreeze what is trained from this epoch on."""
         if thawed := self.apply(trainer, pl_module, trainer.current_epoch):
-            rank_zero_info(f"Epoch {trainer.current_epoch + 1}: {summary(thawed)} are trained from here on.")
+            rank_zero_info(f"Epoch {trainer.current_epoch + 1}: {summarise(thawed)} are trained from here on.")
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Leave the module as it was found."""
@@ -111,7 +111,7 @@ class Freeze(Callback):
                 norm.train(epoch >= end)
         if frozen == self._frozen:
             return []
-        for name, parameter in zip(parameter_names(pl_module), pl_module.parameters(), strict=True):
+        for name, parameter in named_parameters(pl_module).items():
             if name in self.until:
                 parameter.requires_grad_(name not in frozen)
         thawed = [name for name in self.until if name in self._frozen - frozen]

@@ -7,7 +7,7 @@ from torch.optim import Optimizer
 
 from litlab.callbacks.gradients import check_gradients
 from litlab.optim.foreach import local_part, norms_of
-from litlab.util.name_patterns import parameter_names
+from litlab.optim.name_patterns import named_parameters
 
 
 class GradNorms(Callback):
@@ -26,7 +26,7 @@ class GradNorms(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuse what it can't work with, and note the names."""
         check_gradients(trainer, "grad_norms")
-        self._names = dict(zip(map(id, pl_module.parameters()), parameter_names(pl_module), strict=True))
+        self._names = {id(parameter): name for name, parameter in named_parameters(pl_module).items()}
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         """Log the norms, if this is a step that is logged."""

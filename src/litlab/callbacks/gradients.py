@@ -3,7 +3,7 @@
 from lightning.pytorch import Trainer
 
 from litlab.errors import UserError
-from litlab.util.strategies import shards
+from litlab.parallel.groups import shards
 
 
 def check_gradients(trainer: Trainer, section: str) -> None:

@@ -25,9 +25,9 @@ from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.reporting.protocols import HasTrainingLoss
 from litlab.callbacks.reporting.tables import write_rows
 from litlab.errors import UserError, first_line
+from litlab.parallel.groups import shards
 from litlab.types import PositiveInt
 from litlab.util.device import is_out_of_memory
-from litlab.util.strategies import shards
 
 NAME = "GradientNoiseScale"
 HEADER = ("step", "batch", "noise_scale", "grad_sq", "trace")

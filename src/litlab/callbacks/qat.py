@@ -8,7 +8,7 @@ from torch import nn
 
 from litlab.errors import UserError
 from litlab.nn.fake_quantize import LEAST, LINEAR_AND_CONVOLUTIONS, Rounding, keep_layer, round_layer, share_of
-from litlab.util.strategies import divides_layers
+from litlab.parallel.groups import divides_layers
 
 
 class QAT(Callback):

@@ -7,7 +7,7 @@ from typing import Any
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, Trainer
 
-from litlab.util.strategies import shards
+from litlab.parallel.groups import shards
 
 
 def second_trainer(run: Trainer, callbacks: list[Callback], **settings: Any) -> Trainer:

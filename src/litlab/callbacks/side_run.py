@@ -12,7 +12,7 @@ from litlab.callbacks.agc import AGC
 from litlab.callbacks.freeze import Freeze
 from litlab.callbacks.second_trainer import second_trainer
 from litlab.errors import UserError
-from litlab.util.strategies import shards
+from litlab.parallel.groups import shards
 
 OF_THE_STEP = (AGC, Freeze)
 

@@ -7,8 +7,8 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.callbacks.batches import tensors
+from litlab.parallel.groups import data_ranks
 from litlab.util.device import GIB, peak_host_gib, synchronize
-from litlab.util.strategies import data_ranks
 
 
 class VRAM(Callback):

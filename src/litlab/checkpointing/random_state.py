@@ -10,8 +10,8 @@ from lightning.pytorch import Trainer
 from torch import Generator
 
 from litlab.checkpointing.internals import mps_generator
+from litlab.parallel.groups import data_ranks
 from litlab.util.splitmix import GOLDEN, mix
-from litlab.util.strategies import data_ranks
 
 
 class RandomState:

@@ -10,7 +10,7 @@ from litlab.checkpointing.random_state import RandomState
 from litlab.errors import UserError
 from litlab.metrics.state import load_metric_states, metric_states
 from litlab.optim import Chain, Schedule, Sequence
-from litlab.util.strategies import data_ranks
+from litlab.parallel.groups import data_ranks
 
 KEY = "exact_resume"  # in the checkpoint: a list with what each process has
 EPOCH_START = 2**40 - 1  # in the place of a batch

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from litlab.errors import UserError
+from litlab.parallel.groups import shards
 from litlab.util.device import has_fast_bfloat16, has_tensor_cores, has_tf32
-from litlab.util.strategies import shards
 
 PrecisionInput = _PRECISION_INPUT  # the type of the Trainer's setting
 SHARDING = ("fsdp2", "pipeline")  # names of ours for a ModelParallelStrategy of Lightning

@@ -20,8 +20,8 @@ from litlab.data.numbered import Numbered, NumberedBatch
 from litlab.data.paths import user_path
 from litlab.data.sampler import EpochSampler
 from litlab.errors import UserError
+from litlab.parallel.groups import data_ranks
 from litlab.types import NonNegativeInt, PositiveInt, Seed
-from litlab.util.strategies import data_ranks
 
 SPLITS = ("train", "val", "test")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from litlab.util.name_patterns import first_matches
+from litlab.optim.name_patterns import match_rules
 
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
@@ -54,7 +54,7 @@ def hidden_weights(module: nn.Module, others: Sequence[str] | None, key: str) ->
     """
     owned = list(_owned(module))
     names = [name for _, name, _ in owned]
-    left_out = set(last_layer(module) if others is None else first_matches(names, [[one] for one in others], key))
+    left_out = set(last_layer(module) if others is None else match_rules(names, others, key))
     embeddings = {id(parameter) for layer, _, parameter in owned if isinstance(layer, EMBEDDINGS)}
     return [
         name

@@ -8,8 +8,8 @@ from torch.optim import LBFGS, Optimizer
 
 from litlab.errors import UserError
 from litlab.optim.layers import member_networks
+from litlab.optim.name_patterns import match_rules, named_parameters
 from litlab.types import NonNegativeFloat, OpenUnitInterval, PositiveFloat
-from litlab.util.name_patterns import first_matches, parameter_names
 
 
 @dataclass
@@ -66,13 +66,13 @@ class ParamGroups:
         """
         if isinstance(optimizer, LBFGS):
             raise UserError("model.param_groups: LBFGS takes all parameters in one group; choose another optimizer")
-        names = dict(zip(map(id, module.parameters()), parameter_names(module), strict=True))
+        names = {parameter: name for name, parameter in named_parameters(module).items()}
         known = list(names.values())
-        rule_of = first_matches(known, [rule.params for rule in self.rules], "model.param_groups.rules")
+        rule_of = match_rules(known, [rule.params for rule in self.rules], "model.param_groups.rules")
         layer_scale = self._layer_scales(module, known)
 
         def settings(parameter: nn.Parameter, group: dict) -> tuple[float, float | None]:
-            name = names[id(parameter)]
+            name = names[parameter]
             rule = self.rules[rule_of[name]] if name in rule_of else GroupRule("")
             decay = group.get("weight_decay")
             if rule.weight_decay is not None:
@@ -99,7 +99,7 @@ class ParamGroups:
                 raise UserError("model.param_groups.layers: they have no effect; set layer_decay too")
             return {}
         layers = _parts(module) if self.layers is None else self.layers
-        layer_of = first_matches(names, layers, "model.param_groups.layers")
+        layer_of = match_rules(names, layers, "model.param_groups.layers")
         return {name: self.layer_decay ** (len(layers) - 1 - layer) for name, layer in layer_of.items()}
 
 

@@ -145,8 +145,8 @@ class PipelineStrategy(DataGroups):
         assert self.model is not None
         return self.gathered(self.model.state_dict())
 
+    @override
     def gathered(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Return a ``state_dict`` with what all stages have, on the first process."""
         # What follows the blocks is computed by the last process alone: its buffers count.
         late = {
             f"{name}.{buffer}"
@@ -157,10 +157,6 @@ class PipelineStrategy(DataGroups):
         whole = self._collected({k: value for k, value in state.items() if k.startswith(self._own) or k in late})
         rest = apply_to_collection(state, Tensor, lambda one: torch.empty(0) if one.is_meta else one.detach())
         return {name: whole.get(name, value) for name, value in rest.items()}
-
-    def part_of(self, mine: Tensor, value: Tensor) -> Tensor:
-        """Return a tensor as it is: each stage has whole ones."""
-        return value
 
     @override
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from torch.nn.utils.parametrize import is_parametrized
 from torch.optim import Adafactor, Optimizer
 
 from litlab.errors import UserError
-from litlab.parallel.chunks import Chunks
 from litlab.parallel.plan import ParallelPlan, check_weights, matches
 
 
@@ -193,22 +192,6 @@ def policy_of(precision: str) -> MixedPrecisionPolicy:
     """Return FSDP's policy for a precision of the Trainer: what is gathered and computed in, and reduced in."""
     kind = torch.bfloat16 if precision == "bf16-mixed" else None
     return MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=torch.float32 if kind else None)
-
-
-def divided_like(target: Any, value: Any) -> Any:
-    """Return this process's part of a whole tensor, as that of another one; what has another shape stays whole.
-
-    Nothing is communicated, and the part is where the other one is, such as in host memory. torch's
-    ``set_model_state_dict`` (2.15) would mix up the parts of fused layers, and ``distribute_tensor`` go by the device.
-    """
-    if not isinstance(target, DTensor) or not isinstance(value, Tensor) or value.shape != target.shape:
-        return value
-    part = torch.empty_like(target.detach(), dtype=value.dtype)
-    chunks = Chunks(part)
-    for block in chunks.blocks:
-        where = tuple(slice(start, start + size) for start, size in zip(block.offsets, block.sizes, strict=True))
-        chunks.at(block.offsets).copy_(value[where])
-    return part
 
 
 def whole(tensor: DTensor) -> Tensor:

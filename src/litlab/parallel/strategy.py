@@ -20,8 +20,8 @@ from litlab.errors import UserError
 from litlab.parallel.clipping import clip_norm, clip_value
 from litlab.parallel.groups import DataGroups
 from litlab.parallel.plan import blocks_of, check_weights, networks, plan_of
-from litlab.parallel.sharding import check_optimizer, divide_tensors, divided_like, policy_of, shard_fully, whole
-from litlab.parallel.tensors import reshard
+from litlab.parallel.sharding import check_optimizer, divide_tensors, policy_of, shard_fully, whole
+from litlab.parallel.tensors import divided_like, reshard
 
 
 class ShardedStrategy(DataGroups):
@@ -179,8 +179,8 @@ class ShardedStrategy(DataGroups):
         assert self.model is not None
         return self.gathered(self.model.state_dict())
 
+    @override
     def gathered(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Return a ``state_dict`` of whole tensors, on the first process; with parts to be written, as it is."""
         return state if self._save_distributed_checkpoint else apply_to_collection(state, Tensor, self._gathered)
 
     @override
@@ -213,7 +213,7 @@ class ShardedStrategy(DataGroups):
         assert self.model is not None
         mine = self.model.state_dict()
         parts = {
-            name: self.part_of(mine[name], value) if name in mine else value
+            name: divided_like(mine[name], value) if name in mine else value
             for name, value in checkpoint["state_dict"].items()
         }
         self.model.load_state_dict(parts, strict=strict)
@@ -223,7 +223,7 @@ class ShardedStrategy(DataGroups):
         for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             state = {
-                number: {name: self.part_of(parameters[number], value) for name, value in entries.items()}
+                number: {name: divided_like(parameters[number], value) for name, value in entries.items()}
                 for number, entries in saved["state"].items()
             }
             # How the update is computed is not what it continues: with ddp it may have been another way.
@@ -243,10 +243,6 @@ class ShardedStrategy(DataGroups):
     def teardown(self) -> None:
         super().teardown()
         self.checkpoint_io.teardown()
-
-    def part_of(self, mine: Any, value: Any) -> Any:
-        """Return this process's part of a whole tensor, divided as another one is; what is a part stays one."""
-        return value if isinstance(value, DTensor) else divided_like(mine, value)
 
     def _gathered(self, tensor: Tensor) -> Tensor:
         """Return a whole tensor on the CPU. Each process must call this, in the same order; the first one keeps it."""

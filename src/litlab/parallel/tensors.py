@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from litlab.optim.foreach import local_part
+from litlab.parallel.chunks import Chunks
 
 
 def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -33,3 +35,19 @@ def copy_of(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     copied = torch.empty_like(tensor.detach(), dtype=dtype)  # `DTensor.from_local` would take it to the mesh's device
     local_part(copied).copy_(local_part(tensor.detach()))
     return copied
+
+
+def divided_like(target: Any, value: Any) -> Any:
+    """Return this process's part of a whole tensor, as that of another one; a part, or another shape, stays as it is.
+
+    Nothing is communicated, and the part is where the other one is, such as in host memory. torch's
+    ``set_model_state_dict`` (2.15) would mix up the parts of fused layers, and ``distribute_tensor`` go by the device.
+    """
+    if not isinstance(target, DTensor) or isinstance(value, DTensor) or getattr(value, "shape", None) != target.shape:
+        return value
+    part = torch.empty_like(target.detach(), dtype=value.dtype)
+    chunks = Chunks(part)
+    for block in chunks.blocks:
+        where = tuple(slice(start, start + size) for start, size in zip(block.offsets, block.sizes, strict=True))
+        chunks.at(block.offsets).copy_(value[where])
+    return part

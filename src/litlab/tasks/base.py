@@ -16,9 +16,9 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.errors import UserError, building
 from litlab.optim import Muon, ParamGroups, Schedule
+from litlab.optim.name_patterns import named_parameters
 from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
 from litlab.optim.recipe import plain_recipe
-from litlab.util.name_patterns import parameter_names
 from litlab.util.steps import steps_of_run
 
 
@@ -117,7 +117,7 @@ class ExperimentModule(LightningModule):
             UserError: If it does not take its settings, or a pattern of `param_groups` matches nothing.
         """
         with building("model.optimizer"):
-            named = zip(parameter_names(self), self.parameters(), strict=True)
+            named = named_parameters(self).items()
             optimizer = self.optimizer([p for name, p in named if p.requires_grad or name in self.frozen_for_now])
             if isinstance(optimizer, Muon):
                 optimizer.divide(self)

@@ -11,8 +11,8 @@ from litlab.errors import UserError
 from litlab.metrics.member_metrics import MemberMetrics
 from litlab.nn.build import build_networks, same_weights
 from litlab.nn.ensemble import Ensemble, bootstrap_counts, mean_prediction
+from litlab.parallel.groups import shards
 from litlab.tasks.supervised import SupervisedModule
-from litlab.util.strategies import shards
 
 
 class EnsembleModule(SupervisedModule):

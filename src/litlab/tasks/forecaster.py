@@ -12,9 +12,9 @@ from litlab.errors import UserError
 from litlab.metrics.conformal import Conformal
 from litlab.metrics.forecast_metrics import ForecastMetrics
 from litlab.metrics.mean_loss import MeanLoss
+from litlab.parallel.groups import data_group
 from litlab.tasks.base import ExperimentModule
 from litlab.types import OpenUnitInterval
-from litlab.util.strategies import data_group
 
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}
 

@@ -7,7 +7,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from litlab.errors import UserError
-from litlab.util.strategies import data_group
+from litlab.parallel.groups import data_group
 
 
 def from_test_step(callback: Callback, pl_module: LightningModule, outputs: Any, name: str, shape: str) -> Tensor:

@@ -4,7 +4,7 @@ from lightning.pytorch import LightningModule, Trainer
 from rich.markup import escape
 from rich.table import Table
 
-from litlab.util.name_patterns import parameter_names, summary
+from litlab.optim.name_patterns import named_parameters, summarise
 
 
 def groups_table(trainer: Trainer, module: LightningModule) -> Table | None:
@@ -17,13 +17,13 @@ def groups_table(trainer: Trainer, module: LightningModule) -> Table | None:
     table = Table(title="Parameter groups", title_justify="left")
     for title in ("parameters", "where", "rate", "weight decay"):
         table.add_column(title, overflow="fold")
-    rest = dict(zip(module.parameters(), parameter_names(module), strict=True))
+    rest = {parameter: name for name, parameter in named_parameters(module).items()}
 
     def add_row(parameters: list, rate: str, decay: str, style: str = "") -> None:
         names = [rest.pop(parameter) for parameter in parameters]
         if names:
             count = sum(parameter.numel() for parameter in parameters)
-            table.add_row(f"{count:,}", escape(summary(names)), rate, decay, style=style)
+            table.add_row(f"{count:,}", escape(summarise(names)), rate, decay, style=style)
 
     for optimizer in trainer.optimizers:
         for group in optimizer.param_groups:

@@ -1,8 +1,9 @@
 """Parameters by patterns of their names."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from itertools import takewhile
+from itertools import accumulate, chain, takewhile
 
 from torch import nn
 
@@ -10,9 +11,9 @@ from litlab.errors import UserError
 from litlab.util.text import nearest
 
 
-def parameter_names(module: nn.Module) -> list[str]:
-    """Return the names of all parameters, without what FSDP adds to them."""
-    return [name.replace("_fsdp_wrapped_module.", "") for name, _ in module.named_parameters()]
+def named_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Return all parameters by their names, without what FSDP adds to them."""
+    return {name.replace("_fsdp_wrapped_module.", ""): parameter for name, parameter in module.named_parameters()}
 
 
 def matches(name: str, patterns: str | Iterable[str]) -> bool:
@@ -27,7 +28,7 @@ def matches(name: str, patterns: str | Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*") for pattern in patterns)
 
 
-def first_matches(names: list[str], rules: list[str | list[str]], key: str) -> dict[str, int]:
+def match_rules(names: Iterable[str], rules: Iterable[str | Sequence[str]], key: str) -> dict[str, int]:
     """Find for each name the first of some rules that matches it.
 
     Args:
@@ -45,7 +46,8 @@ def first_matches(names: list[str], rules: list[str | list[str]], key: str) -> d
     for number, rule in enumerate(rules):
         for pattern in [rule] if isinstance(rule, str) else rule:
             if not any(matches(name, pattern) for name in names):
-                known = nearest(pattern.removesuffix(".*"), _modules(names), f"; there are {summary(names)}")
+                modules = chain.from_iterable(accumulate(name.split("."), "{}.{}".format) for name in names)
+                known = nearest(pattern.removesuffix(".*"), modules, f"; there are {summarise(names)}")
                 raise UserError(f"{key}[{number}]: '{pattern}' matches no parameter of the model{known}")
         left = [name for name in names if name not in found and matches(name, rule)]
         if not left:
@@ -54,18 +56,9 @@ def first_matches(names: list[str], rules: list[str | list[str]], key: str) -> d
     return found
 
 
-def summary(names: list[str]) -> str:
+def summarise(names: Iterable[str]) -> str:
     """Return names in short: how many there are in each part of the network."""
     words = [name.split(".") for name in names]
     shared = len(list(takewhile(lambda level: len(set(level)) == 1, zip(*words, strict=False))))
-    counts: dict[str, int] = {}
-    for name in words:
-        part = ".".join(name[: max(2, shared)])
-        counts[part] = counts.get(part, 0) + 1
+    counts = Counter(".".join(name[: max(2, shared)]) for name in words)
     return ", ".join(part if count == 1 else f"{part} ({count})" for part, count in counts.items())
-
-
-def _modules(names: list[str]) -> list[str]:
-    """Return the names with those of all modules that they are in."""
-    parts = (name.split(".") for name in names)
-    return list(dict.fromkeys(".".join(words[:end]) for words in parts for end in range(1, len(words) + 1)))
