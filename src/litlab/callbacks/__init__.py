@@ -54,31 +54,4 @@ __all__ = [
     "StepProfiler",
 ]
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "AGC": "litlab.callbacks.agc",
-        "ActivationCheckpointing": "litlab.callbacks.activation_checkpointing",
-        "Baselines": "litlab.callbacks.baselines",
-        "BatchFinder": "litlab.callbacks.batch_finder",
-        "Compile": "litlab.callbacks.compile",
-        "ConfusionMatrix": "litlab.callbacks.confusion_matrix",
-        "EMA": "litlab.callbacks.ema",
-        "FreeGradients": "litlab.callbacks.free_gradients",
-        "Freeze": "litlab.callbacks.freeze",
-        "FreezeRule": "litlab.callbacks.freeze",
-        "GradNorms": "litlab.callbacks.grad_norms",
-        "GradientNoiseScale": "litlab.callbacks.noise_scale",
-        "LRFinder": "litlab.callbacks.lr_finder",
-        "MemorySnapshot": "litlab.callbacks.memory_snapshot",
-        "ModelSummary": "litlab.callbacks.model_summary",
-        "NaNGuard": "litlab.callbacks.nan_guard",
-        "OptimizerInBackward": "litlab.callbacks.optimizer_in_backward",
-        "ProgressBar": "litlab.callbacks.progress",
-        "QAT": "litlab.callbacks.qat",
-        "RunSummary": "litlab.callbacks.summary",
-        "SWA": "litlab.callbacks.swa",
-        "StepProfiler": "litlab.callbacks.profile",
-        "VRAM": "litlab.callbacks.vram",
-    },
-)
+__getattr__ = export_lazily(__name__)

@@ -12,13 +12,4 @@ if TYPE_CHECKING:
 
 __all__ = ["AtomicCheckpointIO", "ExactResume", "RunCheckpoint", "ShardedCheckpointIO", "load_checkpoint"]
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "AtomicCheckpointIO": "litlab.checkpointing.io",
-        "ExactResume": "litlab.checkpointing.resume",
-        "RunCheckpoint": "litlab.checkpointing.callback",
-        "ShardedCheckpointIO": "litlab.checkpointing.sharded",
-        "load_checkpoint": "litlab.checkpointing.io",
-    },
-)
+__getattr__ = export_lazily(__name__)

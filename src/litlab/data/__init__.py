@@ -43,29 +43,4 @@ __all__ = [
     "write_classes",
 ]
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "Augment": "litlab.data.images",
-        "ClassMetadata": "litlab.data.metadata",
-        "ExperimentData": "litlab.data.module",
-        "GOLDEN": "litlab.util.splitmix",
-        "ImageData": "litlab.data.images",
-        "Metadata": "litlab.data.metadata",
-        "PublicFile": "litlab.data.download",
-        "SeriesData": "litlab.data.series",
-        "Serving": "litlab.data.serving",
-        "SlowProgress": "litlab.util.progress",
-        "StreamedImages": "litlab.data.images",
-        "StreamedTexts": "litlab.data.text",
-        "TabularData": "litlab.data.tables",
-        "TensorSpec": "litlab.data.serving",
-        "TextData": "litlab.data.text",
-        "find_corruption": "litlab.data.cache",
-        "mix_array": "litlab.util.splitmix",
-        "new_cache": "litlab.data.cache",
-        "open_array": "litlab.data.cache",
-        "uniform": "litlab.data.images.draws",
-        "write_classes": "litlab.data.table",
-    },
-)
+__getattr__ = export_lazily(__name__)

@@ -13,13 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Conformal", "ForecastMetrics", "MeanLoss", "RegressionErrors", "StageMetrics"]
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "Conformal": "litlab.metrics.conformal",
-        "ForecastMetrics": "litlab.metrics.forecast_metrics",
-        "MeanLoss": "litlab.metrics.mean_loss",
-        "RegressionErrors": "litlab.metrics.regression_errors",
-        "StageMetrics": "litlab.metrics.stage_metrics",
-    },
-)
+__getattr__ = export_lazily(__name__)

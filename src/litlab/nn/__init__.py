@@ -12,14 +12,4 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_LAYERS", "adapt_network", "check_sizes", "pretrained", "refused_by_vmap", "why_not_vmap"]
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "MAX_LAYERS": "litlab.nn.sizes",
-        "adapt_network": "litlab.nn.adapt",
-        "check_sizes": "litlab.nn.sizes",
-        "pretrained": "litlab.nn.torchvision_networks",
-        "refused_by_vmap": "litlab.nn.vmapping",
-        "why_not_vmap": "litlab.nn.vmapping",
-    },
-)
+__getattr__ = export_lazily(__name__)

@@ -14,16 +14,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Chain", "GroupRule", "Muon", "ParamGroups", "Schedule", "Sequence", "WarmupDecay", "orthogonalise"]
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "Chain": "litlab.optim.combined",
-        "GroupRule": "litlab.optim.param_groups",
-        "Muon": "litlab.optim.muon",
-        "ParamGroups": "litlab.optim.param_groups",
-        "Schedule": "litlab.optim.schedule",
-        "Sequence": "litlab.optim.combined",
-        "WarmupDecay": "litlab.optim.warmup_decay",
-        "orthogonalise": "litlab.optim.newton_schulz",
-    },
-)
+__getattr__ = export_lazily(__name__)

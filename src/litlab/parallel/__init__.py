@@ -15,14 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ParallelPlan", "PipelineStrategy", "ShardedStrategy"]
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "ParallelPlan": "litlab.parallel.plan",
-        "PipelineStrategy": "litlab.parallel.pipeline_strategy",
-        "ShardedStrategy": "litlab.parallel.strategy",
-    },
-)
+__getattr__ = export_lazily(__name__)
 
 
 def _build(name: str, **settings: Any) -> Strategy:

@@ -13,13 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Classifier", "ExperimentModule", "Forecaster", "Regressor", "SupervisedModule"]
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "Classifier": "litlab.tasks.classifier",
-        "ExperimentModule": "litlab.tasks.base",
-        "Forecaster": "litlab.tasks.forecaster",
-        "Regressor": "litlab.tasks.regressor",
-        "SupervisedModule": "litlab.tasks.supervised",
-    },
-)
+__getattr__ = export_lazily(__name__)

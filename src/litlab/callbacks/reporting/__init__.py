@@ -46,27 +46,4 @@ __all__ = [
     "spread",
 ]
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "ClassNames": "litlab.callbacks.reporting.protocols",
-        "Described": "litlab.callbacks.reporting.protocols",
-        "HasBaselines": "litlab.callbacks.reporting.protocols",
-        "HasCoverage": "litlab.callbacks.reporting.protocols",
-        "HasTrainingLoss": "litlab.callbacks.reporting.protocols",
-        "ImageFacts": "litlab.callbacks.reporting.protocols",
-        "Labelled": "litlab.callbacks.reporting.protocols",
-        "MaybeGenerated": "litlab.callbacks.reporting.protocols",
-        "SeriesFacts": "litlab.callbacks.reporting.protocols",
-        "TextFacts": "litlab.callbacks.reporting.protocols",
-        "class_names": "litlab.callbacks.reporting.protocols",
-        "facts": "litlab.callbacks.reporting.protocols",
-        "from_test_step": "litlab.callbacks.reporting.samples",
-        "gather_rows": "litlab.callbacks.reporting.samples",
-        "markdown_table": "litlab.callbacks.reporting.tables",
-        "publish_figure": "litlab.callbacks.reporting.figures",
-        "publish_table": "litlab.callbacks.reporting.tables",
-        "run_folder": "litlab.callbacks.reporting.folders",
-        "spread": "litlab.callbacks.reporting.samples",
-    },
-)
+__getattr__ = export_lazily(__name__)

@@ -14,15 +14,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Augment", "AugmentStep", "Draw", "ImageData", "ImageMetadata", "PublicImages", "StreamedImages"]
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "Augment": "litlab.data.images.augment",
-        "AugmentStep": "litlab.data.images.steps",
-        "Draw": "litlab.data.images.steps",
-        "ImageData": "litlab.data.images.datamodule",
-        "ImageMetadata": "litlab.data.images.metadata",
-        "PublicImages": "litlab.data.images.public",
-        "StreamedImages": "litlab.data.images.streamed",
-    },
-)
+__getattr__ = export_lazily(__name__)

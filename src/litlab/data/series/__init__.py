@@ -11,11 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["PublicSeries", "SeriesData", "SeriesMetadata"]
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "PublicSeries": "litlab.data.series.source",
-        "SeriesData": "litlab.data.series.datamodule",
-        "SeriesMetadata": "litlab.data.series.metadata",
-    },
-)
+__getattr__ = export_lazily(__name__)

@@ -10,10 +10,4 @@ if TYPE_CHECKING:
 
 __all__ = ["TabularData", "TabularMetadata"]
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "TabularData": "litlab.data.tables.datamodule",
-        "TabularMetadata": "litlab.data.tables.metadata",
-    },
-)
+__getattr__ = export_lazily(__name__)

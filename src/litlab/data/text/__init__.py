@@ -26,17 +26,4 @@ __all__ = [
     "read_texts",
 ]
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "PADDING": "litlab.data.text.tokenizer",
-        "PublicTexts": "litlab.data.text.sources",
-        "StreamedTexts": "litlab.data.text.streamed",
-        "TextData": "litlab.data.text.datamodule",
-        "TextMetadata": "litlab.data.text.metadata",
-        "TextServing": "litlab.data.text.serving",
-        "UNKNOWN": "litlab.data.text.tokenizer",
-        "classification_scores": "litlab.data.scores",
-        "read_texts": "litlab.data.text.reading",
-    },
-)
+__getattr__ = export_lazily(__name__)
