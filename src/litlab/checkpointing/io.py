@@ -16,7 +16,7 @@ from litlab.util.files import TEMPORARY, write_atomically
 from litlab.util.torch_files import read_torch_file
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, `ulimit -f`
-SHARDS = "shards"  # in a checkpoint whose tensors are in a folder beside it: its name, and what is in it
+SHARDS = "shards"  # in a checkpoint whose tensors are in a folder beside it: its name
 UNREADABLE = (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, KeyError, TypeError)
 
 
@@ -62,7 +62,7 @@ def load_checkpoint(path: str | Path, weights: bool = True) -> dict[str, Any]:
     for name, kind in {"state_dict": dict, "pytorch-lightning_version": str}.items():
         if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(name), kind):
             raise UserError(f"checkpoint {path}: it is not one of Lightning, as it has no {name}; use another one")
-    return fill_shards(path, checkpoint, only="state_dict.") if weights else checkpoint
+    return fill_shards(path, checkpoint, ["state_dict"]) if weights else checkpoint
 
 
 def read_checkpoint(path: str | Path, mmap: bool) -> Any:
@@ -82,12 +82,12 @@ def read_checkpoint(path: str | Path, mmap: bool) -> Any:
         raise UserError(f"checkpoint {path}: it is cut or not a checkpoint ({line}); use another one") from error
 
 
-def fill_shards(path: str | Path, checkpoint: dict[str, Any], only: str = "") -> dict[str, Any]:
+def fill_shards(path: str | Path, checkpoint: dict[str, Any], *parts: Any) -> dict[str, Any]:
     """Return a checkpoint with what is in its shards, as `litlab.checkpointing.sharded.fill`."""
     if SHARDS in checkpoint:
         from litlab.checkpointing.sharded import fill
 
-        fill(Path(path), checkpoint, only)
+        fill(Path(path), checkpoint, *parts)
     return checkpoint
 
 

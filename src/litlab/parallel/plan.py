@@ -1,8 +1,8 @@
 """How a network can be divided among processes, said beside the network."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from torch import nn
 
@@ -18,9 +18,8 @@ class ParallelPlan:
     Args:
         blocks: Modules that FSDP shards and gathers as one, such as ``blocks.*``. What is in none is gathered with the
             network as a whole.
-        columns: Linear layers of which each process computes a part of the outputs.
-        fused: Linear layers that compute several things side by side, such as queries, keys and values, and how many;
-            each process computes a part of each.
+        columns: Linear layers of which each process computes a part of the outputs: consecutive ones, such as those of
+            whole heads.
         rows: Linear layers whose inputs are the parts that the layers before compute; their outputs are summed.
         counts: Attributes that say how many there are of what is divided, such as ``blocks.*.attention.num_heads``.
 
@@ -30,7 +29,6 @@ class ParallelPlan:
 
     blocks: Sequence[str] = ()
     columns: Sequence[str] = ()
-    fused: Mapping[str, int] = field(default_factory=dict)
     rows: Sequence[str] = ()
     counts: Sequence[str] = ()
 
@@ -39,9 +37,6 @@ class ParallelPlan:
             value = getattr(self, name)
             if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
                 raise UserError(f"{ATTRIBUTE}: {name} is {value!r}; give a list of names, such as ['blocks.*']")
-        fused = self.fused
-        if not isinstance(fused, Mapping) or not all(type(n) is int and n > 0 for n in fused.values()):
-            raise UserError(f"{ATTRIBUTE}: fused is {fused!r}; give names with numbers, such as {{'blocks.*.qkv': 3}}")
 
 
 def networks(module: nn.Module) -> dict[str, nn.Module]:

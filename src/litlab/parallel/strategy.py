@@ -20,7 +20,7 @@ from litlab.errors import UserError
 from litlab.parallel.clipping import clip_norm, clip_value
 from litlab.parallel.groups import DataGroups
 from litlab.parallel.plan import blocks_of, check_weights, networks, plan_of
-from litlab.parallel.sharding import check_optimizer, divide_tensors, policy_of, shard_fully, whole
+from litlab.parallel.sharding import check_optimizer, divide_tensors, policy_of, shard_fully
 from litlab.parallel.tensors import divided_like, reshard
 
 
@@ -195,18 +195,14 @@ class ShardedStrategy(DataGroups):
             return
         if not hasattr(self.checkpoint_io, "load_parts"):
             raise UserError("trainer.plugins: save_distributed_checkpoint needs a ShardedCheckpointIO; add one")
-        assert self.model is not None
-        names = {parameter: name for name, parameter in self.model.named_parameters()}
-        parameters = [[names[p] for group in o.param_groups for p in group["params"]] for o in self.optimizers]
-        options = {"parameters": parameters, "asynchronous": self.async_checkpoint}
-        self.checkpoint_io.save_checkpoint(checkpoint, filepath, options)
+        self.checkpoint_io.save_checkpoint(checkpoint, filepath, self.async_checkpoint)
 
     @override
     def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
         load_parts = getattr(self.checkpoint_io, "load_parts", None)
         if load_parts is None:
             return Strategy.load_checkpoint(self, checkpoint_path, weights_only)
-        return load_parts(checkpoint_path, self.model, optimizers=bool(self.optimizers))
+        return load_parts(checkpoint_path, self.model, self.optimizers)
 
     @override
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
@@ -248,5 +244,5 @@ class ShardedStrategy(DataGroups):
         """Return a whole tensor on the CPU. Each process must call this, in the same order; the first one keeps it."""
         tensor = tensor.detach()
         if isinstance(tensor, DTensor):
-            tensor = whole(tensor.to(self.root_device))  # pyright: ignore[reportArgumentType]
+            tensor = tensor.to(self.root_device).full_tensor()  # pyright: ignore[reportAttributeAccessIssue]
         return tensor.cpu() if self.is_global_zero else torch.empty(0)

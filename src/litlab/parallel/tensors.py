@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from litlab.optim.foreach import local_part
-from litlab.parallel.chunks import Chunks
 
 
 def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -38,16 +37,10 @@ def copy_of(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def divided_like(target: Any, value: Any) -> Any:
-    """Return this process's part of a whole tensor, as that of another one; a part, or another shape, stays as it is.
+    """Return this process's part of a whole tensor, divided as another one is and on its device.
 
-    Nothing is communicated, and the part is where the other one is, such as in host memory. torch's
-    ``set_model_state_dict`` (2.15) would mix up the parts of fused layers, and ``distribute_tensor`` go by the device.
+    What is a part, or has another shape, stays as it is. Nothing is communicated.
     """
-    if not isinstance(target, DTensor) or isinstance(value, DTensor) or getattr(value, "shape", None) != target.shape:
+    if isinstance(value, DTensor) or not isinstance(target, DTensor) or getattr(value, "shape", None) != target.shape:
         return value
-    part = torch.empty_like(target.detach(), dtype=value.dtype)
-    chunks = Chunks(part)
-    for block in chunks.blocks:
-        where = tuple(slice(start, start + size) for start, size in zip(block.offsets, block.sizes, strict=True))
-        chunks.at(block.offsets).copy_(value[where])
-    return part
+    return distribute_tensor(value, target.device_mesh, target.placements, src_data_rank=None).to(target.device)

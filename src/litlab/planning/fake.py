@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
-from torch.distributed.tensor.placement_types import _StridedShard
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
@@ -59,7 +58,6 @@ def without_numbers() -> Iterator[FakeTensorMode]:
             (nn.RNNBase, "flatten_parameters", lambda *_: None),  # it asks where they lie in memory
             # Layouts of processes are computed with tensors.
             (DeviceMesh, "__init__", _outside(DeviceMesh.__init__)),
-            (_StridedShard, "local_shard_size_and_offset", _outside(_StridedShard.local_shard_size_and_offset)),
             # DTensors ask it for shapes, and it makes whole tensors to find out.
             (ShardingPropagator, METAS, _outside(getattr(ShardingPropagator, METAS))),
         ):

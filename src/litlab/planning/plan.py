@@ -218,7 +218,7 @@ def _needed(way: Layout, settings: Any, callbacks: list[Callback]) -> list[str]:
 
 def _is_divisible(network: Any) -> bool:
     known = plan_of(network)
-    return bool(known.columns or known.fused or known.rows)
+    return bool(known.columns or known.rows)
 
 
 def _job(

@@ -74,7 +74,8 @@ class MultiHeadAttention(nn.Module):
         self.num_heads = num_heads
         self.dropout = dropout
         self.implementation = implementation
-        self.queries_keys_values = nn.Linear(embed_dim, 3 * embed_dim)  # one product instead of three
+        # One product instead of three. Its rows are those of one head after the other, which can be divided.
+        self.queries_keys_values = nn.Linear(embed_dim, 3 * embed_dim)
         self.output = nn.Linear(embed_dim, embed_dim)
 
     def forward(self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None) -> Tensor:
@@ -107,17 +108,17 @@ class MultiHeadAttention(nn.Module):
     def _project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, each of shape (batch, head, time, d)."""
         if context is None:
-            queries, keys, values = self.queries_keys_values(x).chunk(3, dim=-1)
+            queries, keys, values = self._heads(self.queries_keys_values(x), 3)
         else:
-            weight, bias = self.queries_keys_values.weight, self.queries_keys_values.bias
-            own = x.shape[-1]  # the first rows are those of the queries
-            queries = F.linear(x, weight[:own], bias[:own])
-            keys, values = F.linear(context, weight[own:], bias[own:]).chunk(2, dim=-1)
-        return self._heads(queries), self._heads(keys), self._heads(values)
+            weight = self.queries_keys_values.weight.unflatten(0, (self.num_heads, 3, -1))
+            bias = self.queries_keys_values.bias.unflatten(0, (self.num_heads, 3, -1))
+            (queries,) = self._heads(F.linear(x, weight[:, :1].flatten(0, 2), bias[:, :1].flatten()), 1)
+            keys, values = self._heads(F.linear(context, weight[:, 1:].flatten(0, 2), bias[:, 1:].flatten()), 2)
+        return queries, keys, values
 
-    def _heads(self, projected: Tensor) -> Tensor:
-        """Shape (batch, head, time, d) from (batch, time, embed_dim)."""
-        return projected.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+    def _heads(self, projected: Tensor, count: int) -> list[Tensor]:
+        """Return so many tensors of shape (batch, head, time, d) from one of shape (batch, time, head * count * d)."""
+        return [part.transpose(1, 2) for part in projected.unflatten(-1, (self.num_heads, count, -1)).unbind(3)]
 
 
 class EncoderBlock(nn.Module):

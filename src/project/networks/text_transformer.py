@@ -51,8 +51,7 @@ class TextTransformer(nn.Module):
 
     parallel_plan = ParallelPlan(
         blocks=["blocks.*"],
-        fused={"blocks.*.attention.queries_keys_values": 3},
-        columns=["blocks.*.feedforward.0"],
+        columns=["blocks.*.attention.queries_keys_values", "blocks.*.feedforward.0"],
         rows=["blocks.*.attention.output", "blocks.*.feedforward.2"],
         counts=["blocks.*.attention.num_heads"],
     )

@@ -21,7 +21,6 @@ from litlab.callbacks import EMA
 from litlab.checkpointing import ExactResume, ShardedCheckpointIO, sharded
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
-from litlab.parallel.sharding import whole
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier
 
 BATCH, EPOCH = 24, 4  # samples of a step, steps of an epoch
@@ -66,7 +65,7 @@ class Save(Callback):
 
 
 def gather(state: dict) -> dict[str, torch.Tensor]:
-    return {name: whole(value) if isinstance(value, DTensor) else value for name, value in state.items()}
+    return {name: value.full_tensor() if isinstance(value, DTensor) else value for name, value in state.items()}
 
 
 def run(folder: Path, name: str, world: int, tensor: int = 1, steps: int = 6, resume: str | None = None,
@@ -82,7 +81,7 @@ def run(folder: Path, name: str, world: int, tensor: int = 1, steps: int = 6, re
         enable_progress_bar=False, enable_model_summary=False, limit_val_batches=0, use_distributed_sampler=False,
         callbacks=[losses, ExactResume(), *([EMA(0.5)] if averages else []), saving], plugins=[ShardedCheckpointIO()],
     )  # fmt: skip
-    module, data = classifier(), Tokens(batch_size=BATCH * tensor // world)
+    module, data = classifier(size=18, heads=2), Tokens(batch_size=BATCH * tensor // world)
     trainer.fit(module, data, ckpt_path=resume and str(folder / resume), weights_only=True)
     gathered = {"state_dict": gather(module.state_dict())}
     states = trainer.optimizers[0].state_dict()["state"]

@@ -58,7 +58,7 @@ def folder(tmp_path_factory):
 def copy(folder, tmp_path):
     """One of them, to be damaged."""
     shutil.copy(folder / "half.ckpt", tmp_path)
-    shards = torch.load(folder / "half.ckpt", weights_only=True)[SHARDS]["folder"]
+    shards = torch.load(folder / "half.ckpt", weights_only=True)[SHARDS]
     shutil.copytree(folder / shards, tmp_path / shards)
     return tmp_path / "half.ckpt", tmp_path / shards
 
@@ -80,7 +80,7 @@ def test_the_file_is_small_and_says_all_else(folder):
     small = torch.load(path, weights_only=True)
     assert small["global_step"] == 4
     assert load_checkpoint(path, weights=False)["state_dict"].keys() == load_checkpoint(path)["state_dict"].keys()
-    assert sorted(item.name for item in folder.glob("half.ckpt.shards*")) == [small[SHARDS]["folder"]]
+    assert sorted(item.name for item in folder.glob("half.ckpt.shards*")) == [small[SHARDS]]
 
 
 def test_the_same_processes_go_on_bit_for_bit_within_an_epoch(folder):
@@ -110,7 +110,8 @@ def test_one_plain_process_goes_on_with_the_same_losses(folder, tmp_path):
         enable_progress_bar=False, enable_model_summary=False, limit_val_batches=0, use_distributed_sampler=False,
         callbacks=[counted, ExactResume(), EMA(0.5)], plugins=[AtomicCheckpointIO()], default_root_dir=tmp_path,
     )  # fmt: skip
-    trainer.fit(classifier(), Tokens(batch_size=24), ckpt_path=str(folder / "half.ckpt"), weights_only=True)
+    model = classifier(size=18, heads=2)
+    trainer.fit(model, Tokens(batch_size=24), ckpt_path=str(folder / "half.ckpt"), weights_only=True)
     assert is_close(counted.values, losses(folder, "full")[4:])
 
 
@@ -145,13 +146,11 @@ def test_nothing_in_the_metadata_is_executed(copy, monkeypatch, tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"fused": {}}, {"parameters": 5}, {"folder": 5}, {"folder": "../elsewhere"}, {"parameters": [[]]}]
-)
+@pytest.mark.parametrize("wrong", [5, {}, "", "../elsewhere"])
 def test_what_a_file_says_wrongly_of_its_shards_is_one_line(copy, wrong):
     path, _ = copy
     small = torch.load(path, weights_only=True)
-    torch.save({**small, SHARDS: {**small[SHARDS], **wrong}}, path)
+    torch.save({**small, SHARDS: wrong}, path)
     with pytest.raises(UserError, match=r"its shards can't be read \(") as raised:
         AtomicCheckpointIO().load_checkpoint(path)
     assert "\n" not in str(raised.value)

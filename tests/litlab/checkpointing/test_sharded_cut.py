@@ -39,7 +39,7 @@ def test_kill_9_leaves_the_checkpoint_before(killed, asynchronous):
     kept = AtomicCheckpointIO().load_checkpoint(path)
     assert kept["global_step"] == 2
     assert list(folder.glob("run.ckpt.shards-6-*"))
-    remove_shards(path, torch.load(path, weights_only=True)[SHARDS]["folder"])  # as the next save does
+    remove_shards(path, torch.load(path, weights_only=True)[SHARDS])  # as the next save does
     assert not list(folder.glob("run.ckpt.shards-6-*"))
     assert AtomicCheckpointIO().load_checkpoint(path)["state_dict"].keys() == kept["state_dict"].keys()
 

@@ -43,9 +43,9 @@ class Model(LightningModule):
 
 
 @pytest.fixture
-def processes(request):
-    """A group of 2 processes, or as many as a test says; the others do not exist."""
-    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=getattr(request, "param", 2))
+def processes():
+    """A group of 2 processes, of which the other does not exist."""
+    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     yield
     distributed.destroy_process_group()
 
@@ -108,7 +108,6 @@ def test_without_tensor_parallel_nothing_is_divided_but_with_offload(mesh):
         ({"columns": ["blocks.*.feedforward.9"]}, {}, "names blocks.[*].feedforward.9, and there is no such module"),
         ({"columns": ["embedding"]}, {}, "Transformer.embedding is a Embedding, and only plain linear layers"),
         ({"columns": ["head"]}, {}, "Transformer.head has 5 features, which tensor_parallel_size 2 does not divide"),
-        ({"fused": {"blocks.*.attention.inputs": 4}}, {"size": 4}, "has 12 features for 4 layers in one, which"),
         ({"rows": ["head"]}, {"size": 3, "heads": 3}, "Transformer.head has 3 features"),
         ({"rows": ["head"], "counts": ["blocks.*.attention.heads"]}, {"size": 6, "heads": 3}, "heads is 3, which"),
         ({"rows": ["head"], "counts": ["blocks.*.attention.keys"]}, {}, "blocks.0.attention has no number keys"),
@@ -132,8 +131,6 @@ def test_a_layer_whose_weight_is_computed_can_not_be_divided(mesh):
         ({"blocks": None}, "blocks is None; give a list of names"),
         ({"columns": "blocks.*.feedforward.0"}, "columns is 'blocks.*.feedforward.0'; give a list"),
         ({"rows": [3]}, r"rows is [3]; give a list of names"),
-        ({"fused": ["qkv"]}, r"fused is ['qkv']; give names with numbers"),
-        ({"fused": {"qkv": 0}}, "fused is {'qkv': 0}; give names with numbers"),
     ],
 )
 def test_values_of_a_plan_have_types(wrong, words):
@@ -276,12 +273,6 @@ def test_frozen_layers_stay_frozen(mesh):
     assert {name for name, parameter in network.named_parameters() if parameter.requires_grad} == {
         "embedding.weight", "positions", "head.weight", "head.bias"
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("processes", [8], indirect=True)
-def test_inputs_of_fused_layers_are_divided_by_the_processes_that_share_the_data(processes):
-    with pytest.raises(UserError, match=r"a fused layer of Transformer has 18 inputs, which the 4 processes"):
-        divided(processes, Model(net=Transformer(size=18, heads=2)), 4, 2)
 
 
 def test_an_optimizer_that_needs_whole_weights_is_refused():

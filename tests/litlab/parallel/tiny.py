@@ -24,9 +24,7 @@ class Attention(nn.Module):
         self.output = nn.Linear(size, size)
 
     def forward(self, x):
-        queries, keys, values = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.inputs(x).chunk(3, dim=-1)
-        )
+        queries, keys, values = self.inputs(x).unflatten(-1, (self.heads, 3, -1)).transpose(1, 2).unbind(3)
         return self.output(F.scaled_dot_product_attention(queries, keys, values).transpose(1, 2).flatten(2))
 
 
@@ -49,8 +47,7 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     parallel_plan = ParallelPlan(
         blocks=["blocks.*"],
-        fused={"blocks.*.attention.inputs": 3},
-        columns=["blocks.*.feedforward.0"],
+        columns=["blocks.*.attention.inputs", "blocks.*.feedforward.0"],
         rows=["blocks.*.attention.output", "blocks.*.feedforward.2"],
         counts=["blocks.*.attention.heads"],
     )

@@ -36,6 +36,11 @@ def tokens():
     return torch.randn(3, 7, 24), real[:, None, None, :]
 
 
+def as_torch(projection: torch.Tensor) -> torch.Tensor:
+    """Order the rows of queries, keys and values as torch does: all queries, all keys, all values."""
+    return projection.unflatten(0, (4, 3, -1)).transpose(0, 1).flatten(0, 2)
+
+
 def _same_weights(**settings) -> list[MultiHeadAttention]:
     modules = []
     for form in FORMS:
@@ -155,8 +160,8 @@ def test_multi_head_attention_is_that_of_torch(tokens, form, crossed):
     ours = MultiHeadAttention(24, num_heads=4, implementation=form)
     theirs = nn.MultiheadAttention(24, 4, batch_first=True)
     with torch.no_grad():
-        theirs.in_proj_weight.copy_(ours.queries_keys_values.weight)
-        theirs.in_proj_bias.copy_(ours.queries_keys_values.bias.normal_())
+        theirs.in_proj_weight.copy_(as_torch(ours.queries_keys_values.weight))
+        theirs.in_proj_bias.copy_(as_torch(ours.queries_keys_values.bias.normal_()))
         theirs.out_proj.weight.copy_(ours.output.weight)
         theirs.out_proj.bias.copy_(ours.output.bias)
     arguments = (x, context) if crossed else (x,)
@@ -191,7 +196,7 @@ def test_the_encoder_block_is_that_of_torch(tokens, norm):
     state = {}
     for name, value in ours.state_dict().items():
         old = next((old for old in names if name.startswith(old)), "")
-        state[names[old] + name[len(old) :] if old else name] = value
+        state[names[old] + name[len(old) :] if old else name] = as_torch(value) if "queries" in name else value
     theirs.load_state_dict(state)
     theirs.train()  # the shortcut that torch takes in evaluation needs no masked rows
     expected = theirs(x, x.new_zeros(7, 7), src_key_padding_mask=torch.where(real, 0.0, -torch.inf))
