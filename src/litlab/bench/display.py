@@ -12,8 +12,7 @@ from rich.table import Table
 from litlab.bench.changes import Changes, title
 from litlab.bench.measurement import Measurement, Trial, is_faster, merged, payback, speedup
 from litlab.bench.runner import Runner
-from litlab.util.tables import Fitted
-from litlab.util.text import decimals, terminal
+from litlab.util.text import decimals, print_table, terminal
 
 LEARNS = " *"  # behind a change that changes what is learned
 COLUMNS = ("step", "samples/s", "speed", "memory", "FLOP/s", "of peak", "start-up (first steps)", "pays back", "")
@@ -63,7 +62,7 @@ class Display:
         """
         if not runner.trials:
             return
-        self._console.print(Fitted(trials_table(runner, first)))
+        print_table(trials_table(runner, first), self._console)
         if any(change.learns for trial in runner.trials for change in trial.changes):
             self._console.print("* changes what is learned: in the overlay only with --allow", markup=False)
         if missing := runner.facts.get("not_counted"):

@@ -13,7 +13,7 @@ from litlab.callbacks.reporting.loggers import log_table
 from litlab.callbacks.reporting.protocols import HasBaselines
 from litlab.callbacks.reporting.tables import markdown_table
 from litlab.util.metrics import metric_direction
-from litlab.util.tables import Fitted
+from litlab.util.text import print_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,7 +62,8 @@ class Baselines(Callback):
         metrics = list(dict.fromkeys(metric for values in baselines.values() for metric in values))
         logged = trainer.callback_metrics
         rows = {name: {metric: float(logged[metric]) for metric in metrics if metric in logged}, **baselines}
-        get_console().print("Test: the model beside its baselines", Fitted(comparison(rows)), sep="\n")
+        get_console().print("Test: the model beside its baselines")
+        print_table(comparison(rows), get_console())
         for logger in trainer.loggers:
             for baseline, values in baselines.items():
                 scalars = {f"baseline/{baseline}/{_short(metric)}": value for metric, value in values.items()}

@@ -20,7 +20,7 @@ from litlab.callbacks.side_run import check_copies, side_run
 from litlab.errors import UserError
 from litlab.types import PositiveFloat, PositiveInt
 from litlab.util.device import GIB, is_out_of_memory
-from litlab.util.text import terminal
+from litlab.util.text import print_table
 
 LEAST = 2  # samples: norms over the batch can't train with one
 SMALLER = 8  # the search starts at this fraction of the size that is set
@@ -135,7 +135,7 @@ class BatchFinder(Finder):
             marks = [mark for mark, size in sizes.items() if size is one]
             marks += ["trained with"] if one.size == self.found else []
             table.add_row(str(one.size), f"{one.speed:,.0f}", f"{one.gib:.2f}", ", ".join(marks))
-        terminal().print(table)
+        print_table(table)
         for mark, one in sizes.items():
             if folder is None:
                 continue

@@ -5,7 +5,7 @@ from typing import Any
 from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
 from lightning.pytorch.utilities.model_summary.model_summary import get_formatted_model_size, get_human_readable_count
 
-from litlab.util.tables import Fitted
+from litlab.util.text import print_table
 
 
 class ModelSummary(LightningModelSummary):
@@ -51,4 +51,5 @@ class ModelSummary(LightningModelSummary):
             totals.append(f"{get_human_readable_count(total_flops).strip()} FLOPs for the example input")
         if in_eval_mode := total_training_modes["eval"]:
             totals.append(f"{in_eval_mode} modules in eval mode")
-        get_console().print(Fitted(table), ", ".join(totals), sep="\n", highlight=False)
+        print_table(table, get_console())
+        get_console().print(", ".join(totals), highlight=False)

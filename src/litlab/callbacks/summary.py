@@ -13,7 +13,6 @@ from litlab.callbacks.compile import Compile
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.reporting.protocols import Described, MaybeGenerated
 from litlab.callbacks.vram import VRAM
-from litlab.util.tables import Fitted
 from litlab.util.torch_files import epoch_of
 
 if TYPE_CHECKING:
@@ -112,8 +111,8 @@ class RunSummary(Callback):
         from rich.text import Text
 
         table = Table(show_header=False, title="Run summary", title_justify="left")
-        table.add_column()
-        table.add_column()
+        table.add_column(overflow="fold")
+        table.add_column(overflow="fold")  # paths are long
         if self._generated:
             table.add_row("DATA", Text(self._generated), style="bold red")
         if self._random:
@@ -139,7 +138,7 @@ class RunSummary(Callback):
 
         table = self.table()
         if table.row_count:
-            get_console().print(Fitted(table))
+            get_console().print(table)
 
 
 def _short(path: Path) -> Path:

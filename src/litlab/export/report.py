@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from litlab.export.pages import speed_rows
-from litlab.util.text import terminal
+from litlab.util.text import print_table, terminal
 
 
 def print_report(manifest: dict[str, Any], folder: Path) -> None:
@@ -30,10 +30,10 @@ def print_report(manifest: dict[str, Any], folder: Path) -> None:
         table = Table("test metric", "run", "exported")
         for name, value in manifest["metrics"]["run"].items():
             table.add_row(name, f"{value:.4f}", f"{manifest['metrics']['exported'].get(name, float('nan')):.4f}")
-        console.print(table)
+        print_table(table, console)
     table = Table(f"ms on {manifest['threads']} threads: median (p95)", "1 sample", "32 samples")
     for row in speed_rows(manifest):
         table.add_row(*row)
-    console.print(table)
+    print_table(table, console)
     console.print(f"{manifest['size_bytes'] / 2**20:.2f} MiB, loaded in {manifest['load_seconds']:.2f} s.")
     console.print(f"Exported: {folder}", soft_wrap=True)

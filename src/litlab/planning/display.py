@@ -8,9 +8,8 @@ from rich.table import Table
 from litlab.planning.estimate import ALL_KINDS, USABLE, Estimate
 from litlab.planning.layout import WITH, Devices, Layout
 from litlab.util.device import GIB
-from litlab.util.tables import Fitted
 from litlab.util.team import command
-from litlab.util.text import terminal
+from litlab.util.text import print_table, terminal
 
 MOMENTS = {"forward": "in the forward pass", "backward": "in the backward pass", "update": "in the optimizer's step"}
 
@@ -29,9 +28,8 @@ def show(own: Estimate, others: list[Estimate], devices: Devices, facts: list[tu
     console.print(f"Plan for {devices.nodes} x {devices.per_node} {kind} of {_size(devices.memory)}. Nothing is run.")
     for name, fact in [*facts, ("strategy", own.layout.name(devices))]:
         console.print(f"{name}: {fact}", markup=False)
-    console.print(Fitted(_memory(own)))
-    console.print(Fitted(_traffic(own)))
-    console.print(Fitted(_others([own, *others], devices)))
+    for table in (_memory(own), _traffic(own), _others([own, *others], devices)):
+        print_table(table, console)
     if devices.count > 1:
         console.print("batches: how many different batches all devices train on in one step.")
     if devices.gpus:

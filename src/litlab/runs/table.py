@@ -10,7 +10,7 @@ from litlab.runs import results
 from litlab.runs.find import all_runs, find_run
 from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.util.options import Options, answer
-from litlab.util.text import decimals, nearest, terminal
+from litlab.util.text import decimals, nearest, print_table
 
 DETAILS = (
     "status", "members", "reason", "started", "ended", "best", "val", "test", "deviation", "epochs", "steps", "seconds",
@@ -104,14 +104,12 @@ def show_table(header: Sequence[str], rows: Iterable[Iterable[Any]], title: str 
     from rich.table import Table
     from rich.text import Text
 
-    from litlab.util.tables import Fitted
-
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="bold")
     for name in header:
         table.add_column(Text(printable(name)))
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
-    terminal().print(Fitted(table))
+    print_table(table)
 
 
 def _cells(row: dict[str, Any], further: list[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from litlab.runs.provenance import GitError, git
 from litlab.scaffold.renaming import Plan, carry_out, place, planned
 from litlab.scaffold.tree import Project, here
 from litlab.util.options import Options, answer
-from litlab.util.text import some, terminal
+from litlab.util.text import print_table, some
 
 DESCRIPTION = """\
 Rename the package of the experiments: its folder, that of its tests, and what configs, pages, tests and other files in
@@ -107,7 +107,7 @@ def report(plan: Plan, old: str) -> None:
     for where in sorted(files, key=lambda where: (-mentions[where], where)):
         table.add_row(where, str(files[where]), str(mentions[where]))
     table.add_row("all", str(files.total()), str(mentions.total()))
-    terminal().print(table)
+    print_table(table)
     for folder, name in plan.moves:
         print(f"{folder} is {name} now.")
     if plan.left:

@@ -16,7 +16,6 @@ from rich.text import Text
 from litlab.sweep import results
 from litlab.sweep.results import best, counted, in_state, last_value, ranked, reason, requeued, settings
 from litlab.sweep.spec import SweepSpec
-from litlab.util.tables import Fitted
 from litlab.util.text import decimals, terminal
 
 STATES = {
@@ -83,7 +82,7 @@ def progress_table(
         width: Of the terminal.
     """
     lines = [*heading(spec, trials, now, until), ""]
-    lines.append(Fitted(rows(spec, _shown(spec, counted(trials), now), now, wide=width >= WIDE)))
+    lines.append(rows(spec, _shown(spec, counted(trials), now), now, wide=width >= WIDE))
     running = len(in_state(counted(trials), TrialState.RUNNING))
     if running > RUNNING:
         lines.append(Text(f"and {running - RUNNING} more are running", style="dim"))
@@ -144,7 +143,7 @@ def rows(spec: SweepSpec, trials: list[FrozenTrial], now: datetime, wide: bool) 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for header in ("trial", "state", "validations", *spec.metrics, "min", WHERE, *([SEARCHED] if wide else [])):
         justify = "left" if header in ("state", WHERE, SEARCHED) else "right"
-        table.add_column(Text(header), justify=justify, overflow="fold")
+        table.add_column(Text(header), justify=justify, overflow="fold", no_wrap=header in spec.metrics)
     for trial in trials:
         name, color = STATES[trial.state]
         where = reason(trial) if trial.state == TrialState.FAIL else results.last_run(spec, trial)

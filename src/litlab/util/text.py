@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 def nearest(name: str, names: Iterable[str], otherwise: str = "") -> str:
@@ -34,3 +35,17 @@ def terminal() -> "Console":
     from rich.console import Console
 
     return Console(width=shutil.get_terminal_size((160, 24)).columns, highlight=False)
+
+
+def print_table(table: "Table", console: "Console | None" = None) -> None:
+    """Print a table with all words whole, where rich would cut numbers; if need be, it is wider than the terminal."""
+    from rich.measure import Measurement, measure_renderables
+
+    console = console or terminal()
+    wide = console.options.update(width=9999)
+    for column in table.columns:
+        size = measure_renderables(console, wide, [column.header, *column.cells])
+        column.min_width, column.no_wrap = size.minimum, size.minimum == size.maximum
+    least = Measurement.get(console, wide, table).minimum
+    table.width = least if least > console.width else None
+    console.print(table, crop=False)

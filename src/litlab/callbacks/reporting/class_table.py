@@ -9,7 +9,7 @@ from torch import Tensor
 
 from litlab.callbacks.reporting.protocols import Labelled
 from litlab.callbacks.reporting.tables import publish_table
-from litlab.util.tables import Fitted
+from litlab.util.text import print_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,7 +35,8 @@ def report_classes(trainer: Trainer, folder: Path | None, counts: Tensor, names:
 
     header, rows = class_rows(counts, names, training)
     publish_table(trainer, folder, "classes", header, rows)
-    get_console().print("Test: each class", Fitted(_table(header, rows)), sep="\n")
+    get_console().print("Test: each class")
+    print_table(_table(header, rows), get_console())
 
 
 def class_rows(counts: Tensor, names: list[str], training: Tensor | None) -> tuple[list[str], list[list[Any]]]:
