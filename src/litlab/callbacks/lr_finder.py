@@ -8,6 +8,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.parsing import lightning_getattr, lightning_hasattr, lightning_setattr
 from lightning.pytorch.utilities.seed import isolate_rng
 from torch.optim import Optimizer
+from tqdm import tqdm
 
 from litlab.callbacks.finder import Finder, searches, write_overlay
 from litlab.callbacks.lr_curve import FEWEST, draw_lr_curve, suggestion
@@ -17,7 +18,7 @@ from litlab.callbacks.side_run import check_copies, side_run
 from litlab.errors import UserError
 from litlab.optim.rates import set_rate
 from litlab.types import PositiveFloat, bounded
-from litlab.util.progress import SlowProgress
+from litlab.util.progress import progress_bar
 
 NAMES = ("lr", "learning_rate")  # of the model's attribute, as Lightning looks for it
 DIVERGED = 4.0  # times the best loss so far
@@ -104,7 +105,7 @@ class LRFinder(Finder):
         steps = self.num_training_steps
         factor = (self.max_lr / self.min_lr) ** (1 / (steps - 1))
         wanted = [self.min_lr * factor**step for step in range(steps)]
-        with isolate_rng(), SlowProgress(steps, "searching a learning rate") as progress:
+        with isolate_rng(), progress_bar(total=steps, desc="searching a learning rate") as progress:
             rising = _Rising([rate / before for rate in wanted], trainer, progress)
             side_run(trainer, pl_module, rising)
         return wanted[: len(rising.losses)], rising.losses
@@ -127,7 +128,7 @@ class _Rising(Callback):
         progress: Is told of each step, on the first process.
     """
 
-    def __init__(self, factors: list[float], run: Trainer, progress: SlowProgress) -> None:
+    def __init__(self, factors: list[float], run: Trainer, progress: tqdm) -> None:
         self.factors, self.run, self.progress = factors, run, progress
         self.losses: list[float] = []
         self._rates: list[float] = []
@@ -158,7 +159,7 @@ class _Rising(Callback):
         self._parts = []
         self.losses.append(value)
         if self.run.is_global_zero:
-            self.progress.advance(1)
+            self.progress.update(1)
         # A mean over the last ten steps or so: one bad batch is no divergence.
         count = len(self.losses)
         self._mean = 0.9 * self._mean + 0.1 * value

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from litlab.data.table import write_classes
     from litlab.data.tables import TabularData
     from litlab.data.text import StreamedTexts, TextData
-    from litlab.util.progress import SlowProgress
+    from litlab.util.progress import progress_bar
     from litlab.util.splitmix import GOLDEN, mix_array
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "PublicFile",
     "SeriesData",
     "Serving",
-    "SlowProgress",
     "StreamedImages",
     "StreamedTexts",
     "TabularData",
@@ -39,6 +38,7 @@ __all__ = [
     "mix_array",
     "new_cache",
     "open_array",
+    "progress_bar",
     "uniform",
     "write_classes",
 ]

@@ -25,7 +25,7 @@ from litlab.data.cache import checksum
 from litlab.data.loading import LoaderError
 from litlab.data.paths import user_path
 from litlab.errors import UserError, first_line
-from litlab.util.progress import SlowProgress
+from litlab.util.progress import progress_bar
 
 VERSION = 1
 ABOUT = "about"
@@ -150,11 +150,10 @@ def write_split(folder: Path, samples: Iterable[Mapping[str, bytes | int]], coun
         For `Shards.about`: ``files``, their ``bytes``, ``checksums`` and ``samples``, all in order.
     """
     cache = _litdata().streaming.Cache(str(folder), chunk_bytes=size)
-    with SlowProgress(count, f"writing {folder.name}") as progress, warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "An item was larger than the target chunk size")
-        for number, sample in enumerate(samples):
+        for number, sample in enumerate(progress_bar(samples, desc=f"writing {folder.name}", total=count)):
             cache[number] = sample
-            progress.advance(1)
         cache.done()
         cache.merge(1)
     written = json.loads((folder / "index.json").read_bytes())["chunks"]

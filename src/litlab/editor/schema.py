@@ -6,7 +6,7 @@ from typing import Any
 
 from litlab.util.files import check_folder, write_atomically
 from litlab.util.options import Options, answer
-from litlab.util.progress import SlowProgress
+from litlab.util.progress import progress_bar
 
 FOLDER = Path(".vscode/schemas")
 DESCRIPTION = """\
@@ -41,18 +41,18 @@ def _schema(arguments: list[str]) -> int:
 
 def all_schemas() -> dict[str, dict[str, Any]]:
     """Import the team's package, and return the schemas of its configs and sweep files, by the name of their file."""
-    with SlowProgress(3, "reading classes and their settings") as progress:
+    with progress_bar(total=3, desc="reading classes and their settings") as progress:
         from litlab.cli.quiet import silence_noise
         from litlab.cli.resolve import import_all_classes
 
         silence_noise()
         import_all_classes()
-        progress.advance(1)
+        progress.update(1)
         from litlab.editor.configs import config_schemas
         from litlab.editor.sweeps import sweep_schema
 
         schemas = config_schemas()
-        progress.advance(1)
+        progress.update(1)
         schemas["sweep"] = sweep_schema(schemas["fit"])
-        progress.advance(1)
+        progress.update(1)
     return schemas

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from litlab.artifact.runtimes import Arrays
 from litlab.data.serving import Serving
 from litlab.errors import UserError
-from litlab.util.progress import SlowProgress
+from litlab.util.progress import progress_bar
 
 CUTS = (1, 2, 3, 7, 32)  # sizes of the first batches
 ROUNDING = 0.02  # mean difference that the rounding of quantized layers may make, one runtime to the other
@@ -83,7 +83,7 @@ def compare(
     unit, classes = serving.unit().double(), serving.outputs[0].name == "probabilities"
     largest, summed, count, equal, samples = 0.0, 0.0, 0, 0, 0
     sizes: list[list[int]] = []
-    with SlowProgress(total, what) as progress, torch.no_grad():
+    with progress_bar(total=total, desc=what) as progress, torch.no_grad():
         for raw, counted in _cut(batches, serving):
             want = reference(*raw)
             got = [torch.from_numpy(array) for array in run([tensor.numpy() for tensor in raw])]
@@ -99,7 +99,7 @@ def compare(
             if classes:
                 equal += int((want[0].argmax(1) == got[0].argmax(1)).sum())
             samples += raw[0].shape[0]
-            progress.advance(raw[0].shape[0])
+            progress.update(raw[0].shape[0])
     share = equal / samples if classes else None
     return Parity(largest, summed / max(count, 1), share, samples, sizes)
 

@@ -12,7 +12,7 @@ from litlab.data.serving import Serving
 from litlab.errors import UserError, first_line
 from litlab.export.servable import exported_program
 from litlab.nn.fake_quantize import LEAST, LINEAR, LINEAR_AND_CONVOLUTIONS, share_of
-from litlab.util.progress import SlowProgress
+from litlab.util.progress import progress_bar
 
 CALIBRATION = 32  # batches
 
@@ -88,10 +88,9 @@ def _static(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor,
     quantizer = x86.X86InductorQuantizer()
     quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
     prepared = steps.prepare_pt2e(exported_program(module, serving).module(), quantizer)
-    with torch.no_grad(), SlowProgress(CALIBRATION, "measuring scales") as progress:
-        for _, raw in zip(range(CALIBRATION), batches, strict=False):
+    with torch.no_grad():
+        for _, raw in zip(progress_bar(range(CALIBRATION), desc="measuring scales"), batches, strict=False):
             prepared(*raw)
-            progress.advance(1)
     converted = steps.convert_pt2e(prepared)
     if not any("quantize" in str(node.target) for node in converted.graph.nodes):
         version = import_module("torchao").__version__

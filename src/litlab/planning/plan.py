@@ -35,7 +35,7 @@ from litlab.planning.ledger import UPDATE
 from litlab.planning.measure import Job, measure
 from litlab.planning.step import Measured
 from litlab.util.device import GIB
-from litlab.util.progress import SlowProgress
+from litlab.util.progress import progress_bar
 
 LITLAB = str(Path(litlab.__file__).parent)
 KEPT = (Freeze, ActivationCheckpointing, OptimizerInBackward)  # callbacks that change what a step keeps
@@ -126,12 +126,10 @@ def plan(
     measured: dict[Layout, Measured] = {}
     estimates = [_estimate(job, own, devices, measured)]
     refused: set[Layout] = set()
-    with SlowProgress(len(ways), "planning") as progress:
-        for way in ways:
-            if replace(way, checkpointing=False) not in refused:
-                estimates.append(tried(job, way, devices, measured))
-                refused |= {way} if estimates[-1].refused else set()
-            progress.advance(1)
+    for way in progress_bar(ways, desc="planning"):
+        if replace(way, checkpointing=False) not in refused:
+            estimates.append(tried(job, way, devices, measured))
+            refused |= {way} if estimates[-1].refused else set()
     numbers = sum(parameter.numel() for parameter in model.parameters())
     more = f", {job.accumulated} of them to a step" if job.accumulated > 1 else ""
     facts = [

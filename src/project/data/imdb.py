@@ -3,7 +3,7 @@
 import tarfile
 from pathlib import Path
 
-from litlab.data import PublicFile, SlowProgress
+from litlab.data import PublicFile, progress_bar
 from litlab.data.text import PublicTexts
 from project.data.ngram_text import NgramTextData
 
@@ -18,12 +18,8 @@ _MEMBERS = 100_022
 def _read(root: Path) -> tuple[dict[str, list[str]], dict[str, list[int]]]:
     """Read the archive from front to back, without unpacking it; the order is that of the numbers in the names."""
     found: dict[str, list[tuple[int, int, str]]] = {"train": [], "test": []}
-    with (
-        tarfile.open(root / _ARCHIVE.name, "r|gz") as archive,
-        SlowProgress(_MEMBERS, "reading the archive") as progress,
-    ):
-        for member in archive:
-            progress.advance(1)
+    with tarfile.open(root / _ARCHIVE.name, "r|gz") as archive:
+        for member in progress_bar(archive, desc="reading the archive", total=_MEMBERS):
             parts = member.name.split("/")  # aclImdb/train/pos/123_9.txt: number and stars; unsup/ has no labels
             if member.isfile() and len(parts) == 4 and parts[1] in found and parts[2] in ("neg", "pos"):
                 stream = archive.extractfile(member)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from litlab.data import SlowProgress, open_array
+from litlab.data import open_array, progress_bar
 from project.data.ngram_model import ngram_hashes
 
 _FOLDS = 10
@@ -93,7 +93,7 @@ class NgramCounts:
         """
         classes = len(self.documents)
         result = np.zeros((len(ids), len(self.hashes) * classes), np.float16)
-        with SlowProgress(len(self.hashes) * len(ids), "looking up n-grams") as progress:
+        with progress_bar(total=len(self.hashes) * len(ids), desc="looking up n-grams") as progress:
             for order, (grams, places) in enumerate(ngram_hashes(ids, offsets, len(self.hashes))):
                 known, ratios = self.hashes[order], _log_ratios(self.counts[order], self.documents)
                 if not len(known):
@@ -106,8 +106,8 @@ class NgramCounts:
                     found = known[number] == some
                     rows = places[start : start + _CHUNK][by_gram[found]]
                     result[rows, order * classes : (order + 1) * classes] = ratios[number[found]]
-                    progress.advance(len(some))
-                progress.advance(len(ids) - len(grams))  # the last tokens of a text begin no n-gram
+                    progress.update(len(some))
+                progress.update(len(ids) - len(grams))  # the last tokens of a text begin no n-gram
         return result
 
 
@@ -134,13 +134,13 @@ def count_ngrams(
     text_of = np.repeat(np.arange(texts, dtype=np.int32), np.diff(offsets))
     features = np.zeros((len(ids), orders * classes), np.float16)
     result = NgramCounts([], [], documents)
-    with SlowProgress(orders * (_FOLDS + 2), "counting n-grams") as progress:
+    with progress_bar(total=orders * (_FOLDS + 2), desc="counting n-grams") as progress:
         for order, (grams, places) in enumerate(ngram_hashes(ids, offsets, orders)):
             # Sorted, such that each n-gram is one run, and within it each text is one run.
             by_gram = np.argsort(grams, kind="stable")
             grams, places = grams[by_gram], places[by_gram]
             text = text_of[places]
-            progress.advance(1)
+            progress.update(1)
             starts = np.ones(len(grams), bool)
             starts[1:] = grams[1:] != grams[:-1]
             first = starts.copy()  # in its text
@@ -156,13 +156,13 @@ def count_ngrams(
             total = np.bincount(cell, minlength=size).reshape(-1, classes)
             result.counts.append(total.astype(np.int32))
             text_fold = fold[text]
-            progress.advance(1)
+            progress.update(1)
             for own in range(_FOLDS):
                 others = total - np.bincount(cell[cell_fold == own], minlength=size).reshape(-1, classes)
                 ratios = _log_ratios(others, documents - in_fold[own])
                 here = text_fold == own
                 features[places[here], order * classes : (order + 1) * classes] = ratios[number[here]]
-                progress.advance(1)
+                progress.update(1)
     return result, features
 
 

@@ -9,10 +9,11 @@ from itertools import combinations
 from pathlib import Path
 
 from lightning.pytorch.utilities import rank_zero_info
+from tqdm import tqdm
 
 from litlab.data.images.listing import SPLITS, Listing
 from litlab.errors import UserError
-from litlab.util.progress import SlowProgress
+from litlab.util.progress import progress_bar
 
 _END = 4096  # bytes: compressed files of one size that are not the same differ there
 
@@ -39,7 +40,7 @@ def check_copies(listing: Listing) -> None:
     ]
     groups = [[image for image in images if _size(image.path)]]  # decoding names those that are empty
     for key in (_size, _end, _content):
-        with SlowProgress(sum(map(len, groups)), "comparing images") as progress:
+        with progress_bar(total=sum(map(len, groups)), desc="comparing images") as progress:
             groups = [part for group in groups for part in _parts(group, key, progress)]
     _refuse_two_classes(groups, listing.class_names)
     for one, other in combinations(SPLITS, 2):
@@ -59,12 +60,12 @@ def check_copies(listing: Listing) -> None:
         )
 
 
-def _parts(group: list[_Image], key: Callable[[Path], Hashable], progress: SlowProgress) -> list[list[_Image]]:
+def _parts(group: list[_Image], key: Callable[[Path], Hashable], progress: tqdm) -> list[list[_Image]]:
     """Return the parts of a group that have the same key, those of one image left out."""
     parts: dict[Hashable, list[_Image]] = defaultdict(list)
     for image in group:
         parts[key(image.path)].append(image)
-        progress.advance(1)
+        progress.update(1)
     return [part for part in parts.values() if len(part) > 1]
 
 

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset, get_worker_info
 from litlab.data.images.decode import SMALL, ImageFormat, decode_file, reason
 from litlab.data.images.memory import mean_std, moments
 from litlab.data.loading import LoaderError
-from litlab.util.progress import SlowProgress
+from litlab.util.progress import progress_bar
 
 _MEASURED = 2000  # images that mean and standard deviation are taken from
 _BLOCK = 100
@@ -82,11 +82,11 @@ def some_mean_std(files: Sequence[Path], form: ImageFormat) -> tuple[list[float]
     """Return mean and standard deviation of each channel, as `mean_std`, over 2,000 files that are evenly spread."""
     chosen = [files[place] for place in np.linspace(0, len(files) - 1, min(_MEASURED, len(files))).astype(int)]
     sums = []
-    with SlowProgress(len(chosen), "measuring colours") as progress:
+    with progress_bar(total=len(chosen), desc="measuring colours") as progress:
         for start in range(0, len(chosen), _BLOCK):
             some = chosen[start : start + _BLOCK]
             sums.append(moments(decoded(some, list(map(str, some)), form).numpy()))
-            progress.advance(len(some))
+            progress.update(len(some))
     return mean_std(np.concatenate(sums), form.height * form.width)
 
 

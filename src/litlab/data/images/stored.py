@@ -15,7 +15,7 @@ from litlab.data.cache import new_cache, open_array, read_meta, write_array
 from litlab.data.images.memory import moments
 from litlab.data.images.sources import Source
 from litlab.errors import UserError
-from litlab.util.progress import SlowProgress
+from litlab.util.progress import progress_bar
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def store(source: Source, folder: Path) -> None:
     meta: dict[str, Any] = {"name": source.name, "class_names": source.class_names, "shape": source.shape}
     with (
         new_cache(folder, total * int(np.prod(source.shape))) as staging,
-        SlowProgress(total, "decoding images") as progress,
+        progress_bar(total=total, desc="decoding images") as progress,
     ):
         for split, part in parts.items():
             sums: list[np.ndarray] = []
@@ -58,7 +58,7 @@ def store(source: Source, folder: Path) -> None:
                 for block in blocks:
                     sums.append(moments(block))
                     yield block
-                    progress.advance(len(block))
+                    progress.update(len(block))
 
             count = write_array(staging / f"{split}_images.npy", source.shape, watched(part.blocks()))
             kept[split] = part.kept_labels()

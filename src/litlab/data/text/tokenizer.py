@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from litlab.util.progress import SlowProgress
+from litlab.util.progress import progress_bar
 
 Kind = Literal["word", "bpe"]
 
@@ -103,11 +103,11 @@ def decode(tokenizer: str, ids: np.ndarray) -> str:
 
 def _chunks(texts: list[str], what: str) -> Iterator[list[str]]:
     """Yield some texts at a time, with a bar that says what is done with them."""
-    with SlowProgress(len(texts), what) as progress:
+    with progress_bar(total=len(texts), desc=what) as progress:
         for start in range(0, len(texts), _CHUNK):
             chunk = texts[start : start + _CHUNK]
             yield chunk
-            progress.advance(len(chunk))
+            progress.update(len(chunk))
 
 
 def _parallel() -> None:
