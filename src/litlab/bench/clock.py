@@ -9,10 +9,9 @@ from typing import Any
 from lightning.pytorch import LightningModule, Trainer
 
 from litlab.bench.flops import StepFlops
-from litlab.callbacks import Freeze
 from litlab.callbacks.vram import count_samples
 from litlab.util.device import peak_gib
-from litlab.util.steps import POINTS, Enough, Lap, LapTimer, epoch_steps, step_at, steps_of_run
+from litlab.util.steps import Enough, LapTimer, epoch_steps, steps_of_run
 
 WARM_UP = 3  # steps before the first that is timed; CUDA graphs are recorded in the second
 ROUNDS = 5
@@ -25,27 +24,24 @@ class Plan:
     """Which steps are timed: the same ones, on the same batches, in all trials of an experiment.
 
     Args:
-        points: Points of the training that each round goes to.
         rounds: Number of rounds.
-        steps: Steps in a row at each point.
+        steps: Steps of a round.
     """
 
-    points: int
     rounds: int
     steps: int
 
 
 def plan_for(seconds: float, step_seconds: float) -> Plan:
-    """Return a plan that takes about so many seconds: rounds come before points, and points before steps in a row.
+    """Return a plan that takes about so many seconds: more rounds come before longer ones.
 
     Args:
         seconds: For all steps.
         step_seconds: What a step takes, approximately.
     """
-    steps = max(2, int(seconds / max(step_seconds, 1e-6)))
-    points = min(len(POINTS), max(1, steps // 4))
-    rounds = min(ROUNDS, max(LEAST_ROUNDS, steps // points))
-    return Plan(points, rounds, max(1, steps // (points * rounds)))
+    steps = max(LEAST_ROUNDS, int(seconds / max(step_seconds, 1e-6)))
+    rounds = min(ROUNDS, steps)
+    return Plan(rounds, steps // rounds)
 
 
 class TrialClock(LapTimer):
@@ -58,58 +54,42 @@ class TrialClock(LapTimer):
         plan: Which steps to time; None: as many as there is time for.
             Then the operations of some more steps are counted.
         report: Called with what was found.
-        freeze: As of `LapTimer`.
     """
 
     reads_gradients = False  # for OptimizerInBackward: `on_after_backward` only ends the counting
 
-    def __init__(
-        self,
-        seconds: float,
-        plan: Plan | None,
-        report: Callable[[dict[str, Any]], None],
-        freeze: Freeze | None,
-    ) -> None:
-        super().__init__(freeze)
+    def __init__(self, seconds: float, plan: Plan | None, report: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__()
         self._began = 0.0
         self._seconds = seconds
         self._planned = plan
         self._report = report
         self._flops = StepFlops() if plan is None else None
         self._start_seconds = 0.0
-        self._samples = 0  # of this lap
+        self._samples = 0
         self._counts = False  # whether operations are counted now
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Start the clock of the start-up: the data is ready, and the next callbacks compile and so on."""
         self._began = time.perf_counter()
 
-    def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[Lap, float, None]:
+    def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[int, float, None]:
         """Yield the warm-up, the rounds, and the steps whose operations are counted."""
         per_epoch, total = epoch_steps(trainer), steps_of_run(trainer)
-        first: list[float] = [(yield Lap(1))]
-        places = [step_at(trainer, point, 1) for point in POINTS]  # before there is no end any more
         trainer.fit_loop.max_epochs, trainer.fit_loop.epoch_loop.max_steps = -1, -1
         trainer.strategy.lr_scheduler_configs = []  # some can't go on after the end, or want a validation's metric
-        while len(first) < WARM_UP:
-            first.append((yield Lap(1)))
+        first: list[float] = []
+        for _ in range(WARM_UP):
+            first.append((yield 1))
         plan = self._plan_for(min(first))
-        places = places[: plan.points]
         rounds: list[float] = []  # seconds of a step
-        samples = 0
-        for number in range(plan.rounds):
-            seconds = 0.0
-            for place in places:
-                if number == 0:  # there may be other shapes to compile for
-                    first.append((yield Lap(1, at=place)))
-                self._samples = 0
-                seconds += yield Lap(plan.steps, at=place if number else None)
-                samples += self._samples
-            rounds.append(seconds / len(places))
+        self._samples = 0
+        for _ in range(plan.rounds):
+            rounds.append((yield plan.steps))
         usual = sorted(rounds)[len(rounds) // 2]
         measured = {
             "step_seconds": rounds,
-            "samples_per_step": samples / (plan.steps * len(places) * len(rounds)),
+            "samples_per_step": self._samples / (plan.steps * plan.rounds),
             "start_seconds": self._start_seconds,
             "first_steps_seconds": max(0.0, sum(first) - len(first) * usual),
             "memory_gib": peak_gib(trainer),
@@ -120,8 +100,7 @@ class TrialClock(LapTimer):
         self._report({"measured": measured, "plan": vars(plan)})
         if self._flops is not None:
             self._samples, self._counts = 0, True
-            for place in places:
-                yield Lap(1, at=place)
+            yield min(ROUNDS, plan.steps)
             per_sample = self._flops.total / self._samples if self._samples else 0.0
             found = {"flops_per_sample": per_sample, "not_counted": sorted(self._flops.not_counted)}
             self._report(found)
@@ -132,10 +111,9 @@ class TrialClock(LapTimer):
         given = self._planned
         if given is None:
             return plan_for(self._seconds, step_seconds)
-        if step_seconds * given.points * given.rounds * given.steps < PATIENCE * self._seconds:
+        if step_seconds * given.rounds * given.steps < PATIENCE * self._seconds:
             return given
-        steps = int(self._seconds / step_seconds / given.points / LEAST_ROUNDS)
-        return Plan(given.points, LEAST_ROUNDS, max(1, steps))
+        return Plan(LEAST_ROUNDS, max(1, int(self._seconds / step_seconds / LEAST_ROUNDS)))
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Note when the first batch was there."""

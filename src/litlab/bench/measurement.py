@@ -15,7 +15,7 @@ class Measurement:
     """What a process has measured of an experiment.
 
     Args:
-        step_seconds: Seconds of an optimizer step, in each round; a round goes to all points of the training.
+        step_seconds: Seconds of an optimizer step, in each round.
         samples_per_step: Mean number of samples of a step.
         start_seconds: From when the data is ready to the first batch. No setting has a part in what comes before.
         first_steps_seconds: What the first steps took beyond the time of later ones: compiling, allocating, tuning.

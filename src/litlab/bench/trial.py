@@ -25,7 +25,7 @@ from lightning.pytorch.callbacks import (
 
 from litlab.bench.clock import Plan, TrialClock
 from litlab.bench.flops import peak_flops
-from litlab.callbacks import Freeze, MemorySnapshot
+from litlab.callbacks import MemorySnapshot
 from litlab.callbacks.finder import Finder
 from litlab.cli.config import Command
 from litlab.cli.fit import Experiment, build
@@ -61,17 +61,16 @@ def measure(argv: list[str], connection: Connection, clock: Callable[..., TrialC
     Args:
         argv: A command line of ``fit``.
         connection: Where to report.
-        clock: Makes the clock: a `TrialClock` that lacks its report and the callback that freezes parameters.
+        clock: Makes the clock: a `TrialClock` that lacks its report.
     """
     experiment = build(Command(argv))
     trainer: Any = build_trainer(experiment, None)
     callbacks = [callback for callback in trainer.callbacks if not isinstance(callback, LEFT_OUT)]
-    freeze = next((callback for callback in callbacks if isinstance(callback, Freeze)), None)
 
     def report(found: dict[str, Any]) -> None:
         connection.send({**found, **_facts(experiment, trainer)})
 
-    trainer.callbacks = [clock(report=report, freeze=freeze), *callbacks]  # set up first
+    trainer.callbacks = [clock(report=report), *callbacks]  # set up first
     with contextlib.suppress(Enough):
         trainer.fit(experiment.model, experiment.data)
 

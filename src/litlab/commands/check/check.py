@@ -35,7 +35,7 @@ def check(trainer: Trainer, model: LightningModule, data: LightningDataModule) -
     """
     callbacks: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
     kept = [callback for callback in callbacks if isinstance(callback, PART_OF_A_STEP)]
-    probe = Probe(next((callback for callback in kept if isinstance(callback, Freeze)), None))
+    probe = Probe()
     second = second_trainer(trainer, [*kept, probe])
     try:
         with suppress(Enough):

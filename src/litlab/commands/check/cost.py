@@ -81,7 +81,7 @@ def describe_cost(run: Trainer, second: Trainer, probe: Probe, model: Any, data:
     yield "validation", _duration(validation) if probe.validation_batches else "none"
     yield "run", f"{steps} steps, {per_epoch} an epoch; {validations} validations"
     if math.isfinite(seconds):
-        yield "time", f"about {_duration(seconds)}, if it does not stop early"
+        yield "time", f"about {_duration(seconds)} at the pace of the first steps, if it does not stop early"
     yield "memory", f"{peak_gib(second):.2f} GiB"
     if run.checkpoint_callback is not None:
         yield "checkpoint", f"{checkpoint_bytes(run, second, model, data) / 2**20:.1f} MiB each"

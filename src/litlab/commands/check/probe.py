@@ -6,12 +6,12 @@ from collections.abc import Generator
 from typing import Any
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import LightningModule, Trainer
 
 from litlab.callbacks.batches import describe, not_finite
 from litlab.errors import UserError
 from litlab.util.device import synchronize
-from litlab.util.steps import POINTS, Enough, Lap, LapTimer, epoch_steps, step_at
+from litlab.util.steps import Enough, LapTimer, epoch_steps
 from litlab.util.text import some
 
 WARM_UP = 2  # optimizer steps that are checked, not timed
@@ -22,42 +22,31 @@ FAR_OFF = 2.0  # times the loss of a guess: a start this high gets a warning
 class Probe(LapTimer):
     """Find out whether a run works and how fast it is, from steps of its first epoch.
 
-    Args:
-        freeze: The `Freeze` of the run, if there is one.
-
     Attributes:
         facts: Rows of the table, in the order in which they become known.
     """
 
-    def __init__(self, freeze: Callback | None = None) -> None:
-        super().__init__(freeze)
+    def __init__(self) -> None:
+        super().__init__()
         self.facts: list[tuple[str, str]] = []
         self.step_seconds = self.validation_seconds = 0.0
         self.validation_batches = 0
         self._guess: Any = None  # the loss of one
         self._bad_input = ""
         self._norms: dict[str, float] = {}  # of gradients, by parameter
-        self._is_checked = False
 
-    def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[Lap, float, None]:
+    def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[int, float, None]:
         # The first steps show whether it works
         seconds = 0.0
         for _ in range(int(min(WARM_UP, epoch_steps(trainer)))):
             if seconds < SECONDS:
-                seconds = self.step_seconds = yield Lap(1)  # until there is a better one
+                seconds = self.step_seconds = yield 1  # until there is a better one
                 self._check_gradients(trainer)
         self._check_parameters(pl_module)
-        self._is_checked = True
 
-        # Later ones show how long it takes: at each point one that is not timed, then some. Slow ones are enough of it
-        steps = int(min(SECONDS / seconds, epoch_steps(trainer) - WARM_UP))
-        points = POINTS[: max(0, steps // 2)]
-        means: list[float] = []
-        for point in points:
-            timed = steps // len(points) - 1
-            yield Lap(1, step_at(trainer, point, timed + 2))
-            means.append((yield Lap(timed)))
-            self.step_seconds = sum(means) / len(means)
+        # The next ones show how long it takes, unless they are slow
+        if (steps := int(min(SECONDS / seconds, epoch_steps(trainer) - WARM_UP))) > 0:
+            self.step_seconds = yield steps
         trainer.should_stop = True  # a validation follows
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
@@ -72,7 +61,7 @@ class Probe(LapTimer):
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
         for name, parameter in pl_module.named_parameters():
-            if not self._is_checked and parameter.grad is not None:
+            if self._global_step < WARM_UP and parameter.grad is not None:
                 self._norms[name] = self._norms.get(name, 0.0) + parameter.grad.float().norm().item()
 
     def on_train_batch_end(
@@ -113,10 +102,10 @@ class Probe(LapTimer):
                 )
 
     def _check_parameters(self, pl_module: LightningModule) -> None:
-        sizes = {name: parameter.numel() for name, parameter in pl_module.named_parameters()}
-        trained = [name for name, parameter in pl_module.named_parameters() if parameter.requires_grad]
-        count = f"{sum(sizes.values()):,} parameters, {sum(sizes[name] for name in trained):,} of them trained"
-        self.facts += [("model", f"{type(pl_module).__name__}: {count}")]
+        trained = {name: parameter for name, parameter in pl_module.named_parameters() if parameter.requires_grad}
+        count = sum(parameter.numel() for parameter in pl_module.parameters())
+        part = sum(parameter.numel() for parameter in trained.values())
+        self.facts += [("model", f"{type(pl_module).__name__}: {count:,} parameters, {part:,} of them trained")]
         missing = [name for name in trained if name not in self._norms]
         if missing:
             raise UserError(
@@ -128,6 +117,7 @@ class Probe(LapTimer):
             self.facts += [("warning", f"the gradient of {some(zero)} is zero in the first steps")]
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        trainer.should_stop = True  # the epoch of a stream may be over before the steps are
         self._clock = time.perf_counter()
 
     def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:

@@ -38,14 +38,12 @@ class Clock:
         return module
 
 
-def test_steps_are_timed_all_over_the_training(checked, monkeypatch):
+def test_the_steps_after_a_warm_up_are_timed(checked, monkeypatch):
     clock = Clock(monkeypatch)
-    # Late steps take three times as long: three of the five points are late, 3/5 * 0.3 + 2/5 * 0.1 = 0.22 seconds.
-    out = checked(clock.drive(model(), lambda step: 0.1 if step < 90 else 0.3, 0.01))
-    for row in ("step            │ 220 ms", "validation      │ 100 ms", "time            │ about 39.9 s"):
-        assert row in out  # 180 * 0.22 + 3 * 0.1
-    assert clock.steps[:2] == [0, 1]
-    assert [clock.steps[2 + 10 * point] for point in range(5)] == [162, 18, 90, 54, 126]
+    out = checked(clock.drive(model(), lambda step: 0.1 if step < 2 else 0.2, 0.01))
+    for row in ("step            │ 200 ms", "validation      │ 100 ms", "time            │ about 36.3 s at the pace"):
+        assert row in out  # 180 * 0.2 + 3 * 0.1
+    assert clock.steps == list(range(52))  # for five seconds, by the second step
 
 
 @pytest.mark.parametrize(
@@ -109,6 +107,14 @@ def test_streams(checked, monkeypatch, seconds, steps, validation):
     assert f"validation      │ {validation}" in out
     assert "100 steps, unlimited an epoch" in out
     assert len(clock.steps) == steps
+
+
+def test_a_stream_that_ends_before_the_steps_are_timed(checked, monkeypatch):
+    data, clock = Data(), Clock(monkeypatch)
+    monkeypatch.setattr(data, "train_dataloader", lambda: DataLoader(Stream(20), batch_size=None))
+    out = checked(clock.drive(model(), lambda step: 0.1, 0.01), data)
+    assert "step            │ 100 ms" in out
+    assert (len(clock.steps), clock.validated) == (20, 10)
 
 
 @pytest.mark.filterwarnings("ignore:Total length of `list`")
