@@ -102,10 +102,10 @@ class Probe(LapTimer):
                 )
 
     def _check_parameters(self, pl_module: LightningModule) -> None:
-        trained = {name: parameter for name, parameter in pl_module.named_parameters() if parameter.requires_grad}
-        count = sum(parameter.numel() for parameter in pl_module.parameters())
-        part = sum(parameter.numel() for parameter in trained.values())
-        self.facts += [("model", f"{type(pl_module).__name__}: {count:,} parameters, {part:,} of them trained")]
+        sizes = {name: parameter.numel() for name, parameter in pl_module.named_parameters()}
+        trained = [name for name, parameter in pl_module.named_parameters() if parameter.requires_grad]
+        count = f"{sum(sizes.values()):,} parameters, {sum(sizes[name] for name in trained):,} of them trained"
+        self.facts += [("model", f"{type(pl_module).__name__}: {count}")]
         missing = [name for name in trained if name not in self._norms]
         if missing:
             raise UserError(
