@@ -13,7 +13,6 @@ from litlab.callbacks.compile import Compile
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.reporting.protocols import Described, MaybeGenerated
 from litlab.callbacks.vram import VRAM
-from litlab.util.torch_files import epoch_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -82,9 +81,7 @@ class RunSummary(Callback):
         checkpoint = trainer.checkpoint_callback
         if isinstance(checkpoint, ModelCheckpoint) and checkpoint.best_model_path and trainer.is_global_zero:
             if checkpoint.best_model_score is not None:
-                epoch = epoch_of(checkpoint.best_model_path)
-                when = "" if epoch is None else f" (epoch {epoch + 1})"
-                self._rows[f"best {checkpoint.monitor}"] = f"{float(checkpoint.best_model_score):.4g}{when}"
+                self._rows[f"best {checkpoint.monitor}"] = f"{float(checkpoint.best_model_score):.4g}"
             self._rows["best checkpoint"] = str(_short(Path(checkpoint.best_model_path)))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

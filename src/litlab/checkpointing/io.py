@@ -4,6 +4,8 @@ import errno
 import os
 import pickle
 import shutil
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,6 @@ from lightning.pytorch.utilities import rank_zero_warn
 
 from litlab.errors import UserError, first_line
 from litlab.util.files import TEMPORARY, write_atomically
-from litlab.util.torch_files import read_torch_file
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, `ulimit -f`
 SHARDS = "shards"  # in a checkpoint whose tensors are in a folder beside it: its name
@@ -74,12 +75,24 @@ def read_checkpoint(path: str | Path, mmap: bool) -> Any:
     if not Path(path).is_file():
         raise UserError(f"checkpoint {path}: no such local file; give another one")
     try:
-        return read_torch_file(path, mmap=mmap)
+        return load_torch_file(path, mmap)
     except pickle.UnpicklingError as error:
         raise UserError(f"checkpoint {path}: it holds more than weights and plain settings; use another one") from error
     except UNREADABLE as error:
         line = first_line(error).rstrip(".")
         raise UserError(f"checkpoint {path}: it is cut or not a checkpoint ({line}); use another one") from error
+
+
+def load_torch_file(path: str | Path, mmap: bool = False) -> Any:
+    """Read a file with ``weights_only=True``, also one with the quantised state of torchao's optimizers."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except pickle.UnpicklingError:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+        if not all(name.startswith("torchao.optim.") for name in names) or find_spec("torchao") is None:
+            raise
+    import_module("torchao.optim")  # torch.load accepts its classes then
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
 
 
 def fill_shards(path: str | Path, checkpoint: dict[str, Any], *parts: Any) -> dict[str, Any]:

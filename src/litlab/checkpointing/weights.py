@@ -14,10 +14,10 @@ from litlab.util.text import some
 
 
 def check_weights(model: nn.Module, checkpoint: dict[str, Any]) -> None:
-    """Refuse a model that the weights of a checkpoint don't fit, and weights that are NaN, before more is built.
+    """Refuse a model that the weights of a checkpoint don't fit, before more is built.
 
     Raises:
-        UserError: If a parameter is missing, left over, of another shape, or not finite.
+        UserError: If a parameter is missing, left over, or of another shape.
     """
     here = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     there = {name: tuple(tensor.shape) for name, tensor in checkpoint["state_dict"].items()}
@@ -27,24 +27,6 @@ def check_weights(model: nn.Module, checkpoint: dict[str, Any]) -> None:
                 f"model: the checkpoint's weights don't fit it: {name} is {here.get(name, 'missing')}, in the "
                 f"checkpoint {there.get(name, 'missing')}; leave the settings of the model as they were"
             )
-    check_finite(model, checkpoint["state_dict"])
-
-
-def check_finite(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Refuse weights that make every output of a model NaN.
-
-    Args:
-        model: The model. Its parameters must be finite; buffers may hold infinity (as masks do) but no NaN.
-        weights: The weights. Those of shards that were not read are not looked at.
-
-    Raises:
-        UserError: If there are such weights.
-    """
-    parameters = {name for name, _ in model.named_parameters()}
-    for name, tensor in weights.items():
-        wrong = ~tensor.isfinite() if name in parameters else tensor.isnan()
-        if not tensor.is_meta and wrong.any():
-            raise UserError(f"checkpoint: it holds NaN or infinity in {name}; use an earlier one")
 
 
 def initialise(model: nn.Module, path: Path) -> None:
@@ -62,7 +44,6 @@ def initialise(model: nn.Module, path: Path) -> None:
     here = model.state_dict()
     there = read_weights(path, here)
     matching = {name: there[name] for name in here if name in there and here[name].shape == there[name].shape}
-    check_finite(model, matching)
     model.load_state_dict(matching, strict=False)
 
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}

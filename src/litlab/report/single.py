@@ -120,8 +120,7 @@ def _tiles(facts: Facts, evaluation: Evaluation | None) -> list[tuple[str, str, 
         tiles.append((decimals(value), name, " · ".join(filter(None, [beside, mark]))))
     best = facts.metrics.get("best") or {}
     if best.get("value") is not None:
-        when = f"best, in epoch {best['epoch'] + 1}" if best.get("epoch") is not None else "best"
-        tiles.append((decimals(best["value"]), best["monitor"], " · ".join(filter(None, [when, mark]))))
+        tiles.append((decimals(best["value"]), best["monitor"], " · ".join(filter(None, ["best", mark]))))
     if facts.seconds:
         hardware = facts.made.get("hardware") or {}
         device = hardware.get("device_name") or hardware.get("device")

@@ -62,8 +62,7 @@ def validation_line(facts: Facts) -> str:
     best = facts.metrics.get("best") or {}
     parts = []
     if best.get("value") is not None:
-        epoch = "" if best.get("epoch") is None else f" (epoch {best['epoch'] + 1})"
-        parts.append(f"Best {best['monitor']}: {decimals(best['value'])}{epoch}, {best.get('checkpoint')}.")
+        parts.append(f"Best {best['monitor']}: {decimals(best['value'])}, {best.get('checkpoint')}.")
     if last := facts.metrics.get("val"):
         parts.append("Last validation: " + ", ".join(f"{name} {decimals(value)}" for name, value in last.items()) + ".")
     return " ".join(parts)

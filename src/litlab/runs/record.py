@@ -25,7 +25,6 @@ from litlab.runs.masking import mask, mask_text
 from litlab.runs.provenance import describe_origin, now
 from litlab.runs.settings import flatten
 from litlab.util.device import peak_gib
-from litlab.util.torch_files import epoch_of
 
 INTERRUPTIONS = ("Interrupted", "KeyboardInterrupt", "SIGTERMException")  # by name: whoever raises them
 
@@ -193,7 +192,6 @@ def _best(trainer: Trainer) -> dict[str, Any] | None:
         "monitor": checkpoint.monitor,
         "mode": checkpoint.mode,
         "value": float(checkpoint.best_model_score),
-        "epoch": epoch_of(checkpoint.best_model_path),
         "checkpoint": Path(checkpoint.best_model_path).name,
     }
 

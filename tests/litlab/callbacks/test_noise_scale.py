@@ -15,9 +15,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from litlab.callbacks import GradientNoiseScale
 from litlab.callbacks.noise_scale_curve import next_point
+from litlab.checkpointing.io import load_torch_file
 from litlab.errors import UserError
 from litlab.tasks import Forecaster, Regressor
-from litlab.util.torch_files import read_torch_file
 from tests.litlab.callbacks.test_gradient_moments import SGD, Shift, classifier, cnn
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from tests.litlab.checkpointing.in_process import Draws, fit
@@ -72,7 +72,7 @@ def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_
     fit(tmp_path / "cut", stop=("batch", 0, 4), module=module, callbacks=[GradientNoiseScale(every_n_steps=2)])
     cut = {"resume": True, "module": module}
     fit(tmp_path / "cut", stop=("batch", 1, 4), callbacks=[GradientNoiseScale(every_n_steps=2)], **cut)
-    state = read_torch_file(tmp_path / "cut/last.ckpt")["callbacks"]["GradientNoiseScale"]
+    state = load_torch_file(tmp_path / "cut/last.ckpt")["callbacks"]["GradientNoiseScale"]
     assert state["points"].shape == (2, 4)
     resumed = GradientNoiseScale(every_n_steps=2)
     fit(tmp_path / "cut", callbacks=[resumed], **cut)

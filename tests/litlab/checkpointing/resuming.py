@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from litlab.checkpointing.io import load_torch_file
 from litlab.runs.folder import RunFolder, read_json
-from litlab.util.torch_files import read_torch_file
 from tests.litlab.checkpointing.interrupting import fit
 
 # The config of a run may not name its callback without it.
@@ -114,7 +114,7 @@ class Resuming:
         plan = f"{cell.how} {PLACES[cell.place]}"
         code = fit(folder, *self.flags(cell), package=self.package, count=cell.ranks, interrupt=plan)
         assert code == HOWS[cell.how], printed(folder)
-        saved = read_torch_file(folder / "lightning_logs/run/version_0/checkpoints/last.ckpt")
+        saved = load_torch_file(folder / "lightning_logs/run/version_0/checkpoints/last.ckpt")
         code = fit(folder, "--resume", "last", *TRUSTED, package=self.package, count=cell.ranks)
         assert code == 0, printed(folder)
         return saved["global_step"], differences(expected, outcome(folder))
@@ -135,10 +135,10 @@ def outcome(folder: Path) -> Ran:
     run = RunFolder(folder / "lightning_logs/run/version_0")
     kept: dict[str, Any] = {**dict(leaves(read_json(run.metrics))), "status": run.state()["status"]}
     for path in run.checkpoints.iterdir():
-        kept[path.name] = read_torch_file(path)["global_step"]
+        kept[path.name] = load_torch_file(path)["global_step"]
     for name in ("/seconds", "/peak_memory_gib"):
         del kept[name]
-    return Ran(dict(leaves(read_torch_file(folder / "final.pt"))), curves, kept)
+    return Ran(dict(leaves(load_torch_file(folder / "final.pt"))), curves, kept)
 
 
 def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -5,7 +5,7 @@ pytest -k technique_resume -m matrix      each technique by itself
 
 import pytest
 
-from litlab.util.torch_files import read_torch_file
+from litlab.checkpointing.io import load_torch_file
 from tests.litlab.checkpointing.resuming import EPOCHS, Cell, Resuming
 from tests.litlab.conftest import CONFIGS
 
@@ -68,7 +68,7 @@ def resuming(images, tmp_path_factory) -> Resuming:
 def test_techniques_that_go_together(resuming):
     cell = Cell(" + ".join(name for name in TECHNIQUES if name not in APART), "kill", "inside")
     assert resuming.interrupted(cell)[1] == []
-    saved = read_torch_file(resuming.folder / str(cell) / "lightning_logs/run/version_0/checkpoints/last.ckpt")
+    saved = load_torch_file(resuming.folder / str(cell) / "lightning_logs/run/version_0/checkpoints/last.ckpt")
     assert saved["averaging_state"]["n_averaged"] == EPOCHS
     assert {group["method"] for group in saved["optimizer_states"][0]["param_groups"]} == {"muon", "sgd"}
     assert saved["lr_finder"]["found"] != 0.01

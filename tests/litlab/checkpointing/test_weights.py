@@ -18,25 +18,6 @@ class Network(nn.Sequential):
         self.register_buffer("mask", torch.full((2, 2), -math.inf))
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("names", [["0.weight"], ["0.bias", "1.weight"], ["1.running_var"], ["mask"]])
-def test_weights_that_can_only_answer_nan_are_refused(tmp_path, names, value):
-    model = Network()
-    checkpoint = {"state_dict": model.state_dict(), "pytorch-lightning_version": "2.6.6"}
-    check_weights(model, checkpoint)
-    for name in names:
-        checkpoint["state_dict"][name].view(-1)[-1] = value
-    torch.save(checkpoint, tmp_path / "some.ckpt")
-    if names[0] in ("mask", "1.running_var") and not math.isnan(value):
-        check_weights(model, checkpoint)
-        return
-    line = f"^checkpoint: it holds NaN or infinity in {names[0]}; use an earlier one$"
-    with pytest.raises(UserError, match=line):
-        check_weights(model, checkpoint)
-    with pytest.raises(UserError, match=line):
-        initialise(Network(), tmp_path / "some.ckpt")
-
-
 @pytest.mark.parametrize("prefix", ["", "_orig_mod.", "module.", "module._orig_mod."])
 @pytest.mark.parametrize("bare", [True, False])
 def test_weights_of_any_file_are_taken_over(tmp_path, caplog, prefix, bare):

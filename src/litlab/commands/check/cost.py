@@ -7,6 +7,7 @@ from typing import Any
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
 from litlab.callbacks import Compile
@@ -14,7 +15,6 @@ from litlab.callbacks.averaging import AveragedWeights
 from litlab.commands.check.probe import Probe
 from litlab.util.device import peak_gib
 from litlab.util.steps import count_steps
-from litlab.util.torch_files import stored_parts
 
 
 def run_length(run: Trainer, batches: float, validated: bool) -> tuple[float, float, float]:
@@ -89,6 +89,13 @@ def describe_cost(run: Trainer, second: Trainer, probe: Probe, model: Any, data:
         yield "not included", "torch.compile: its time, and what it gains"
     if processes > 1:
         yield "not included", f"communication between {processes} processes; one was tried, with its share"
+
+
+def stored_parts(tensor: Tensor) -> list[Tensor]:
+    """Return what is written of a tensor: itself, or the tensors that one of a class such as torchao's is made of."""
+    if not is_traceable_wrapper_subclass(tensor):
+        return [tensor]
+    return [part for name in tensor.__tensor_flatten__()[0] for part in stored_parts(getattr(tensor, name))]
 
 
 def _duration(seconds: float) -> str:

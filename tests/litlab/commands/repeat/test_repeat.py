@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from litlab.checkpointing.io import load_torch_file
 from litlab.commands.repeat import repeat
 from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.results import spreads
-from litlab.util.torch_files import read_torch_file
 from tests.conftest import Outcome
 from tests.litlab.commands.repeat.trouble import COMMAND
 from tests.litlab.conftest import CONFIGS
@@ -75,7 +75,7 @@ def fits(done: Outcome) -> list[str]:
 def results(run: Path) -> dict:
     """Metrics and weights of a run, without what they cost."""
     metrics = read_json(run / "metrics.json")
-    weights = read_torch_file(run / "checkpoints/last.ckpt")["state_dict"]
+    weights = load_torch_file(run / "checkpoints/last.ckpt")["state_dict"]
     kept = {name: metrics[name] for name in ("val", "test", "best", "epochs", "steps")}
     return kept | {name: weight.tolist() for name, weight in weights.items()}
 
