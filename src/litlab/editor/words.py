@@ -1,16 +1,21 @@
 """What a shell can complete: the flags of each command, and the values that some of them take."""
 
+import io
+import re
+from contextlib import redirect_stdout, suppress
 from importlib import import_module
 
 from litlab.cli.main import COMMANDS, EXPERIMENT
 from litlab.editor.flags import class_of, flags, referred
 from litlab.editor.values import Schema
-from litlab.util.options import options_of
 
 NO_SETTINGS = ("--config", "--help", "--print_config", "--allow_modules")  # flags that the schemas don't have
 WITH_SETTINGS = {"bench": "fit", "shards": "fit", "export": "test", "serve": "test"}  # whose flags they take, too
 SWITCHES = ("check",)  # no value follows
 WORDS = {"boolean": ["true", "false"], "null": ["null"]}  # by JSON type
+
+# What --help lists: a flag, with the choices for its value, or an argument without a flag that has choices.
+LISTED = re.compile(r"^  (?=--|\{|-h)(?:-h, )?(--[\w-]+)? ?(?:\{([^}]*)\})?", re.MULTILINE)
 
 Words = dict[str, list[str]]
 
@@ -70,13 +75,11 @@ def of_light(verb: str, module: str) -> tuple[list[str], Words]:
         verb: The command.
         module: The module of its main().
     """
-    found, values = [], {}
-    for action in options_of(import_module(module).main)._actions:
-        name = next((option for option in action.option_strings if option.startswith("--")), "")  # "" stands alone
-        found += [name] if name else []
-        if action.choices:
-            values[f"{verb} {name}"] = [str(choice) for choice in action.choices]
-    return found, values
+    with redirect_stdout(io.StringIO()) as printed, suppress(SystemExit):
+        import_module(module).main(["--help"])
+    lines = LISTED.findall(printed.getvalue())
+    values = {f"{verb} {name}": choices.split(",") for name, choices in lines if choices}
+    return [name for name, _ in lines if name], values
 
 
 def _typed(value: object) -> str:

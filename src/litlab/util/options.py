@@ -1,11 +1,10 @@
 """The command line of a light verb: options, errors as one line, exit codes."""
 
 import argparse
-import io
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
-from typing import ClassVar, NoReturn, Self
+from contextlib import suppress
+from typing import NoReturn
 
 from litlab.errors import UserError
 from litlab.util.team import typed
@@ -17,12 +16,9 @@ Verb = Callable[[list[str]], int]
 class Options(argparse.ArgumentParser):
     """An argument parser whose errors are a `UserError`: one line that names the nearest valid option."""
 
-    latest: ClassVar[Self]
-
     def __init__(self, verb: str, description: str) -> None:
         form = argparse.RawDescriptionHelpFormatter
         super().__init__(prog=typed(verb), description=description, formatter_class=form, allow_abbrev=False)
-        Options.latest = self
 
     def parse_args(self, arguments: list[str]) -> argparse.Namespace:  # type: ignore[override]
         options, unknown = self.parse_known_args(arguments)
@@ -36,13 +32,6 @@ class Options(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.prog.rpartition(' ')[2]}: {message}")
-
-
-def options_of(verb: Verb) -> Options:
-    """Return the options of a verb, whose help is not printed."""
-    with redirect_stdout(io.StringIO()), suppress(SystemExit):
-        verb(["--help"])
-    return Options.latest
 
 
 def answer(verb: Verb, arguments: list[str]) -> int:

@@ -1,9 +1,9 @@
-"""What the light verbs share: how they end, and the options that others ask them for."""
+"""What the light verbs share: how they end, and what they say of wrong options."""
 
 import pytest
 
 from litlab.errors import UserError
-from litlab.util.options import Options, answer, options_of
+from litlab.util.options import Options, answer
 
 
 def count(arguments: list[str]) -> int:
@@ -33,14 +33,6 @@ def _count(arguments: list[str]) -> int:
 def test_how_a_verb_ends(capsys, arguments, code, says):
     assert count(arguments) == code
     assert capsys.readouterr().err == (f"error: count: {says}\n" if says else "")
-
-
-def test_the_options_of_a_verb_instead_of_its_help(capsys):
-    names = [action.dest for action in options_of(count)._actions]
-    assert (names, capsys.readouterr().out) == (["help", "what", "to"], "")
-    with pytest.raises(SystemExit):
-        count(["--help"])
-    assert capsys.readouterr().out.startswith("usage: python -m auks count ")
 
 
 def test_other_mistakes_are_bugs():
