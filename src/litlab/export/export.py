@@ -49,8 +49,8 @@ def main(arguments: list[str]) -> int:
 def _export(arguments: list[str]) -> int:
     options = Options("export", DESCRIPTION)
     options.add_argument("--run", required=True, help="run or checkpoint to export")
-    options.add_argument("--format", required=True, choices=FORMATS, metavar="FORMAT", help=_listed(FORMATS))
-    options.add_argument("--quantize", choices=KINDS, metavar="KIND", help=_listed(KINDS))
+    options.add_argument("--format", required=True, choices=FORMATS, help=_listed(FORMATS))
+    options.add_argument("--quantize", choices=KINDS, help=_listed(KINDS))
     options.add_argument(
         "--output",
         metavar="DIR",
