@@ -78,7 +78,6 @@ class RunCheckpoint(ModelCheckpoint):
         self.every_minutes = every_minutes
         self._given_mode = mode
         self._check_filename()
-        self._loop = 0  # that it has its hooks in
         self._first_epoch = 0  # since the run was started or resumed
         self.step_of_last = 0
         self._time_of_last = 0.0
@@ -87,11 +86,9 @@ class RunCheckpoint(ModelCheckpoint):
         super().setup(trainer, pl_module, stage)
         if stage != "fit":
             return
-        if self._loop != id(trainer.fit_loop):  # once, also where a fit is repeated
-            self._loop = id(trainer.fit_loop)
-            # Before all callbacks: some change the model where an epoch starts or the run ends.
-            precede(trainer.fit_loop, "on_advance_start", lambda: self._write_between_epochs(trainer))
-            precede(trainer.fit_loop, "on_run_end", lambda: self._write_at_end(trainer))
+        # Before all callbacks: some change the model where an epoch starts or the run ends.
+        precede(trainer.fit_loop, "on_advance_start", lambda: self._write_between_epochs(trainer))
+        precede(trainer.fit_loop, "on_run_end", lambda: self._write_at_end(trainer))
         if self.monitor is not None:
             mode = choose_mode("checkpoint.mode", self._given_mode, self.monitor, pl_module)
             if mode != self.mode:

@@ -101,6 +101,8 @@ def section_callbacks(built: Namespace) -> list[Callback]:
         built: The config, its sections built.
     """
     callbacks = [built[name] for name in SECTIONS if built[name] is not None]
+    if built.compile is not None and built.compile.mode is None:
+        callbacks.remove(built.compile)
     if built.channels_last:
         callbacks.insert(0, ChannelsLast())  # before an average copies the weights
     if built.threads is not None:

@@ -16,7 +16,6 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from litlab import parallel  # noqa: F401 - its strategies have names
-from litlab.callbacks.compile import Compile
 from litlab.callbacks.finder import Finder
 from litlab.callbacks.free_gradients import FreeGradients
 from litlab.callbacks.model_summary import ModelSummary
@@ -111,14 +110,8 @@ def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any
     finders = [callback for callback in named if isinstance(callback, Finder)]
     named = [callback for callback in named if callback not in finders]
 
-    sections: list[Callback] = []
-    for callback in section_callbacks(built):
-        if isinstance(callback, Compile):
-            if callback.mode is None:
-                continue
-            callback.cache = None if settings["fast_dev_run"] else find_compile_cache(command.config.experiment)
-        if not (settings["fast_dev_run"] and isinstance(callback, Checkpoint)):
-            sections.append(callback)
+    if built.compile is not None:
+        built.compile.cache = find_compile_cache(command.config.experiment)
 
     shown: list[Callback] = []
     if settings["logger"] and not _has(named, LearningRateMonitor):
@@ -132,7 +125,7 @@ def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any
     own = [FreeGradients(), ExactResume(), record, StopSignals(), RunSummary()]
     if "LITLAB_TRIAL" in os.environ:  # the sweep that started this process waits for its results
         own.append(import_module("litlab.sweep.trial_report").TrialReport())
-    return [*finders, *sections, *shown, *own, *named]
+    return [*finders, *section_callbacks(built), *shown, *own, *named]
 
 
 def choose_checkpoint_io(trainer: Trainer) -> None:
