@@ -44,19 +44,13 @@ def initialise(model: nn.Module, path: Path) -> None:
     here = model.state_dict()
     there = read_weights(path, here)
     matching = {name: there[name] for name in here if name in there and here[name].shape == there[name].shape}
-    model.load_state_dict(matching, strict=False)
-
-    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
-    copied = sum(sizes.get(name, 0) for name in matching)
-    if not copied:
+    if matching.keys().isdisjoint(dict(model.named_parameters())):
         raise UserError(
             f"init_from: none of the {len(there)} tensors of {path} has the name and shape of one of the model's "
             f"({some(list(there))} against {some(list(here))}); give a run of this kind of model"
         )
-    rank_zero_info(
-        f"Weights of {path}: {len(matching)} of the model's {len(here)} tensors match ({copied:,} of "
-        f"{sum(sizes.values()):,} parameters)."
-    )
+    model.load_state_dict(matching, strict=False)
+    rank_zero_info(f"Weights of {path}: {len(matching)} of the model's {len(here)} tensors match.")
     fresh = [name for name in here if name not in matching]
     if fresh:
         rank_zero_info(f"Not there, or of another shape, so left as initialised: {some(fresh)}.")
