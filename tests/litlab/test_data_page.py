@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 
-from litlab.checkpointing import load_checkpoint
+from litlab.checkpointing.io import load_checkpoint
 from tests.conftest import PACKAGE, ROOT
 from tests.litlab.pages import blocks
 

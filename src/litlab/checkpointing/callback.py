@@ -15,7 +15,6 @@ from litlab.checkpointing.internals import (
     precede,
     validation_follows,
 )
-from litlab.errors import UserError, first_line
 from litlab.types import PositiveFloat, PositiveInt
 from litlab.util.metrics import choose_mode
 
@@ -77,7 +76,6 @@ class RunCheckpoint(ModelCheckpoint):
         self.every_n_train_steps = every_n_train_steps
         self.every_minutes = every_minutes
         self._given_mode = mode
-        self._check_filename()
         self._first_epoch = 0  # since the run was started or resumed
         self.step_of_last = 0
         self._time_of_last = 0.0
@@ -99,20 +97,6 @@ class RunCheckpoint(ModelCheckpoint):
         path = super().format_checkpoint_name(*arguments, **options)
         folder = os.path.join(self.dirpath, "") if self.dirpath else ""
         return folder + path[len(folder) :].replace("/", "_")
-
-    def _check_filename(self) -> None:
-        """Refuse what is no name of a file before an epoch is spent on it."""
-        try:
-            name = os.path.basename(self.format_checkpoint_name({}))
-        except (ValueError, KeyError, IndexError, AttributeError) as error:
-            problem = first_line(error)
-        else:
-            problem = "it is that of the last state" if name == "last.ckpt" else ""
-        if problem:
-            raise UserError(
-                f"checkpoint.filename: '{self.filename}' is not valid ({problem}); write it like "
-                "{epoch:02d}-{val/acc:.2f}, and set the folder by checkpoint.dirpath"
-            )
 
     # The last state
 

@@ -35,7 +35,7 @@ class ExactResume(Callback):
     """
 
     def __init__(self) -> None:
-        self._random: RandomState | None = None  # once the fit has started
+        self._random: Any = None  # a RandomState, once the fit has started
         self._checkpoint: dict[str, Any] = {}  # until training starts
         self._states: dict[str, Any] | None = None  # of the metrics, before the validation that is running
 
@@ -47,18 +47,15 @@ class ExactResume(Callback):
             renew_length(trainer, self._checkpoint)  # the schedules exist now, and are not restored yet
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert self._random is not None
         self._random.seed_all(self._random.seed_of(trainer.current_epoch, EPOCH_START))
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        assert self._random is not None
         # Restoring the state once would not do: what only one of two runs draws would shift all that follows.
         self._random.seed_torch(self._random.seed_of(trainer.current_epoch, 2 * batch_idx))
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Seed all generators, and keep the metrics of the training: a validation that is interrupted is repeated."""
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
-            assert self._random is not None
             count_restart_once(trainer)
             self._random.seed_all(self._random.seed_of(trainer.current_epoch, 2 * trainer.fit_loop.batch_idx + 1))
             self._states = metric_states(pl_module)
@@ -121,7 +118,6 @@ class ExactResume(Callback):
 
         if len(parts) == trainer.world_size:  # on another number nothing else of an epoch is left
             part = parts[trainer.global_rank]
-            assert self._random is not None
             self._random.restore(part["random"])
             load_metric_states(pl_module, part["states"], pl_module.device)
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import warnings
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -26,7 +24,6 @@ from litlab.optim.recipe import plain_recipe
 from litlab.tasks.base import is_fact
 from litlab.util.team import typed
 
-UNWRITABLE = "Unable to serialize instance "  # what jsonargparse (4.53) writes for a default such as a device
 NEEDED = ("trainer", "model", "data", "seed_everything", "experiment", "test_after_fit", "channels_last")
 
 yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
@@ -43,11 +40,6 @@ class ExperimentParser(LightningArgumentParser):
         if not self.exit_on_error:  # a parser with which jsonargparse tries a value
             super().error(message, ex)
         raise UserError(explain(message, self)) from ex
-
-    def dump(self, *args: Any, **kwargs: Any) -> str:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", rf"\s*{UNWRITABLE}(?!<)")
-            return re.sub(f"{UNWRITABLE}(?!<)", "", super().dump(*args, **kwargs))
 
 
 class Command(LightningCLI):
@@ -145,28 +137,17 @@ class Command(LightningCLI):
 
     def fill_from_data(self, data: LightningDataModule) -> None:
         """Give null settings of the model, its network and metrics the data's value, such as its number of classes."""
-        own = self.config.model.get("init_args") or Namespace()
-        parts = (self.config.model, own.get("network"), *(own.get("metrics") or {}).values())
-        for part in parts:
-            settings = (part.get("init_args") if isinstance(part, Namespace) else None) or Namespace()
-            for name, value in vars(settings).items():
+        model = self.config.model
+        for part in (model, *(model.get("init_args.metrics") or {}).values()):
+            for key, value in list(part.items()):
+                name = key.rpartition(".")[2]
                 if value is None and is_fact(type(data), name):
-                    settings[name] = getattr(data, name)
+                    part[key] = getattr(data, name)
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as plain data, without those that belong to the command alone."""
         text = self.parser.dump(self.config, format="json", skip_none=False, skip_validation=True)
         return {name: value for name, value in json.loads(text).items() if name not in OF_THE_COMMAND}
-
-
-def new_parser(verb: str) -> ExperimentParser:
-    """Return the parser of a verb, for what wants to know its settings."""
-
-    class Unparsed(Command):
-        def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-            self.config = Namespace(seed_everything=False)
-
-    return Unparsed([verb]).parser  # pyright: ignore[reportReturnType]
 
 
 def _texts(argv: list[str]) -> Iterator[str]:

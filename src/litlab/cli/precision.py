@@ -43,12 +43,10 @@ class ExperimentTrainer(Trainer):
         tf32: bool | None = None,
         **settings: Any,
     ) -> None:
-        plugins, strategy = settings.get("plugins"), settings.get("strategy")
         reason = ""
-        if precision == "auto" and _has_precision(plugins):
-            precision, reason = None, "as trainer.plugins says"
-        elif precision == "auto":
+        if precision == "auto":
             precision, reason = auto_precision(find_devices(settings.get("accelerator", "auto")))
+        strategy = settings.get("strategy")
         if precision == "16-mixed" and (strategy in SHARDING or isinstance(strategy, ModelParallelStrategy)):
             raise UserError(
                 "trainer.precision: 16-mixed scales the loss, which a trainer.strategy that divides the model can't; "
@@ -59,22 +57,13 @@ class ExperimentTrainer(Trainer):
         plugin: Any = self.precision_plugin
         if type(plugin) is HalfPrecision and not shards(self.strategy):  # which want one type in a block
             self.strategy.precision_plugin = HalfWithFloat32Norms(plugin.precision)  # pyright: ignore[reportArgumentType]
-        if type(plugin) is MixedPrecision and not _has_precision(plugins):
+        if type(plugin) is MixedPrecision:
             mixed: Any = plugin.precision
             self.strategy.precision_plugin = ClippingMixedPrecision(mixed, plugin.device, plugin.scaler)
-        self._tell(reason)
-        if tf32 is not None:
-            _set_tf32(tf32, self.strategy.root_device)
-
-    def _tell(self, reason: str) -> None:
-        device = self.strategy.root_device
         if reason:
             rank_zero_info(f"Precision: {self.precision}, {reason}")
-        elif "16" in str(self.precision) and device.type == "cpu" and not has_fast_bfloat16(device):
-            rank_zero_info(
-                f"warning: trainer.precision: {self.precision} is many times slower than 32-true on this CPU, "
-                "which has no units for it; set auto to have it only where it is fast"
-            )
+        if tf32 is not None:
+            _set_tf32(tf32, self.strategy.root_device)
 
 
 def auto_precision(devices: list[torch.device]) -> tuple[Literal["bf16-mixed", "16-mixed", "32-true"], str]:
@@ -150,11 +139,6 @@ def _set_tf32(wanted: bool, device: torch.device) -> None:
         rank_zero_info(f"trainer.tf32: {_name(device)} has no units for TF32, so it changes nothing here")
     torch.set_float32_matmul_precision("high" if wanted else "highest")
     torch.backends.cudnn.allow_tf32 = wanted
-
-
-def _has_precision(plugins: Any) -> bool:
-    named = plugins if isinstance(plugins, list | tuple) else [plugins]
-    return any(isinstance(plugin, Precision) for plugin in named)
 
 
 def find_devices(accelerator: str) -> list[torch.device]:

@@ -10,7 +10,7 @@ from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compi
 from litlab.callbacks.channels_last import ChannelsLast
 from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.callbacks.threads import Threads as Threaded
-from litlab.checkpointing import RunCheckpoint
+from litlab.checkpointing.callback import RunCheckpoint
 from litlab.types import PositiveFloat, bounded
 
 Threads: Any = bounded(int, ">= 1", "<= 4096")

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
+from lightning.pytorch.cli import LightningArgumentParser
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from litlab.cli.config import new_parser
+from litlab.cli.config import Command, ExperimentParser
 from litlab.editor.hints import types_of
 
 VERBS = ("fit", "validate", "test", "predict")
@@ -56,3 +57,13 @@ def _settings(parser: ArgumentParser) -> dict[str, Setting]:
         key: Setting(hint, " ".join((actions[key].help or "").split()), actions[key].default)
         for key, hint in types_of(parser).items()
     }
+
+
+def new_parser(verb: str) -> ExperimentParser:
+    """Return the parser of a verb, for what wants to know its settings."""
+
+    class Unparsed(Command):
+        def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+            self.config = Namespace(seed_everything=False)
+
+    return Unparsed([verb]).parser  # pyright: ignore[reportReturnType]

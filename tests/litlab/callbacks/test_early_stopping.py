@@ -6,7 +6,8 @@ from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader
 
 from litlab.callbacks.early_stopping import RunEarlyStopping
-from litlab.checkpointing import ExactResume, RunCheckpoint
+from litlab.checkpointing.callback import RunCheckpoint
+from litlab.checkpointing.resume import ExactResume
 from litlab.errors import UserError
 
 

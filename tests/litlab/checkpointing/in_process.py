@@ -12,7 +12,8 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from litlab.checkpointing import ExactResume, RunCheckpoint
+from litlab.checkpointing.callback import RunCheckpoint
+from litlab.checkpointing.resume import ExactResume
 from litlab.data.module import ExperimentData
 from litlab.data.sampler import EpochBatches
 from litlab.tasks import Classifier

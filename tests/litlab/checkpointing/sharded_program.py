@@ -18,7 +18,9 @@ from lightning.pytorch import Callback, Trainer
 from torch.distributed.tensor import DTensor
 
 from litlab.callbacks import EMA
-from litlab.checkpointing import ExactResume, ShardedCheckpointIO, sharded
+from litlab.checkpointing import sharded
+from litlab.checkpointing.resume import ExactResume
+from litlab.checkpointing.sharded import ShardedCheckpointIO
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier

@@ -131,19 +131,6 @@ def test_metrics_in_a_file_name_make_no_folders(fit, tmp_path, filename, setting
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
-@pytest.mark.parametrize(
-    ("filename", "says"),
-    [
-        ("last", "it is that of the last state"),
-        ("{epoch:zz}", "Unknown format code"),
-        ("{epoch", "expected '}'"),
-    ],
-)
-def test_names_that_can_not_be(filename, says):
-    with pytest.raises(UserError, match=rf"^checkpoint\.filename: .* is not valid \(.*{says}"):
-        RunCheckpoint(filename=filename)
-
-
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")
 def test_the_best_one_that_a_run_was_resumed_from_is_replaced_too(fit, tmp_path):
     trainer_settings = {"monitor": "val/score", "mode": "max", "save_last": False}

@@ -10,8 +10,8 @@ from lightning.pytorch import Trainer
 from torch.distributed.checkpoint.metadata import Metadata
 
 from litlab.callbacks import EMA
-from litlab.checkpointing import AtomicCheckpointIO, ExactResume, load_checkpoint
-from litlab.checkpointing.io import SHARDS
+from litlab.checkpointing.io import SHARDS, AtomicCheckpointIO, load_checkpoint
+from litlab.checkpointing.resume import ExactResume
 from litlab.errors import UserError
 from litlab.runs import consolidate
 from tests.litlab.checkpointing.sharding import finish, start

@@ -5,8 +5,7 @@ import time
 import pytest
 import torch
 
-from litlab.checkpointing import AtomicCheckpointIO
-from litlab.checkpointing.io import SHARDS, newest_checkpoint, remove_shards
+from litlab.checkpointing.io import SHARDS, AtomicCheckpointIO, newest_checkpoint, remove_shards
 from tests.litlab.checkpointing.sharding import finish, start
 
 

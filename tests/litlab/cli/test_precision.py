@@ -102,25 +102,6 @@ def test_strategies_that_divide_the_model_scale_no_gradients(monkeypatch, strate
         ExperimentTrainer(precision="auto", accelerator="cpu", strategy=strategy, **QUIET)
 
 
-def test_a_plugin_decides(caplog):
-    plugin = MixedPrecision("bf16-mixed", "cpu")
-    trainer = ExperimentTrainer(precision="auto", accelerator="cpu", plugins=[plugin], **QUIET)
-    assert trainer.precision_plugin is plugin
-    assert "Precision: bf16-mixed, as trainer.plugins says\n" in caplog.text
-
-
-@pytest.mark.parametrize(("asked", "there", "warned"), [("bf16-mixed", False, True), ("bf16-true", False, True),
-                                                       ("bf16-mixed", True, False), ("32-true", False, False),
-                                                       (None, False, False)])  # fmt: skip
-def test_slow_arithmetic_is_warned_about(units, caplog, asked, there, warned):
-    units(there)
-    assert ExperimentTrainer(precision=asked, accelerator="cpu", **QUIET).precision == (asked or "32-true")
-    line = f"warning: trainer.precision: {asked} is many times slower than 32-true on this CPU"
-    said = caplog.text
-    assert (line in said) == warned
-    assert "Precision: " not in said
-
-
 def test_a_run_keeps_auto_and_what_it_became(run, short, tmp_path, units):
     units(False)
     fit = ["fit", "--config", CONFIGS / "series.yaml", *short(CONFIGS / "series.yaml"), "--trainer.precision=auto"]

@@ -9,7 +9,7 @@ from lightning.pytorch import LightningDataModule
 from torch import nn
 
 from litlab.callbacks.compile_parts import optimizer_advice
-from litlab.checkpointing import AtomicCheckpointIO
+from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.commands.check.cost import checkpoint_bytes
 from tests.litlab.checkpointing.in_process import Draws, fit
 from tests.litlab.checkpointing.resuming import leaves, same
@@ -75,7 +75,7 @@ def test_a_run_is_tested_and_resumed_by_its_folder_alone(fit_images, run, tmp_pa
     # A process that has not imported torchao reads it too.
     path = tmp_path / "lightning_logs/e/version_0/checkpoints/last.ckpt"
     script = tmp_path / "read.py"
-    script.write_text(f"from litlab.checkpointing import load_checkpoint; print(load_checkpoint({str(path)!r}))")
+    script.write_text(f"from litlab.checkpointing.io import load_checkpoint; print(load_checkpoint({str(path)!r}))")
     reading = Python(script, cwd=tmp_path)
     printed, error = reading.communicate(120)
     assert "OptimState8bit" in printed, error

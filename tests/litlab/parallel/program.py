@@ -17,7 +17,8 @@ import torch
 from lightning.pytorch import Callback, Trainer
 
 from litlab.callbacks import EMA, SWA, NaNGuard
-from litlab.checkpointing import ExactResume, ShardedCheckpointIO
+from litlab.checkpointing.resume import ExactResume
+from litlab.checkpointing.sharded import ShardedCheckpointIO
 from litlab.parallel import ShardedStrategy
 from tests.conftest import ROOT
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier

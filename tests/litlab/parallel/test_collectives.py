@@ -13,7 +13,8 @@ import json, sys
 from collections import Counter
 import torch
 from lightning.pytorch import Callback, Trainer
-from litlab.checkpointing import ExactResume, RunCheckpoint
+from litlab.checkpointing.callback import RunCheckpoint
+from litlab.checkpointing.resume import ExactResume
 from litlab.parallel import ShardedStrategy
 from litlab.runs.signals import StopSignals
 from tests.litlab.parallel.tiny import Tokens, classifier

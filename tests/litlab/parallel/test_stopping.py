@@ -12,7 +12,10 @@ from tests.processes import Python, ranks
 PROGRAM = """
 import os, signal, sys, time
 from lightning.pytorch import Callback, Trainer
-from litlab.checkpointing import ExactResume, RunCheckpoint, ShardedCheckpointIO, sharded
+from litlab.checkpointing import sharded
+from litlab.checkpointing.callback import RunCheckpoint
+from litlab.checkpointing.resume import ExactResume
+from litlab.checkpointing.sharded import ShardedCheckpointIO
 from litlab.parallel import PipelineStrategy, ShardedStrategy
 from litlab.runs.signals import StopSignals
 from tests.litlab.parallel.tiny import Tokens, classifier

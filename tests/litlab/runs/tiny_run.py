@@ -15,7 +15,9 @@ from torch import nn
 
 from litlab.callbacks import EMA
 from litlab.callbacks.nan_guard import NaNGuard
-from litlab.checkpointing import AtomicCheckpointIO, ExactResume, RunCheckpoint
+from litlab.checkpointing.callback import RunCheckpoint
+from litlab.checkpointing.io import AtomicCheckpointIO
+from litlab.checkpointing.resume import ExactResume
 from litlab.errors import UserError
 from litlab.runs.record import RunRecord
 from litlab.runs.signals import StopSignals

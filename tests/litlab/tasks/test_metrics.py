@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.classification import MulticlassAUROC, MulticlassHingeLoss
 from torchmetrics.functional.classification import multiclass_auroc, multiclass_hinge_loss
 
-from litlab.checkpointing import load_checkpoint
+from litlab.checkpointing.io import load_checkpoint
 from litlab.tasks import Classifier
 from tests.litlab.conftest import CONFIGS
 
