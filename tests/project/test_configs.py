@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from litlab.cli.config import Command
+from litlab.cli.resolve import imported
 from litlab.errors import UserError
 from litlab.tasks import Classifier, ExperimentModule
-from litlab.util.class_blocks import imported
 from tests.conftest import CONFIGS, ROOT, settings_of
 from tests.project.overlays import EXPERIMENTS, OF_CLASSIFIERS, OVERLAYS, SMALL, THERE, callbacks_of, config_of
 

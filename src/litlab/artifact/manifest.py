@@ -19,8 +19,9 @@ _KINDS = {
 
 
 def is_exported(folder: str | Path) -> bool:
-    """Return whether a folder holds an exported model."""
-    return os.path.isfile(os.path.join(folder, MANIFEST))
+    """Return whether a folder holds an exported model. A run is never an export, whatever files are in it."""
+    is_run = any(os.path.lexists(os.path.join(folder, name)) for name in ("config.yaml", "status.json"))
+    return os.path.isfile(os.path.join(folder, MANIFEST)) and not is_run
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

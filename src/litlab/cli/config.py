@@ -13,7 +13,7 @@ from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
 from litlab.cli.argv import CONFIG, expand, flag_value, flags_of, is_foreign
-from litlab.cli.help import HelpFormatter, arrange_help
+from litlab.cli.help import FIRST_SCREEN, HelpFormatter
 from litlab.cli.messages import explain
 from litlab.cli.precision import ExperimentTrainer
 from litlab.cli.resolve import import_all_classes, import_classes
@@ -62,7 +62,7 @@ class Command(LightningCLI):
         self.argv = expand(argv)
         self.foreign = is_foreign(self.argv)
         self.allowed = flag_value("--allow_modules", self.argv)
-        restrict_imports(self.foreign, self.allowed)
+        self.trusted = restrict_imports(self.foreign, self.allowed)
         if any(flag.endswith("help") for flag, _ in flags_of(self.argv)):
             import_all_classes()
         else:
@@ -82,7 +82,7 @@ class Command(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         add_arguments(parser, self.verb)
-        arrange_help(parser, self.verb)
+        parser.description = FIRST_SCREEN[self.verb]
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         parser.argv = self.argv  # pyright: ignore[reportAttributeAccessIssue]
@@ -92,7 +92,7 @@ class Command(LightningCLI):
                 raise UserError(f"{key}: null is not valid; give it a value, or leave it out")
         if not 0 <= self.config.seed_everything < 2**32:
             raise UserError(f"seed_everything: {self.config.seed_everything} is not valid; give 0 to {2**32 - 1}")
-        check_names(self.config, self.foreign, self.allowed)
+        check_names(self.config, self.foreign, self.trusted)
         settings = self.config.data.get("init_args", Namespace())
         if "seed" in settings and settings.seed is None:
             settings.seed = int(self.config.seed_everything)  # one seed for weights, order and augmentation
@@ -152,7 +152,5 @@ class Command(LightningCLI):
 
 def _texts(argv: list[str]) -> Iterator[str]:
     for flag, value in flags_of(argv):
-        if flag in CONFIG and value is not None and os.path.isfile(value):
-            yield Path(value).read_text(encoding="utf-8", errors="replace")
-        elif value is not None:
-            yield value
+        is_file = flag in CONFIG and os.path.isfile(value)
+        yield Path(value).read_text(encoding="utf-8", errors="replace") if is_file else value

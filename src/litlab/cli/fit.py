@@ -10,10 +10,10 @@ from typing import Any
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
+from litlab.artifact import is_exported
 from litlab.checkpointing.internals import release_averages
 from litlab.checkpointing.io import load_checkpoint
 from litlab.checkpointing.weights import check_weights, initialise
-from litlab.cli.argv import is_export
 from litlab.cli.config import Command
 from litlab.cli.messages import saving_traceback
 from litlab.cli.output import check_prediction, check_writer
@@ -105,7 +105,7 @@ def build(command: Command) -> Experiment:
         UserError: If there is no checkpoint to evaluate, or its weights don't fit the model.
     """
     config = command.config
-    export = Path(config.run) if config.get("run") and is_export(Path(config.run)) else None
+    export = Path(config.run) if config.get("run") and is_exported(config.run) else None
     path = export / "run.ckpt" if export else config.ckpt_path
     if path is None and command.verb != "fit":
         raise UserError(f"{command.verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE")

@@ -1,14 +1,12 @@
 """``--help`` of the verbs that train and evaluate: what is used most first, then every setting by group."""
 
-import re
-from argparse import Action, ArgumentParser
+from argparse import Action, RawDescriptionHelpFormatter
 
 from jsonargparse import DefaultHelpFormatter
 
-from litlab.cli.sections import SECTIONS
 from litlab.util.team import package
+from litlab.util.text import some
 
-MOST_CLASSES = 12  # of a list of classes that a setting can name
 FIT = """\
 Train an experiment, then test its best checkpoint. Settings come from the config files, in their
 order, then from flags. Every key of a config is a flag.
@@ -52,29 +50,12 @@ FIRST_SCREEN = {
 }
 
 
-class HelpFormatter(DefaultHelpFormatter):
-    """jsonargparse's formatter, with docstrings as plain text and short lists of classes."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return text if text in FIRST_SCREEN.values() else super()._fill_text(text, width, indent)
+class HelpFormatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
+    """jsonargparse's formatter, which leaves the first screen as it is and names a few of many classes."""
 
     def _get_help_string(self, action: Action) -> str:
-        text = re.sub(r":\w+:`~?([^`<]*\.)?([^`<]+)`", r"\2", super()._get_help_string(action))
-        head, known, classes = text.replace("``", "").partition(", known subclasses: ")
+        head, known, classes = super()._get_help_string(action).partition(", known subclasses: ")
         if not known:
             return head
         paths = sorted(classes.removesuffix(")").split(", "), key=lambda path: not path.startswith(package()))
-        names = [path.rpartition(".")[2] for path in paths]
-        hidden = len(names) - MOST_CLASSES
-        return f"{head}; classes: {', '.join(names[:MOST_CLASSES])}{f', {hidden} others' if hidden > 0 else ''})"
-
-
-def arrange_help(parser: ArgumentParser, verb: str) -> None:
-    """Give the parser of a verb its first screen, and name its group of settings that have no dot.
-
-    Args:
-        parser: The parser.
-        verb: ``fit``, ``validate``, ``test`` or ``predict``.
-    """
-    parser.description = FIRST_SCREEN[verb]
-    parser._optionals.title = f"Command, run, model, data and sections ({', '.join(SECTIONS)})"
+        return f"{head}; classes: {some([path.rpartition('.')[2] for path in paths])})"

@@ -1,6 +1,5 @@
 """What ``predict`` reads and writes, checked before anything is built."""
 
-import os
 from pathlib import Path
 
 from jsonargparse import Namespace
@@ -23,16 +22,11 @@ def check_prediction(config: Namespace) -> Path:
 
     if not config.input:
         raise UserError("--input: it is not set; give a file or a folder")
-    limit = config.trainer.limit_predict_batches
-    if config.trainer.fast_dev_run or isinstance(limit, int) or limit not in (None, 1.0):
+    if config.trainer.fast_dev_run or config.trainer.limit_predict_batches is not None:
         raise UserError("trainer.limit_predict_batches: it would leave some of the input out; unset it")
-    folder = Path(config.run or ".")
-    name = config.output or str((folder if folder.is_dir() else Path()) / "predictions.csv")
-    path = Path(os.path.expanduser(name))
-    if name.endswith("/") or path.is_dir():
-        raise UserError(f"--output: {name} is a folder; choose a file in it")
+    path = Path(config.output or Path(config.run or "", "predictions.csv")).expanduser()
     if path.is_symlink() or (path.exists() and not (path.is_file() and is_predictions(path))):
-        raise UserError(f"--output: {name} exists and does not hold predictions; choose another file")
+        raise UserError(f"--output: {path} exists and does not hold predictions; choose another file")
     return path
 
 

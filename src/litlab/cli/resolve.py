@@ -1,17 +1,18 @@
 """Short class names: only the modules of the classes that a command names are imported."""
 
 import re
+import sys
 from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from litlab.util.team import package, package_folder
 
 ROOMS = ("callbacks", "data", "metrics", "nn", "optim", "parallel", "tasks")  # of litlab, whose classes YAML may name
 CLASS = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)
 WORD = re.compile(r"(?<![\w.])[A-Z]\w*")
-COMMENT = re.compile(r"(^|\s)#.*")
 
 
 @cache
@@ -22,22 +23,22 @@ def find_classes(team: str) -> dict[str, list[str]]:
         team: Import name of the team's package.
     """
     litlab = Path(__file__).parents[1]
-    files = [file for room in ROOMS for file in (litlab / room).rglob("*.py")]
-    modules = {f"litlab.{_dotted(file, litlab)}": file for file in files}
-    folder = package_folder()
-    modules |= {f"{team}.{_dotted(file, folder)}": file for file in folder.rglob("*.py")}
+    folders = {f"litlab.{room}": litlab / room for room in ROOMS}
+    folders[team] = package_folder()
 
     found: dict[str, list[str]] = {}
-    for module, file in modules.items():
-        for name in CLASS.findall(file.read_text(encoding="utf-8")):
-            found.setdefault(name, []).append(module)
+    for parent, folder in folders.items():
+        for file in folder.rglob("*.py"):
+            module = ".".join([parent, *file.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__")
+            for name in CLASS.findall(file.read_text(encoding="utf-8")):
+                found.setdefault(name, []).append(module)
     return found
 
 
 def import_classes(texts: Iterable[str]) -> None:
     """Import the classes that texts such as configs and flags name, so that the parser finds them by short name."""
     classes = find_classes(package())
-    words = {word for text in texts for word in WORD.findall(COMMENT.sub("", text))}
+    words = {word for text in texts for word in WORD.findall(text)}
     for word in words & classes.keys():
         for module in classes[word]:
             import_module(module)
@@ -48,5 +49,8 @@ def import_all_classes() -> None:
     import_classes(find_classes(package()))
 
 
-def _dotted(file: Path, folder: Path) -> str:
-    return ".".join(file.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+def imported(path: str) -> Any:
+    """Return what a class path leads to, as far as its module has been imported; else None."""
+    module, _, name = path.rpartition(".")
+    parent = sys.modules.get(module) or (imported(module) if "." in module else None)  # or: a method or nested class
+    return getattr(parent, name, None)

@@ -1,9 +1,9 @@
 """``python -m PACKAGE shards``: the data of an experiment as shards, which are streamed."""
 
 from pathlib import Path
+from typing import Any
 
-from litlab.errors import UserError
-from litlab.util.options import Options, answer, count
+from litlab.util.options import Options, count
 
 DESCRIPTION = """\
 Write the data of an experiment into shards: a few large files for each split, in a new folder. StreamedImages or
@@ -16,29 +16,21 @@ cache first.
 
 
 def main(arguments: list[str]) -> int:
-    return answer(_write_shards, arguments)
-
-
-def _write_shards(arguments: list[str]) -> int:
+    """Run the command ``shards``."""
     options = Options("shards", DESCRIPTION)
     options.add_argument("--output", metavar="DIR", type=Path, required=True, help="new folder to write")
     options.add_argument("--shard_mb", metavar="N", type=count, default=64, help="size of a shard in MB (default 64)")
     chosen, settings = options.parse_known_args(arguments)
 
     from litlab.cli.config import Command
-    from litlab.data.module import ExperimentData
     from litlab.data.shards import new_shards
 
-    data = Command(["fit", *settings]).build_data()
-    if not isinstance(data, ExperimentData):
-        raise UserError(f"shards: {type(data).__name__} is not an ExperimentData with write_shards()")
+    data: Any = Command(["fit", *settings]).build_data()
     with new_shards(chosen.output) as folder:
         data.prepare_data()
         data.setup()
         data.write_shards(folder, chosen.shard_mb * 1_000_000)
 
-    files = [path for path in chosen.output.rglob("*") if path.is_file()]
-    size = sum(path.stat().st_size for path in files) / 1e6
     counts = " / ".join(f"{number:,} {split}" for split, number in data.sizes.items())
-    print(f"Written: {chosen.output} ({counts} {data.item}, {size:,.1f} MB)")
+    print(f"Written: {chosen.output} ({counts} {data.item})")
     return 0

@@ -8,7 +8,8 @@ that ``--allow_modules`` adds. See docs/security.md.
 import inspect
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from jsonargparse import Namespace, set_parsing_settings
@@ -23,8 +24,8 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from litlab.cli.resolve import imported
 from litlab.errors import UserError
-from litlab.util.class_blocks import imported
 from litlab.util.team import package
 
 LIBRARIES = ("litlab", "torch", "torchvision", "lightning", "torchmetrics", "torchao.optim")
@@ -45,27 +46,31 @@ FUNCTIONS = ("torch.nn.functional", "torch._C._nn", "lightning.pytorch.callbacks
 NEVER = {*sys.stdlib_module_names, "jsonargparse"}
 
 
-def restrict_imports(foreign: bool, allowed: str | None) -> None:
+def restrict_imports(foreign: bool, allowed: str | None) -> list[str]:
     """Tell the parser what it may import, until the process ends.
 
     Args:
         foreign: Whether the config may be somebody else's.
         allowed: Modules of ``--allow_modules``, separated by commas.
 
+    Returns:
+        These modules.
+
     Raises:
         UserError: If one of them is part of Python itself, or no name of a module.
     """
     modules = [name.strip() for name in (allowed or "").split(",") if name.strip()]
     for name in modules:
-        if not all(part.isidentifier() for part in name.split(".")) or name.partition(".")[0] in NEVER:
+        if not name.replace(".", "").isidentifier() or name.partition(".")[0] in NEVER:
             raise UserError(f"--allow_modules: a config may not name '{name}'; give a package such as mylib")
     set_parsing_settings(import_path_denylist=list(RISKY), instantiate_subclass_spec_in_any=False)
     if foreign:
         trusted = [package(), *LIBRARIES, *modules]
         set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=trusted)
+    return modules
 
 
-def check_names(config: Any, foreign: bool, allowed: str | None) -> None:
+def check_names(config: Any, foreign: bool, trusted: Iterable[str]) -> None:
     """Check the functions that a parsed config names against what their places take; nothing of it was called yet.
 
     The parser has checked classes where a setting says which it takes. It lets functions pass in the place of a class,
@@ -74,27 +79,25 @@ def check_names(config: Any, foreign: bool, allowed: str | None) -> None:
     Args:
         config: The parsed config.
         foreign: Whether it may be somebody else's.
-        allowed: Modules of ``--allow_modules``, separated by commas.
+        trusted: Modules of ``--allow_modules``.
 
     Raises:
         UserError: For the first that does not belong there.
     """
-    trusted = {package(), "litlab", *(name.strip().partition(".")[0] for name in (allowed or "").split(","))}
-    for key, value, wanted in _find_names(config, "", None):
-        target = imported(value) if isinstance(value, str) else value
-        if target is None:
-            raise UserError(f"{key}: there is no '{value}'; correct the path")
-        name = value if isinstance(value, str) else f"{target.__module__}.{target.__qualname__}"
-        is_class = isinstance(target, type)
-        if isinstance(value, str) and not is_class:
-            returned = _classes_in(_annotations(target).get("return"))
-            if not any(issubclass(cls, wanted or BUILT) for cls in returned):
-                what = " or ".join(cls.__name__ for cls in wanted) or "a module, optimizer or callback"
-                raise UserError(f"{key}: {name} is not a class; name one, or a function annotated to return {what}")
+    packages = {package(), "litlab", *(name.partition(".")[0] for name in trusted)}
+    for key, path, target, wanted in _find_names(config, "", None):
+        module = getattr(target, "__module__", "")
+        if isinstance(target, type):
+            fits = issubclass(target, BUILT)
+        elif path is None:  # where any function fits
+            fits = module.startswith(FUNCTIONS)
+        elif any(issubclass(cls, wanted) for cls in _classes_in(_annotations(target).get("return"))):
             continue
-        module = target.__module__
-        fits = issubclass(target, BUILT) if is_class else module.startswith(FUNCTIONS)
-        if foreign and not fits and module.partition(".")[0] not in trusted:
+        else:
+            what = " or ".join(cls.__name__ for cls in wanted)
+            raise UserError(f"{key}: {path} is not a class; name one, or a function annotated to return {what}")
+        if foreign and not fits and module.partition(".")[0] not in packages:
+            name = path or f"{module}.{target.__qualname__}"
             raise UserError(f"{key}: the config of a run or checkpoint may not name {name}; see docs/security.md")
 
 
@@ -113,26 +116,26 @@ def explain_denied(path: str, everything: bool) -> str:
     return f"'{path}' can't be named in a config; it could run commands, load code or change files"
 
 
-def _find_names(config: Any, key: str, wanted: Any) -> Iterator[tuple[str, Any, tuple[type, ...]]]:
-    """Yield each class path and each function with its key and the classes that its place takes, if it says so."""
-    if isinstance(config, Namespace | dict):
-        settings = vars(config) if isinstance(config, Namespace) else config
-        path = settings.get("class_path")
+def _find_names(config: Any, key: str, wanted: Any) -> Iterator[tuple[str, str | None, Any, tuple[type, ...]]]:
+    """Yield the key of each class or function, its class path if it has one, itself, and the classes that fit there."""
+    if isinstance(config, Namespace):
+        config = vars(config)
+    if isinstance(config, dict):
+        takes = dict.fromkeys(config, wanted)
+        path = config.get("class_path")
         if isinstance(path, str):
-            yield key, path, tuple(cls for cls in _classes_in(wanted) if issubclass(cls, BUILT))
-            takes = _annotations(imported(path))
-            inside = settings.get("init_args") or {}
-            settings = vars(inside) if isinstance(inside, Namespace) else inside
-            for name, value in settings.items():
-                yield from _find_names(value, f"{key}.{name}", takes.get(name))
-            return
-        for name, value in settings.items():
-            yield from _find_names(value, f"{key}.{name}" if key else str(name), wanted)
+            target = imported(path)
+            yield key, path, target, tuple(cls for cls in _classes_in(wanted) if issubclass(cls, BUILT)) or BUILT
+            takes = _annotations(target)
+            config = config.get("init_args") or {}
+            config = vars(config) if isinstance(config, Namespace) else config
+        for name, value in config.items():
+            yield from _find_names(value, f"{key}.{name}" if key else name, takes.get(name))
     elif isinstance(config, list | tuple | set):
         for value in config:
             yield from _find_names(value, key, wanted)
     elif inspect.isroutine(config) or isinstance(config, type):
-        yield key, config, ()
+        yield key, None, config, ()
 
 
 def _annotations(target: Any) -> dict[str, Any]:
@@ -140,19 +143,15 @@ def _annotations(target: Any) -> dict[str, Any]:
     functions = [cls.__init__ for cls in reversed(target.__mro__)] if isinstance(target, type) else [target]
     found: dict[str, Any] = {}
     for function in functions:
-        try:
+        with suppress(TypeError, NameError, AttributeError):  # a builtin, or names that only type checkers import
             found |= typing.get_type_hints(function)
-        except (TypeError, NameError, AttributeError):  # a builtin, or names that only type checkers import
-            found |= getattr(function, "__annotations__", {})
     return found
 
 
 def _classes_in(annotation: Any) -> Iterator[type]:
     """Yield the classes in an annotation; of ``Callable[[Iterable], Optimizer] | None``, what it returns."""
-    if isinstance(annotation, type) and not typing.get_args(annotation):
+    parts = typing.get_args(annotation)  # the parameters of a callable are a list, which has no parts
+    if isinstance(annotation, type) and not parts:
         yield annotation
-    parts = typing.get_args(annotation)
-    if typing.get_origin(annotation) is not None and parts and isinstance(parts[0], list):
-        parts = parts[-1:]
     for part in parts:
         yield from _classes_in(part)

@@ -46,7 +46,7 @@ def shipped_config(facts: Facts) -> Shipped | None:
     That is the first ``--config`` of its command or, where that is the config of another run, ``configs/NAME.yaml`` of
     its experiment.
     """
-    given = [(flag, value or "") for flag, value in flags_of(facts.made.get("command") or [])]
+    given = flags_of(facts.made.get("command") or [])
     configs = [value for flag, value in given if flag in ("--config", "-c") and value.endswith((".yaml", ".yml"))]
     named = [_key(flag) for flag, _ in given if flag.startswith("--") and flag != "--config"]
     folders = [Path(facts.made.get("directory") or "."), Path()]

@@ -12,7 +12,6 @@ from litlab.report.origin import cost, duration, origin, reproduction
 from litlab.report.shipped import Shipped, differences, shipped_config
 from litlab.report.tables import beside_baselines, validation_line
 from litlab.runs import results
-from litlab.util.class_blocks import class_blocks
 from litlab.util.text import decimals
 
 KINDS = {"finished": "good", "running": "plain", "interrupted": "plain", "unknown": "plain"}  # of badges; else bad
@@ -79,13 +78,16 @@ def banners(facts: Facts) -> list[Paragraph]:
 
 def classes_of(facts: Facts) -> list[list[str]]:
     """Return model, network and data with the first line of what their docstrings say."""
-    wanted = {"model": "model", "model.network": "network", "model.optimizer": "optimizer", "data": "data"}
+    model, data = facts.config.get("model"), facts.config.get("data")
+    settings = (model.get("init_args") if isinstance(model, dict) else None) or {}
+    named = {"model": model, "network": settings.get("network"), "optimizer": settings.get("optimizer"), "data": data}
     rows = []
-    for key, path, _ in class_blocks(facts.config):
-        if key in wanted:
+    for what, block in named.items():
+        path = block.get("class_path") if isinstance(block, dict) else None
+        if isinstance(path, str):
             said = class_line(path)
             gone = "This class is no longer in the project, or its file is broken." if said is None else said
-            rows.append([f"{wanted[key]}: {path.rpartition('.')[2]}", gone])
+            rows.append([f"{what}: {path.rpartition('.')[2]}", gone])
     return rows
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import statistics
 import time
 from pathlib import Path
@@ -12,13 +13,11 @@ import yaml
 from optuna.exceptions import TrialPruned, UpdateFinishedTrialError
 
 from litlab.runs.folder import RunFolder, write_text
-from litlab.runs.settings import read_config
 from litlab.sweep.processes import Stop, Unfinished, last_lines, reason, run, run_project
 from litlab.sweep.space import overlay, suggest
 from litlab.sweep.spec import SweepSpec
 from litlab.sweep.storage import Storage
 from litlab.sweep.study import ENDED, SweepStudy
-from litlab.util.class_blocks import class_blocks
 from litlab.util.team import package
 from litlab.util.text import nearest
 
@@ -104,8 +103,8 @@ class TrialRunner:
             *self._spec.arguments,
         ]
         if len(runs) > seed and self._can_be_resumed(RunFolder(Path(runs[seed]))):
-            settings = read_config(RunFolder(Path(runs[seed])).config)  # the sweep has written it: no class is foreign
-            packages = {path.partition(".")[0] for _, path, _ in class_blocks(settings)}
+            config = RunFolder(Path(runs[seed])).config.read_text()  # the sweep has written it: no class is foreign
+            packages = set(re.findall(r"class_path: (\w+)", config))
             arguments = ["fit", "--resume", runs[seed], f"--allow_modules={','.join(sorted(packages))}"]
         else:
             log.unlink(missing_ok=True)

@@ -82,7 +82,7 @@ def test_what_a_library_says_while_building_is_a_line(fit_images, monkeypatch, t
     done = fit_images("fit", "--model.optimizer.lr=-1")
     assert done.code == 2
     file = "lightning_logs/images/version_0/traceback.txt"
-    assert f"error: model.optimizer: Invalid learning rate: -1.0; its traceback is in {file}\n" in done.err
+    assert f"error: model.optimizer: Invalid learning rate: -1.0; traceback in {file}\n" in done.err
     assert "ValueError: Invalid learning rate" in (tmp_path / file).read_text()
     monkeypatch.setenv("LITLAB_TRACEBACK", "1")
     with pytest.raises(ValueError, match="Invalid learning rate"):
@@ -100,7 +100,7 @@ def test_predictions_replace_predictions_and_nothing_else(fit_images, run, image
     for output, says in {
         "mine.csv": "mine.csv exists and does not hold predictions; choose another file",
         "link.csv": "link.csv exists and does not hold predictions; choose another file",
-        "new/": "new/ is a folder; choose a file in it",
+        "new/": "new exists and does not hold predictions; choose another file",
     }.items():
         done = run(*command, "--output", output)
         assert done.code == 2

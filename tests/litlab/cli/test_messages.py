@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from litlab.cli.messages import describe_error, save_traceback
+from litlab.cli.messages import describe_error, saving_traceback
 from litlab.errors import UserError, building
+from litlab.runs.folder import RunFolder
 from tests.litlab.conftest import CONFIGS
 
 GOOD = """\
@@ -30,16 +31,16 @@ FILES = {
     "syntax": ("trainer: {max_epochs: 3", ":10: not valid YAML: did not find expected"),
     "twice": ("data: {class_path: ImageData}", ":9: not valid YAML: data is there twice"),
     "null": ("trainer: null", "trainer: null is not valid; give it a value, or leave it out"),
-    "number": ("early_stopping: 5", ":9: early_stopping: it must be a class or the settings of "),
+    "number": ("early_stopping: 5", ":9: early_stopping: Not a valid subclass of RunEarlyStopping"),
     "model key": (("width", "widht"), ":4: model.widht: SmallCNN has no 'widht'; did you mean 'width'?"),
     "model class": (("SmallCNN", "SmallCN"), ":1: model: there is no class 'SmallCN'; did you mean 'SmallCNN'?"),
     "data class": (("ImageData", "ImagData"), ":6: data: there is no class 'ImagData'; did you mean 'ImageData'?"),
     "data value": (
         ("generated", "cifar"),
-        ":8: data.dataset: cifar is not valid; it must be ['folder', 'csv', 'generated']",
+        ":8: data.dataset: cifar is not valid; it must be 'folder', 'csv', 'generated'",
     ),
     "optimizer": (("optim.SGD", "optim.SDG"), ":5: model.optimizer: torch.optim has no 'SDG'; did you mean 'SGD'?"),
-    "optimizer key": (("lr:", "lrr:"), ":5: model.optimizer"),
+    "optimizer key": (("lr:", "lrr:"), ":5: model.optimizer.lrr: SGD has no 'lrr'; did you mean 'lr'?"),
     "optimizer value": (("0.1", "fast"), ":5: model.optimizer.lr: fast is not valid; it must be float"),
     "module": (("SmallCNN", "nomodule.Mine"), ":1: model: "),
 }
@@ -52,12 +53,13 @@ FLAGS = {
     "--model.schedule.scheduler=CosineAnealingLR": "there is no class 'CosineAnealingLR'; did you mean 'CosineAnneal",
     "--trainer.callbacks+=EMMA": "there is no class 'EMMA'; did you mean 'EMA'?",
     "--model.optimizer=os.system": "model.optimizer: 'os.system' can't be named in a config; it could run commands",
-    "--trainer.precision=17": "trainer.precision: 17 is not valid; it must be [64, 32, 16, 'transformer-engine'",
+    "--trainer.precision=17": "trainer.precision: 17 is not valid; it must be 64, 32, 16 or 'transformer-engine'",
+    "--test_after_fit=maybe": "test_after_fit: maybe is not valid; it must be bool",
     "--threads=99999999999999": "threads: 99999999999999 is not valid; it must be at least 1 and at most 4096",
     "--seed_everything=-1": "seed_everything: -1 is not valid; give 0 to 4294967295",
     "--data.batch_size=1,000": "data.batch_size: 1,000 is not valid; it must be int",
-    "--model.width": "--model: no value given; write --model VALUE",
-    "configs/with/clip.yaml": "configs/with/clip.yaml: a config needs --config; write --config configs/with/clip.yaml",
+    "--model.width": "argument --model: expected one argument",
+    "configs/with/clip.yaml": "configs/with/clip.yaml: it follows no flag that takes a value; write --config",
     "--ckpt_path=nope.ckpt": "nope.ckpt",
     "--ckpt_path=https://example.org/a.ckpt": "no such local file; give another one",
     "--experiment=../x": "experiment: '../x'",
@@ -86,7 +88,7 @@ def test_a_config_that_is_not_there(run, tmp_path):
     assert_one_line(
         run("fit", "--config", "configs/cifr.yaml"), "configs/cifr.yaml: no such file; did you mean 'configs"
     )
-    assert_one_line(run("fit"), "data and model: not set; give --config FILE")
+    assert_one_line(run("fit"), "the following arguments are required: data, model; give --config FILE")
     assert_one_line(
         run("test", "--config", CONFIGS / "images.yaml"), "test: there are no weights to use; give --run RUN"
     )
@@ -120,7 +122,7 @@ def test_what_becomes_a_line_and_what_keeps_its_traceback(tmp_path):
     assert describe_error(wrapped) == "a: b; c"
     assert describe_error(raise_in("model.optimizer", ValueError("lr is -1\nmore"))) == "model.optimizer: lr is -1"
     assert describe_error(MisconfigurationException("two of a kind")) == "two of a kind"
-    assert describe_error(PermissionError(13, "Permission denied", "a.csv")) == "a.csv: Permission denied"
+    assert describe_error(PermissionError(13, "Permission denied", "a.csv")) == "[Errno 13] Permission denied: 'a.csv'"
     assert describe_error(MemoryError("out of memory")).startswith("out of memory")  # pyright: ignore[reportOptionalMemberAccess]
     for bug in (ValueError("in a step"), FileNotFoundError(2, "No such file", "x"), KeyError("x")):
         assert describe_error(raise_in(None, bug)) is None
@@ -129,6 +131,7 @@ def test_what_becomes_a_line_and_what_keeps_its_traceback(tmp_path):
 
 def test_a_shortened_exception_says_where_the_rest_is(tmp_path):
     error = raise_in("model.optimizer", ValueError("lr is -1"))
-    save_traceback(error, tmp_path / "traceback.txt")
-    assert describe_error(error) == f"model.optimizer: lr is -1; its traceback is in {tmp_path}/traceback.txt"
+    with pytest.raises(ValueError, match="lr is -1"), saving_traceback(RunFolder(tmp_path)):
+        raise error
+    assert describe_error(error) == f"model.optimizer: lr is -1; traceback in {tmp_path}/traceback.txt"
     assert "raise error\nValueError: lr is -1" in Path(tmp_path / "traceback.txt").read_text()

@@ -10,8 +10,9 @@ import torch
 import yaml
 from torch import nn
 
+from litlab.artifact import is_exported
 from litlab.checkpointing.callback import RunCheckpoint
-from litlab.cli.argv import is_export, is_foreign
+from litlab.cli.argv import is_foreign
 from litlab.cli.trust import check_names, restrict_imports
 from litlab.errors import UserError
 from tests.conftest import command
@@ -202,7 +203,7 @@ def test_a_run_is_never_an_export(run, tmp_path, evil, trained):
     """An exported model is loaded as native code; a manifest that lies in a run's folder is none of its files."""
     folder = run_folder(tmp_path, trained)
     (folder / "manifest.json").write_text('{"format": "aoti"}')
-    assert not is_export(folder)
+    assert not is_exported(folder)
     done = run("test", "--run", folder, "--data.dataset=generated")
     assert done.code == 0, done.err
 
@@ -234,9 +235,9 @@ def test_functions_that_return_a_network_are_taken():
     import_module("litlab.tasks.classifier")
     import_module("torchvision.models")
     model: dict[str, Any] = {"class_path": "litlab.tasks.Classifier", "init_args": {"network": own}}
-    check_names({"model": model}, False, None)
+    check_names({"model": model}, False, [])
     model["init_args"]["network"] = calls("torchvision.models.resnet18")
-    check_names({"model": model}, True, None)
+    check_names({"model": model}, True, [])
     model["init_args"]["optimizer"] = own
     with pytest.raises(UserError, match=r"model\.optimizer: .*build_network .* Optimizer"):
-        check_names({"model": model}, False, None)
+        check_names({"model": model}, False, [])

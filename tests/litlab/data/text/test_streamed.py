@@ -210,7 +210,7 @@ def test_from_a_file_to_predictions(run, texts, tmp_path):
     source = ("--data.dataset=csv", f"--data.path={texts}", "--data.max_tokens=16")
     done = run("shards", "--config", CONFIGS / "text.yaml", *source, "--output", "shards", "--shard_mb=1")
     assert done.code == 0, done.err
-    assert done.out.startswith("Written: shards (128 train / 16 val / 16 test texts, 0.0 MB)")
+    assert done.out.startswith("Written: shards (128 train / 16 val / 16 test texts)")
     done = run(*FIT, "--data.path=shards", *BRIEF, "--data.num_workers=2", "--data.max_tokens=null")
     assert done.code == 0, done.err
     assert "of 128 training texts are longer than data.max_tokens (16) and are cut" in done.err
