@@ -71,7 +71,9 @@ def explain(message: str, parser: Any) -> str:
         keys += filter(None, found.groups())
         text = f"there is no such key{nearest('.'.join(keys), _settings(parser))}"
         if classes:
-            names = ArgumentParser().add_class_arguments(imported(classes[-1]), fail_untyped=False)
+            target, other = imported(classes[-1]), ArgumentParser()
+            add = other.add_class_arguments if isinstance(target, type) else other.add_function_arguments
+            names = add(target, fail_untyped=False)
             text = f"{classes[-1].rpartition('.')[2]} has no '{found[2]}'{nearest(found[2], names)}"
     elif found := re.match(r"Importing '(.+)' is not allowed, denied by the '(.+)' entry", text):
         text = explain_denied(found[1], everything=found[2] == "*")

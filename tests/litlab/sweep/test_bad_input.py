@@ -100,7 +100,7 @@ def found(sweep, monkeypatch):
         ({"space": {"model.hidden_size": {"low": 1.0, "high": 2.5}}},
          "space: model.hidden_size: 1.0 is not valid; it must be int"),
         ({"space": {"model.activation": {"choices": ["tanh", "rellu"]}}}, "space: model.activation: rellu is not "
-         "valid; it must be ['tanh', 'relu']"),
+         "valid; it must be 'tanh', 'relu'"),
         ({"settings": {"trainer.max_epoch": 1}}, "settings: trainer.max_epoch: there is no such setting; "
          "did you mean 'trainer.max_epochs'?"),
     ],
