@@ -7,8 +7,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn
 
+import torch
 import yaml
 from jsonargparse import Namespace
+from jsonargparse.typing import register_type
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
@@ -26,6 +28,7 @@ from litlab.util.team import typed
 
 NEEDED = ("trainer", "model", "data", "seed_everything", "experiment", "test_after_fit", "channels_last")
 
+register_type(torch.device)
 yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
 
 
