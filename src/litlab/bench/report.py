@@ -38,7 +38,7 @@ def write_record(path: Path, runner: Runner, best: Changes, ratios: dict[str, Ra
         "date": now(),
         "command": command(),
         "commit": code.commit,
-        "dirty": code.dirty,
+        "dirty": bool(code.diff),
         "versions": versions(),
         **runner.facts,
         "peak_flops": runner.peaks,

@@ -14,7 +14,7 @@ def environment() -> Iterator[Line]:
 def code() -> Line:
     """Describe the work tree as the provenance of a run does."""
     tree = work_tree()
-    facts = {"commit": tree.commit, "dirty": tree.dirty, "root": None if tree.root is None else str(tree.root)}
+    facts = {"commit": tree.commit, "dirty": bool(tree.diff)}
     if tree.commit is None:
         if "dubious ownership" in tree.problem:
             remedy = "git config --global --add safe.directory FOLDER, if you trust who owns it"
@@ -23,5 +23,5 @@ def code() -> Line:
         else:
             remedy = "git init, git add . and git commit: runs then record the code that they were made from"
         return Line(ENVIRONMENT, "code", WARNING, f"its commit is not known: {tree.problem}", remedy, facts)
-    what = f"commit {tree.commit[:7]}{' with uncommitted changes' if tree.dirty else ''}, recorded by each run"
+    what = f"commit {tree.commit[:7]}{' with uncommitted changes' if tree.diff else ''}, recorded by each run"
     return Line(ENVIRONMENT, "code", OK, what, facts=facts)

@@ -53,7 +53,7 @@ def record(runs: list[RunFolder], note: str | None = None) -> dict[str, Any]:
     data = made[0].get("data") or {}
     values = [results.values(each) for each in metrics]
     baselines = _baselines(runs)
-    name, _ = results.of_test(metrics[0]) or ("", 0.0)
+    name = results.test_name(metrics[0]) or ""
     generated = any(map(is_generated, metrics, made))
     described = {
         "command": command,

@@ -11,7 +11,7 @@ from litlab.cli.argv import find_bases, flags_of, is_of_run
 from litlab.errors import UserError
 from litlab.report.facts import Facts
 from litlab.runs.masking import mask, mask_text
-from litlab.runs.settings import MISSING, flatten, format_value
+from litlab.runs.settings import flatten, format_value
 from litlab.util.yaml import read_mapping, read_text
 
 
@@ -70,8 +70,8 @@ def differences(facts: Facts, shipped: Shipped) -> list[list[str]]:
     here = facts.settings
     rows = []
     for key in dict.fromkeys([*shipped.settings, *here]):
-        known, value = key in shipped.settings, here.get(key, MISSING)
-        was = shipped.settings.get(key, MISSING)
+        known, value = key in shipped.settings, here.get(key)
+        was = shipped.settings.get(key)
         if (known and value != was) or (not known and _was_set(key, shipped, here)):
             rows.append([key, format_value(was) if known else "default", format_value(value)])
     return rows

@@ -112,14 +112,13 @@ def _results(facts: Facts, evaluation: Evaluation | None) -> list[Block]:
 def _tiles(facts: Facts, evaluation: Evaluation | None) -> list[tuple[str, str, str]]:
     tiles = []
     mark = "generated data" if facts.generated else ""
-    tested = results.of_test(facts.metrics)
-    if tested:
-        name, value = tested
+    name = results.test_name(facts.metrics)
+    if name is not None:
         others = {who: row[name] for who, row in facts.baselines.items() if name in row}
         sign = results.direction(name, [facts.metrics])
         best = max(others, key=lambda who: sign * others[who]) if others and sign else None
         beside = f"{best}: {decimals(others[best])}" if best else ""
-        tiles.append((decimals(value), name, " · ".join(filter(None, [beside, mark]))))
+        tiles.append((decimals(facts.metrics["test"][name]), name, " · ".join(filter(None, [beside, mark]))))
     best = facts.metrics.get("best") or {}
     if best.get("value") is not None:
         tiles.append((decimals(best["value"]), best["monitor"], " · ".join(filter(None, ["best", mark]))))

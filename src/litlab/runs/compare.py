@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from litlab.errors import UserError
@@ -10,8 +11,7 @@ from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.folder import read_json
 from litlab.runs.settings import differences, flatten, format_value, read_config
 from litlab.runs.table import describe, format_metric, show_table
-from litlab.util.options import Options, answer
-from litlab.util.text import decimals
+from litlab.util.options import Options
 
 DESCRIPTION = """\
 Compare runs side by side: the settings that differ, the metrics with the better value in bold, and the
@@ -22,15 +22,11 @@ and standard deviation.
   %(prog)s mine other                  the newest run of each experiment
   %(prog)s mine/seeds_0 mine/seeds_1   all seeds of each
 """
-COSTS = ("epochs", "steps", "seconds", "peak_memory_gib")
+COSTS = ("epochs", "steps", "seconds", "peak_memory_gib", "generated_data")
 ORIGIN = ("commit", "dirty", "uncommitted", "seed", "data", "versions", "hardware")
 
 
 def main(arguments: list[str]) -> int:
-    return answer(_compare, arguments)
-
-
-def _compare(arguments: list[str]) -> int:
     options = Options("compare", DESCRIPTION)
     options.add_argument("run", nargs="+", metavar="RUN", help=f"{RUN_HELP}, or a group of seeds or folds")
     chosen = options.parse_args(arguments)
@@ -38,16 +34,17 @@ def _compare(arguments: list[str]) -> int:
     if len({run.path.resolve() for run in runs}) < 2:
         raise UserError(f"compare: {' and '.join(chosen.run)}: that is one run; give two or more")
 
-    header = ["", *(run.name for run in runs)]
-    settings = differences([flatten(read_config(run.config)) for run in runs])
-    origins = differences([flatten_origin(read_json(run.provenance)) for run in runs])
-    show_table(header, ([key, *map(format_value, values)] for key, values in settings.items()), "Settings that differ")
-    show_table(header, compare_metrics([describe(run) for run in runs]), "\nMetrics")
-    if origins:
-        show_table(header, ([key, *map(format_value, values)] for key, values in origins.items()), "\nMade from")
-    else:
-        print("\nCode, versions, hardware and data are the same.")
+    names = [run.name for run in runs]
+    show_settings(names, [flatten(read_config(run.config)) for run in runs], "Settings that differ")
+    show_table(["", *names], compare_metrics([describe(run) for run in runs]), "\nMetrics")
+    show_settings(names, [flatten_origin(read_json(run.provenance)) for run in runs], "\nMade from")
     return 0
+
+
+def show_settings(names: list[str], settings: list[dict[str, Any]], title: str) -> None:
+    """Print a table of what has a dotted key and is not the same in all runs."""
+    rows = [[key, *map(format_value, values)] for key, values in differences(settings).items()]
+    show_table(["", *names], rows or [["the same"]], title)
 
 
 def flatten_origin(origin: dict[str, Any]) -> dict[str, Any]:
@@ -60,15 +57,11 @@ def compare_metrics(runs: list[dict[str, Any]]) -> Iterator[list[Any]]:
     from rich.text import Text
 
     metrics = [results.values(run) for run in runs]
-    for name in dict.fromkeys(name for values in metrics for name in values):
-        values = [values.get(name) for values in metrics]
-        known = [value for value in values if value is not None]
-        direction = results.direction(name, runs)
-        best = (max if direction > 0 else min)(known) if direction and len(set(known)) > 1 else math.nan
-        styles = ["bold green" if value == best else "" for value in values]
-        texts = [format_metric(run, name, value) for run, value in zip(runs, values, strict=True)]
-        yield [name, *map(Text, texts, styles)]
+    for name in dict.fromkeys(chain(*metrics)):
+        sign = results.direction(name, runs)
+        known = [sign * values[name] for values in metrics if name in values]
+        best = sign * max(known) if sign else None
+        styles = ["bold green" if values.get(name, math.nan) == best else "" for values in metrics]
+        yield [name, *map(Text, [format_metric(run, name) for run in runs], styles)]
     for name in COSTS:
-        yield [name, *(decimals(run[name]) for run in runs)]
-    if any(run["generated_data"] for run in runs):
-        yield ["generated data", *("yes: not real" if run["generated_data"] else "-" for run in runs)]
+        yield [name, *(format_value(run.get(name)) for run in runs)]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from litlab.errors import UserError
 from litlab.runs.find import RUN_HELP, find_checkpoint
-from litlab.util.options import Options, answer
+from litlab.util.options import Options
 
 DESCRIPTION = """\
 Write a sharded checkpoint, which is a small file and a folder beside it, as one file that holds everything: weights,
@@ -17,11 +17,6 @@ and plain torch.load reads it.
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``consolidate`` and return its exit code: 0, or 2 after one line on what is wrong."""
-    return answer(_consolidate, arguments)
-
-
-def _consolidate(arguments: list[str]) -> int:
     options = Options("consolidate", DESCRIPTION)
     options.add_argument("checkpoint", metavar="CHECKPOINT_OR_RUN", help=RUN_HELP)
     options.add_argument("--output", metavar="FILE", type=Path, help="new file (default: beside it, ending in .pt)")
@@ -39,10 +34,7 @@ def _consolidate(arguments: list[str]) -> int:
     if SHARDS not in read_checkpoint(path, mmap=True):
         raise UserError(f"consolidate: {path} is one file already; copy it")
     checkpoint = AtomicCheckpointIO().load_checkpoint(path)
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(output, lambda stream: torch.save(checkpoint, stream))
-    except OSError as error:
-        raise UserError(f"--output: {output} can't be written ({error.strerror}); name another file") from error
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(output, lambda stream: torch.save(checkpoint, stream))
     print(f"Written: {output} ({output.stat().st_size / 2**20:,.1f} MiB, after step {checkpoint['global_step']})")
     return 0

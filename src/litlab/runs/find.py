@@ -27,7 +27,7 @@ def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
             runs.append(run)
         elif COMPILED in names:
             names.remove(COMPILED)
-    return sorted(runs, key=lambda run: (run.when(), len(run.name), run.name), reverse=True)
+    return sorted(runs, key=lambda run: (run.started(), run.name), reverse=True)
 
 
 def newest_resumable(root: Path, experiment: str) -> RunFolder | None:
@@ -78,18 +78,14 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
 
     Args:
         run: The run.
-        which: ``best``, ``last`` or a file; None: the best one, the last where it has no best.
+        which: ``last``, a file, or ``best``, like None: the best one, the last where no metric was monitored.
 
     Raises:
         UserError: If there is no such checkpoint.
     """
-    best = _best_of(run).get("checkpoint")
-    if which == "best" and best is None:
-        raise UserError(f"{run.name}: it has no best checkpoint; use --ckpt_path last")
-    if which in (None, "best", "last"):
-        path = run.checkpoints / Path("last.ckpt" if which == "last" or best is None else best).name
-    else:
-        path = Path(which)
+    best = _best_of(run).get("checkpoint", "last.ckpt")
+    names = {"last": "last.ckpt", "best": best, None: best}
+    path = run.checkpoints / Path(names[which]).name if which in names else Path(which)
     if not os.path.isfile(path):
         raise UserError(f"{run.name}: there is no checkpoint {path}; give another one with --ckpt_path")
     return path
@@ -106,14 +102,14 @@ def without_member(experiment: str) -> str:
 
 
 def _find_best(runs: list[RunFolder]) -> RunFolder:
-    """Return the best run of the newest run's experiment."""
-    bests = {run: _best_of(run) for run in runs if experiment_of(run) == experiment_of(runs[0])}
-    monitored = [best for best in bests.values() if best]
-    if not monitored:
-        raise UserError(f"best: no run of {experiment_of(runs[0])} has monitored a metric yet; give a run's name")
-    monitor, mode = monitored[0]["monitor"], monitored[0]["mode"]
-    values = {run: best["value"] for run, best in bests.items() if best.get("monitor") == monitor}
-    return (max if mode == "max" else min)(values, key=values.__getitem__)
+    """Return the best run of the newest run's experiment, by what the newest of them with a best value monitors."""
+    experiment = experiment_of(runs[0])
+    bests = {run: _best_of(run) for run in runs if experiment_of(run) == experiment}
+    newest = next(filter(None, bests.values()), None)
+    if newest is None:
+        raise UserError(f"best: no run of {experiment} has monitored a metric yet; give a run's name")
+    values = {run: best["value"] for run, best in bests.items() if best.get("monitor") == newest["monitor"]}
+    return (max if newest["mode"] == "max" else min)(values, key=values.__getitem__)
 
 
 def _best_of(run: RunFolder) -> dict[str, Any]:

@@ -4,33 +4,29 @@ A run may come from somebody else. Its files are read only if they are regular f
 link in its folder.
 """
 
+import fcntl
 import itertools
 import json
 import os
 import re
-import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-
-from lightning_utilities.core.rank_zero import rank_zero_only  # Lightning's own, without importing all of it
 
 from litlab.errors import UserError, first_line
 from litlab.util.files import write_atomically
 
 ROOT = Path("lightning_logs")
 COMPILED = "compile_cache"  # folder in ROOT of what torch.compile has made: code, and no run
-RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # where Lightning looks, in this order
 LARGEST = 2**26  # bytes of a file that is read
-# Parts that the name of an experiment can't have: they mean something else on the command line, or in a run.
-NO_EXPERIMENT = re.compile(rf"\.\.|/|last|best|auto|version_\d+|checkpoints|{COMPILED}|~.*|.*\$.*|\s*")
+# A part that a name can't have: it means something else on the command line, or in a run. `/x` and `~` lead elsewhere.
+NO_EXPERIMENT = re.compile(
+    rf"(?:.*/)?(?:\.\.?|last|best|auto|version_\d+|checkpoints|{COMPILED})(?:/.*)?|[/~\s].*|.*\$.*|"
+)
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """``lightning_logs/<experiment>/version_N/``: everything about one run.
 
@@ -41,42 +37,21 @@ class RunFolder:
         path: The folder. It need not exist yet.
     """
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.checkpoints = path / "checkpoints"
+        self.status = path / "status.json"
+        self.metrics = path / "metrics.json"
+        self.provenance = path / "provenance.json"
+        self.traceback = path / "traceback.txt"
+        self.group = path / "repeat.json"
 
     @property
     def name(self) -> str:
         """The name of the run in tables: ``mine/version_3``."""
-        parts = self.path.absolute().parts
-        start = len(parts) - parts[::-1].index(ROOT.name) if ROOT.name in parts else -2
-        return "/".join(parts[start:])
-
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def status(self) -> Path:
-        return self.path / "status.json"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.json"
-
-    @property
-    def provenance(self) -> Path:
-        return self.path / "provenance.json"
-
-    @property
-    def traceback(self) -> Path:
-        return self.path / "traceback.txt"
-
-    @property
-    def group(self) -> Path:
-        return self.path / "repeat.json"
+        root, _, name = str(self.path.absolute()).rpartition(f"/{ROOT}/")
+        return name if root else "/".join(self.path.parts[-2:])
 
     def is_run(self) -> bool:
         """Return whether there is a run in the folder; one that failed before its data was ready leaves none."""
@@ -87,27 +62,22 @@ class RunFolder:
         return os.path.isfile(self.group)
 
     def state(self) -> dict[str, Any]:
-        """Return what ``status.json`` says, checked against the process that wrote it.
-
-        Returns:
-            The file's content, {} where there is none. ``status`` is ``killed`` for a run that never wrote its end
-            though its process is gone, and ``running?`` for one on another host, where it can't be checked.
+        """Return what ``status.json`` says; ``status`` is ``killed`` for a run that never wrote its end and is over.
 
         Raises:
             UserError: If the file can't be read.
         """
         state = read_json(self.status)
-        if state.get("status") == "running":
-            is_here = state.get("host") == socket.gethostname()
-            state["status"] = "running?" if not is_here else "running" if _is_alive(state) else "killed"
+        if state.get("status") == "running" and not self._is_locked():
+            state["status"] = "killed"
         return state
 
-    def when(self) -> datetime:
-        """Return when the run was last started, in local time; if that is not known, when its status was written."""
+    def started(self) -> str:
+        """Return when the run was last started, as text that sorts by time; empty if that is not known."""
         try:
-            return datetime.fromisoformat(read_json(self.status)["started"]).astimezone()
-        except (UserError, KeyError, TypeError, ValueError, OverflowError):
-            return datetime.fromtimestamp(os.lstat(self.status).st_mtime).astimezone()
+            return str(read_json(self.status).get("started", ""))
+        except UserError:
+            return ""
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -123,6 +93,18 @@ class RunFolder:
                 yield
         except Timeout:
             raise UserError(f"{self.name}: another process trains it; wait until it ends, or stop it") from None
+
+    def _is_locked(self) -> bool:
+        """Return whether a process trains the run, on this machine or another one."""
+        with suppress(OSError):
+            descriptor = os.open(self.path / ".lock", os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(descriptor)
+        return False
 
 
 def new_run(root: Path, experiment: str) -> RunFolder:
@@ -148,40 +130,32 @@ def check_experiment(name: str) -> None:
     Raises:
         UserError: If the name is not valid.
     """
-    parts = Path(name).parts
-    if not parts or not name.isprintable() or any(map(NO_EXPERIMENT.fullmatch, parts)):
+    if NO_EXPERIMENT.fullmatch(name) or not name.isprintable():
         raise UserError(f"experiment: {name!r} is not a name that a folder of runs can have; choose another one")
 
 
 def owner_of(path: Path) -> RunFolder | None:
     """Return the run whose folder a file is in, if any."""
     folders = (*path.parents, *path.absolute().parents)  # as it was typed, where that is enough
-    return next((RunFolder(folder) for folder in folders if RunFolder(folder).is_run()), None)
-
-
-def is_first_process() -> bool:
-    """Return whether this is the process of the run that writes files, and not one launched as a further rank.
-
-    Unlike Lightning's rank, this is known before a Trainer exists, and in a forked process.
-    """
-    node = os.environ.get("GROUP_RANK") or os.environ.get("NODE_RANK") or "0"  # of torchrun, of Lightning
-    ranks = [os.environ[name] for name in RANKS if name in os.environ]
-    return node == "0" == (ranks or [str(getattr(rank_zero_only, "rank", 0))])[0]
+    return next((run for run in map(RunFolder, folders) if run.is_run()), None)
 
 
 # Reading
 
 
-def read_plain(path: Path) -> bytes:
+def read_plain(path: Path) -> str:
     """Read a regular file: a pipe or a device would never end, and a link may lead anywhere.
 
     Raises:
-        OSError: If it can't be read, or is something else.
+        UserError: If it can't be read, or is something else.
     """
-    status = os.lstat(path)
-    if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-        raise OSError("it is no regular file, or huge")
-    return path.read_bytes()
+    try:
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+            raise OSError("it is no regular file, or huge")
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"{path}: it can't be read ({first_line(error)}); restore it, or delete it") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -190,12 +164,13 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         UserError: If it can't be read, or holds something else.
     """
-    try:
-        content = json.loads(read_plain(path))
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: it can't be read ({first_line(error)}); restore it, or delete it") from error
+    text = read_plain(path)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        content = None
     if not isinstance(content, dict):
         raise UserError(f"{path}: it holds no JSON object; restore it, or delete it")
     return content
@@ -234,16 +209,3 @@ def check_links(path: Path) -> None:
             return
         if part.is_symlink() and (part == path or owner_of(part) is not None):
             raise UserError(f"{part}: it is a link, and nothing is written through links; remove it")
-
-
-def _is_alive(state: dict[str, Any]) -> bool:
-    """Return whether the process that wrote the status still exists, and is not a later one that got its number."""
-    import psutil  # not every reader has a running run
-
-    try:
-        process = psutil.Process(state["pid"])
-        started = datetime.fromisoformat(state["started"]).timestamp()
-        is_same = process.create_time() < started + 60  # clocks are set now and then
-        return is_same and process.status() != psutil.STATUS_ZOMBIE
-    except (psutil.Error, KeyError, TypeError, ValueError, OverflowError):
-        return False

@@ -10,11 +10,10 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from litlab import __version__
 from litlab.runs.masking import mask, mask_command
@@ -23,7 +22,7 @@ from litlab.util import team
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
 
-SOURCES = (".py", ".yaml", ".yml", ".toml")  # new files that belong to the code: their content is kept
+SOURCES = ("*.py", "*.yaml", "*.yml", "*.toml")  # new files that belong to the code: their content is kept
 # Whatever the user has set otherwise, the same changes must give the same text later.
 DIFF = "diff --no-ext-diff --no-textconv --no-color --no-renames --src-prefix=a/ --dst-prefix=b/ --full-index HEAD"
 PACKAGES = "torch torchvision lightning torchmetrics jsonargparse numpy pandas scikit-learn optuna torchao"
@@ -49,8 +48,8 @@ def describe_origin(trainer: "Trainer", diff_name: str) -> tuple[dict[str, Any],
         "directory": os.getcwd(),
         "commit": code.commit,
         "why_no_commit": code.problem,
-        "dirty": code.dirty,
-        "uncommitted": {"file": diff_name, "sha256": digest} if code.dirty else None,
+        "dirty": bool(code.diff),
+        "uncommitted": {"file": diff_name, "sha256": digest} if code.diff else None,
         "versions": versions(),
         "hardware": hardware(trainer),
         "seed": None if seed is None else int(seed),
@@ -108,26 +107,18 @@ def hardware(trainer: "Trainer") -> dict[str, Any]:
 # The code
 
 
-@dataclass(frozen=True)
-class WorkTree:
+class WorkTree(NamedTuple):
     """The code as it is on the disk.
 
     Attributes:
-        root: The work tree's folder; None if the code is in no repository.
         commit: The commit that is checked out; None if there is none.
         problem: Why there is no commit, in one line; empty if there is one.
         diff: What differs from the commit, new source files included, as ``git apply`` takes it.
     """
 
-    root: Path | None = None
     commit: str | None = None
     problem: str = ""
     diff: str = ""
-
-    @property
-    def dirty(self) -> bool:
-        """Whether the code differs from the commit."""
-        return bool(self.diff)
 
 
 class GitError(Exception):
@@ -140,13 +131,12 @@ def work_tree(package: Path | None = None) -> WorkTree:
     Args:
         package: A folder of the code. Left out, the team's package, wherever the command was typed.
     """
-    package = (package or team.package_folder()).resolve()
+    package = package or team.package_folder()
     try:
-        root = Path(git("rev-parse", "--show-toplevel", at=package).strip())
         if not git("ls-files", "--", ".", at=package):
             return WorkTree(problem=f"{package} is not under version control")
-        commit = git("rev-parse", "--verify", "HEAD", at=root).strip()
-        return WorkTree(root, commit, diff=_diff(root))
+        root = Path(git("rev-parse", "--show-toplevel", at=package).strip())
+        return WorkTree(git("rev-parse", "--verify", "HEAD", at=root).strip(), diff=_diff(root))
     except GitError as error:
         return WorkTree(problem=str(error))
 
@@ -165,23 +155,17 @@ def git(*arguments: str, at: Path, **environment: str) -> str:
     environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", **environment}
     try:
         done = subprocess.run(["git", *arguments], cwd=at, env=environment, capture_output=True, check=True)
-    except OSError as error:
-        raise GitError(f"git can't be run: {error.strerror}") from error
-    except subprocess.CalledProcessError as error:
-        message = error.stderr.decode(errors="replace") or f"git {arguments[0]} failed"
+    except (OSError, subprocess.CalledProcessError) as error:
+        message = getattr(error, "stderr", b"").decode(errors="replace") or f"git can't be run: {error}"
         raise GitError(message.splitlines()[0].removeprefix("fatal: ")) from error
     return done.stdout.decode(errors="surrogateescape")
 
 
 def _diff(root: Path) -> str:
     """Return the difference to HEAD, new source files included, without touching the repository's own index."""
-    names = git("ls-files", "--others", "--exclude-standard", "-z", at=root).split("\0")
-    sources = [name for name in names if name.endswith(SOURCES)]
-    if not sources:
-        return git(*DIFF.split(), at=root)
+    sources = git("ls-files", "--others", "--exclude-standard", "-z", "--", *SOURCES, at=root).split("\0")[:-1]
     with tempfile.TemporaryDirectory() as folder:
-        index = Path(folder) / "index"
         # With its time, by which git knows which files it has to look into.
-        shutil.copy2(root / git("rev-parse", "--git-path", "index", at=root).strip(), index)
-        git("add", "--intent-to-add", "--", *sources, at=root, GIT_INDEX_FILE=str(index))
-        return git(*DIFF.split(), at=root, GIT_INDEX_FILE=str(index))
+        index = shutil.copy2(root / git("rev-parse", "--git-path", "index", at=root).strip(), folder)
+        git("add", "--intent-to-add", "--", *sources, at=root, GIT_INDEX_FILE=index)
+        return git(*DIFF.split(), at=root, GIT_INDEX_FILE=index)

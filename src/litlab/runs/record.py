@@ -4,7 +4,6 @@ import math
 import os
 import re
 import signal
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import Any
 
 import yaml
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
-from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_warn
 
 from litlab.callbacks.reporting.loggers import log_file, log_settings
 from litlab.errors import UserError
@@ -41,11 +39,11 @@ class RunRecord(Callback):
     A run without a logger keeps nothing.
 
     Args:
-        settings: Returns the resolved config as plain data; called once, as a fit begins. None: no config is kept.
+        settings: Returns the resolved config as plain data; called once, as a fit begins.
         test_follows: Whether a test may follow the fit: then `log_results` says that the run is finished.
     """
 
-    def __init__(self, settings: Callable[[], dict[str, Any]] | None = None, test_follows: bool = False) -> None:
+    def __init__(self, settings: Callable[[], dict[str, Any]] = dict, test_follows: bool = False) -> None:
         self.seconds_before = 0.0  # taken by earlier fits of the run
         self._read_settings = settings
         self._test_follows = test_follows
@@ -63,9 +61,11 @@ class RunRecord(Callback):
         # two have different values of one name.
         trainer.enable_autolog_hparams = False
         folder = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
-        settings = self._read_settings() if stage == "fit" and self._read_settings else {}
-        self._config = self._config or _dump(settings)
-        if folder is None or not trainer.is_global_zero or self._clock is not None:
+        if self._clock is not None:  # it is the test that follows a fit
+            return
+        settings = self._read_settings() if stage == "fit" else {}
+        self._config = _dump(settings)
+        if folder is None or not trainer.is_global_zero:
             return
         run = self._run = RunFolder(Path(folder))
         self._metrics = read_json(run.metrics)
@@ -74,20 +74,18 @@ class RunRecord(Callback):
 
         # What an earlier fit of the run has left stays, but for the test of weights that this one replaces.
         self._metrics |= {"test": None, "test_checkpoint": None}
-        self.seconds_before = read_json(run.status).get("seconds", 0.0)
+        self.seconds_before = self._metrics.get("seconds", 0.0)
         self._clock = time.monotonic()
-        self._status = {"started": now(), "pid": os.getpid(), "host": socket.gethostname()}
-        self._status["slurm_job_id"] = os.environ.get("SLURM_JOB_ID")
+        self._status = {"started": now(), "slurm_job_id": os.environ.get("SLURM_JOB_ID")}
         self._write(trainer, "running")
         self._write_origin(trainer, run)
 
-        if settings:
-            write_text(run.config, self._config)
-            masked = mask(settings)
-            self._flat_config = {re.sub(r"[^\w./ :-]", "_", name): value for name, value in flatten(masked).items()}
-            log_settings(trainer, self._flat_config)
-            log_file(trainer, run.config.name, _dump(masked))
-            save_logger_ids(trainer.loggers, run)
+        write_text(run.config, self._config)
+        masked = mask(settings)
+        self._flat_config = {re.sub(r"[^\w./ :-]", "_", name): value for name, value in flatten(masked).items()}
+        log_settings(trainer, self._flat_config)
+        log_file(trainer, run.config.name, _dump(masked))
+        save_logger_ids(trainer.loggers, run)
 
     def _write_origin(self, trainer: Trainer, run: RunFolder) -> None:
         first = read_json(run.provenance)
@@ -106,20 +104,17 @@ class RunRecord(Callback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}  # reduced: on every rank
-        metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
         if self._run is None or trainer.sanity_checking:
             return
+        metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
         if trainer.state.fn == "fit":
             self._metrics["val"] = {name: value for name, value in metrics.items() if name.startswith("val")}
             self._write(trainer, "running")
             return
-        generated = _is_generated(trainer)
-        if self._metrics.setdefault("generated_data", generated) != generated:
-            rank_zero_info("The run used other data, as one of the two is generated: these results are not kept")
-            return
         part = "test" if trainer.testing else "val"
         checkpoint = Path(trainer.ckpt_path).name if trainer.ckpt_path else None
-        self._metrics |= {part: metrics, f"{part}_checkpoint": checkpoint}
+        generated = self._metrics.get("generated_data") or _is_generated(trainer)  # one of both is enough to say so
+        self._metrics |= {part: metrics, f"{part}_checkpoint": checkpoint, "generated_data": generated}
         write_json(self._run.metrics, self._metrics)
 
     on_test_end = on_validation_end
@@ -139,14 +134,11 @@ class RunRecord(Callback):
         text = f"{type(exception).__name__}: {' '.join(str(exception).split())}".removesuffix(": ")
         reason = signal.Signals(signum).name if signum else mask_text(text)[:300]
         try:
-            if trainer.state.fn == "fit":
-                self._write(trainer, status, reason)
-            else:
-                self._log_results(trainer, status, f"in its test: {reason}")
+            self.end(trainer, status, f"in its test: {reason}" if trainer.testing else reason)
         except UserError as error:  # the disk may be full, and the run's own exception is what must be seen
             rank_zero_warn(f"The run's end is not recorded: {error}")
 
-    def _log_results(self, trainer: Trainer, status: str, reason: str | None = None) -> None:
+    def end(self, trainer: Trainer, status: str, reason: str | None = None) -> None:
         """Write how the run ended, and fill TensorBoard's HPARAMS tab with the results that `runs` shows."""
         self._write(trainer, status, reason)
         found = results.values(self._metrics) | {"steps": trainer.global_step}
@@ -159,18 +151,15 @@ class RunRecord(Callback):
     def _write(self, trainer: Trainer, status: str, reason: str | None = None) -> None:
         if self._run is None or self._clock is None:  # no fit has begun here: the run is as it was
             return
-        seconds = round(self.seconds_before + time.monotonic() - self._clock, 3)
-        progress = {"epoch": trainer.current_epoch, "step": trainer.global_step, "seconds": seconds}
-        ended = None if status == "running" else now()
-        self._status |= {"status": status, "reason": reason, "ended": ended, **progress}
+        self._status |= {"status": status, "reason": reason, "ended": None if status == "running" else now()}
         write_json(self._run.status, self._status)
         if trainer.state.fn == "fit":
             self._metrics |= {
                 "best": _best(trainer) or self._metrics.get("best"),
                 "epochs": trainer.current_epoch,
                 "steps": trainer.global_step,
-                "seconds": seconds,
-                "peak_memory_gib": max(peak_gib(trainer), self._metrics.get("peak_memory_gib", 0.0)),
+                "seconds": round(self.seconds_before + time.monotonic() - self._clock, 3),
+                "peak_memory_gib": round(max(peak_gib(trainer), self._metrics.get("peak_memory_gib", 0.0)), 3),
                 "generated_data": _is_generated(trainer),
             }
             write_json(self._run.metrics, self._metrics)
@@ -180,13 +169,13 @@ def log_results(trainer: Trainer) -> None:
     """Say that a run is finished, after the test that may follow its fit, and log its results beside its settings."""
     for record in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
         if isinstance(record, RunRecord):
-            record._log_results(trainer, "finished")
+            record.end(trainer, "finished")
 
 
 def _best(trainer: Trainer) -> dict[str, Any] | None:
     """Return the best value of the checkpoint callback; None without a monitor, or before its first checkpoint."""
-    checkpoint = trainer.checkpoint_callback
-    if not isinstance(checkpoint, ModelCheckpoint) or checkpoint.best_model_score is None:
+    checkpoint: Any = trainer.checkpoint_callback
+    if getattr(checkpoint, "best_model_score", None) is None:
         return None
     return {
         "monitor": checkpoint.monitor,

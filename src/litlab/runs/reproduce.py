@@ -9,7 +9,7 @@ from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.folder import read_json
 from litlab.runs.provenance import versions
 from litlab.util import team
-from litlab.util.options import Options, answer
+from litlab.util.options import Options
 
 DESCRIPTION = """\
 Print the commands that repeat a run in a new run folder: with its config.yaml, on the commit and the
@@ -20,10 +20,6 @@ uncommitted changes that it ran with. Packages whose versions differ are listed.
 
 
 def main(arguments: list[str]) -> int:
-    return answer(_reproduce, arguments)
-
-
-def _reproduce(arguments: list[str]) -> int:
     options = Options("reproduce", DESCRIPTION)
     options.add_argument("run", metavar="RUN", help=RUN_HELP)
     chosen = options.parse_args(arguments)

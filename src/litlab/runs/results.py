@@ -2,10 +2,9 @@
 
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 from litlab.util.metrics import metric_direction
 from litlab.util.text import decimals
@@ -22,12 +21,11 @@ def values(metrics: dict[str, Any]) -> dict[str, float]:
     return {**found, best["monitor"]: best["value"]} if best else found
 
 
-def of_test(metrics: dict[str, Any]) -> tuple[str, float] | None:
+def test_name(metrics: dict[str, Any]) -> str | None:
     """Return the test metric that belongs to the one that was monitored, else the first one; None without a test."""
     test = metrics.get("test") or {}
     monitor = (metrics.get("best") or {}).get("monitor", "")
-    name = next((name for name in test if _stem(name) == _stem(monitor)), next(iter(test), None))
-    return None if name is None else (name, test[name])
+    return next((name for name in test if _stem(name) == _stem(monitor)), next(iter(test), None))
 
 
 def direction(name: str, runs: Iterable[dict[str, Any]] = ()) -> int:
@@ -37,40 +35,36 @@ def direction(name: str, runs: Iterable[dict[str, Any]] = ()) -> int:
         name: The metric: ``val/acc``, ``test/loss``.
         runs: The ``metrics.json`` of the runs to compare. What one of them monitored decides; else the name does.
     """
-    monitored = [run["best"] for run in runs if run.get("best")]
-    modes = [best["mode"] for best in monitored if _stem(best["monitor"]) == _stem(name)]
-    return {"max": 1, "min": -1, None: 0}[modes[0] if modes else metric_direction(name)]
+    modes = {_stem(run["best"]["monitor"]): run["best"]["mode"] for run in runs if run.get("best")}
+    return {"max": 1, "min": -1, None: 0}[modes.get(_stem(name), metric_direction(name))]
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(NamedTuple):
     """What some values of a metric say about it.
 
-    Args:
+    Attributes:
         count: How many values there are.
         mean: Their mean.
         deviation: Their standard deviation, with n - 1 in its denominator; None for one value.
+        interval: The 95 % confidence interval of the mean, by Student's t; None for one value.
     """
 
     count: int
     mean: float
-    deviation: float | None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The 95 % confidence interval of the mean, by Student's t; None for one value."""
-        if self.deviation is None:
-            return None
-        from scipy.special import stdtrit  # only where it is needed: `runs` starts without numpy
-
-        half = float(stdtrit(self.count - 1, 0.975)) * self.deviation / math.sqrt(self.count)
-        return self.mean - half, self.mean + half
+    deviation: float | None = None
+    interval: tuple[float, float] | None = None
 
 
 def spread(values: Sequence[float]) -> Spread:
     """Return mean and spread of at least one value."""
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return Spread(len(values), statistics.fmean(values), deviation)
+    count, mean = len(values), statistics.fmean(values)
+    if count == 1:
+        return Spread(count, mean)
+    from scipy.special import stdtrit  # only where it is needed: `runs` starts without numpy
+
+    deviation = statistics.stdev(values)
+    half = float(stdtrit(count - 1, 0.975)) * deviation / math.sqrt(count)
+    return Spread(count, mean, deviation, (mean - half, mean + half))
 
 
 def spreads(runs: Iterable[dict[str, Any]]) -> dict[str, Spread]:
@@ -79,11 +73,8 @@ def spreads(runs: Iterable[dict[str, Any]]) -> dict[str, Spread]:
     Args:
         runs: The content of their ``metrics.json``. As everywhere, the monitored metric is that of the best checkpoint.
     """
-    columns: defaultdict[str, list[float]] = defaultdict(list)
-    for run in runs:
-        for name, value in values(run).items():
-            columns[name].append(value)
-    return {name: spread(column) for name, column in columns.items()}
+    found = [values(run) for run in runs]
+    return {name: spread([row[name] for row in found if name in row]) for name in dict.fromkeys(chain(*found))}
 
 
 def cells(found: Spread) -> list[str]:

@@ -1,5 +1,7 @@
 """The folder of a command: a new run, one that is resumed, or one whose checkpoint is evaluated."""
 
+import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,21 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
+from lightning.fabric.utilities.rank_zero import _get_rank
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.errors import UserError
-from litlab.runs.folder import ROOT, RunFolder, is_first_process, new_run, read_json
-from litlab.runs.settings import differences, flatten, format_value, read_config
+from litlab.runs.folder import ROOT, RunFolder, new_run, read_json
+from litlab.runs.settings import flatten, format_value, read_config
 
 # What may change when a run is resumed: its end, where it runs, where its data lies.
-MAY_CHANGE = (
-    "trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "trainer.accelerator", "trainer.devices",
-    "trainer.num_nodes", "trainer.strategy", "trainer.enable_progress_bar", "trainer.default_root_dir",
-    "test_after_fit", "threads", "experiment", "data.path", "data.test_path", "data.cache_dir", "data.num_workers",
-    "data.pin_memory", "data.persistent_workers", "data.prefetch_factor",
-)  # fmt: skip
-
-Changes = dict[str, list[Any]]  # by key: the value in the run and the value now
+MAY_CHANGE = re.compile(
+    r"trainer\.(max_epochs|max_steps|max_time|accelerator|devices|num_nodes|strategy|enable_progress_bar)"
+    r"|trainer\.default_root_dir|test_after_fit|threads|experiment"
+    r"|data\.(path|test_path|cache_dir|num_workers|pin_memory|persistent_workers|prefetch_factor)"
+)
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def start_run(config: Namespace) -> Iterator[RunFolder | None]:
     root = Path(trainer.default_root_dir or ".") / ROOT
     if trainer.logger is False or trainer.fast_dev_run:
         yield None
-    elif not is_first_process():
+    elif not _is_first_process():
         yield RunFolder(Path(config.resume) if config.resume else root / config.experiment / "version_of_rank_0")
     else:
         run = RunFolder(Path(config.resume)) if config.resume else new_run(root, config.experiment)
@@ -64,20 +64,16 @@ def is_finished(command: Any) -> bool:
     """
     run = RunFolder(Path(command.config.resume))
     changes = find_changes(command, run)
-    other = {key: values for key, values in changes.items() if key not in MAY_CHANGE}
+    other = [change for key, change in changes.items() if not MAY_CHANGE.fullmatch(key)]
     if other:
         raise UserError(
-            f"{run.name}: a resumed run keeps its settings ({describe_changes(other)}); leave that out, or start a new "
+            f"{run.name}: a resumed run keeps its settings ({', '.join(other)}); leave that out, or start a new "
             f"run from its weights with --init_from {run.path}"
         )
     grows = any(key.startswith("trainer.max_") for key in changes)
     if grows or read_json(run.status).get("status") != "finished":
         return False
-    metrics = read_json(run.metrics)
-    rank_zero_info(
-        f"{run.name} is finished: {metrics.get('epochs')} epochs, {metrics.get('steps')} steps. Train it longer with "
-        f"--resume {run.path} --trainer.max_epochs N"
-    )
+    rank_zero_info(f"{run.name} is finished. Train it longer with --resume {run.path} --trainer.max_epochs N")
     return True
 
 
@@ -88,36 +84,31 @@ def choose_run(command: Any) -> RunFolder | None:
         command: The command, parsed.
     """
     config = command.config
-    run = RunFolder(Path(config.run)) if config.run else None
+    run = RunFolder(Path(config.run or ""))
     if config.trainer.logger is False:
         return None
-    if run is None or not run.is_run():
+    if not config.run or not run.is_run():
         rank_zero_info("The results are printed, but not saved: the checkpoint is in no run's folder")
         return None
-    changes = find_changes(command, run)
-    other = {key: values for key, values in changes.items() if _is_of_results(key)}
+    other = [change for key, change in find_changes(command, run).items() if _is_of_results(key)]
     if other:
-        rank_zero_info(f"Settings differ from {run.name} ({describe_changes(other)}): the results are not saved")
+        rank_zero_info(f"Settings differ from {run.name} ({', '.join(other)}): the results are not saved")
         return None
     return run
 
 
-def find_changes(command: Any, run: RunFolder) -> Changes:
-    """Return the settings of a command that differ from those of a run, by dotted key."""
-    then = flatten(read_config(run.config))
-    now = flatten(command.settings())
-    now = {
-        key: int(value) if key == "trainer.devices" and str(value).isdecimal() else value for key, value in now.items()
-    }
-    return differences([{key: then.get(key) for key in now}, now])
-
-
-def describe_changes(changes: Changes) -> str:
-    """Return changes in one line."""
-    return ", ".join(f"{key}: {format_value(then)} -> {format_value(now)}" for key, (then, now) in changes.items())
+def find_changes(command: Any, run: RunFolder) -> dict[str, str]:
+    """Return the settings of a command that differ from those of a run: by dotted key, the change as text."""
+    then, now = flatten(read_config(run.config)), flatten(command.settings())
+    changes = {key: (format_value(then.get(key)), format_value(value)) for key, value in now.items()}
+    return {key: f"{key}: {was} -> {value}" for key, (was, value) in changes.items() if was != value}
 
 
 def _is_of_results(key: str) -> bool:
-    if key in MAY_CHANGE or key == "data.batch_size":
-        return False
-    return key.partition(".")[0] in ("model", "data") or key.startswith("trainer.limit_")
+    decides = key.startswith(("model", "data", "trainer.limit_"))
+    return decides and key != "data.batch_size" and not MAY_CHANGE.fullmatch(key)
+
+
+def _is_first_process() -> bool:
+    """Return whether this is the process of the run that writes files, and not one launched as a further rank."""
+    return not _get_rank() and os.environ.get("NODE_RANK", "0") == "0"  # Lightning's own rank isn't set yet

@@ -1,13 +1,14 @@
 """Run folders written by hand, as `RunRecord` and the command line leave them."""
 
 import json
-import os
-import socket
+import sys
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import yaml
 
+from litlab.errors import UserError
 from litlab.runs.folder import RunFolder
 
 COMMIT = "1234567890abcdef1234567890abcdef12345678"
@@ -25,7 +26,7 @@ def write_run(
     model = {"class_path": "auks.images.SmallCNN", "init_args": {"width": width}}
     run.config.write_text(yaml.safe_dump({"seed_everything": 0, "model": model, "ckpt_path": None}))
     write(run.status, status=status, reason="RuntimeError: it broke" if status == "failed" else None, started=started,
-          ended=None, pid=os.getpid(), host=socket.gethostname(), seconds=90.0)  # fmt: skip
+          ended=None)  # fmt: skip
     write(run.metrics, val={"val/acc": best - 0.1, "val/loss": 1.0}, test=test or {}, epochs=3, steps=12, seconds=90.0,
           peak_memory_gib=1.25, generated_data=generated,
           best={"monitor": monitor, "mode": mode, "value": best, "epoch": 1, "checkpoint": "e.ckpt"})  # fmt: skip
@@ -49,6 +50,15 @@ def write_group(root: Path, name: str, best: list[float], kind: str = "seed", ho
     group.config.write_text((group.path / f"{kind}_0/version_0/config.yaml").read_text())
     write(group.provenance, commit=COMMIT, dirty=False)
     return group
+
+
+def exit_code(command: Callable[[list[str]], int], *arguments: str) -> int:
+    """Run a command; the exit code, after the one line of a `UserError`."""
+    try:
+        return command(list(arguments))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
 
 
 def write(path: Path, **content) -> None:

@@ -1,16 +1,12 @@
 """The files of a run, and finding a run by what the user types."""
 
 import os
-import socket
-import subprocess
-import sys
-from datetime import datetime
 
 import pytest
 
 from litlab.errors import UserError
 from litlab.runs.find import all_runs, find_run, newest_resumable, without_member
-from litlab.runs.folder import RunFolder, new_run, read_json, write_json
+from litlab.runs.folder import new_run, read_json, write_json
 from tests.litlab.runs.conftest import held_by_another
 from tests.litlab.runs.make import write, write_group, write_run
 
@@ -165,32 +161,12 @@ def test_a_damaged_file_is_named(tmp_path, content):
         read_json(tmp_path / "status.json")
 
 
-DEAD = 2**22 + 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "status"),
-    [
-        ({}, "running"),
-        ({"pid": DEAD}, "killed"),
-        ({"pid": "x"}, "killed"),
-        ({"pid": 10**30}, "killed"),
-        ({"started": "2020-01-01T00:00:00+00:00"}, "killed"),  # a later process has its number
-        ({"host": "another", "pid": 1}, "running?"),
-        ({"status": "finished", "pid": DEAD}, "finished"),
-    ],
-)
-def test_the_status_is_checked_against_the_process(tmp_path, changes, status):
-    now = datetime.now().astimezone().isoformat()
-    run = RunFolder(tmp_path)
-    write(run.status, **{"status": "running", "host": socket.gethostname(), "pid": os.getpid(), "started": now, **changes})  # fmt: skip  # noqa: E501
-    assert run.state()["status"] == status
-
-
-def test_killed_when_its_process_is_dead_but_nobody_asked(tmp_path):
-    process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.read()  # at its end the process is over, but its parent has not waited for it
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    test_the_status_is_checked_against_the_process(tmp_path, {"pid": process.pid}, "killed")
-    process.communicate()
+def test_a_run_is_running_while_its_lock_is_held(tmp_path):
+    run = new_run(tmp_path / "lightning_logs", "mine")
+    write(run.status, status="running")
+    assert run.state()["status"] == "killed"
+    with held_by_another(run.path):
+        assert run.state()["status"] == "running"
+    assert run.state()["status"] == "killed"
+    write(run.status, status="finished")
+    assert run.state()["status"] == "finished"

@@ -8,8 +8,7 @@ from litlab.runs.provenance import work_tree
 def test_a_clean_work_tree(repository):
     root, git = repository
     code = work_tree(root / "src")
-    assert (code.root, code.commit) == (root, git("rev-parse", "HEAD"))
-    assert (code.dirty, code.diff, code.problem) == (False, "", "")
+    assert code == (git("rev-parse", "HEAD"), "", "")
 
 
 def test_changes_and_new_sources_come_back_by_git_apply(repository):
@@ -22,9 +21,8 @@ def test_changes_and_new_sources_come_back_by_git_apply(repository):
     before = git("status", "--porcelain")
     code = work_tree(root / "src")
     assert git("status", "--porcelain") == before  # the index is as it was
-    assert code.dirty
     git("stash", "--include-untracked")
-    assert not work_tree(root).dirty
+    assert not work_tree(root).diff
     subprocess.run(["git", "apply", "-"], cwd=root, input=code.diff, text=True, check=True)
     assert (root / "src" / "model.py").read_text() == "width = 2\npassword = 'as it is'\n"
     assert (root / "src" / "new.py").read_text() == "depth = 3\n"

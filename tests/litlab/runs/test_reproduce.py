@@ -8,7 +8,7 @@ import pytest
 
 from litlab.runs import reproduce
 from litlab.runs.provenance import versions, work_tree
-from tests.litlab.runs.make import write_run
+from tests.litlab.runs.make import exit_code, write_run
 
 FIT = "python -m auks fit --config lightning_logs/tiny/version_0/config.yaml"
 
@@ -21,8 +21,8 @@ def make(repository, monkeypatch):
 
     def record(**further):
         code = work_tree(root / "src")
-        changes = {"file": "uncommitted.diff", "sha256": "0"} if code.dirty else None
-        origin = {"versions": versions(), "commit": code.commit, "dirty": code.dirty, "uncommitted": changes}
+        changes = {"file": "uncommitted.diff", "sha256": "0"} if code.diff else None
+        origin = {"versions": versions(), "commit": code.commit, "dirty": bool(code.diff), "uncommitted": changes}
         run = write_run(root / "lightning_logs", "tiny/version_0", **{**origin, **further})
         (run.path / "uncommitted.diff").write_text(code.diff)
         return run
@@ -71,8 +71,8 @@ def test_what_is_not_the_same_is_said(make, lines, repository):
 
 def test_without_a_commit_there_is_nothing_to_print(make, capsys):
     run = make(commit=None)
-    assert reproduce.main(["tiny"]) == 2
+    assert exit_code(reproduce.main, "tiny") == 2
     assert "it is not known from which commit it was made" in capsys.readouterr().err
     run.provenance.write_text("{")
-    assert reproduce.main(["tiny"]) == 2
-    assert "provenance.json: it can't be read" in capsys.readouterr().err
+    assert exit_code(reproduce.main, "tiny") == 2
+    assert "provenance.json: it holds no JSON object" in capsys.readouterr().err

@@ -28,10 +28,10 @@ def test_what_was_monitored_says_it_better():
 
 def test_the_test_metric_that_belongs_to_the_monitored_one():
     test = {"test/loss": 1.0, "test/acc": 0.5}
-    assert results.of_test({"test": test, "best": {"monitor": "val/acc"}}) == ("test/acc", 0.5)
-    assert results.of_test({"test": test, "best": {"monitor": "val/f1"}}) == ("test/loss", 1.0)
-    assert results.of_test({"test": test}) == ("test/loss", 1.0)
-    assert results.of_test({"best": {"monitor": "val/acc"}}) is None
+    assert results.test_name({"test": test, "best": {"monitor": "val/acc"}}) == "test/acc"
+    assert results.test_name({"test": test, "best": {"monitor": "val/f1"}}) == "test/loss"
+    assert results.test_name({"test": test}) == "test/loss"
+    assert results.test_name({"best": {"monitor": "val/acc"}}) is None
 
 
 def test_values_hold_the_best_where_it_was_monitored():

@@ -7,7 +7,6 @@ the files of a run, with means over those that are finished, and ``repeat.json``
 import argparse
 import os
 import signal
-import socket
 import sys
 from itertools import count
 from pathlib import Path
@@ -174,7 +173,7 @@ def _write_status(group: RunFolder, status: str) -> None:
     if status == "finished" and len(metrics) < len(members):
         status = "failed"
     content = {"status": status, "members": f"{len(metrics)} of {len(members)}"}
-    write_json(group.status, {**content, "started": now(), "pid": os.getpid(), "host": socket.gethostname()})
+    write_json(group.status, {**content, "started": now()})
     if not metrics:
         return
 
