@@ -121,7 +121,7 @@ def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any
     if settings["enable_model_summary"] is not False and not _has(named, LightningModelSummary):
         shown.append(ModelSummary())
 
-    record = RunRecord(command.settings, command.config.test_after_fit)
+    record = RunRecord(command.settings)
     own = [FreeGradients(), ExactResume(), record, StopSignals(), RunSummary()]
     if "LITLAB_TRIAL" in os.environ:  # the sweep that started this process waits for its results
         own.append(import_module("litlab.sweep.trial_report").TrialReport())

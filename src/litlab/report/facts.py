@@ -52,7 +52,7 @@ class Facts:
     @property
     def generated(self) -> bool:
         """Whether its data was generated."""
-        known = is_generated(self.metrics, self.made)
+        known = is_generated(self.made)
         return (self.run.path / "GENERATED_DATA.txt").is_file() if known is None else known
 
     @property

@@ -54,7 +54,7 @@ def record(runs: list[RunFolder], note: str | None = None) -> dict[str, Any]:
     values = [results.values(each) for each in metrics]
     baselines = _baselines(runs)
     name = results.test_name(metrics[0]) or ""
-    generated = any(map(is_generated, metrics, made))
+    generated = any(map(is_generated, made))
     described = {
         "command": command,
         "seeds": [origin.get("seed") for origin in made],
@@ -90,15 +90,9 @@ def read_baselines(run: RunFolder) -> dict[str, dict[str, float]]:
     return {name: {key: value for key, value in (row or {}).items() if _is_finite(value)} for name, row in rows}
 
 
-def is_generated(metrics: dict[str, Any], made: dict[str, Any]) -> bool | None:
-    """Return whether the data of a run was generated; None where neither of two files says so.
-
-    Args:
-        metrics: The content of ``metrics.json``.
-        made: That of ``provenance.json``.
-    """
-    known = [metrics.get("generated_data"), (made.get("data") or {}).get("generated")]
-    return next((each for each in known if each is not None), None)
+def is_generated(made: dict[str, Any]) -> bool | None:
+    """Return whether the data of a run was generated; None where its ``provenance.json`` doesn't say so."""
+    return (made.get("data") or {}).get("generated")
 
 
 def beside_seed(configs: list[dict[str, Any]]) -> list[str]:

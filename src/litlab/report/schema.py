@@ -7,7 +7,7 @@ from litlab.errors import UserError
 
 SESSION = {
     "started": str, "command": list[str], "commit": str, "dirty": bool, "versions": dict[str, Any],
-    "uncommitted": {"file": str, "sha256": str},
+    "uncommitted": {"file": str},
     "hardware": {"cpu": str, "cores": int, "device": str, "device_name": str, "precision": str, "ranks": int},
 }  # fmt: skip
 # An entry may be missing or null unless its type is in a tuple.
@@ -19,7 +19,7 @@ FILES: dict[str, Any] = {
     "metrics.json": {
         "val": dict[str, float], "test": dict[str, float],
         "best": {"monitor": (str,), "mode": (str,), "value": float, "epoch": int, "checkpoint": str},
-        "epochs": int, "steps": int, "seconds": float, "peak_memory_gib": float, "generated_data": bool,
+        "epochs": int, "steps": int, "seconds": float, "peak_memory_gib": float,
     },
     "provenance.json": {
         **SESSION, "directory": str, "seed": int, "continued": [SESSION],

@@ -1,11 +1,9 @@
-"""``python -m PACKAGE compare``: how runs differ, and which was better."""
+"""``python -m PACKAGE compare``: how runs differ."""
 
-import math
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from litlab.errors import UserError
 from litlab.runs import results
 from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.folder import read_json
@@ -14,9 +12,8 @@ from litlab.runs.table import describe, format_metric, show_table
 from litlab.util.options import Options
 
 DESCRIPTION = """\
-Compare runs side by side: the settings that differ, the metrics with the better value in bold, and the
-commit, versions, hardware and data where they differ. The runs of `fit --seeds` are one column, with mean
-and standard deviation.
+Compare runs side by side: the settings that differ, all metrics, and the commit, versions, hardware and
+data where they differ. The runs of `fit --seeds` are one column, with mean and standard deviation.
 
   %(prog)s mine/version_3 mine/version_4
   %(prog)s mine other                  the newest run of each experiment
@@ -29,11 +26,7 @@ ORIGIN = ("commit", "dirty", "uncommitted", "seed", "data", "versions", "hardwar
 def main(arguments: list[str]) -> int:
     options = Options("compare", DESCRIPTION)
     options.add_argument("run", nargs="+", metavar="RUN", help=f"{RUN_HELP}, or a group of seeds or folds")
-    chosen = options.parse_args(arguments)
-    runs = [find_run(text, groups=True) for text in chosen.run]
-    if len({run.path.resolve() for run in runs}) < 2:
-        raise UserError(f"compare: {' and '.join(chosen.run)}: that is one run; give two or more")
-
+    runs = [find_run(text, groups=True) for text in options.parse_args(arguments).run]
     names = [run.name for run in runs]
     show_settings(names, [flatten(read_config(run.config)) for run in runs], "Settings that differ")
     show_table(["", *names], compare_metrics([describe(run) for run in runs]), "\nMetrics")
@@ -52,16 +45,9 @@ def flatten_origin(origin: dict[str, Any]) -> dict[str, Any]:
     return flatten({name: origin[name] for name in ORIGIN if name in origin})
 
 
-def compare_metrics(runs: list[dict[str, Any]]) -> Iterator[list[Any]]:
-    """Yield a row for each metric, its best value in bold, and for each of what the runs cost."""
-    from rich.text import Text
-
-    metrics = [results.values(run) for run in runs]
-    for name in dict.fromkeys(chain(*metrics)):
-        sign = results.direction(name, runs)
-        known = [sign * values[name] for values in metrics if name in values]
-        best = sign * max(known) if sign else None
-        styles = ["bold green" if values.get(name, math.nan) == best else "" for values in metrics]
-        yield [name, *map(Text, [format_metric(run, name) for run in runs], styles)]
+def compare_metrics(runs: list[dict[str, Any]]) -> Iterator[list[str]]:
+    """Yield a row for each metric, and for each of what the runs cost."""
+    for name in dict.fromkeys(chain(*map(results.values, runs))):
+        yield [name, *(format_metric(run, name) for run in runs)]
     for name in COSTS:
         yield [name, *(format_value(run.get(name)) for run in runs)]

@@ -1,40 +1,34 @@
 """``python -m PACKAGE consolidate``: a sharded checkpoint as one file."""
 
-from pathlib import Path
-
 from litlab.errors import UserError
 from litlab.runs.find import RUN_HELP, find_checkpoint
 from litlab.util.options import Options
 
 DESCRIPTION = """\
-Write a sharded checkpoint, which is a small file and a folder beside it, as one file that holds everything: weights,
-the state of optimizers, settings. All commands read sharded checkpoints as they are, too; one file is easier to copy,
-and plain torch.load reads it.
+Write a sharded checkpoint, which is a small file and a folder, as one file beside them that holds everything:
+weights, the state of optimizers, settings. All commands read sharded checkpoints as they are, too; one file is easier
+to copy, and plain torch.load reads it.
 
   %(prog)s mine/version_3                            its best checkpoint, or its last where it keeps no best one
-  %(prog)s lightning_logs/mine/version_3/checkpoints/last.ckpt --output mine.pt
+  %(prog)s lightning_logs/mine/version_3/checkpoints/last.ckpt
 """
 
 
 def main(arguments: list[str]) -> int:
     options = Options("consolidate", DESCRIPTION)
     options.add_argument("checkpoint", metavar="CHECKPOINT_OR_RUN", help=RUN_HELP)
-    options.add_argument("--output", metavar="FILE", type=Path, help="new file (default: beside it, ending in .pt)")
     chosen = options.parse_args(arguments)
 
     import torch
 
-    from litlab.checkpointing.io import SHARDS, AtomicCheckpointIO, read_checkpoint
+    from litlab.checkpointing.io import AtomicCheckpointIO
     from litlab.util.files import write_atomically
 
     path = find_checkpoint(chosen.checkpoint)
-    output = chosen.output or path.with_suffix(".pt")
+    output = path.with_suffix(".pt")
     if output.exists():
-        raise UserError(f"--output: {output} exists; remove it, or name another file")
-    if SHARDS not in read_checkpoint(path, mmap=True):
-        raise UserError(f"consolidate: {path} is one file already; copy it")
+        raise UserError(f"consolidate: {output} exists; move it away")
     checkpoint = AtomicCheckpointIO().load_checkpoint(path)
-    output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, lambda stream: torch.save(checkpoint, stream))
     print(f"Written: {output} ({output.stat().st_size / 2**20:,.1f} MiB, after step {checkpoint['global_step']})")
     return 0

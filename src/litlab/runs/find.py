@@ -33,8 +33,8 @@ def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
 def newest_resumable(root: Path, experiment: str) -> RunFolder | None:
     """Return the newest run of an experiment that has a ``last.ckpt``."""
     folder = root / experiment
-    runs = (run for run in all_runs(folder) if run.path.parent == folder)
-    return next((run for run in runs if os.path.isfile(run.checkpoints / "last.ckpt")), None)
+    resumable = {path.parents[1] for path in folder.glob("*/checkpoints/last.ckpt")}
+    return next((run for run in all_runs(folder) if run.path in resumable), None)
 
 
 def find_run(text: str, groups: bool = False) -> RunFolder:

@@ -5,13 +5,12 @@ link in its folder.
 """
 
 import fcntl
-import itertools
 import json
 import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,14 +95,11 @@ class RunFolder:
 
     def _is_locked(self) -> bool:
         """Return whether a process trains the run, on this machine or another one."""
-        with suppress(OSError):
-            descriptor = os.open(self.path / ".lock", os.O_RDONLY | os.O_NONBLOCK)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            finally:
-                os.close(descriptor)
+        try:
+            with os.fdopen(os.open(self.path / ".lock", os.O_RDONLY | os.O_NONBLOCK)) as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return isinstance(error, BlockingIOError)
         return False
 
 
@@ -114,14 +110,14 @@ def new_run(root: Path, experiment: str) -> RunFolder:
         UserError: If the experiment's name is not valid.
     """
     check_experiment(experiment)
-    for number in itertools.count():
+    number = 0
+    while True:
         run = RunFolder(root / experiment / f"version_{number}")
         try:
             run.path.mkdir(parents=True)
             return run
         except FileExistsError:
-            continue
-    raise AssertionError
+            number += 1
 
 
 def check_experiment(name: str) -> None:

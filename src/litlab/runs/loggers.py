@@ -1,6 +1,5 @@
 """Loggers of a resumed run go on with what they have begun: the run of W&B, MLflow or Comet."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,10 +13,8 @@ FILE = "loggers.json"
 
 def save_logger_ids(loggers: Sequence[Logger], run: RunFolder) -> None:
     """Write what identifies the runs of the loggers, once they have begun."""
-    ids: dict[str, list[Any]] = defaultdict(list)
-    for logger in loggers:
-        if type(logger).__name__ in IDS:
-            ids[type(logger).__name__].append(logger.version)
+    names = {type(logger).__name__: logger for logger in loggers}
+    ids = {name: logger.version for name, logger in names.items() if name in IDS}
     if ids:
         write_json(run.path / FILE, ids)
 
@@ -32,5 +29,5 @@ def resume_loggers(loggers: list[Any], run: RunFolder) -> None:
     ids = read_json(run.path / FILE)
     for logger in loggers:
         name = logger["class_path"].rpartition(".")[2]
-        if ids.get(name):
-            logger["init_args"][IDS[name]] = ids[name].pop(0)
+        if name in ids:
+            logger["init_args"][IDS[name]] = ids[name]

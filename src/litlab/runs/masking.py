@@ -44,8 +44,5 @@ def mask_text(text: str) -> str:
 
 def mask_command(words: Sequence[str]) -> list[str]:
     """Replace secrets in a command line, whether given as ``--token=x`` or ``--token x``."""
-    flags = ["", *words]
-    return [
-        mask(word, "" if word.startswith("--") or not flag.startswith("--") else flag[2:])
-        for flag, word in pairwise(flags)
-    ]
+    pairs = pairwise(["", *words])
+    return [mask(word, "" if word.startswith("--") else before) for before, word in pairs]

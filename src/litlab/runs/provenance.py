@@ -28,15 +28,15 @@ DIFF = "diff --no-ext-diff --no-textconv --no-color --no-renames --src-prefix=a/
 PACKAGES = "torch torchvision lightning torchmetrics jsonargparse numpy pandas scikit-learn optuna torchao"
 
 
-def describe_origin(trainer: "Trainer", diff_name: str) -> tuple[dict[str, Any], str]:
+def describe_origin(trainer: "Trainer") -> tuple[dict[str, Any], str]:
     """Describe what a run is made from; secrets in the command are masked.
 
     Args:
         trainer: The trainer of the run, its data set up.
-        diff_name: What the file of the uncommitted changes will be called.
 
     Returns:
-        The content of ``provenance.json``, and the uncommitted changes as they are, empty if there are none.
+        The content of ``provenance.json``, and the uncommitted changes as they are, empty if there are none. The name
+        of their file is that of their content.
     """
     code = work_tree()
     data: Any = getattr(trainer, "datamodule", None)
@@ -49,7 +49,7 @@ def describe_origin(trainer: "Trainer", diff_name: str) -> tuple[dict[str, Any],
         "commit": code.commit,
         "why_no_commit": code.problem,
         "dirty": bool(code.diff),
-        "uncommitted": {"file": diff_name, "sha256": digest} if code.diff else None,
+        "uncommitted": {"file": f"uncommitted_{digest[:8]}.diff"} if code.diff else None,
         "versions": versions(),
         "hardware": hardware(trainer),
         "seed": None if seed is None else int(seed),
@@ -65,9 +65,7 @@ def describe_origin(trainer: "Trainer", diff_name: str) -> tuple[dict[str, Any],
 
 def command() -> list[str]:
     """Return the command line as it can be typed again, secrets masked."""
-    program, *arguments = sys.argv
-    is_project = Path(program).name in ("__main__.py", team.package())
-    return [*(team.command() if is_project else ["python", program]), *mask_command(arguments)]
+    return team.command(*mask_command(sys.argv[1:]))
 
 
 def now() -> str:
@@ -89,7 +87,6 @@ def hardware(trainer: "Trainer") -> dict[str, Any]:
     import torch
 
     device = trainer.strategy.root_device
-    on_gpu = device.type == "cuda"
     cpus = Path("/proc/cpuinfo")  # of Linux
     model = re.search(r"model name\s*: (.*)", cpus.read_text(encoding="utf-8")) if cpus.exists() else None
     return {
@@ -97,7 +94,7 @@ def hardware(trainer: "Trainer") -> dict[str, Any]:
         "cpu": model[1] if model else platform.machine(),
         "cores": os.cpu_count(),
         "device": device.type,
-        "device_name": torch.cuda.get_device_name(device) if on_gpu else None,
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         "ranks": trainer.world_size,
         "strategy": type(trainer.strategy).__name__,
         "precision": str(trainer.precision),

@@ -12,10 +12,9 @@ from typing import Any
 import yaml
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
-from lightning.pytorch.utilities import rank_zero_warn
 
 from litlab.callbacks.reporting.loggers import log_file, log_settings
-from litlab.errors import UserError
+from litlab.errors import first_line
 from litlab.runs import results
 from litlab.runs.folder import RunFolder, read_json, write_json, write_text
 from litlab.runs.loggers import save_logger_ids
@@ -40,19 +39,17 @@ class RunRecord(Callback):
 
     Args:
         settings: Returns the resolved config as plain data; called once, as a fit begins.
-        test_follows: Whether a test may follow the fit: then `log_results` says that the run is finished.
     """
 
-    def __init__(self, settings: Callable[[], dict[str, Any]] = dict, test_follows: bool = False) -> None:
+    def __init__(self, settings: Callable[[], dict[str, Any]] = dict) -> None:
         self.seconds_before = 0.0  # taken by earlier fits of the run
         self._read_settings = settings
-        self._test_follows = test_follows
         self._run: RunFolder | None = None  # on rank zero, of a run that keeps something
-        self._clock: float | None = None  # when the fit of this process began
+        self._clock = 0.0
+        self._started = ""  # when the fit of this process began
         self._config = ""
         self._flat_config: dict[str, Any] = {}
         self._metrics: dict[str, Any] = {}
-        self._status: dict[str, Any] = {}
 
     # How a fit begins
 
@@ -61,7 +58,7 @@ class RunRecord(Callback):
         # two have different values of one name.
         trainer.enable_autolog_hparams = False
         folder = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
-        if self._clock is not None:  # it is the test that follows a fit
+        if self._started:  # it is the test that follows a fit
             return
         settings = self._read_settings() if stage == "fit" else {}
         self._config = _dump(settings)
@@ -76,8 +73,8 @@ class RunRecord(Callback):
         self._metrics |= {"test": None, "test_checkpoint": None}
         self.seconds_before = self._metrics.get("seconds", 0.0)
         self._clock = time.monotonic()
-        self._status = {"started": now(), "slurm_job_id": os.environ.get("SLURM_JOB_ID")}
-        self._write(trainer, "running")
+        self._started = now()
+        self._write(trainer)
         self._write_origin(trainer, run)
 
         write_text(run.config, self._config)
@@ -88,19 +85,18 @@ class RunRecord(Callback):
         save_logger_ids(trainer.loggers, run)
 
     def _write_origin(self, trainer: Trainer, run: RunFolder) -> None:
-        first = read_json(run.provenance)
-        later = first.get("continued", [])
-        diff_name = f"uncommitted_{len(later) + 1}.diff" if first else "uncommitted.diff"
-        origin, diff = describe_origin(trainer, diff_name)
+        origin, diff = describe_origin(trainer)
         if diff:
-            write_text(run.path / diff_name, diff)
-        write_json(run.provenance, {**first, "continued": [*later, origin]} if first else origin)
+            write_text(run.path / origin["uncommitted"]["file"], diff)
+        first = read_json(run.provenance)
+        if first:
+            first["continued"] = [*first.get("continued", []), origin]
+        write_json(run.provenance, first or origin)
 
     # While it runs
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
-        if trainer.current_epoch > 0:
-            self._write(trainer, "running")
+        self._write(trainer)  # only now the checkpoint of the epoch before is written
 
     def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}  # reduced: on every rank
@@ -109,12 +105,11 @@ class RunRecord(Callback):
         metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
         if trainer.state.fn == "fit":
             self._metrics["val"] = {name: value for name, value in metrics.items() if name.startswith("val")}
-            self._write(trainer, "running")
+            self._write(trainer)
             return
         part = "test" if trainer.testing else "val"
         checkpoint = Path(trainer.ckpt_path).name if trainer.ckpt_path else None
-        generated = self._metrics.get("generated_data") or _is_generated(trainer)  # one of both is enough to say so
-        self._metrics |= {part: metrics, f"{part}_checkpoint": checkpoint, "generated_data": generated}
+        self._metrics |= {part: metrics, f"{part}_checkpoint": checkpoint}
         write_json(self._run.metrics, self._metrics)
 
     on_test_end = on_validation_end
@@ -126,33 +121,33 @@ class RunRecord(Callback):
 
     def teardown(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         if stage == "fit":
-            self._write(trainer, "running" if self._test_follows else "finished")
+            self._write(trainer)  # until `log_results`: a test may follow
 
     def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
-        status = "interrupted" if type(exception).__name__ in INTERRUPTIONS else "failed"
-        signum = getattr(exception, "signum", None)
-        text = f"{type(exception).__name__}: {' '.join(str(exception).split())}".removesuffix(": ")
-        reason = signal.Signals(signum).name if signum else mask_text(text)[:300]
-        try:
-            self.end(trainer, status, f"in its test: {reason}" if trainer.testing else reason)
-        except UserError as error:  # the disk may be full, and the run's own exception is what must be seen
-            rank_zero_warn(f"The run's end is not recorded: {error}")
+        name, signum = type(exception).__name__, getattr(exception, "signum", None)
+        reason = signal.Signals(signum).name if signum else mask_text(f"{name}: {first_line(exception)}")
+        status = "interrupted" if name in INTERRUPTIONS else "failed"
+        self.end(trainer, status, f"in its test: {reason}" if trainer.testing else reason)
 
     def end(self, trainer: Trainer, status: str, reason: str | None = None) -> None:
         """Write how the run ended, and fill TensorBoard's HPARAMS tab with the results that `runs` shows."""
         self._write(trainer, status, reason)
-        found = results.values(self._metrics) | {"steps": trainer.global_step}
-        tagged = {f"hp/{name}": value for name, value in found.items()}
+        tagged = {f"hp/{name}": value for name, value in results.values(self._metrics).items()}
         for board in trainer.loggers:
             if isinstance(board, TensorBoardLogger) and self._flat_config:
                 board.log_hyperparams(self._flat_config, tagged, step=trainer.global_step)
                 board.finalize("success")
 
-    def _write(self, trainer: Trainer, status: str, reason: str | None = None) -> None:
-        if self._run is None or self._clock is None:  # no fit has begun here: the run is as it was
+    def _write(self, trainer: Trainer, status: str = "running", reason: str | None = None) -> None:
+        if self._run is None or not self._started:  # no fit has begun here: the run is as it was
             return
-        self._status |= {"status": status, "reason": reason, "ended": None if status == "running" else now()}
-        write_json(self._run.status, self._status)
+        write_json(self._run.status, {
+            "status": status,
+            "reason": reason,
+            "started": self._started,
+            "ended": None if status == "running" else now(),
+            "slurm_job_id": os.environ.get("SLURM_JOB_ID"),
+        })  # fmt: skip
         if trainer.state.fn == "fit":
             self._metrics |= {
                 "best": _best(trainer) or self._metrics.get("best"),
@@ -160,7 +155,6 @@ class RunRecord(Callback):
                 "steps": trainer.global_step,
                 "seconds": round(self.seconds_before + time.monotonic() - self._clock, 3),
                 "peak_memory_gib": round(max(peak_gib(trainer), self._metrics.get("peak_memory_gib", 0.0)), 3),
-                "generated_data": _is_generated(trainer),
             }
             write_json(self._run.metrics, self._metrics)
 
@@ -183,10 +177,6 @@ def _best(trainer: Trainer) -> dict[str, Any] | None:
         "value": float(checkpoint.best_model_score),
         "checkpoint": Path(checkpoint.best_model_path).name,
     }
-
-
-def _is_generated(trainer: Trainer) -> bool:
-    return bool(getattr(getattr(trainer, "datamodule", None), "generated", False))
 
 
 def _dump(settings: dict[str, Any]) -> str:

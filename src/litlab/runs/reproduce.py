@@ -22,15 +22,13 @@ uncommitted changes that it ran with. Packages whose versions differ are listed.
 def main(arguments: list[str]) -> int:
     options = Options("reproduce", DESCRIPTION)
     options.add_argument("run", metavar="RUN", help=RUN_HELP)
-    chosen = options.parse_args(arguments)
-
-    run = find_run(chosen.run)
+    run = find_run(options.parse_args(arguments).run)
     origin = read_json(run.provenance)
     commit = origin.get("commit") or ""
     if not re.fullmatch("[0-9a-f]+", commit):
         raise UserError(f"{run.name}: it is not known from which commit it was made; repeat it by hand")
-    if any(later["commit"] != commit for later in origin.get("continued", [])):
-        print(f"# it was continued on other code than that of {commit[:7]}, where it began")
+    for other in {later["commit"] for later in origin.get("continued", [])} - {commit}:
+        print(printable(f"# it was continued on commit {other}"))
     here = versions()
     for name, version in origin.get("versions", {}).items():
         if here.get(name) != version:

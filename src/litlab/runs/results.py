@@ -24,8 +24,8 @@ def values(metrics: dict[str, Any]) -> dict[str, float]:
 def test_name(metrics: dict[str, Any]) -> str | None:
     """Return the test metric that belongs to the one that was monitored, else the first one; None without a test."""
     test = metrics.get("test") or {}
-    monitor = (metrics.get("best") or {}).get("monitor", "")
-    return next((name for name in test if _stem(name) == _stem(monitor)), next(iter(test), None))
+    name = f"test/{_stem((metrics.get('best') or {}).get('monitor', ''))}"
+    return name if name in test else next(iter(test), None)
 
 
 def direction(name: str, runs: Iterable[dict[str, Any]] = ()) -> int:

@@ -1,6 +1,7 @@
 """``python -m PACKAGE runs``: the table of runs."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -27,25 +28,25 @@ with the mean and standard deviation of their metrics and the sum of their minut
 
 def main(arguments: list[str]) -> int:
     options = Options("runs", DESCRIPTION)
-    options.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help="only its runs")
+    options.add_argument("experiment", nargs="?", default="", metavar="EXPERIMENT", help="only its runs")
     options.add_argument("--sort", metavar="METRIC", help="best first by a metric, such as val/acc or test/loss")
     options.add_argument("--json", action="store_true", help="print all details as a JSON list")
     chosen = options.parse_args(arguments)
 
-    folder = ROOT / (chosen.experiment or "").removeprefix(f"{ROOT}/")
-    runs = all_runs(folder, groups=True)
+    runs = all_runs(ROOT / chosen.experiment.removeprefix(f"{ROOT}/"), groups=True)
     if not runs and chosen.experiment:
         runs = [find_run(chosen.experiment)]  # which says what there is
     rows = [describe(run) for run in runs]
-    if chosen.sort and rows:
+    if chosen.sort:
         rows = _sort(rows, chosen.sort)
 
     if chosen.json:
         print(json.dumps(rows, indent=2))
     elif rows:
-        further = [chosen.sort] if chosen.sort else []
-        show_table([*HEADER, *further], [_cells(row, further) for row in rows])
-        print(*map(printable, _remarks(rows)), sep="\n")
+        show_table(HEADER, [_cells(row, chosen.sort) for row in rows])
+        for row in rows:
+            for line in filter(None, [row.get("reason"), *row["problems"]]):
+                print(printable(f"{row['run']}: {line}"))
     else:
         print(f"There are no runs in {ROOT}")
     return 0
@@ -59,26 +60,25 @@ def describe(run: RunFolder) -> dict[str, Any]:
             content |= read()
         except UserError as error:
             content["problems"].append(str(error))
+    content["generated_data"] = any(run.path.rglob("GENERATED_DATA.txt"))  # of a group: in one of its runs
     return content
 
 
 def _sort(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    having = [row for row in rows if name in results.values(row)]
-    if not having:
-        known = set(chain(*map(results.values, rows)))
+    known = set(chain(*map(results.values, rows)))
+    if name not in known:
         hint = nearest(name, known, f"; there are {', '.join(sorted(known)) or 'none'}")
         raise UserError(f"runs: --sort: no run has a metric '{name}'{hint}")
-    is_higher_better = results.direction(name, rows) >= 0
-    having.sort(key=lambda row: results.values(row)[name], reverse=is_higher_better)
-    return [*having, *(row for row in rows if row not in having)]
+    sign = results.direction(name, rows) or 1
+    return sorted(rows, key=lambda row: sign * results.values(row).get(name, -sign * math.inf), reverse=True)
 
 
-def show_table(header: Sequence[str], rows: Iterable[Iterable[Any]], title: str = "") -> None:
+def show_table(header: Sequence[str], rows: Iterable[Iterable[str]], title: str = "") -> None:
     """Print a table. Its cells may come from files of others: what could control the terminal is escaped.
 
     Args:
         header: The names of the columns.
-        rows: The cells, texts or `rich.text.Text`.
+        rows: The cells.
         title: What stands above it.
     """
     from rich.table import Table
@@ -88,37 +88,23 @@ def show_table(header: Sequence[str], rows: Iterable[Iterable[Any]], title: str 
     for name in header:
         table.add_column(Text(printable(name)))
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     print_table(table)
 
 
-def _cells(row: dict[str, Any], further: list[str]) -> Iterator[str]:
+def _cells(row: dict[str, Any], metric: str | None) -> Iterator[str]:
     yield row["run"]
     yield f"{row['members']}, {row['status']}" if "members" in row else row["status"]
-    mark = "~" if row.get("generated_data") else ""
-    for name in ((row.get("best") or {}).get("monitor"), results.test_name(row)):
-        yield f"{name} {mark}{format_metric(row, name)}" if name else "-"
+    note = " on generated data" if row["generated_data"] else ""
+    for name in (metric or (row.get("best") or {}).get("monitor"), results.test_name(row)):
+        yield f"{name} {format_metric(row, name)}{note}" if name else "-"
     yield decimals(row.get("seconds", 0) / 60)
     yield decimals(row.get("peak_memory_gib"))
     yield row.get("started", "-")[:16].replace("T", " ")
     yield (row.get("commit") or "-")[:7] + ("*" if row.get("dirty") else "")
-    for name in further:
-        yield format_metric(row, name)
 
 
 def format_metric(row: dict[str, Any], name: str) -> str:
     """Return the value of a metric as tables show it, of a group with its standard deviation."""
     value = results.values(row).get(name)
     return "-" if value is None else results.plus_minus(value, row.get("deviation", {}).get(name))
-
-
-def _remarks(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield what the table has no room for."""
-    for row in rows:
-        if row.get("reason"):
-            yield f"{row['run']} {row['status']}: {row['reason']}"
-        yield from (f"warning: {problem}" for problem in row["problems"])
-    if any(row.get("generated_data") for row in rows):
-        yield "~ on generated data: says nothing about the real data"
-    if any(row.get("dirty") for row in rows):
-        yield "* the code had changes that were not committed"

@@ -116,7 +116,7 @@ def test_silent_on_other_ranks(tmp_path, capsys):
 def test_minutes_are_those_of_the_whole_run(tmp_path):
     """A resumed run: an hour and a half were spent before."""
     logger = TensorBoardLogger(tmp_path, name="", version="")
-    write_json(tmp_path / "status.json", {"status": "running", "seconds": 5400.0})
+    write_json(tmp_path / "metrics.json", {"seconds": 5400.0})
     summary = RunSummary()
     trainer = make_trainer(tmp_path, logger=logger, callbacks=[RunRecord(), summary])
     trainer.fit(Tiny(), TinyData())

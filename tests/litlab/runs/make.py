@@ -28,8 +28,10 @@ def write_run(
     write(run.status, status=status, reason="RuntimeError: it broke" if status == "failed" else None, started=started,
           ended=None)  # fmt: skip
     write(run.metrics, val={"val/acc": best - 0.1, "val/loss": 1.0}, test=test or {}, epochs=3, steps=12, seconds=90.0,
-          peak_memory_gib=1.25, generated_data=generated,
+          peak_memory_gib=1.25,
           best={"monitor": monitor, "mode": mode, "value": best, "epoch": 1, "checkpoint": "e.ckpt"})  # fmt: skip
+    if generated:
+        (run.path / "GENERATED_DATA.txt").touch()
     command = ["python", "-m", "auks", "fit", "--config", "configs/images.yaml"]
     write(run.provenance, **{"command": command, "commit": COMMIT, "dirty": False, "seed": 0, **provenance})
     return run

@@ -4,10 +4,8 @@ import pytest
 import yaml
 
 from litlab.runs import compare
-from litlab.runs.compare import compare_metrics, flatten_origin
-from litlab.runs.find import find_run
+from litlab.runs.compare import flatten_origin
 from litlab.runs.settings import differences, flatten
-from litlab.runs.table import describe
 from tests.litlab.runs.make import exit_code, write_group, write_run
 
 
@@ -48,12 +46,6 @@ def test_two_runs_side_by_side(root, capsys):
         assert same not in rows(out)
 
 
-def test_the_better_value_is_bold(root):
-    runs = [describe(find_run(f"cifar/version_{number}")) for number in (0, 1)]
-    styles = {name: [cell.style for cell in row] for name, *row in compare_metrics(runs) if "/" in name}
-    assert styles == {"val/acc": ["", "bold green"], "val/loss": ["bold green"] * 2, "test/loss": ["bold green", ""]}
-
-
 def test_a_group_is_one_column(root, capsys):
     write_group(root, "cifar/seeds_0", [0.8, 0.9], width=64)
     code, out, _ = show(capsys, "cifar/seeds_0", "cifar/version_0")
@@ -75,8 +67,6 @@ def test_a_run_that_lacks_what_another_has(root, capsys):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["cifar"], "compare: cifar: that is one run; give two or more"),
-        (["cifar", "cifar/version_1"], "compare: cifar and cifar/version_1: that is one run; give two or more"),
         (["cifar", "cifra"], "cifra: there is no such run; did you mean 'cifar'"),
         (["cifar", "lost"], "lost/version_0/config.yaml: it can't be read"),
         (["cifar", "half"], "half/version_0/config.yaml"),

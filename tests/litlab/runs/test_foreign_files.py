@@ -46,7 +46,7 @@ def test_nothing_that_is_printed_controls_the_terminal(run, capsys, letters):
     best = {"monitor": f"val/{letters}", "mode": "max", "value": 1.0, "checkpoint": letters}
     write(run.metrics, best=best, test={f"test/{letters}": 0.5}, val={letters: 0.25})
     write(run.provenance, commit=f"abc{letters}", versions={letters: letters}, seed=letters, data={letters: letters},
-          uncommitted={"file": letters, "sha256": letters}, why_no_commit=letters)  # fmt: skip
+          uncommitted={"file": letters}, why_no_commit=letters)  # fmt: skip
     run.config.write_text(json.dumps({"model": letters, f"key{letters}": letters}))
     printed = outcome(capsys)
     assert "foreign/version_0" in printed
@@ -112,7 +112,7 @@ def test_the_folder_of_all_runs_may_be_a_link_to_a_larger_disk(tmp_path, monkeyp
 
 
 def test_commands_to_type_hold_nothing_of_a_shell(run, capsys):
-    write(run.provenance, commit="--upload-pack=x; rm -rf ~", uncommitted={"file": "../../../x", "sha256": "1"})
+    write(run.provenance, commit="--upload-pack=x; rm -rf ~", uncommitted={"file": "../../../x"})
     assert "rm -rf" not in outcome(capsys, (reproduce.main, "foreign")).partition("(")[0]
-    write(run.provenance, commit="abcdef1", uncommitted={"file": "../../../$(x)", "sha256": "1"})
+    write(run.provenance, commit="abcdef1", uncommitted={"file": "../../../$(x)"})
     assert f"git apply '{run.path.absolute()}/$(x)'" in outcome(capsys, (reproduce.main, "foreign"))

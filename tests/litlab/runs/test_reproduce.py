@@ -21,7 +21,7 @@ def make(repository, monkeypatch):
 
     def record(**further):
         code = work_tree(root / "src")
-        changes = {"file": "uncommitted.diff", "sha256": "0"} if code.diff else None
+        changes = {"file": "uncommitted.diff"} if code.diff else None
         origin = {"versions": versions(), "commit": code.commit, "dirty": bool(code.diff), "uncommitted": changes}
         run = write_run(root / "lightning_logs", "tiny/version_0", **{**origin, **further})
         (run.path / "uncommitted.diff").write_text(code.diff)
@@ -61,7 +61,7 @@ def test_what_is_not_the_same_is_said(make, lines, repository):
     commit = repository[1]("rev-parse", "HEAD")
     make(versions={**versions(), "torch": "1.0", "gone": "3.2"}, continued=[{"commit": commit}, {"commit": "d" * 40}])
     assert lines("tiny") == [
-        f"# it was continued on other code than that of {commit[:7]}, where it began",
+        f"# it was continued on commit {'d' * 40}",
         f"# torch is {versions()['torch']} here, the run used 1.0",
         "# gone is not installed here, the run used 3.2",
         f"git checkout {commit}",

@@ -38,7 +38,7 @@ arguments are those of `fit`; see `fit --help`. Ctrl-C stops it; the same comman
   %(prog)s --config configs/mine.yaml --seeds 0,1,2
   %(prog)s --config configs/mine.yaml --folds 5
 """
-LARGEST = ("epochs", "steps", "peak_memory_gib", "generated_data")  # of all members
+LARGEST = ("epochs", "steps", "peak_memory_gib")  # of all members
 
 
 def main(arguments: list[str]) -> int:
