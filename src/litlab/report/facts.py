@@ -63,7 +63,7 @@ class Facts:
     @property
     def seconds(self) -> float | None:
         """Seconds that it took, without the test."""
-        return self.metrics.get("seconds") or self.state.get("seconds")
+        return self.metrics.get("seconds")
 
     @property
     def samples_per_second(self) -> float | None:

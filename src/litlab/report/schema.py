@@ -13,8 +13,7 @@ SESSION = {
 # An entry may be missing or null unless its type is in a tuple.
 FILES: dict[str, Any] = {
     "status.json": {
-        "status": str, "reason": str, "test": str, "started": str, "ended": str, "host": str, "slurm_job_id": str,
-        "pid": int, "seconds": float,
+        "status": str, "reason": str, "started": str, "ended": str, "slurm_job_id": str,
     },
     "metrics.json": {
         "val": dict[str, float], "test": dict[str, float],

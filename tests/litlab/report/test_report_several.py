@@ -101,7 +101,7 @@ def test_what_is_wrong_with_one_run_is_said_of_that_run(report, logs):
     page = report(*SEEDS)
     assert "version_1: The run failed. RuntimeError: <b>boom</b>" in page.text
     assert "version_2: " in page.text
-    assert "it can't be read" in page.text
+    assert "it holds no JSON object" in page.text
     assert cells(page.section("runs"), "status") == ["finished", "failed", "finished"]
     assert cells(page.section("results"), "test/acc")[2] == "-"
 
