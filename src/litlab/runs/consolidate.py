@@ -17,14 +17,13 @@ to copy, and plain torch.load reads it.
 def main(arguments: list[str]) -> int:
     options = Options("consolidate", DESCRIPTION)
     options.add_argument("checkpoint", metavar="CHECKPOINT_OR_RUN", help=RUN_HELP)
-    chosen = options.parse_args(arguments)
+    path = find_checkpoint(options.parse_args(arguments).checkpoint)
 
     import torch
 
     from litlab.checkpointing.io import AtomicCheckpointIO
     from litlab.util.files import write_atomically
 
-    path = find_checkpoint(chosen.checkpoint)
     output = path.with_suffix(".pt")
     if output.exists():
         raise UserError(f"consolidate: {output} exists; move it away")

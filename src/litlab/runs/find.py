@@ -83,8 +83,8 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
     Raises:
         UserError: If there is no such checkpoint.
     """
-    best = _best_of(run).get("checkpoint", "last.ckpt")
-    names = {"last": "last.ckpt", "best": best, None: best}
+    which = which or "best"
+    names = {"last": "last.ckpt", "best": _best_of(run).get("checkpoint", "last.ckpt")}
     path = run.checkpoints / Path(names[which]).name if which in names else Path(which)
     if not os.path.isfile(path):
         raise UserError(f"{run.name}: there is no checkpoint {path}; give another one with --ckpt_path")

@@ -3,8 +3,9 @@
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from litlab.util.metrics import metric_direction
 from litlab.util.text import decimals
@@ -39,10 +40,11 @@ def direction(name: str, runs: Iterable[dict[str, Any]] = ()) -> int:
     return {"max": 1, "min": -1, None: 0}[modes.get(_stem(name), metric_direction(name))]
 
 
-class Spread(NamedTuple):
+@dataclass(frozen=True)
+class Spread:
     """What some values of a metric say about it.
 
-    Attributes:
+    Args:
         count: How many values there are.
         mean: Their mean.
         deviation: Their standard deviation, with n - 1 in its denominator; None for one value.
