@@ -60,9 +60,8 @@ def load_checkpoint(path: str | Path, weights: bool = True) -> dict[str, Any]:
         UserError: If there is no such file, or it can't be used.
     """
     checkpoint = read_checkpoint(path, mmap=True)
-    for name, kind in {"state_dict": dict, "pytorch-lightning_version": str}.items():
-        if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(name), kind):
-            raise UserError(f"checkpoint {path}: it is not one of Lightning, as it has no {name}; use another one")
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
+        raise UserError(f"checkpoint {path}: it is not one of Lightning, as it has no state_dict; use another one")
     return fill_shards(path, checkpoint, ["state_dict"]) if weights else checkpoint
 
 

@@ -3,12 +3,10 @@
 Nothing heavy is imported here, so that ``--help`` and a mistyped command are answered at once.
 """
 
-import atexit
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import import_module
 from typing import NoReturn
 
@@ -39,7 +37,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "litlab.serve.serve:main",
             "answer HTTP requests with a run's model or an exported one, with a page to try it",
         ),
-        "shards": ("litlab.cli.shards:main", "write the data of an experiment into a few large files, to stream them"),
+        "shards": (
+            "litlab.commands.shards.shards:main",
+            "write the data of an experiment into a few large files, to stream them",
+        ),
         "consolidate": ("litlab.runs.consolidate:main", "write a sharded checkpoint as one file"),
     },
     "Work on the project": {
@@ -152,8 +153,12 @@ def find_command(name: str) -> Callable[..., int]:
     if name not in commands:
         raise UserError(f"{name}: there is no such command{nearest(name, commands, f'; see {typed()} --help')}")
     module, _, function = commands[name][0].partition(":")
-    with _without_garbage_collection():
+    gc.disable()  # or a fifth of the time goes to looking through millions of new objects, which all stay
+    try:
         return getattr(import_module(module), function)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def run_experiment(run: Callable[[list[str]], None]) -> int:
@@ -179,21 +184,3 @@ def run_experiment(run: Callable[[list[str]], None]) -> int:
 
 def _list_commands(group: dict[str, tuple[str, str]]) -> str:
     return "\n".join(f"  {name:11} {help_}" for name, (_, help_) in group.items())
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Import quickly: a fifth of the time goes to looking through millions of new objects, which all stay.
-
-    They are not looked at later either: that would interrupt the training.
-    """
-    is_first = "torch" not in sys.modules
-    if is_first:
-        gc.disable()
-    try:
-        yield
-    finally:
-        if is_first:
-            gc.freeze()
-            atexit.register(gc.unfreeze)  # or libraries that count their objects at the end would find some left
-            gc.enable()

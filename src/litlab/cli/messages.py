@@ -75,8 +75,8 @@ def explain(message: str, parser: Any) -> str:
             add = other.add_class_arguments if isinstance(target, type) else other.add_function_arguments
             names = add(target, fail_untyped=False)
             text = f"{classes[-1].rpartition('.')[2]} has no '{found[2]}'{nearest(found[2], names)}"
-    elif found := re.match(r"Importing '(.+)' is not allowed, denied by the '(.+)' entry", text):
-        text = explain_denied(found[1], everything=found[2] == "*")
+    elif found := re.match(r"Importing '(.+)' is not allowed", text):
+        text = explain_denied(found[1])
     elif found := re.match(r"module '(.+)' has no attribute '(.+)'", text):
         text = f"{found[1]} has no '{found[2]}'{nearest(found[2], dir(sys.modules[found[1]]))}"
     elif found := re.match(r"Expected a dot import path string: (.+)", text):

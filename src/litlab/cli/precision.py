@@ -74,11 +74,9 @@ def auto_precision(devices: list[torch.device]) -> tuple[Literal["bf16-mixed", "
     Args:
         devices: Those of a run, of one kind.
     """
-    if not devices:
-        return "32-true", "as there is no device"
-    if all(map(has_fast_bfloat16, devices)):
+    slow = next((device for device in devices if not has_fast_bfloat16(device)), None)
+    if slow is None:
         return "bf16-mixed", f"as {_name(devices[0])} has units for bfloat16"
-    slow = next(device for device in devices if not has_fast_bfloat16(device))
     if all(map(has_tensor_cores, devices)):
         return "16-mixed", f"as {_name(slow)} has units for float16, but not for bfloat16"
     return "32-true", f"as {_name(slow)} has no units for bfloat16"

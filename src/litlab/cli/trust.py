@@ -29,13 +29,6 @@ from litlab.errors import UserError
 from litlab.util.team import package
 
 LIBRARIES = ("litlab", "torch", "torchvision", "lightning", "torchmetrics", "torchao.optim")
-# Parts of these that load or run code by their arguments, and that no experiment needs.
-RISKY = (
-    "torch.hub", "torch.load", "torch.serialization", "torch.package", "torch.jit", "torch.fx", "torch.classes",
-    "torch.ops", "torch.utils.cpp_extension", "torch.utils.model_zoo", "torch.distributed.rpc", "torch.distributed.nn",
-    "torch.distributed.run", "torch.distributed.launcher", "torch.multiprocessing", "torch.testing", "torch.export",
-    "torchvision.datasets", "lightning.pytorch.serve", "lightning.app", "litlab.sweep",
-)  # fmt: skip
 # What a config describes: a function in the place of a class must return one of these, by its annotation.
 BUILT = (
     nn.Module, Optimizer, LRScheduler, LightningDataModule, Callback, Logger, Profiler, Strategy, Accelerator,
@@ -63,7 +56,7 @@ def restrict_imports(foreign: bool, allowed: str | None) -> list[str]:
     for name in modules:
         if not name.replace(".", "").isidentifier() or name.partition(".")[0] in NEVER:
             raise UserError(f"--allow_modules: a config may not name '{name}'; give a package such as mylib")
-    set_parsing_settings(import_path_denylist=list(RISKY), instantiate_subclass_spec_in_any=False)
+    set_parsing_settings(instantiate_subclass_spec_in_any=False)
     if foreign:
         trusted = [package(), *LIBRARIES, *modules]
         set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=trusted)
@@ -101,19 +94,15 @@ def check_names(config: Any, foreign: bool, trusted: Iterable[str]) -> None:
             raise UserError(f"{key}: the config of a run or checkpoint may not name {name}; see docs/security.md")
 
 
-def explain_denied(path: str, everything: bool) -> str:
-    """Return why a config may not name something.
-
-    Args:
-        path: What it names.
-        everything: Whether that is only because the config may be somebody else's.
-    """
-    if everything and path.partition(".")[0] not in NEVER:
-        return (
-            f"'{path}' is named by the config of a run or checkpoint, which may only name classes of "
-            f"{', '.join((package(), *LIBRARIES))}; if you trust it, add --allow_modules {path.partition('.')[0]}"
-        )
-    return f"'{path}' can't be named in a config; it could run commands, load code or change files"
+def explain_denied(path: str) -> str:
+    """Return why the config of a run or checkpoint may not name something."""
+    module = path.partition(".")[0]
+    if module in NEVER:
+        return f"'{path}' can't be named in a config; it could run commands, load code or change files"
+    return (
+        f"'{path}' is named by the config of a run or checkpoint, which may only name classes of "
+        f"{', '.join((package(), *LIBRARIES))}; if you trust it, add --allow_modules {module}"
+    )
 
 
 def _find_names(config: Any, key: str, wanted: Any) -> Iterator[tuple[str, str | None, Any, tuple[type, ...]]]:

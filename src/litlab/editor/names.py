@@ -14,11 +14,18 @@ from typing import Any
 from lightning.pytorch import LightningModule
 from torchmetrics import Metric
 
-from litlab.cli.trust import BUILT, RISKY
+from litlab.cli.trust import BUILT
 from litlab.editor.class_paths import find_class, is_general, subclasses
 from litlab.errors import UserError
 from litlab.util.team import is_own, package
 
+# Parts of the libraries that load or run code by their arguments, and that no experiment needs: they are not offered.
+RISKY = (
+    "torch.hub", "torch.load", "torch.serialization", "torch.package", "torch.jit", "torch.fx", "torch.classes",
+    "torch.ops", "torch.utils.cpp_extension", "torch.utils.model_zoo", "torch.distributed.rpc", "torch.distributed.nn",
+    "torch.distributed.run", "torch.distributed.launcher", "torch.multiprocessing", "torch.testing", "torch.export",
+    "torchvision.datasets", "lightning.pytorch.serve", "lightning.app", "litlab.sweep",
+)  # fmt: skip
 NETWORKS = "torchvision.models"  # whose functions make networks
 SPECIAL = (LightningModule, Metric)  # modules, but no networks
 

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.callbacks.reporting.loggers import log_file, log_settings
 from litlab.errors import first_line
@@ -106,6 +107,10 @@ class RunRecord(Callback):
         if trainer.state.fn == "fit":
             self._metrics["val"] = {name: value for name, value in metrics.items() if name.startswith("val")}
             self._write(trainer)
+            return
+        was_real = not read_json(self._run.provenance).get("data", {}).get("generated", False)
+        if was_real and getattr(getattr(trainer, "datamodule", None), "generated", False):
+            rank_zero_info("The run's data is real, and this one generated: the results are not kept")
             return
         part = "test" if trainer.testing else "val"
         checkpoint = Path(trainer.ckpt_path).name if trainer.ckpt_path else None

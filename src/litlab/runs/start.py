@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
-from lightning.fabric.utilities.rank_zero import _get_rank
 from lightning.pytorch.utilities import rank_zero_info
 
+from litlab.checkpointing.internals import early_rank
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT, RunFolder, new_run, read_json
 from litlab.runs.settings import flatten, format_value, read_config
@@ -111,4 +111,4 @@ def _is_of_results(key: str) -> bool:
 
 def _is_first_process() -> bool:
     """Return whether this is the process of the run that writes files, and not one launched as a further rank."""
-    return not _get_rank() and os.environ.get("NODE_RANK", "0") == "0"  # Lightning's own rank isn't set yet
+    return not early_rank() and os.environ.get("NODE_RANK", "0") == "0"

@@ -54,11 +54,10 @@ def check_folder(key: str, folder: Path) -> None:
     Raises:
         UserError: If it can't.
     """
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.is_symlink() or path.exists())
-    if not nearest.is_dir():
-        raise UserError(f"{key}: {nearest} is not a folder; move it away, or choose another place")
-    if not os.access(nearest, os.W_OK | os.X_OK) or not nearest.stat().st_mode & 0o222:  # root has access to all
-        raise UserError(f"{key}: {nearest} is read-only; change its permissions, or choose another place")
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    is_open = os.access(nearest, os.W_OK | os.X_OK) and nearest.stat().st_mode & 0o222  # root has access to all
+    if not nearest.is_dir() or not is_open:
+        raise UserError(f"{key}: {nearest} is no folder that can be written to; choose another place")
 
 
 @contextmanager

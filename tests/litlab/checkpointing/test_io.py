@@ -89,7 +89,6 @@ def test_other_errors_stay_what_they_are(tmp_path):
     ("content", "says"),
     [
         ({"global_step": 1, "code": os.system}, "it holds more than weights and plain settings"),
-        ({"global_step": 1, "state_dict": {}}, "it has no pytorch-lightning_version"),
         ({"state_dict": [], "pytorch-lightning_version": "2"}, "it has no state_dict"),
         ([], "it has no state_dict"),
         (None, "no such local file"),

@@ -68,7 +68,6 @@ def test_gpus(gpus, majors, wanted, why):
 def test_apple(monkeypatch, there):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda *version: there and version <= (14, 0))
-    assert auto_precision([])[0] == "32-true"  # Lightning refuses to train on none
     assert auto_precision([torch.device("mps")])[0] == ("bf16-mixed" if there else "32-true")
 
 

@@ -164,11 +164,11 @@ def test_beside_a_config_of_ones_own_only_the_weights_of_a_checkpoint_are_used(r
 @pytest.mark.parametrize(
     ("flag", "payload", "says"),
     [
-        ("--model.optimizer", OPTIMIZERS["command"], f"'os.system' {NEVER}"),
-        ("--model.optimizer", OPTIMIZERS["command through torch"], f"'posix.system' {NEVER}"),
+        ("--model.optimizer", OPTIMIZERS["command"], NOT_A_CLASS),
+        ("--model.optimizer", OPTIMIZERS["command through torch"], NOT_A_CLASS),
         ("--model.optimizer", calls("builtins.print"), f"model.optimizer: builtins.print {NOT_A_CLASS}"),
         ("--model.optimizer", OPTIMIZERS["a network"], NOT_A_CLASS),
-        ("--model.optimizer", OPTIMIZERS["torch.load"], NEVER),
+        ("--model.optimizer", OPTIMIZERS["torch.load"], NOT_A_CLASS),
         ("--trainer.callbacks+", CALLBACKS["callable with arguments"], NOT_A_CLASS),
     ],
 )

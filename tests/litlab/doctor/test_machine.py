@@ -103,8 +103,8 @@ def test_a_folder_that_nothing_can_be_written_to_fails(tmp_path):
     line = folder("data", tmp_path / "data")
     tmp_path.chmod(0o755)
     assert line.status == "failed"
-    assert line.what.endswith(f"{tmp_path} is read-only")
-    assert line.remedy == "change its permissions, or choose another place"
+    assert line.what.endswith(f"{tmp_path} is no folder that can be written to")
+    assert line.remedy == "choose another place"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")

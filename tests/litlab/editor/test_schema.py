@@ -120,5 +120,5 @@ def test_a_folder_that_cannot_be_written_is_one_line(run, tmp_path):
     assert (done.code, done.out) == (2, "")
     assert (
         done.err
-        == f"error: schema: {Path('.vscode').absolute()} is not a folder; move it away, or choose another place\n"
+        == f"error: schema: {Path('.vscode').absolute()} is no folder that can be written to; choose another place\n"
     )
