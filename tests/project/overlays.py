@@ -53,7 +53,7 @@ EFFECTS = {
     "plateau": lambda folder, done: "num_bad_epochs" in checkpoint_of(folder)["lr_schedulers"][0],
     "memory_snapshot": lambda folder, done: "What 3 training steps" in (folder / "memory.txt").read_text(),
     "profile": lambda folder, done: "A step took" in done.out and (folder / "fit-profile.trace.json").is_file(),
-    "tf32": lambda folder, done: "trainer.tf32: this CPU has no units for TF32" in done.err,
+    "tf32": lambda folder, done: torch.get_float32_matmul_precision() == "high",
     "optimizer_in_backward": lambda folder, done: config_of(folder)["nan_guard"] is None,
     "qat": lambda folder, done: "weights round to int8" in done.err,
     "smoke": lambda folder, done: checkpoint_of(folder)["global_step"] == 2,

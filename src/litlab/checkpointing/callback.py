@@ -19,7 +19,7 @@ from litlab.types import PositiveFloat, PositiveInt
 from litlab.util.metrics import choose_mode
 
 PATHS = ("best_model_path", "kth_best_model_path", "last_model_path")  # in its state
-EVERY_STEPS = 10  # after which several ranks ask each other for the time
+EVERY_STEPS = 10  # after which several ranks tell each other the time, and of signals
 
 
 class RunCheckpoint(ModelCheckpoint):

@@ -25,7 +25,7 @@ from litlab.cli.resolve import find_classes, imported
 from litlab.cli.trust import explain_denied
 from litlab.errors import UserError, first_line
 from litlab.runs.folder import ROOT, RunFolder, write_text
-from litlab.util.device import GIB, is_out_of_memory, peak_host_gib
+from litlab.util.device import is_out_of_memory
 from litlab.util.team import package
 from litlab.util.text import nearest
 from litlab.util.yaml import find_line
@@ -42,6 +42,10 @@ VALUE = re.compile(r"(?:Given|Got) value: (.*?)(?:\. Got value: .*)?$", re.MULTI
 KIND = re.compile(r"Expected an? (?:<class '(?:[\w.]*\.)?(?!NoneType)(\w+)'>|typing\.Literal\[(.*)\])")
 # What says that a file system, and not the code, is the problem.
 OF_THE_SYSTEM = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+OUT_OF_MEMORY = (
+    "out of memory: try half of --data.batch_size with twice --trainer.accumulate_grad_batches, or "
+    "--trainer.precision bf16-mixed"
+)
 SHORTENED = (ValueError, MisconfigurationException, ImportError, OSError)  # what a constructor says of its arguments
 
 
@@ -146,7 +150,7 @@ def describe_error(error: BaseException) -> str | None:
     notes = getattr(error, "__notes__", [])
     place = [note.removeprefix("building ") for note in notes if note.startswith("building ")][:1]
     if is_out_of_memory(error):
-        line = _advise_on_memory()
+        line = OUT_OF_MEMORY
     elif place and isinstance(causes[-1], SHORTENED):
         line = first_line(causes[-1])
     elif isinstance(error, MisconfigurationException) or getattr(error, "errno", None) in OF_THE_SYSTEM:
@@ -154,15 +158,3 @@ def describe_error(error: BaseException) -> str | None:
     else:
         return None
     return "; ".join([": ".join([*place, line]), *(note for note in notes if note.startswith("traceback "))])
-
-
-def _advise_on_memory() -> str:
-    """Return peak memory, and the flags that are most likely to help."""
-    peak = f"{peak_host_gib():.2f} GiB of the host's memory"
-    if torch.cuda.is_available():
-        total = torch.cuda.mem_get_info()[1]
-        peak = f"{torch.cuda.max_memory_allocated() / GIB:.2f} of {total / GIB:.2f} GiB of the GPU"
-    return (
-        f"out of memory (peak {peak}): try half of --data.batch_size with twice --trainer.accumulate_grad_batches, or "
-        "--trainer.precision bf16-mixed"
-    )

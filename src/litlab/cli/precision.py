@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from litlab.errors import UserError
 from litlab.parallel.groups import shards
-from litlab.util.device import has_fast_bfloat16, has_tensor_cores, has_tf32
+from litlab.util.device import has_fast_bfloat16, has_tensor_cores
 
 PrecisionInput = _PRECISION_INPUT  # the type of the Trainer's setting
 SHARDING = ("fsdp2", "pipeline")  # names of ours for a ModelParallelStrategy of Lightning
@@ -63,7 +63,9 @@ class ExperimentTrainer(Trainer):
         if reason:
             rank_zero_info(f"Precision: {self.precision}, {reason}")
         if tf32 is not None:
-            _set_tf32(tf32, self.strategy.root_device)
+            # By the older of torch's two ways: after the newer one Lightning (2.6.6) fails to ask for the precision.
+            torch.set_float32_matmul_precision("high" if tf32 else "highest")
+            torch.backends.cudnn.allow_tf32 = tf32
 
 
 def auto_precision(devices: list[torch.device]) -> tuple[Literal["bf16-mixed", "16-mixed", "32-true"], str]:
@@ -125,18 +127,6 @@ class ClippingMixedPrecision(MixedPrecision):
     def clip_gradients(self, *args: Any, **kwargs: Any) -> None:
         plugin = MixedPrecision if self.scaler is not None else Precision
         plugin.clip_gradients(self, *args, **kwargs)
-
-
-def _set_tf32(wanted: bool, device: torch.device) -> None:
-    """Switch TF32 on or off in this process, for products of matrices and convolutions.
-
-    By the older of torch's two ways (2.10 to 2.15): after the newer one, ``fp32_precision``, Lightning (2.6.6) fails
-    where it asks for the precision of products.
-    """
-    if wanted and not has_tf32(device):
-        rank_zero_info(f"trainer.tf32: {_name(device)} has no units for TF32, so it changes nothing here")
-    torch.set_float32_matmul_precision("high" if wanted else "highest")
-    torch.backends.cudnn.allow_tf32 = wanted
 
 
 def find_devices(accelerator: str) -> list[torch.device]:

@@ -9,7 +9,6 @@ WARNINGS = (
     "To copy construct from a tensor",  # Lightning, as torchao keeps learning rates in tensors
     ".*does not have many workers",  # batches come from memory
     ".*not supported by the model summary",  # it counts, it need not weigh
-    "The dirpath has changed",  # every run has a folder of its own
     "Checkpoint directory .* exists",  # a resumed run's does
     ".*LeafSpec.*",  # Lightning with torch's pytree
 )

@@ -85,8 +85,8 @@ def build_loggers(command: Command, named: Any, run: RunFolder, checkpoint: dict
     """
     step = checkpoint["global_step"] if command.verb == "fit" and checkpoint is not None else None
     own = TensorBoardLogger(run.path.parent, "", run.path.name, default_hp_metric=False, purge_step=step)
-    further = [logger for logger in _as_list(named) if isinstance(logger, Logger)]
-    return [own, *(logger for logger in further if not isinstance(logger, TensorBoardLogger))]
+    further = [logger for logger in _as_list(named) if not isinstance(logger, TensorBoardLogger | bool)]
+    return [own, *further]
 
 
 def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any]) -> list[Callback]:
@@ -131,9 +131,9 @@ def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any
 def choose_checkpoint_io(trainer: Trainer) -> None:
     """Write checkpoints whole or not at all, where the strategy writes files and the config names no other way."""
     strategy = trainer.strategy
+    name = type(strategy).__name__  # not by class: most runs need not import ours
     if not isinstance(strategy.checkpoint_io, TorchCheckpointIO):
         return
-    name = type(strategy).__name__  # not by class: most runs need not import ours
     if name == "ShardedStrategy":
         strategy.checkpoint_io = import_module("litlab.checkpointing.sharded").ShardedCheckpointIO()
     elif name in ("SingleDeviceStrategy", "DDPStrategy", "PipelineStrategy"):

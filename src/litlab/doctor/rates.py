@@ -6,7 +6,7 @@ from statistics import median
 
 import torch
 
-from litlab.util.device import has_fast_bfloat16, has_tensor_cores, has_tf32, synchronize
+from litlab.util.device import compute_capability, has_fast_bfloat16, has_tensor_cores, synchronize
 
 SECONDS = 0.25  # for each rate
 LONG = 0.02  # seconds of one product: larger ones are no faster
@@ -83,3 +83,12 @@ def _once(work: Callable[[], object], device: torch.device) -> float:
 
 def _rounded(rate: float) -> float:
     return float(f"{rate:.3g}")
+
+
+def has_tf32(device: torch.device) -> bool:
+    """Return whether a device has units for TF32: NVIDIA's GPUs do from Ampere on, and AMD's from MI300 on."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return False
+    if torch.version.hip:
+        return torch.cuda.get_device_properties(device).gcnArchName.startswith("gfx94")
+    return compute_capability(device) >= 8

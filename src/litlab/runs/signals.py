@@ -11,11 +11,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.checkpointing.callback import can_save, save_last, wait_for_checkpoints
+from litlab.checkpointing.callback import EVERY_STEPS, can_save, save_last, wait_for_checkpoints
 from litlab.checkpointing.internals import disable_signal_handling, ends_within_epoch, requeue_signal
 from litlab.checkpointing.resume import restart_validation
-
-EVERY_STEPS = 10  # after which several ranks tell each other of a signal
 
 
 class Interrupted(SystemExit):

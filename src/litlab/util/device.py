@@ -32,7 +32,7 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     """
     if device.type == "cuda":
         # Not torch.cuda.is_bf16_supported, which asks the current device: to make another one it costs memory there.
-        return torch.cuda.is_available() and (bool(torch.version.hip) or _capability(device) >= 8)
+        return torch.cuda.is_available() and (bool(torch.version.hip) or compute_capability(device) >= 8)
     if device.type == "mps":
         return torch.backends.mps.is_available() and torch.backends.mps.is_macos_or_newer(14, 0)
     if device.type != "cpu":
@@ -45,19 +45,10 @@ def has_fast_bfloat16(device: torch.device) -> bool:
 
 def has_tensor_cores(device: torch.device) -> bool:
     """Return whether a GPU multiplies matrices of float16 far faster than of float32: NVIDIA's do from Volta on."""
-    return device.type == "cuda" and torch.cuda.is_available() and _capability(device) >= 7
+    return device.type == "cuda" and torch.cuda.is_available() and compute_capability(device) >= 7
 
 
-def has_tf32(device: torch.device) -> bool:
-    """Return whether a device has units for TF32: NVIDIA's GPUs do from Ampere on, and AMD's from MI300 on."""
-    if device.type != "cuda" or not torch.cuda.is_available():
-        return False
-    if torch.version.hip:
-        return torch.cuda.get_device_properties(device).gcnArchName.startswith("gfx94")
-    return _capability(device) >= 8
-
-
-def _capability(device: torch.device) -> int:
+def compute_capability(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).major
 
 

@@ -8,33 +8,20 @@ from typing import NoReturn
 
 from litlab.errors import UserError
 from litlab.util.team import typed
-from litlab.util.text import nearest
-
-Verb = Callable[[list[str]], int]
 
 
 class Options(argparse.ArgumentParser):
-    """An argument parser whose errors are a `UserError`: one line that names the nearest valid option."""
+    """An argument parser whose errors are a `UserError`: one line."""
 
     def __init__(self, verb: str, description: str) -> None:
         form = argparse.RawDescriptionHelpFormatter
         super().__init__(prog=typed(verb), description=description, formatter_class=form, allow_abbrev=False)
 
-    def parse_args(self, arguments: list[str]) -> argparse.Namespace:  # type: ignore[override]
-        options, unknown = self.parse_known_args(arguments)
-        for word in unknown:
-            name = word.partition("=")[0]
-            hint = f"; see {self.prog} --help"
-            if not name.startswith("-"):
-                self.error(f"'{word}' is one argument too many{hint}")
-            self.error(f"there is no option '{word}'{nearest(name, self._option_string_actions, hint)}")
-        return options
-
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.prog.rpartition(' ')[2]}: {message}")
 
 
-def answer(verb: Verb, arguments: list[str]) -> int:
+def answer(verb: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Run a verb and return its exit code: 2 after the one line of a `UserError`, 130 after Ctrl-C."""
     try:
         return verb(arguments)

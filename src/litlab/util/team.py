@@ -19,7 +19,7 @@ def use_package(name: str) -> None:
 def package() -> str:
     """Return the import name of the team's package."""
     if not _package:
-        raise RuntimeError("call litlab.util.team.use_package first, as litlab.cli.main does")
+        raise RuntimeError("run the package as python -m PACKAGE, or call litlab.util.team.use_package first")
     return _package
 
 

@@ -49,7 +49,7 @@ def test_sides_are_measured_and_failures_are_results(bench, tmp_path, monkeypatc
     done = bench(f"--compare=baseline,channels_last,{in_backward},num_workers=-1,{too_large}")
     assert done.code == 0, done.err
     assert "data.num_workers: -1 is not valid" in done.out
-    assert "out of memory (peak" in " ".join(done.out.split())
+    assert "out of memory: try half" in " ".join(done.out.split())
     assert {path.name for path in (tmp_path / "lightning_logs").iterdir()} == {"bench"}
     kept = json.loads((tmp_path / "lightning_logs/bench/images/compare.json").read_text())
     sides = ["baseline", "channels_last", str(in_backward), "num_workers=-1", str(too_large)]

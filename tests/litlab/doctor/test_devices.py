@@ -5,7 +5,8 @@ import torch
 
 from litlab.doctor.devices import gpu, triton, unused
 from litlab.doctor.gpus import Gpus, find_gpus, gpus
-from litlab.util.device import has_fast_bfloat16, has_tensor_cores, has_tf32
+from litlab.doctor.rates import has_tf32
+from litlab.util.device import has_fast_bfloat16, has_tensor_cores
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="torch has a GPU")
 

@@ -229,7 +229,7 @@ def test_arguments_that_are_wrong(run, logs):
         (["nothing"], "nothing: there is no such run"),
         (["images/version_0", "text", "--card"], "--card: a model card is about one run"),
         (["images/version_0", "--output", str(logs)], "is a folder"),
-        (["images/version_0", "--pdf"], "there is no option '--pdf'"),
+        (["images/version_0", "--pdf"], "unrecognized arguments: --pdf"),
         ([], "required"),
     ):
         done = run("report", *arguments)

@@ -169,7 +169,7 @@ def test_bad_ends(sweep, run_here):
     reasons = {kind: trial.user_attrs.get("reason") for kind, trial in trials.items()}
     assert reasons["killed"] == "killed by SIGKILL: perhaps it ran out of memory"
     assert reasons["raises"] == "exit code 1: RuntimeError: it broke"
-    assert reasons["memory"].startswith("out of memory (peak")
+    assert reasons["memory"].startswith("out of memory: try half")
     assert reasons["hangs"] == "stalled: nothing was reported for 0.2 minutes; killed"
     assert any("RuntimeError: it broke" in line for line in trials["raises"].user_attrs["tail"])
     assert reasons["nan"] == "val/mse is nan in epoch 2"
