@@ -3,6 +3,7 @@
 Nothing heavy is imported here, so that ``--help`` and a mistyped command are answered at once.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -155,6 +156,7 @@ def find_command(name: str) -> Callable[..., int]:
         return getattr(import_module(module), function)
     finally:
         gc.freeze()
+        atexit.register(gc.unfreeze)  # or libraries that count their objects at the end would find some left
         gc.enable()
 
 

@@ -42,7 +42,7 @@ class StopSignals(Callback):
     def __init__(self) -> None:
         self._signum = 0
         self._previous: dict[int, Any] = {}  # handlers of the signals
-        self._requeue_signal: int | None = None  # SLURM's
+        self._requeue_signal: Any = None  # SLURM's
         self._step = 0  # at which ranks have told each other last
         self._came_late = False  # whether a signal came when training was over
         self._repeats_validation = False  # whether the checkpoint being saved does
