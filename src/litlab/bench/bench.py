@@ -12,11 +12,12 @@ from litlab.bench.measurement import Trial
 from litlab.bench.report import write_overlay, write_record
 from litlab.bench.runner import Runner
 from litlab.bench.search import Ratio, in_turns, search
+from litlab.commands.numbers import amount_of
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT
 from litlab.sweep.processes import Stop, Unfinished, use_fork_server
 from litlab.util.files import check_folder
-from litlab.util.options import Options, amount_of, answer
+from litlab.util.options import Options, answer
 from litlab.util.team import typed
 
 FOLDER = ROOT / "bench"

@@ -10,6 +10,7 @@ from litlab.checkpointing.random_state import RandomState
 from litlab.errors import UserError
 from litlab.metrics.state import load_metric_states, metric_states
 from litlab.optim import Chain, Schedule, Sequence
+from litlab.parallel.groups import data_ranks
 
 KEY = "exact_resume"  # in the checkpoint: a list with what each process has
 EPOCH_START = 2**40 - 1  # in the place of a batch
@@ -31,7 +32,7 @@ class ExactResume(Callback):
     - A schedule that takes its length from the run ends with it, if that is longer now.
 
     Raises:
-        UserError: In a fit that continues within an epoch, with another number of processes.
+        UserError: In a fit that continues within an epoch, if another number of processes shares the data.
     """
 
     def __init__(self) -> None:
@@ -74,6 +75,7 @@ class ExactResume(Callback):
             return
         self._random = self._random or RandomState(trainer)  # Lightning's finders save before `on_fit_start`
         part = {
+            "data_rank": data_ranks(trainer)["rank"],
             "random": self._random.state(),
             "states": metric_states(pl_module) if self._states is None else self._states,
             "metrics": {name: value.cpu() for name, value in trainer.callback_metrics.items()},
@@ -91,11 +93,12 @@ class ExactResume(Callback):
         self._checkpoint = checkpoint
         if trainer.optimizers:  # with strategies that load after they have sharded
             renew_length(trainer, checkpoint)
-        before = len(checkpoint.get(KEY, []))
-        if is_within_epoch(checkpoint) and before not in (0, trainer.world_size):
+        shares = len({part["data_rank"] for part in checkpoint.get(KEY, [])})
+        now = data_ranks(trainer)["world_size"]
+        if is_within_epoch(checkpoint) and shares not in (0, now):
             raise UserError(
-                f"trainer.devices: the run was interrupted within an epoch that {before} processes shared, and there "
-                f"are {trainer.world_size} here; use {before}"
+                f"trainer.devices: the run was interrupted within an epoch that {shares} data-parallel processes "
+                f"shared, and trainer.strategy makes {now} of the devices here; choose them so that there are {shares}"
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -116,8 +119,11 @@ class ExactResume(Callback):
         if batches["total"]["completed"] < batches["total"]["processed"]:  # it was written after a step
             step_plateaus(trainer, pl_module, batches["current"]["ready"])
 
-        if len(parts) == trainer.world_size:  # on another number nothing else of an epoch is left
-            part = parts[trainer.global_rank]
+        # On another number of processes nothing else of an epoch is left.
+        shares = {part["data_rank"]: part for part in reversed(parts)}
+        mine = data_ranks(trainer)
+        if len(shares) == mine["world_size"]:
+            part = parts[trainer.global_rank] if len(parts) == trainer.world_size else shares[mine["rank"]]
             self._random.restore(part["random"])
             load_metric_states(pl_module, part["states"], pl_module.device)
 

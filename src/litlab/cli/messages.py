@@ -32,7 +32,7 @@ from litlab.util.yaml import find_line
 
 # What jsonargparse (4.53) puts around the innermost line.
 FRAME = re.compile(
-    r'^([\s-]|Parser key "[^"]+":|Not of type [^:]*:|Type .* expects a function or a callable class:'
+    r'^(\s|- |Parser key "[^"]+":|Not of type [^:]*:|Type .* expects a function or a callable class:'
     r"|(Problem with|Does not validate|Subtypes:|Errors:|Given value|Expected a path but|Expected a <class 'None).*)*"
     r"|\. Got value: .*"
 )

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from litlab.commands.numbers import count
 from litlab.errors import UserError
-from litlab.util.options import Options, answer, count
+from litlab.util.options import Options, answer
 
 FORMATS = {
     "onnx": "for ONNX Runtime: the smallest to install, on most systems and languages",

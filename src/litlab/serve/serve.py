@@ -6,8 +6,9 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from litlab.commands.numbers import amount_of, count
 from litlab.errors import UserError
-from litlab.util.options import Options, amount_of, answer, count
+from litlab.util.options import Options, answer
 from litlab.util.team import package
 
 TOKEN = "LITLAB_SERVE_TOKEN"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from litlab.commands.numbers import amount_of, count
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT, write_text
 from litlab.sweep.best import command, write_best
@@ -22,7 +23,7 @@ from litlab.sweep.storage import storage_errors
 from litlab.sweep.study import ENDED, SweepStudy, check_fingerprint, find_study, start_study
 from litlab.sweep.table import display, progress_table
 from litlab.sweep.workers import devices, run_workers, threads_of_each
-from litlab.util.options import Options, amount_of, answer, count
+from litlab.util.options import Options, answer
 from litlab.util.team import typed
 from litlab.util.text import nearest, terminal
 from litlab.util.yaml import read_mapping

@@ -145,7 +145,7 @@ def test_settings_by_yaml(fit_images):
     for settings, message in {
         "{rules: [{params: network.5, epochs: -1}]}": "freeze.rules.epochs: -1 is not valid; it must be at least 0",
         "{rules: [{parms: network.5}]}": "freeze.rules.parms: FreezeRule has no 'parms'; did you mean 'params'?",
-        "{}": "freeze.rules: not set, and it has no default",
+        "{}": "freeze: the following arguments are required: rules",
     }.items():
         refused = fit_images("fit", f"--freeze={settings}")
         assert (refused.code, refused.err) == (2, f"error: {message}\n")

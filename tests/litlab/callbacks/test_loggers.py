@@ -60,7 +60,6 @@ trainer:
         "data": "SeriesData", "data.batch_size": 64, "data.context_length": 48, "trainer.max_epochs": 1,
         "model.hidden_size": 8,
         "trainer.precision": None, "model.optimizer.lr": 0.005, "checkpoint.monitor": "val/mse",
-        "trainer.callbacks.LambdaCallback_2": "LambdaCallback",
     }  # fmt: skip
     assert {name: sent.get(name) for name in wanted} == wanted
     assert yaml.safe_load(next((tmp_path / "csv").rglob("hparams.yaml")).read_text())["data.batch_size"] == 64
@@ -74,7 +73,7 @@ trainer:
     assert plugin["session_start_info"].hparams["data.batch_size"].number_value == 64
     assert plugin["session_start_info"].hparams["data"].string_value == "SeriesData"
     names = {info.name.tag for info in plugin["experiment"].metric_infos}
-    assert {"hp/val/mse", "hp/test/mse", "hp/steps"} <= names
+    assert {"hp/val/mse", "hp/test/mse"} <= names
     assert not any("time/" in name or "memory/" in name for name in names)
     metrics = json.loads((folder / "metrics.json").read_text())
     assert scalars["hp/val/mse"] == [pytest.approx(metrics["best"]["value"])]

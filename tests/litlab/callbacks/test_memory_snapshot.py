@@ -94,7 +94,7 @@ def test_a_run_that_fails_stops_recording(tmp_path):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({}, "MemorySnapshot writes into the run folder, which there is none of with trainer.logger: false, "),
+        ({}, "MemorySnapshot writes into the run folder, which there is none of with trainer.logger: false or"),
         (
             {"logger": True, "profiler": StepProfiler()},
             "MemorySnapshot uses torch's profiler on the CPU, as trainer.profiler: StepProfiler does, and there can be",

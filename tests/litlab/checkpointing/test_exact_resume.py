@@ -137,12 +137,12 @@ def test_another_number_of_processes(tmp_path, whole):
     def as_if_of_two(path: Path) -> None:
         checkpoint = torch.load(path, weights_only=True)
         assert len(checkpoint[KEY]) == 1
-        checkpoint[KEY].append(checkpoint[KEY][0])
+        checkpoint[KEY].append({**checkpoint[KEY][0], "data_rank": 1})
         torch.save(checkpoint, path)
 
     fit(tmp_path, ("batch", 1, 3))
     as_if_of_two(tmp_path / "last.ckpt")
-    with pytest.raises(UserError, match=r"^trainer.devices: .* that 2 processes shared, and there are 1 here; use 2"):
+    with pytest.raises(UserError, match=r"^trainer.devices: .* that 2 data-parallel processes shared, .* makes 1 of"):
         fit(tmp_path, resume=True)
     fit(tmp_path, ("batch", 1, 0))
     as_if_of_two(tmp_path / "last.ckpt")

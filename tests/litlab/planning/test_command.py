@@ -42,7 +42,6 @@ def test_sizes_that_are_none(text):
         (["--plan=8"], "--plan: '8' is not valid; give nodes x devices of each"),
         (["--plan="], "--plan: '' is not valid"),
         (["--plan=1x2", "--plan_memory=inf"], "plan_memory: inf is not valid"),
-        (["--plan_memory=80"], "plan_memory: it is the memory of a device of --plan; give --plan too"),
         (["--plan=1x2", "--trainer.strategy=deepspeed"], "trainer.strategy: --plan does not know deepspeed"),
         (
             ["--plan=1x2", "--trainer.strategy=fsdp2", "--agc.factor=0.1", "--trainer.precision=16-mixed"],

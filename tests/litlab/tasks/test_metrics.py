@@ -48,7 +48,7 @@ def test_from_yaml_to_checkpoints_and_back(run, images):
 @pytest.mark.parametrize(
     ("metrics", "says"),
     [
-        ({"m": "MulticlassAUROC"}, "model.metrics.num_classes: not set, and it has no default"),
+        ({"m": "MulticlassAUROC"}, "model.metrics: the following arguments are required: num_classes"),
         (
             {"m": "torch.nn.ReLU"},
             "model.metrics: Import path torch.nn.ReLU does not correspond",

@@ -120,7 +120,7 @@ def test_the_network_of_a_command_line_can_be_copied(folder, run, monkeypatch):
     ("flag", "says"),
     [
         ("norm.groups=3", "model: num_channels (8) must be divisible by num_groups (3)"),
-        ("norm=torch.nn.Linear", "model.network.norm.out_features: not set, and it has no default"),
+        ("norm=torch.nn.Linear", "model.network.norm: the following arguments are required: out_features"),
         ("norm=3", "model.network.norm: there is no class '3'"),
         ("activation=torch.nn.functional.gelu", "'torch.nn.functional.gelu' to be a function that returns"),
         ("widths=[8, 0]", "model: widths is (8, 0): it must be 1 or more"),

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from litlab.util.options import Options, count
+from litlab.commands.numbers import count
+from litlab.util.options import Options
 
 DESCRIPTION = """\
 Write the data of an experiment into shards: a few large files for each split, in a new folder. StreamedImages or

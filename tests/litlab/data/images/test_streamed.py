@@ -97,7 +97,7 @@ def test_from_a_folder_to_predictions(run, images, tmp_path):
     source = ("--data.dataset=folder", f"--data.path={images}", "--data.cache=none")
     written = run("shards", "--config", CONFIGS / "images.yaml", *source, "--output", "shards", "--shard_mb=1")
     assert written.code == 0, written.err
-    assert written.out.startswith("Written: shards (160 train / 40 val / 50 test images, 0.")
+    assert written.out.startswith("Written: shards (160 train / 40 val / 50 test images)")
     assert not (tmp_path / "lightning_logs").exists()
     done = run(*FIT, "--data.path=shards", *BRIEF, "--data.num_workers=2")
     assert done.code == 0, done.err
