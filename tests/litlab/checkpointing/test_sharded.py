@@ -137,7 +137,7 @@ def test_nothing_in_the_metadata_is_executed(copy, monkeypatch, tmp_path):
     path, shards = copy
     monkeypatch.chdir(tmp_path)
     (shards / ".metadata").write_bytes(pickle.dumps(Metadata({}, storage_data=Payload())))
-    with pytest.raises(UserError, match=r"can't be read \(.metadata names io.open, which is no part") as raised:
+    with pytest.raises(UserError, match=r"can't be read \(.metadata names _?io.open, which is no part") as raised:
         load_checkpoint(path)
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "executed").exists()
