@@ -44,7 +44,7 @@ class RunCheckpoint(ModelCheckpoint):
         auto_insert_metric_name: Whether ``{epoch}`` in a filename becomes ``epoch=3``, not ``3``.
 
     Raises:
-        UserError: If the filename can't be one, or the mode is wrong for the metric.
+        UserError: In a fit, if the mode is wrong for the metric, or is left out and not known.
     """
 
     def __init__(

@@ -94,12 +94,12 @@ def load_torch_file(path: str | Path, mmap: bool = False) -> Any:
     return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
 
 
-def fill_shards(path: str | Path, checkpoint: dict[str, Any], *parts: Any) -> dict[str, Any]:
+def fill_shards(path: str | Path, checkpoint: dict[str, Any], *arguments: Any) -> dict[str, Any]:
     """Return a checkpoint with what is in its shards, as `litlab.checkpointing.sharded.fill`."""
     if SHARDS in checkpoint:
         from litlab.checkpointing.sharded import fill
 
-        fill(Path(path), checkpoint, *parts)
+        fill(Path(path), checkpoint, *arguments)
     return checkpoint
 
 
@@ -116,10 +116,9 @@ def newest_checkpoint(folder: Path) -> Path | None:
     Args:
         folder: The folder of the ``*.ckpt`` files.
     """
-    last = folder / "last.ckpt"
-    others = sorted(folder.glob("*.ckpt"), key=lambda path: path.stat().st_mtime, reverse=True)
+    paths = sorted(folder.glob("*.ckpt"), key=lambda path: (path.name == "last.ckpt", path.stat().st_mtime))
     problem = ""
-    for path in [last, *others] if last.exists() else others:
+    for path in reversed(paths):
         try:
             read_checkpoint(path, mmap=True)
         except UserError as error:

@@ -64,8 +64,7 @@ class Command(LightningCLI):
         self.typed = argv
         self.argv = expand(argv)
         self.foreign = is_foreign(self.argv)
-        self.allowed = flag_value("--allow_modules", self.argv)
-        self.trusted = restrict_imports(self.foreign, self.allowed)
+        self.trusted = restrict_imports(self.foreign, flag_value("--allow_modules", self.argv))
         if any(flag.endswith("help") for flag, _ in flags_of(self.argv)):
             import_all_classes()
         else:

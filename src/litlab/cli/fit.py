@@ -58,7 +58,8 @@ def fit(argv: list[str]) -> None:
     with start_run(config) as run, saving_traceback(run):
         trainer = build_trainer(experiment, run)
         trainer.fit(model, data, ckpt_path=config.ckpt_path, weights_only=True)
-        test_best(trainer, experiment)
+        if has_trained(trainer):  # not only searched
+            test_best(trainer, experiment)
         log_results(trainer)
         print_summary(trainer)
 
@@ -130,7 +131,7 @@ def build(command: Command) -> Experiment:
 def test_best(trainer: Trainer, experiment: Experiment) -> None:
     """Test the best checkpoint of a fit, or the last weights where none was kept."""
     model, data = experiment.model, experiment.data
-    if trainer.interrupted or not has_trained(trainer) or not experiment.command.config.test_after_fit:
+    if trainer.interrupted or not experiment.command.config.test_after_fit:
         return
     reason = explain_untestable(model, data)
     if reason is not None:

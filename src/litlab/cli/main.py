@@ -151,13 +151,15 @@ def find_command(name: str) -> Callable[..., int]:
     if name not in commands:
         raise UserError(f"{name}: there is no such command{nearest(name, commands, f'; see {typed()} --help')}")
     module, _, function = commands[name][0].partition(":")
-    gc.disable()  # or a fifth of the time goes to looking through millions of new objects, which all stay
+    if "torch" not in sys.modules:
+        gc.disable()  # or a fifth of the time goes to looking through millions of new objects, which all stay
     try:
         return getattr(import_module(module), function)
     finally:
-        gc.freeze()
-        atexit.register(gc.unfreeze)  # or libraries that count their objects at the end would find some left
-        gc.enable()
+        if not gc.isenabled():
+            gc.freeze()
+            atexit.register(gc.unfreeze)  # or libraries that count their objects at the end would find some left
+            gc.enable()
 
 
 def run_experiment(run: Callable[[list[str]], None]) -> int:

@@ -108,8 +108,8 @@ class RunRecord(Callback):
             self._metrics["val"] = {name: value for name, value in metrics.items() if name.startswith("val")}
             self._write(trainer)
             return
-        was_real = not read_json(self._run.provenance).get("data", {}).get("generated", False)
-        if was_real and getattr(getattr(trainer, "datamodule", None), "generated", False):
+        is_real = not read_json(self._run.provenance).get("data", {}).get("generated", False)
+        if is_real and getattr(getattr(trainer, "datamodule", None), "generated", False):
             rank_zero_info("The run's data is real, and this one generated: the results are not kept")
             return
         part = "test" if trainer.testing else "val"

@@ -1,14 +1,11 @@
 """Run folders written by hand, as `RunRecord` and the command line leave them."""
 
 import json
-import sys
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import yaml
 
-from litlab.errors import UserError
 from litlab.runs.folder import RunFolder
 
 COMMIT = "1234567890abcdef1234567890abcdef12345678"
@@ -29,7 +26,7 @@ def write_run(
           ended=None)  # fmt: skip
     write(run.metrics, val={"val/acc": best - 0.1, "val/loss": 1.0}, test=test or {}, epochs=3, steps=12, seconds=90.0,
           peak_memory_gib=1.25,
-          best={"monitor": monitor, "mode": mode, "value": best, "epoch": 1, "checkpoint": "e.ckpt"})  # fmt: skip
+          best={"monitor": monitor, "mode": mode, "value": best, "checkpoint": "e.ckpt"})  # fmt: skip
     if generated:
         (run.path / "GENERATED_DATA.txt").touch()
     command = ["python", "-m", "auks", "fit", "--config", "configs/images.yaml"]
@@ -52,15 +49,6 @@ def write_group(root: Path, name: str, best: list[float], kind: str = "seed", ho
     group.config.write_text((group.path / f"{kind}_0/version_0/config.yaml").read_text())
     write(group.provenance, commit=COMMIT, dirty=False)
     return group
-
-
-def exit_code(command: Callable[[list[str]], int], *arguments: str) -> int:
-    """Run a command; the exit code, after the one line of a `UserError`."""
-    try:
-        return command(list(arguments))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
 
 
 def write(path: Path, **content) -> None:

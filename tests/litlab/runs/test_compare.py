@@ -6,7 +6,8 @@ import yaml
 from litlab.runs import compare
 from litlab.runs.compare import flatten_origin
 from litlab.runs.settings import differences, flatten
-from tests.litlab.runs.make import exit_code, write_group, write_run
+from litlab.util.options import answer
+from tests.litlab.runs.make import write_group, write_run
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def root(tmp_path, monkeypatch):
 
 
 def show(capsys, *arguments: str) -> tuple[int, str, str]:
-    code = exit_code(compare.main, *arguments)
+    code = answer(compare.main, list(arguments))
     return (code, *capsys.readouterr())
 
 

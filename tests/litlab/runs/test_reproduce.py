@@ -8,7 +8,8 @@ import pytest
 
 from litlab.runs import reproduce
 from litlab.runs.provenance import versions, work_tree
-from tests.litlab.runs.make import exit_code, write_run
+from litlab.util.options import answer
+from tests.litlab.runs.make import write_run
 
 FIT = "python -m auks fit --config lightning_logs/tiny/version_0/config.yaml"
 
@@ -71,8 +72,8 @@ def test_what_is_not_the_same_is_said(make, lines, repository):
 
 def test_without_a_commit_there_is_nothing_to_print(make, capsys):
     run = make(commit=None)
-    assert exit_code(reproduce.main, "tiny") == 2
+    assert answer(reproduce.main, ["tiny"]) == 2
     assert "it is not known from which commit it was made" in capsys.readouterr().err
     run.provenance.write_text("{")
-    assert exit_code(reproduce.main, "tiny") == 2
+    assert answer(reproduce.main, ["tiny"]) == 2
     assert "provenance.json: it holds no JSON object" in capsys.readouterr().err

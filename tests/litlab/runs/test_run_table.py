@@ -8,8 +8,9 @@ import pytest
 
 from litlab.runs import table
 from litlab.runs.find import find_run
+from litlab.util.options import answer
 from tests.litlab.runs.conftest import held_by_another
-from tests.litlab.runs.make import COMMIT, exit_code, write, write_group, write_run
+from tests.litlab.runs.make import COMMIT, write, write_group, write_run
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def root(tmp_path, monkeypatch):
 @pytest.fixture
 def runs(capsys):
     def run(*arguments: str) -> tuple[int, str, str]:
-        code = exit_code(table.main, *arguments)
+        code = answer(table.main, list(arguments))
         return (code, *capsys.readouterr())
 
     return run

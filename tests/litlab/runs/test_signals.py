@@ -300,7 +300,7 @@ def slurm(tmp_path, monkeypatch) -> Path:
     return asked
 
 
-def test_a_signal_that_comes_while_ranks_tell_each_other_is_not_lost(monkeypatch):
+def test_a_signal_that_comes_while_ranks_tell_each_other_is_not_lost():
     stop = StopSignals()
     stop._pid = os.getpid()
 

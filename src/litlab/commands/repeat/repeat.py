@@ -67,7 +67,7 @@ def _repeat(arguments: list[str]) -> int:
     root = Path(command.config.trainer.default_root_dir or ".") / ROOT
     check_experiment(command.config.experiment)
     group = _find_group(root / command.config.experiment, kind, command.settings(), members)
-    allowed = [f"--allow_modules={command.allowed}"] if command.allowed else []
+    allowed = [f"--allow_modules={','.join(command.trusted)}"] if command.trusted else []
     with group.lock():
         for number in members:
             _write_status(group, "running")
