@@ -11,7 +11,7 @@ MEASURES = ["mse", "mae", "mase", "coverage"]
 
 
 class ForecastErrors:
-    """Errors over all windows of a test: sums for each (step, target), and one row of means for each window.
+    """Errors over all windows of a test: sums for each (step, target), and means for each window.
 
     Everything is of scaled data. `gather` makes the attributes:
 
@@ -28,10 +28,10 @@ class ForecastErrors:
         self.naive_error = naive_error.cpu().double()
         self._sums: Tensor | None = None  # (squared, absolute, covered; horizon, channel)
         self._starts: list[Tensor] = []  # (batch,) for each batch
-        self._measures: list[Tensor] = []  # (batch, 4) for each batch
+        self._means: list[Tensor] = []  # (batch, 3, channel) for each batch
 
     def add(self, start: Tensor, future: Tensor, forecast: Tensor, lower: Tensor, upper: Tensor) -> None:
-        """Count a batch.
+        """Count a batch, on its device and without waiting for it.
 
         Args:
             start: Row of the series where each window begins, shape (batch,).
@@ -40,25 +40,24 @@ class ForecastErrors:
             lower: Lower end of the interval; NaN where there is none.
             upper: Upper end of the interval; NaN where there is none.
         """
-        error = (forecast - future).double()
-        covered = ((lower <= future) & (future <= upper)).double().masked_fill((lower + upper).isnan(), torch.nan)
-        parts = torch.stack([error.square(), error.abs(), covered])  # (3, batch, horizon, channel)
-        sums = parts.sum(dim=1)
+        error = forecast - future
+        covered = ((lower <= future) & (future <= upper)).to(error).masked_fill((lower + upper).isnan(), torch.nan)
+        parts = torch.stack([error.square(), error.abs(), covered], dim=1)  # (batch, 3, horizon, channel)
+        sums = parts.sum(dim=0, dtype=torch.float32 if parts.device.type == "mps" else torch.float64)
         self._sums = sums if self._sums is None else self._sums + sums
-        squared, absolute, covered = parts.mean(dim=2)  # each (batch, channel)
-        scaled = absolute / self.naive_error
-        self._measures.append(torch.stack([squared, absolute, scaled, covered]).mean(dim=2).T)
+        self._means.append(parts.mean(dim=2))
         self._starts.append(start)
 
     def gather(self, trainer: Trainer) -> None:
         """Take in the windows of all ranks. Call it on every rank, once, after one `add` at least."""
         assert self._sums is not None
         starts = gather_rows(trainer, torch.cat(self._starts))
-        measures = gather_rows(trainer, torch.cat(self._measures))
-        sums = gather_rows(trainer, self._sums[None]).sum(dim=0)
+        means = gather_rows(trainer, torch.cat(self._means)).double()
+        sums = gather_rows(trainer, self._sums[None]).double().sum(dim=0)
         order = starts.argsort()
+        squared, absolute, covered = means[order].unbind(dim=1)
         self.starts = starts[order].numpy()
-        self.measures = measures[order].numpy()
+        self.measures = torch.stack([squared, absolute, absolute / self.naive_error, covered]).mean(dim=2).T.numpy()
         self.mse, self.mae, self.coverage = sums / len(starts)
 
     def tabulate_steps(self, names: list[str], scale: Tensor) -> tuple[list[str], list[list[object]]]:

@@ -38,8 +38,8 @@ class ForecastPlots(Callback):
       windows, in the order of their origins, are cut into periods with equally many; a row for each period: its first
       and last origin, number of windows, ``mse``, ``mae``, ``mase``, ``coverage``.
 
-    Coverage, the share of the truth inside the interval, stays empty where there is no interval. Memory holds four
-    numbers for each window and sums over the windows, no forecasts but those drawn.
+    Coverage, the share of the truth inside the interval, stays empty where there is no interval. Memory holds three
+    numbers for each window and channel and sums over the windows, no forecasts but those drawn.
 
     The model's ``test_step`` returns a dict with ``forecast`` and perhaps ``lower`` and ``upper``, (batch, horizon,
     channel), scaled; a batch is a dict with ``past`` (batch, past, channel), ``future`` (batch, horizon, channel),
@@ -77,10 +77,10 @@ class ForecastPlots(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        forecast = from_test_step(self, pl_module, outputs, "forecast", "(batch, horizon, channel)").float().cpu()
+        forecast = from_test_step(self, pl_module, outputs, "forecast", "(batch, horizon, channel)").float()
         nothing = torch.full_like(forecast, torch.nan)
-        lower, upper = (outputs.get(name, nothing).detach().float().cpu() for name in ("lower", "upper"))
-        past, future, start = batch["past"].float().cpu(), batch["future"].float().cpu(), batch["start"].cpu()
+        lower, upper = (outputs.get(name, nothing).detach().float() for name in ("lower", "upper"))
+        past, future, start = batch["past"].float(), batch["future"].float(), batch["start"]
         if self._errors is None:
             self._errors = ForecastErrors(facts(self, trainer, SeriesFacts).naive_error)
         self._errors.add(start, future, forecast, lower, upper)
@@ -88,8 +88,10 @@ class ForecastPlots(Callback):
         chosen = spread(self.windows, len(self._drawn), self._batches, sum(trainer.num_test_batches), len(start))
         self._batches += 1
         self._past = past.shape[1]
-        self._starts += start[chosen]
-        self._drawn += torch.cat([past, future, forecast, lower, upper], dim=1)[chosen]
+        if len(chosen):
+            chosen = chosen.to(start.device, non_blocking=True)
+            self._starts += start[chosen]
+            self._drawn += torch.cat([past, future, forecast, lower, upper], dim=1)[chosen]
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder = run_folder(trainer)  # on every rank, like gathering

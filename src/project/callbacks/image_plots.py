@@ -57,16 +57,18 @@ class ImagePlots(Callback):
                 "remove ImagePlots from trainer.callbacks"
             )
         batches = sum(trainer.num_test_batches)
-        chosen = spread(self.images, len(self._samples), self._batches, batches, len(images)).tolist()
+        chosen = spread(self.images, len(self._samples), self._batches, batches, len(images))
         self._batches += 1
-        parts = (images, labels, logits.float().softmax(dim=1))
-        self._samples += zip(*(part[chosen].cpu() for part in parts), strict=True)
+        if len(chosen):  # left on the device, which nothing waits for
+            chosen = chosen.to(images.device, non_blocking=True)
+            parts = (images, labels, logits.float().softmax(dim=1))
+            self._samples += zip(*(part[chosen] for part in parts), strict=True)
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder = run_folder(trainer)  # on every rank
         if not self._samples or not trainer.is_global_zero:
             return
-        images, labels, probabilities = map(torch.stack, zip(*self._samples, strict=True))
+        images, labels, probabilities = (torch.stack(part).cpu() for part in zip(*self._samples, strict=True))
         data = getattr(trainer, "datamodule", None)
         pixels = denormalize(images.float(), data if isinstance(data, ImageFacts) else None)
         names = class_names(trainer, probabilities.shape[1])

@@ -45,16 +45,19 @@ class SinusoidPlots(Callback):
     ) -> None:
         if not isinstance(pl_module, MAML) or "amplitude" not in batch:
             raise UserError("SinusoidPlots: it draws MAML on Sinusoids; remove SinusoidPlots from trainer.callbacks")
-        folder = run_folder(trainer)  # on every rank
-        if batch_idx > 0 or not trainer.is_global_zero:
+        if batch_idx > 0:
             return
         tasks = {name: values[: self.tasks] for name, values in batch.items()}
         support = tasks["support_x"], tasks["support_y"]
         x = torch.linspace(-5, 5, 201, device=support[0].device).expand(len(support[0]), -1)
         y = tasks["amplitude"][:, None] * torch.sin(x - tasks["phase"][:, None])
         predicted = pl_module.predictions(*support, x[..., None], list(STEPS))[..., 0].float()
-        figure = draw_sinusoids(*(part.cpu() for part in (x, y, predicted, *support)))
-        publish_figure(trainer, folder, "sinusoids", figure)
+        self._drawn = [x, y, predicted, *support]
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        folder = run_folder(trainer)  # on every rank
+        if trainer.is_global_zero:
+            publish_figure(trainer, folder, "sinusoids", draw_sinusoids(*(part.cpu() for part in self._drawn)))
 
 
 def draw_sinusoids(x: Tensor, y: Tensor, predicted: Tensor, support_x: Tensor, support_y: Tensor) -> "Figure":

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
 
 from litlab.callbacks.reporting import (
     TextFacts,
@@ -41,8 +42,8 @@ class TextSamples(Callback):
         self.samples = samples
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        # Number, true class, prediction and probability of each text: (batch, 4) of each batch.
-        self._rows = [torch.empty(0, 4, dtype=torch.float64)]
+        self._numbers: list[Tensor] = []  # (batch,) of each batch
+        self._rows: list[Tensor] = []  # (batch, 3) of each: true class, prediction, probability; on the device
         self._classes = 0
 
     def on_test_batch_end(
@@ -55,15 +56,17 @@ class TextSamples(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        numbers = facts(self, trainer, TextFacts).sample_index("test", batch_idx)
+        self._numbers.append(facts(self, trainer, TextFacts).sample_index("test", batch_idx))
         probability, predicted = logits.float().softmax(dim=1).max(dim=1)
-        parts = (numbers, batch[1], predicted, probability)
-        self._rows.append(torch.stack([part.cpu().double() for part in parts], dim=1))
+        self._rows.append(torch.stack([part.float() for part in (batch[1], predicted, probability)], dim=1))
         self._classes = logits.shape[1]
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder = run_folder(trainer)  # on every rank, like gathering
-        rows = gather_rows(trainer, torch.cat(self._rows))
+        rows = torch.empty(0, 4, dtype=torch.float64)  # number, true class, prediction, probability
+        if self._rows:
+            rows = torch.cat([torch.cat(self._numbers).cpu()[:, None], torch.cat(self._rows).cpu().double()], dim=1)
+        rows = gather_rows(trainer, rows)
         if not trainer.is_global_zero or not len(rows):
             return
 
