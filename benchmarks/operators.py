@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from project.models.transformer_classifier import TransformerClassifier
 from project.networks.attention import MultiHeadAttention, math_attention
-from project.ops import build
+from project.ops.build import build
 from project.ops.masked_softmax import is_built, masked_softmax, plain_masked_softmax
 from project.ops.squared_relu import SquaredReLU
 
@@ -121,12 +121,12 @@ def attentions(tokens: int, dropout: float, repeats: int) -> dict[str, Any]:
 def training_steps(dropout: float, repeats: int) -> dict[str, Any]:
     """Whole steps of text.yaml's network, with the tokens, batch size and sizes that it has."""
     ids = torch.randint(2, 20000, (BATCH, 96)).masked_fill(~padding(96)[:, 0, 0], 0)
-    inputs, labels = {"ids": ids, "ngram_features": torch.randn(BATCH, 96, 12)}, torch.randint(4, (BATCH,))
+    inputs, labels = {"ids": ids}, torch.randint(4, (BATCH,))
 
     def step_of(form: str) -> Callable[[], None]:
         torch.manual_seed(0)
         model = TransformerClassifier(
-            vocab_size=20000, max_tokens=96, num_classes=4, positions="learned", stem=3, ngram_features=12,
+            vocab_size=20000, max_tokens=96, num_classes=4, positions="learned", stem=3,
             pooling=("mean", "max", "attention"), embedding_dropout=0.3, dropout=0.2, head_dropout=0.4,
             attention=partial(MultiHeadAttention, dropout=dropout, implementation=form),
         ).train()  # fmt: skip
@@ -158,21 +158,23 @@ def building(repeats: int) -> dict[str, Any]:
     """Seconds of the processor for a build in an empty folder, and seconds in which a later process loads it."""
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        os.environ[build.VARIABLE] = folder
         cold, warm = [], []
         for number in range(repeats):
-            os.environ[build.VARIABLE] = f"{folder}/{number}"
-            cold.append(of_compiler(lambda: build.build("masked_softmax")))
-            done = subprocess.run([sys.executable, "-c", LOAD], capture_output=True, text=True, check=True)
-            warm.append(float(done.stdout))
+            os.environ["TORCH_EXTENSIONS_DIR"] = f"{folder}/{number}"
+            cold.append(of_compiler(partial(run_python, LOAD)))
+            warm.append(float(run_python(LOAD)))
         results |= {"cold, C++": rounded(cold), "warm, C++": rounded(warm)}
         try:
-            results["cold, CUDA"] = of_compiler(lambda: build.build("masked_softmax", "cuda"))
-        except build.NotBuilt as error:
-            results["cold, CUDA"] = str(error)
-        del os.environ[build.VARIABLE]
+            results["cold, CUDA"] = of_compiler(lambda: build("masked_softmax", "cuda"))
+        except (OSError, RuntimeError) as error:
+            results["cold, CUDA"] = str(error).splitlines()[0]
+        del os.environ["TORCH_EXTENSIONS_DIR"]
     names = ("torch/csrc/stable/ops.h", "torch/extension.h")
     return results | {"a header alone": {name: of_compiler(partial(read_header, name)) for name in names}}
+
+
+def run_python(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
 def of_compiler(call: Callable[[], Any]) -> float:

@@ -20,8 +20,6 @@ CONFIG = Path(__file__).parents[1] / "configs/text.yaml"
 # Each takes one thing away from, or puts one thing into, the shipped config.
 LEVERS = {
     "as shipped": [],
-    "without n-gram features": ["--data.ngrams=0"],
-    "features of single words only": ["--data.ngrams=1"],
     "without convolutional stem": ["--model.stem=0"],
     "mean pooling only": ["--model.pooling=[mean]"],
     "without word dropout": ["--model.word_dropout=0"],
@@ -32,8 +30,8 @@ LEVERS = {
     "post-norm": ["--model.norm=post"],
     "two blocks": ["--model.num_layers=2"],
     "byte-pair tokens": ["--data.tokenizer=bpe"],
-    "plain textbook encoder, no n-grams": [
-        "--data.ngrams=0", "--model.stem=0", "--model.pooling=[mean]", "--model.word_dropout=0",
+    "plain textbook encoder": [
+        "--model.stem=0", "--model.pooling=[mean]", "--model.word_dropout=0",
         "--model.label_smoothing=0", "--ema=null", "--model.embedding_dropout=0", "--model.head_dropout=0",
         "--model.positions=sinusoidal",
     ],

@@ -155,7 +155,7 @@ def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
         ),
         (
             ["--config", CONFIGS / "text.yaml"],
-            "model.ngram_features: the data has none; set it to 0, or data.ngrams above 0",
+            "model.network: TextTransformer can't take images of 3 x 32 x 32",
         ),
     ],
 )

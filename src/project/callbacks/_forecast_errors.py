@@ -11,7 +11,7 @@ MEASURES = ["mse", "mae", "mase", "coverage"]
 
 
 class ForecastErrors:
-    """Errors over all windows of a test: sums for each (step, target), and one row of means for each window.
+    """Errors over all windows of a test: sums for each (step, target), and means for each window.
 
     Everything is of scaled data. `gather` makes the attributes:
 
@@ -26,71 +26,63 @@ class ForecastErrors:
 
     def __init__(self, naive_error: Tensor) -> None:
         self.naive_error = naive_error.cpu().double()
-        self._divisor: Tensor | None = None  # the same on the device of the batches
         self._sums: Tensor | None = None  # (squared, absolute, covered; horizon, channel)
         self._starts: list[Tensor] = []  # (batch,) for each batch
-        self._measures: list[Tensor] = []  # (batch, 4) for each batch
+        self._means: list[Tensor] = []  # (batch, 3, channel) for each batch
 
     def add(self, start: Tensor, future: Tensor, forecast: Tensor, lower: Tensor, upper: Tensor) -> None:
-        """Count a batch, on its device.
+        """Count a batch, on its device and without waiting for it.
 
         Args:
             start: Row of the series where each window begins, shape (batch,).
-            future: The truth, shape (batch, horizon, channel).
-            forecast: Same shape.
-            lower: Lower end of the interval, same shape; NaN where there is none.
-            upper: Upper end of the interval, same shape; NaN where there is none.
+            future: The truth, shape (batch, horizon, channel), as the following.
+            forecast: The forecast.
+            lower: Lower end of the interval; NaN where there is none.
+            upper: Upper end of the interval; NaN where there is none.
         """
         error = forecast - future
-        covered = ((lower <= future) & (future <= upper)).to(error).masked_fill(lower.isnan(), torch.nan)
-        parts = torch.stack([error.square(), error.abs(), covered])  # (3, batch, horizon, channel)
-        precise = torch.float32 if parts.device.type == "mps" else torch.float64
-        sums = parts.sum(dim=1, dtype=precise)
+        covered = ((lower <= future) & (future <= upper)).to(error).masked_fill((lower + upper).isnan(), torch.nan)
+        parts = torch.stack([error.square(), error.abs(), covered], dim=1)  # (batch, 3, horizon, channel)
+        sums = parts.sum(dim=0, dtype=torch.float32 if parts.device.type == "mps" else torch.float64)
         self._sums = sums if self._sums is None else self._sums + sums
-        squared, absolute, covered = parts.mean(dim=2)  # each (batch, channel)
-        if self._divisor is None:  # copied once: it waits for the device
-            self._divisor = self.naive_error.float().to(absolute.device)
-        scaled = absolute / self._divisor
-        self._measures.append(torch.stack([part.mean(1) for part in (squared, absolute, scaled, covered)], dim=1))
+        self._means.append(parts.mean(dim=2))
         self._starts.append(start)
 
     def gather(self, trainer: Trainer) -> None:
         """Take in the windows of all ranks. Call it on every rank, once, after one `add` at least."""
         assert self._sums is not None
         starts = gather_rows(trainer, torch.cat(self._starts))
-        measures = gather_rows(trainer, torch.cat(self._measures))
-        sums = trainer.strategy.reduce(self._sums, reduce_op="sum")
-        assert isinstance(sums, Tensor)
+        means = gather_rows(trainer, torch.cat(self._means)).double()
+        sums = gather_rows(trainer, self._sums[None]).double().sum(dim=0)
         order = starts.argsort()
+        squared, absolute, covered = means[order].unbind(dim=1)
         self.starts = starts[order].numpy()
-        self.measures = measures[order].double().numpy()
-        self.mse, self.mae, self.coverage = sums.cpu().double() / len(starts)
+        self.measures = torch.stack([squared, absolute, absolute / self.naive_error, covered]).mean(dim=2).T.numpy()
+        self.mse, self.mae, self.coverage = sums / len(starts)
 
-    def by_step(self, names: list[str], scale: Tensor) -> tuple[list[str], list[list[object]]]:
+    def tabulate_steps(self, names: list[str], scale: Tensor) -> tuple[list[str], list[list[object]]]:
         """Return header and rows of a table with a row for each horizon step, from 1, and target.
 
         Args:
             names: Name of each target.
             scale: Units of the user in one of the scaled data, shape (channel,).
         """
-        mase = self.mae / self.naive_error
-        values = torch.stack([self.mse, self.mae, self.mae * scale, mase, self.coverage], dim=2).tolist()
-        rows = [
-            [step, name, *row]
-            for step, by_name in enumerate(values, 1)
-            for name, row in zip(names, by_name, strict=True)
-        ]
+        columns = [self.mse, self.mae, self.mae * scale, self.mae / self.naive_error, self.coverage]
+        values = torch.stack(columns, dim=2).flatten(0, 1).tolist()
+        keys = [[step, name] for step in range(1, len(self.mse) + 1) for name in names]
+        rows = [[*key, *row] for key, row in zip(keys, values, strict=True)]
         return ["step", "target", "mse", "mae", "mae_units", "mase", "coverage"], rows
 
-    def by_period(self, origins: np.ndarray, periods: int) -> tuple[list[str], list[list[object]]]:
-        """Return header and rows of a table with a row for each of some consecutive periods, equal in windows.
+    def tabulate_periods(self, origins: np.ndarray, periods: list[np.ndarray]) -> tuple[list[str], list[list[object]]]:
+        """Return header and rows of a table with a row for each of some periods.
 
         Args:
             origins: Time of each window's origin, datetime64 of shape (window,).
-            periods: Number of periods, at most.
+            periods: Numbers of the windows in each.
         """
-        rows: list[list[object]] = []
-        for period in np.array_split(np.arange(len(origins)), min(periods, len(origins))):
-            ends = [str(origins[end].astype("datetime64[s]")).replace("T", " ") for end in (period[0], period[-1])]
-            rows.append([*ends, len(period), *self.measures[period].mean(axis=0).tolist()])
+        times = [text.replace("T", " ") for text in np.datetime_as_string(origins, unit="s").tolist()]
+        rows = [
+            [times[period[0]], times[period[-1]], len(period), *self.measures[period].mean(axis=0).tolist()]
+            for period in periods
+        ]
         return ["first_origin", "last_origin", "windows", *MEASURES], rows

@@ -38,8 +38,8 @@ class ForecastPlots(Callback):
       windows, in the order of their origins, are cut into periods with equally many; a row for each period: its first
       and last origin, number of windows, ``mse``, ``mae``, ``mase``, ``coverage``.
 
-    Coverage, the share of the truth inside the interval, stays empty where there is no interval. Memory holds four
-    numbers for each window and sums over the windows, no forecasts but those drawn.
+    Coverage, the share of the truth inside the interval, stays empty where there is no interval. Memory holds three
+    numbers for each window and channel and sums over the windows, no forecasts but those drawn.
 
     The model's ``test_step`` returns a dict with ``forecast`` and perhaps ``lower`` and ``upper``, (batch, horizon,
     channel), scaled; a batch is a dict with ``past`` (batch, past, channel), ``future`` (batch, horizon, channel),
@@ -61,16 +61,11 @@ class ForecastPlots(Callback):
         self.windows = windows
         self.targets = targets
         self.periods = periods
-        self._errors: ForecastErrors | None = None
-        self._drawn: list[Tensor] = []  # (past + 4 * horizon, target): past, truth, forecast, lower, upper
-        self._drawn_starts: list[Tensor] = []
-        self._past = 0
-        self._batches = 0
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget the previous test."""
-        self._errors = None
-        self._drawn, self._drawn_starts = [], []
+        self._errors: ForecastErrors | None = None
+        self._starts: list[Tensor] = []  # of the windows drawn
+        self._drawn: list[Tensor] = []  # (past + 4 * horizon, channel): past, truth, forecast, lower, upper
         self._batches = 0
 
     def on_test_batch_end(
@@ -82,63 +77,62 @@ class ForecastPlots(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Count errors on the device; keep a few windows."""
         forecast = from_test_step(self, pl_module, outputs, "forecast", "(batch, horizon, channel)").float()
-        if "lower" in outputs and "upper" in outputs:
-            lower, upper = outputs["lower"].detach().float(), outputs["upper"].detach().float()
-        else:
-            lower = upper = torch.full_like(forecast, torch.nan)
-        start, past, future = batch["start"], batch["past"].float(), batch["future"].float()
+        nothing = torch.full_like(forecast, torch.nan)
+        lower, upper = (outputs.get(name, nothing).detach().float() for name in ("lower", "upper"))
+        past, future, start = batch["past"].float(), batch["future"].float(), batch["start"]
         if self._errors is None:
             self._errors = ForecastErrors(facts(self, trainer, SeriesFacts).naive_error)
         self._errors.add(start, future, forecast, lower, upper)
 
-        self._past = past.shape[1]
-        batches = sum(trainer.num_test_batches)
-        chosen = spread(self.windows, len(self._drawn), self._batches, batches, len(start))
+        chosen = spread(self.windows, len(self._drawn), self._batches, sum(trainer.num_test_batches), len(start))
         self._batches += 1
-        if len(chosen):  # left on the device, which nothing waits for
+        self._past = past.shape[1]
+        if len(chosen):
             chosen = chosen.to(start.device, non_blocking=True)
-            self._drawn += torch.cat([part[chosen] for part in (past, future, forecast, lower, upper)], dim=1)
-            self._drawn_starts += start[chosen]
+            self._starts += start[chosen]
+            self._drawn += torch.cat([past, future, forecast, lower, upper], dim=1)[chosen]
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Gather from all ranks, draw, log and save."""
         folder = run_folder(trainer)  # on every rank, like gathering
-        if self._errors is None:
-            return
         errors = self._errors
+        if errors is None:
+            return
         errors.gather(trainer)
-        starts = gather_rows(trainer, torch.stack(self._drawn_starts))
-        drawn = torch.stack(self._drawn)
-        drawn = gather_rows(trainer, drawn[:, :, self._targets(drawn.shape[2])])
+        starts = gather_rows(trainer, torch.stack(self._starts))
+        drawn = gather_rows(trainer, torch.stack(self._drawn))
         if not trainer.is_global_zero:
             return
         data = facts(self, trainer, SeriesFacts)
-        names, times, mean, scale = list(data.target_names), data.times, data.mean.cpu(), data.scale.cpu()
+        names, times, scale = list(data.target_names), data.times, data.scale.cpu()
         aim = pl_module.coverage if isinstance(pl_module, HasCoverage) else None
-        shown = self._targets(len(names))
+        targets = _spread_evenly(self.targets, len(names)).tolist()
 
-        order = starts.argsort()  # every rank kept as many as are drawn of all
-        order = order[torch.linspace(0, len(order) - 1, min(self.windows, len(order))).round().long()]
-        units = (drawn[order] * scale[shown] + mean[shown]).numpy()
-        windows = [
-            Window.cut(values, times[start:], self._past)
-            for start, values in zip(starts[order].tolist(), units, strict=True)
-        ]
-        publish_figure(trainer, folder, "forecasts", draw_forecasts(windows, [names[i] for i in shown], aim))
+        # Some windows: every rank kept as many as are drawn of all.
+        order = starts.argsort()[_spread_evenly(self.windows, len(starts))]
+        units = (drawn[order] * scale + data.mean.cpu())[:, :, targets].numpy()
+        windows = [self._cut(times[start:], rows) for start, rows in zip(starts[order].tolist(), units, strict=True)]
+        publish_figure(trainer, folder, "forecasts", draw_forecasts(windows, [names[i] for i in targets], aim))
 
-        panels = {f"{names[i]}, in its units": (errors.mae[:, i] * scale[i], errors.coverage[:, i]) for i in shown}
+        # Errors by horizon step.
+        panels = {f"{names[i]}, in its units": (errors.mae[:, i] * scale[i], errors.coverage[:, i]) for i in targets}
         if len(names) > 1:
             panels = {f"mean of {len(names)} targets, scaled": (errors.mae.mean(1), errors.coverage.mean(1)), **panels}
         publish_figure(trainer, folder, "error_by_step", draw_error_by_step(panels, aim))
+        publish_table(trainer, folder, "forecast_metrics", *errors.tabulate_steps(names, scale))
 
+        # Errors by time.
         origins = times[errors.starts + self._past - 1]
-        header, rows = errors.by_period(origins, self.periods)
-        publish_figure(trainer, folder, "backtest", draw_backtest(origins, errors.measures, rows, aim))
-        publish_table(trainer, folder, "backtest", header, rows)
-        publish_table(trainer, folder, "forecast_metrics", *errors.by_step(names, scale))
+        periods = np.array_split(np.arange(len(origins)), min(self.periods, len(origins)))
+        publish_figure(trainer, folder, "backtest", draw_backtest(origins, errors.measures, periods, aim))
+        publish_table(trainer, folder, "backtest", *errors.tabulate_periods(origins, periods))
 
-    def _targets(self, channels: int) -> list[int]:
-        """Return the numbers of the targets drawn."""
-        return np.linspace(0, channels - 1, min(self.targets, channels)).round().astype(int).tolist()
+    def _cut(self, times: np.ndarray, rows: np.ndarray) -> Window:
+        horizon = (len(rows) - self._past) // 4
+        length = self._past + horizon
+        return Window(times[:length], *np.split(rows, [length, length + horizon, length + 2 * horizon]))
+
+
+def _spread_evenly(count: int, length: int) -> Tensor:
+    """Return the numbers of so many of a row of things, the first and the last among them."""
+    return torch.linspace(0, length - 1, min(count, length)).round().long()

@@ -1,6 +1,5 @@
-"""Sample predictions of an image classifier."""
+"""A grid of test images with their predictions."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,12 +8,11 @@ from torch import Tensor
 
 from litlab.callbacks.reporting import ImageFacts, class_names, from_test_step, publish_figure, run_folder, spread
 from litlab.errors import UserError
+from litlab.types import PositiveInt
+from project.callbacks._figures import make_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-INCHES = 1.5  # width of an image and the space around it
-CELL = 1.25  # height of an image with its two lines of text, in widths
 
 
 class ImagePlots(Callback):
@@ -35,15 +33,11 @@ class ImagePlots(Callback):
         UserError: Where the model's ``test_step`` returns no ``logits``, or the batches are not images.
     """
 
-    def __init__(self, images: int = 32) -> None:
+    def __init__(self, images: PositiveInt = 32) -> None:
         self.images = images
-        self._samples: list[tuple[Tensor, ...]] = []  # image, true class, predicted class, its probability
-        self._batches = 0
-        self._classes = 0
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget the previous test."""
-        self._samples = []
+        self._samples: list[tuple[Tensor, ...]] = []  # image, true class, probability of each class
         self._batches = 0
 
     def on_test_batch_end(
@@ -55,7 +49,6 @@ class ImagePlots(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Keep a few images."""
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
         images, labels = batch
         if not isinstance(images, Tensor) or images.ndim != 4:
@@ -63,86 +56,63 @@ class ImagePlots(Callback):
                 "ImagePlots: a test batch has no images (batch, channel, height, width); "
                 "remove ImagePlots from trainer.callbacks"
             )
-        if not trainer.is_global_zero:
-            return
-        self._classes = logits.shape[1]
         batches = sum(trainer.num_test_batches)
         chosen = spread(self.images, len(self._samples), self._batches, batches, len(images))
         self._batches += 1
         if len(chosen):  # left on the device, which nothing waits for
             chosen = chosen.to(images.device, non_blocking=True)
-            probability, predicted = logits[chosen].float().softmax(dim=1).max(dim=1)
-            self._samples += zip(images[chosen].float(), labels[chosen], predicted, probability, strict=True)
+            parts = (images, labels, logits.float().softmax(dim=1))
+            self._samples += zip(*(part[chosen] for part in parts), strict=True)
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Draw, log and save."""
         folder = run_folder(trainer)  # on every rank
-        if self._samples:
-            data = getattr(trainer, "datamodule", None)
-            images = [image.cpu() for image, *_ in self._samples]
-            if isinstance(data, ImageFacts):
-                images = [denormalised(image, data.mean, data.std) for image in images]
-            else:
-                images = within_0_and_1(images)
-            samples = [
-                (image, int(label), int(predicted), float(probability))
-                for image, (_, label, predicted, probability) in zip(images, self._samples, strict=True)
-            ]
-            figure = draw_images(samples, class_names(trainer, self._classes))
-            publish_figure(trainer, folder, "test_images", figure)
+        if not self._samples or not trainer.is_global_zero:
+            return
+        images, labels, probabilities = (torch.stack(part).cpu() for part in zip(*self._samples, strict=True))
+        data = getattr(trainer, "datamodule", None)
+        pixels = denormalize(images.float(), data if isinstance(data, ImageFacts) else None)
+        names = class_names(trainer, probabilities.shape[1])
+        publish_figure(trainer, folder, "test_images", draw_images(pixels, labels, probabilities, names))
 
 
-def draw_images(samples: Sequence[tuple[Tensor, int, int, float]], names: list[str]) -> "Figure":
+def draw_images(pixels: Tensor, labels: Tensor, probabilities: Tensor, names: list[str]) -> "Figure":
     """Draw images in a grid, each with its prediction and probability; wrong ones in red, with the true class.
 
     Args:
-        samples: Image (channel, height, width) from 0 to 1, true class, predicted class and its probability, for each.
+        pixels: From 0 to 1, shape (image, channel, height, width).
+        labels: Their classes, shape (image,).
+        probabilities: Of each class, shape (image, class).
         names: Name of each class.
     """
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-
-    columns = min(8, len(samples))
-    rows = -(-len(samples) // columns)
-    figure = Figure(figsize=(INCHES * columns, INCHES * CELL * rows), dpi=120)
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))  # one for all: one for each image takes four times as long to draw
-    axes.set_axis_off()
-    for number, (image, label, predicted, probability) in enumerate(samples):
-        row, column = divmod(number, columns)
-        pixels = image.permute(1, 2, 0).numpy()
-        height, width = (0.92 * size / max(pixels.shape[:2]) for size in pixels.shape[:2])
-        left, top = column + (1 - width) / 2, (row + 1) * CELL - 0.04 - height
-        shown = pixels if pixels.shape[2] == 3 else pixels[:, :, 0]
-        extent = (left, left + width, top + height, top)
-        axes.imshow(shown, cmap="gray", vmin=0.0, vmax=1.0, extent=extent)
-        right = label == predicted
-        color, line = ("k", 0.5) if right else ("r", 2.5)
-        axes.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor=color, linewidth=line))
-        title = f"{_short(names[predicted])} {probability:.0%}" + ("" if right else f"\nis {_short(names[label])}")
-        axes.text(column + 0.5, top - 0.04, title, ha="center", va="bottom", fontsize=8, color=color)
-    axes.set(xlim=(0, columns), ylim=(rows * CELL, 0))
+    columns = min(8, len(pixels))
+    rows = -(-len(pixels) // columns)
+    figure, grid = make_axes(rows, columns, 1.3 * columns, 1.7 * rows)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    predictions = (part.tolist() for part in probabilities.max(dim=1))
+    for axes, image, label, probability, predicted in zip(
+        grid.flat, pixels, labels.tolist(), *predictions, strict=False
+    ):
+        title = f"{shorten(names[predicted])} {probability:.0%}"
+        if predicted != label:
+            title += f"\nis {shorten(names[label])}"
+        axes.imshow(image.permute(1, 2, 0).numpy(), cmap="gray", vmin=0, vmax=1)
+        axes.set_title(title, fontsize=8, color="black" if predicted == label else "red")
     return figure
 
 
-def denormalised(image: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Bring a normalised image back to pixels from 0 to 1.
+def denormalize(images: Tensor, facts: ImageFacts | None) -> Tensor:
+    """Bring images (image, channel, height, width) back to pixels from 0 to 1.
 
-    Args:
-        image: Shape (channel, height, width).
-        mean: Mean of each channel, which normalisation took away.
-        std: Standard deviation of each channel, which it divided by.
+    Where it is not known how they were normalised, their least value becomes 0 and their greatest 1, unless all are
+    from 0 to 1.
     """
-    shift, factor = (torch.tensor(values).reshape(-1, 1, 1) for values in (mean, std))
-    return (image * factor + shift).clamp(0.0, 1.0)
+    if facts is not None:
+        shift, factor = (torch.tensor(values).view(-1, 1, 1) for values in (facts.mean, facts.std))
+        return (images * factor + shift).clamp(0, 1)
+    low, high = images.min().clamp(max=0), images.max().clamp(min=1)
+    return (images - low) / (high - low)
 
 
-def within_0_and_1(images: list[Tensor]) -> list[Tensor]:
-    """Bring images of an unknown normalisation to values from 0 to 1, all in the same way."""
-    low, high = min(float(image.min()) for image in images), max(float(image.max()) for image in images)
-    if low >= 0 and high <= 1:
-        return images
-    return [(image - low) / max(high - low, 1e-6) for image in images]
-
-
-def _short(name: str) -> str:
+def shorten(name: str) -> str:
     return name if len(name) <= 14 else f"{name[:13]}…"

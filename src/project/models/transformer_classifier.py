@@ -26,9 +26,8 @@ else:
 class TransformerClassifier(Classifier):
     """A `Classifier` of texts with the network `TextTransformer`.
 
-    Inputs are {"ids": token ids of shape (batch, time), 0 is padding and stands behind the text; "ngram_features":
-    where the data has any, shape (batch, time, feature)}. The default values are a plain Transformer encoder; each
-    option beyond it is one setting.
+    Inputs are {"ids": token ids of shape (batch, time), 0 is padding and stands behind the text}. The default values
+    are a plain Transformer encoder; each option beyond it is one setting.
 
     Training takes max_tokens tokens at most. In evaluation and prediction the ends of a longer text are read, its first
     and its last max_tokens tokens, and their logits averaged.
@@ -50,9 +49,7 @@ class TransformerClassifier(Classifier):
         embedding_dropout: Probability of dropping a value of a token's embedding.
         dropout: Probability of dropping a value that a part of a block adds.
         head_dropout: Probability of dropping a value before the last layer.
-        word_dropout: Probability that a token is read as the unknown word in training; its n-gram features stay.
-        ngram_hidden_size: Hidden units of the network that adds the n-gram features to the embeddings.
-        ngram_features: N-gram features of each token, 0: none. Taken from the data when left out.
+        word_dropout: Probability that a token is read as the unknown word in training.
         vocab_size: Token ids are below it. Taken from the data when left out.
         max_tokens: Tokens that are read at once. Taken from the data when left out.
         num_classes: Number of classes. Taken from the data when left out.
@@ -62,7 +59,7 @@ class TransformerClassifier(Classifier):
         UserError: If a value does not go with the others, or is neither set nor told by the data.
     """
 
-    data_facts = ("num_classes", "vocab_size", "max_tokens", "ngram_features")
+    data_facts = ("num_classes", "vocab_size", "max_tokens")
 
     def __init__(
         self,
@@ -83,8 +80,6 @@ class TransformerClassifier(Classifier):
         dropout: HalfOpenUnitInterval = 0.1,
         head_dropout: HalfOpenUnitInterval = 0.0,
         word_dropout: HalfOpenUnitInterval = 0.0,
-        ngram_hidden_size: PositiveInt = 32,
-        ngram_features: NonNegativeInt | None = None,
         vocab_size: VocabSize | None = None,
         max_tokens: PositiveInt | None = None,
         num_classes: int | None = None,
@@ -111,25 +106,23 @@ class TransformerClassifier(Classifier):
             dim_feedforward=dim_feedforward, positions=positions, norm=norm, norm_class=norm_class,
             attention=attention, activation=activation, stem=stem, patch=patch, pooling=pooling,
             embedding_dropout=embedding_dropout, dropout=dropout, head_dropout=head_dropout,
-            word_dropout=word_dropout, ngram_features=ngram_features or 0, ngram_hidden_size=ngram_hidden_size,
+            word_dropout=word_dropout,
         )  # fmt: skip
         super().__init__(network, num_classes=num_classes, **settings)
         self.max_tokens = max_tokens
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Logits of shape (batch, classes) from token ids and, where there is any, n-gram features.
+        """Logits of shape (batch, classes) from token ids.
 
         Raises:
             ValueError: If a text of a training batch is longer than max_tokens.
         """
         ids = inputs["ids"]
         if self.training or ids.shape[1] <= self.max_tokens:
-            return self.network(**inputs)
-        first = {name: values[:, : self.max_tokens] for name, values in inputs.items()}
+            return self.network(ids)
         # Where each text's last window begins, and from there the row of each of its tokens; the first window again
         # where the text is no longer than that.
         start = ((ids != PADDING).sum(dim=1, keepdim=True) - self.max_tokens).clamp(min=0)
         rows = start + torch.arange(self.max_tokens, device=ids.device)
         texts = torch.arange(ids.shape[0], device=ids.device)[:, None]
-        last = {name: values[texts, rows] for name, values in inputs.items()}
-        return (self.network(**first) + self.network(**last)) / 2
+        return (self.network(ids[:, : self.max_tokens]) + self.network(ids[texts, rows])) / 2

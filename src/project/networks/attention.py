@@ -90,35 +90,24 @@ class MultiHeadAttention(nn.Module):
         Returns:
             Shape (batch, query, embed_dim).
         """
-        if self.implementation != "sdpa":
-            return self.with_weights(x, context, mask=mask)[0]
+        queries, keys, values = self.project(x, context)
         dropout = self.dropout if self.training else 0.0
-        attended = F.scaled_dot_product_attention(*self._project(x, context), attn_mask=mask, dropout_p=dropout)
+        if self.implementation == "sdpa":
+            attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, dropout_p=dropout)
+        else:
+            softmax = masked_softmax if self.implementation == "fused_softmax" else plain_masked_softmax
+            attended, _ = math_attention(queries, keys, values, mask, dropout, softmax=softmax)
         return self.output(attended.transpose(1, 2).flatten(2))
 
-    def with_weights(
-        self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return what `forward` returns, and the weights, shape (batch, head, query, key), by equation 1."""
-        dropout = self.dropout if self.training else 0.0
-        softmax = masked_softmax if self.implementation == "fused_softmax" else plain_masked_softmax
-        attended, weights = math_attention(*self._project(x, context), mask, dropout, softmax=softmax)
-        return self.output(attended.transpose(1, 2).flatten(2)), weights
-
-    def _project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, each of shape (batch, head, time, d)."""
-        if context is None:
-            queries, keys, values = self._heads(self.queries_keys_values(x), 3)
-        else:
-            weight = self.queries_keys_values.weight.unflatten(0, (self.num_heads, 3, -1))
-            bias = self.queries_keys_values.bias.unflatten(0, (self.num_heads, 3, -1))
-            (queries,) = self._heads(F.linear(x, weight[:, :1].flatten(0, 2), bias[:, :1].flatten()), 1)
-            keys, values = self._heads(F.linear(context, weight[:, 1:].flatten(0, 2), bias[:, 1:].flatten()), 2)
+        queries, keys, values = self._split(self.queries_keys_values(x))
+        if context is not None:
+            _, keys, values = self._split(self.queries_keys_values(context))
         return queries, keys, values
 
-    def _heads(self, projected: Tensor, count: int) -> list[Tensor]:
-        """Return so many tensors of shape (batch, head, time, d) from one of shape (batch, time, head * count * d)."""
-        return [part.transpose(1, 2) for part in projected.unflatten(-1, (self.num_heads, count, -1)).unbind(3)]
+    def _split(self, projected: Tensor) -> tuple[Tensor, ...]:
+        return projected.unflatten(-1, (self.num_heads, 3, -1)).transpose(1, 2).unbind(dim=3)
 
 
 class EncoderBlock(nn.Module):

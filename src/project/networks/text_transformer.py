@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from litlab.data.text import PADDING, UNKNOWN
-from litlab.errors import UserError
 from litlab.nn import check_sizes
 from litlab.parallel import ParallelPlan
 from project.networks.attention import EncoderBlock, MultiHeadAttention
@@ -41,9 +40,7 @@ class TextTransformer(nn.Module):
         embedding_dropout: Probability of dropping a value of a token's embedding.
         dropout: Probability of dropping a value that a part of a block adds.
         head_dropout: Probability of dropping a pooled value.
-        word_dropout: Probability that a token is read as the unknown word in training; its n-gram features stay.
-        ngram_features: N-gram features of each token; 0: none.
-        ngram_hidden_size: Hidden units of the network that projects them to the token's embedding.
+        word_dropout: Probability that a token is read as the unknown word in training.
 
     Raises:
         ValueError: If a size is too small, or embed_dim is not divisible by num_heads.
@@ -78,25 +75,19 @@ class TextTransformer(nn.Module):
         dropout: float = 0.1,
         head_dropout: float = 0.0,
         word_dropout: float = 0.0,
-        ngram_features: int = 0,
-        ngram_hidden_size: int = 32,
     ) -> None:
         super().__init__()
         check_sizes(
             vocab_size=vocab_size, max_tokens=max_tokens, num_classes=num_classes, embed_dim=embed_dim,
-            num_heads=num_heads, dim_feedforward=dim_feedforward, patch=patch, ngram_hidden_size=ngram_hidden_size,
+            num_heads=num_heads, dim_feedforward=dim_feedforward, patch=patch,
         )  # fmt: skip
-        check_sizes(0, num_layers=num_layers, stem=stem, ngram_features=ngram_features)
+        check_sizes(0, num_layers=num_layers, stem=stem)
         if embed_dim % num_heads:
             raise ValueError(f"embed_dim is {embed_dim}: it must be divisible by num_heads, which is {num_heads}")
         self.max_tokens = max_tokens
         self.word_dropout = word_dropout
         self.embedding = nn.Embedding(vocab_size, embed_dim, padding_idx=PADDING)
         self.embedding_dropout = nn.Dropout(embedding_dropout)
-        self.ngrams = None
-        if ngram_features:
-            hidden = nn.Linear(ngram_features, ngram_hidden_size)
-            self.ngrams = nn.Sequential(hidden, nn.GELU(), nn.Linear(ngram_hidden_size, embed_dim))
         self.stem = ConvStem(embed_dim, stem) if stem else None
         self.patches = Patches(embed_dim, patch) if patch > 1 else None
         length = -(-max_tokens // patch)
@@ -125,28 +116,20 @@ class TextTransformer(nn.Module):
             self.head.weight.normal_(std=1e-3)
             self.head.bias.zero_()
 
-    def forward(self, ids: Tensor, ngram_features: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor) -> Tensor:
         """Classify texts.
 
         Args:
             ids: Token ids with the padding behind the text, shape (batch, time), int64.
-            ngram_features: Shape (batch, time, feature); what stands at padding does not matter.
 
         Returns:
             Logits, shape (batch, classes).
 
         Raises:
             ValueError: If texts are longer than max_tokens.
-            UserError: If n-gram features come and the network was built without, or the other way round.
         """
         if ids.shape[1] > self.max_tokens:
             raise ValueError(f"texts of {ids.shape[1]} tokens: the network takes {self.max_tokens} at most")
-        if (ngram_features is None) != (self.ngrams is None):
-            raise UserError(
-                "model.ngram_features: 0 does not fit data with n-gram features; set data.ngrams to 0, too"
-                if self.ngrams is None
-                else "model.ngram_features: the data has none; set it to 0, or data.ngrams above 0"
-            )
         real = ids != PADDING
         # An empty text counts as one token of nothing: a mean or a softmax over no token at all would not be a number.
         real = real | (torch.arange(ids.shape[1], device=ids.device) == 0)
@@ -154,8 +137,6 @@ class TextTransformer(nn.Module):
             dropped = torch.rand(ids.shape, device=ids.device) < self.word_dropout
             ids = ids.masked_fill(dropped & (ids != PADDING), UNKNOWN)
         x = self.embedding_dropout(self.embedding(ids))
-        if self.ngrams is not None:
-            x = (x + self.ngrams(ngram_features)).masked_fill(~real[:, :, None], 0.0)
         if self.stem is not None:
             x = self.stem(x, real)
         if self.patches is not None:

@@ -30,19 +30,17 @@ class TestTransformerClassifier(ModuleContract):
     loss_at_start = math.log(4)
 
     def test_what_is_left_out_comes_from_the_data(self, build):
-        model, data, _ = build("--data.max_tokens=40", "--data.vocab_size=500", "--data.ngrams=2")
-        asked = {name: getattr(data, name) for name in ("num_classes", "vocab_size", "max_tokens", "ngram_features")}
+        model, data, _ = build("--data.max_tokens=40", "--data.vocab_size=500")
+        asked = {name: getattr(data, name) for name in ("num_classes", "vocab_size", "max_tokens")}
         assert {name: model.hparams[name] for name in asked} == asked
         assert model.network.embedding.num_embeddings == 500
         assert model.network.positions.shape == (40, 32)
-        assert model.network.ngrams[0].in_features == data.ngram_features > 0
 
     @pytest.mark.parametrize(
-        ("name", "here", "there"), [("num_classes", 5, 4), ("vocab_size", 9, 500), ("max_tokens", 8, 40),
-                                    ("ngram_features", 3, 8)]
-    )  # fmt: skip
+        ("name", "here", "there"), [("num_classes", 5, 4), ("vocab_size", 9, 500), ("max_tokens", 8, 40)]
+    )
     def test_data_of_another_size_is_refused_before_the_first_step(self, build, name, here, there):
-        facts = ("--data.max_tokens=40", "--data.vocab_size=500", "--data.ngrams=2")
+        facts = ("--data.max_tokens=40", "--data.vocab_size=500")
         model, data, trainer = build(*facts, f"--model.{name}={here}")
         with pytest.raises(UserError) as error:
             trainer.fit(model, data)
@@ -59,28 +57,23 @@ def _model(**settings) -> TransformerClassifier:
     return model
 
 
-def _batch(lengths: list[int], ngram_features: int = 0) -> dict[str, torch.Tensor]:
+def _batch(lengths: list[int]) -> dict[str, torch.Tensor]:
     padding = torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None]
-    inputs = {"ids": torch.randint(1, 30, padding.shape).masked_fill(padding, 0)}
-    if ngram_features:
-        inputs["ngram_features"] = torch.randn(*padding.shape, ngram_features).masked_fill(padding[:, :, None], 0.0)
-    return inputs
+    return {"ids": torch.randint(1, 30, padding.shape).masked_fill(padding, 0)}
 
 
-@pytest.mark.parametrize("settings", [{}, {"ngram_features": 3, "stem": 3, "patch": 3, "positions": "learned"}])
+@pytest.mark.parametrize("settings", [{}, {"stem": 3, "patch": 3, "positions": "learned"}])
 def test_long_texts_are_read_at_both_ends(settings):
     model = _model(**settings).eval()
     lengths = [19, 3, 8, 9, 13]
-    inputs = _batch(lengths, settings.get("ngram_features", 0))
+    inputs = _batch(lengths)
     logits = model(inputs)
     for row, length in enumerate(lengths):
-        text = {name: value[row : row + 1, :length] for name, value in inputs.items()}
-        head = {name: value[:, :8] for name, value in text.items()}
-        tail = {name: value[:, -8:] for name, value in text.items()}
-        expected = (model.network(**head) + model.network(**tail)) / 2
-        torch.testing.assert_close(logits[row : row + 1], expected, rtol=0, atol=1e-5)
+        text = inputs["ids"][row : row + 1, :length]
+        head, tail = model.network(text[:, :8]), model.network(text[:, -8:])
+        torch.testing.assert_close(logits[row : row + 1], (head + tail) / 2, rtol=0, atol=1e-5)
         if length > 8:
-            assert not torch.allclose(model.network(**head), model.network(**tail), atol=1e-3)
+            assert not torch.allclose(head, tail, atol=1e-3)
 
 
 def test_texts_that_fit_are_read_once():
@@ -99,13 +92,13 @@ def test_a_long_text_in_training_is_a_bug():
 
 def test_reading_both_ends_does_not_wait_for_the_device():
     """On the meta device tensors have no values: whatever would fetch one, and stop a GPU for it, fails."""
-    model = _model(ngram_features=3).eval().to("meta")
-    assert model({name: value.to("meta") for name, value in _batch([19, 3], 3).items()}).shape == (2, 3)
+    model = _model().eval().to("meta")
+    assert model({name: value.to("meta") for name, value in _batch([19, 3]).items()}).shape == (2, 3)
 
 
 def test_the_default_is_a_plain_encoder():
     network = _model().network
-    assert network.ngrams is network.stem is network.patches is None
+    assert network.stem is network.patches is None
     assert network.pooling.kinds == ("mean",)
     assert len(network.blocks) == 1
 
@@ -116,7 +109,7 @@ def test_every_setting_reaches_the_network():
         embed_dim=12, num_layers=2, num_heads=3, dim_feedforward=20, positions="learned", norm="post",
         norm_class=nn.RMSNorm, attention=partial(MultiHeadAttention, implementation="math"), activation=nn.ReLU, stem=5,
         patch=2, pooling=("max", "mean"), embedding_dropout=0.11, dropout=0.22,
-        head_dropout=0.33, word_dropout=0.44, ngram_hidden_size=7, ngram_features=6, label_smoothing=0.05,
+        head_dropout=0.33, word_dropout=0.44, label_smoothing=0.05,
         optimizer=optimizer, schedule=schedule,
     )  # fmt: skip
     network = model.network
@@ -135,8 +128,6 @@ def test_every_setting_reaches_the_network():
     assert network.pooling.kinds == ("max", "mean")
     assert (network.embedding_dropout.p, network.head_dropout.p, network.word_dropout) == (0.11, 0.33, 0.44)
     assert {block.dropout.p for block in network.blocks} == {0.22}
-    assert [layer.out_features for layer in network.ngrams if isinstance(layer, nn.Linear)] == [7, 12]
-    assert network.ngrams[0].in_features == 6
     assert network.head.weight.shape == (3, 24)
 
 
@@ -166,10 +157,9 @@ def test_trains_tests_and_comes_back_from_its_checkpoint(tmp_path):
     def texts(length: int) -> list:
         labels = torch.arange(32) % 2
         ids = 2 + 14 * labels[:, None] + torch.randint(0, 14, (32, length), generator=generator)
-        evidence = torch.randn(32, length, 2, generator=generator)
-        return [({"ids": a, "ngram_features": b}, c) for a, b, c in zip(ids, evidence, labels, strict=True)]
+        return [({"ids": a}, label) for a, label in zip(ids, labels, strict=True)]
 
-    model = _model(num_classes=2, ngram_features=2, pooling=("mean", "attention"))
+    model = _model(num_classes=2, pooling=("mean", "attention"))
     model.optimizer = lambda parameters: torch.optim.AdamW(parameters, lr=0.01)
     trainer = Trainer(
         max_epochs=10, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,

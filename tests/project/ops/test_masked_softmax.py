@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from itertools import product
 
 import pytest
 import torch
@@ -9,15 +10,14 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 from litlab.errors import UserError
-from litlab.export.operators import check_operators, operators_of, operators_of_script
-from project.ops.build import build
+from litlab.export.operators import check_operators, operators_of
 from project.ops.masked_softmax import is_built, masked_softmax, plain_masked_softmax
 from project.ops.squared_relu import SquaredReLU
-from tests.processes import Python
 
-COMPILERS = [os.environ["CXX"].split()[0]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
+TOOLS = ["ninja", os.environ.get("CXX", "c++").split()[0]]
+needs_compiler = pytest.mark.skipif(not all(map(shutil.which, TOOLS)), reason="needs ninja and a C++ compiler")
 pytestmark = [
-    pytest.mark.skipif(not any(map(shutil.which, COMPILERS)), reason="needs a C++ compiler"),
+    needs_compiler,
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # torch's opcheck
 ]
 PADDING = torch.tensor([[True] * 5, [True, True, False, False, False]])[:, None, None, :]
@@ -25,10 +25,8 @@ MASKS = {
     "none": None,
     "padding": PADDING,
     "causal": torch.ones(4, 5, dtype=torch.bool).tril(),
-    "of each head": torch.rand(3, 4, 5, generator=torch.Generator().manual_seed(1)) > 0.5,
     "of keys": torch.tensor([True, False, True, True, False]),
     "of queries": torch.tensor([True, False, True, True])[:, None],
-    "a query without keys": torch.ones(4, 5, dtype=torch.bool).index_fill(0, torch.tensor(2), False),
     "nothing": torch.zeros(1, dtype=torch.bool),
     "transposed": (torch.rand(5, 4, generator=torch.Generator().manual_seed(2)) > 0.5).mT,
 }
@@ -40,7 +38,6 @@ EDGES = [
     [torch.nan, -torch.inf, -torch.inf],
     [3e38, -3e38, 3e38],
     [1e4, 1e4 - 80, 1e4 - 200],
-    [0.0, -0.0, 1e-40],
 ]
 with_masks = pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 
@@ -54,115 +51,56 @@ def test_it_is_the_operator_that_is_tested():
 
 
 @with_masks
-def test_values_and_gradients_are_those_of_the_composition(mask):
-    results = []
-    for softmax in (masked_softmax, plain_masked_softmax):
-        scores = _scores().requires_grad_()
-        weights = softmax(scores, mask, 0.7)
-        direction = torch.linspace(-1, 2, weights.numel()).view_as(weights)
-        results.append((weights, *torch.autograd.grad((weights * direction).sum(), scores)))
-    torch.testing.assert_close(*results)
-    if mask is not None:
-        assert results[0][0].masked_select(~mask).eq(0).all()
+def test_values_and_derivatives(mask):
+    torch.testing.assert_close(masked_softmax(_scores(), mask, 0.7), plain_masked_softmax(_scores(), mask, 0.7))
+    scores = _scores(dtype=torch.float64).requires_grad_()
+    assert gradcheck(lambda scores: masked_softmax(scores, mask, 0.7), scores)
+    assert gradgradcheck(lambda scores: masked_softmax(scores, mask, 0.7), scores)
 
 
-@pytest.mark.parametrize("keys", [1, 7, 8, 33, 400])
-def test_rows_of_any_length(keys):
-    scores, mask = 20 * _scores(3, 2, 50, keys), (_scores(3, 1, 1, keys) > -1)
-    exact = plain_masked_softmax(scores.double(), mask, 0.5)
+@pytest.mark.parametrize("keys", [0, 1, 7, 33, 400])
+def test_rows_of_any_length_and_layout(keys):
+    scores, mask = 20 * _scores(keys, 50, 2, 3).permute(3, 2, 1, 0), _scores(3, 1, 1, keys) > -1
+    exact = plain_masked_softmax(scores.double(), mask, 0.5) if keys else scores.double()
     torch.testing.assert_close(masked_softmax(scores, mask, 0.5).double(), exact, rtol=1e-5, atol=1e-30)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("row", EDGES, ids=str)
-def test_numbers_at_the_edge(row, dtype):
-    scores = torch.tensor([row, [0.0, 1.0, 2.0]], dtype=dtype)
-    for mask in (None, torch.tensor([True, True, False])):
+def test_numbers_at_the_edge(dtype):
+    scores = torch.tensor(EDGES, dtype=dtype)
+    for mask in (None, torch.tensor([True, True, False]), torch.tensor([False, True, True])):
         result, expected = masked_softmax(scores, mask), plain_masked_softmax(scores, mask)
         torch.testing.assert_close(result, expected, equal_nan=True, rtol=2e-6, atol=1e-37)
 
 
-def test_what_is_masked_does_not_count_whatever_it_is():
-    scores = torch.tensor([[torch.nan, 1.0, torch.inf, 2.0]])
-    weights = masked_softmax(scores, torch.tensor([False, True, False, True]))
-    torch.testing.assert_close(weights, torch.tensor([[0.0, 0.2689414, 0.0, 0.7310586]]))
-
-
-def test_any_layout_in_memory():
-    scores = _scores(5, 4, 3, 2).permute(3, 2, 1, 0)
-    mask = (_scores(5, 4) > 0).mT
-    assert masked_softmax(scores, mask).is_contiguous()
-    torch.testing.assert_close(masked_softmax(scores, mask), plain_masked_softmax(scores, mask))
-    sliced = _scores(2, 3, 4, 10)[..., ::2]
-    torch.testing.assert_close(masked_softmax(sliced, mask[:, ::1]), plain_masked_softmax(sliced, mask))
-    # The gradient of a sum is one number, expanded.
-    x = scores.clone().requires_grad_()
-    (masked_softmax(x) * 2).sum().backward()
-    assert x.grad.abs().max() < 1e-6
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 4)])
-def test_empty_tensors(shape):
-    scores = torch.empty(shape, requires_grad=True)
-    for mask in (None, torch.ones(shape[-1], dtype=torch.bool)):
-        weights = masked_softmax(scores, mask)
-        assert weights.shape == shape
-        weights.sum().backward()
-        assert scores.grad.shape == shape
-
-
 def test_the_number_of_threads_changes_nothing():
-    scores, mask = _scores(8, 4, 60, 60), PADDING.new_ones(60, 60).tril()
-    alone = masked_softmax(scores, mask)
+    scores = _scores(8, 4, 60, 60)
+    alone = masked_softmax(scores)
     torch.set_num_threads(2)
-    assert masked_softmax(scores, mask).equal(alone)
+    assert masked_softmax(scores).equal(alone)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_16_bit_numbers_are_computed_with_in_32(dtype):
     scores = _scores(dtype=dtype)
-    weights = masked_softmax(scores, PADDING, 0.7)
-    assert weights.equal(masked_softmax(scores.float(), PADDING, 0.7).to(dtype))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert masked_softmax(scores, PADDING, 0.7).equal(weights)
-
-
-@with_masks
-def test_derivatives_of_the_first_and_second_order(mask):
-    scores = _scores(dtype=torch.float64).requires_grad_()
-
-    def weights(scores):
-        return masked_softmax(scores, mask, 0.7)
-
-    assert gradcheck(weights, scores, check_batched_grad=mask is MASKS["padding"])
-    assert gradgradcheck(weights, scores, check_batched_grad=mask is MASKS["padding"])
+    assert masked_softmax(scores, PADDING, 0.7).equal(masked_softmax(scores.float(), PADDING, 0.7).to(dtype))
 
 
 def test_torchs_checks_of_an_operator():
-    forward, backward = torch.ops.project.masked_softmax.default, torch.ops.project.masked_softmax_backward.default
-    scores = _scores()
-    for inputs in (
-        (scores, None, 1.0),
-        (scores.clone().requires_grad_(), PADDING, 0.7),
-        (scores.mT.clone().mT.requires_grad_(), None, 0.7),
-    ):
-        assert set(torch.library.opcheck(forward, inputs).values()) == {"SUCCESS"}
-    pair = (scores.clone().requires_grad_(), scores.softmax(-1).requires_grad_(), 0.7)
-    assert set(torch.library.opcheck(backward, pair).values()) == {"SUCCESS"}
+    operators = torch.ops.project
+    masks, weights = (None, PADDING.expand(2, 3, 4, 5)), _scores().softmax(-1)
+    for scores, mask in product((_scores(), _scores().mT.clone().mT.requires_grad_()), masks):
+        checked = torch.library.opcheck(operators.masked_softmax.default, (scores, mask, 0.7))
+        assert set(checked.values()) == {"SUCCESS"}
+    pair = (_scores().requires_grad_(), weights.requires_grad_(), 0.7)
+    checked = torch.library.opcheck(operators.masked_softmax_backward.default, pair)
+    assert set(checked.values()) == {"SUCCESS"}
 
 
-@pytest.mark.parametrize("in_dims", [(0, 0), (1, 1), (0, None), (None, 1), (3, 0)], ids=str)
-def test_vmap_is_a_loop(in_dims):
-    scores = _scores(3, 3, 4, 3) if in_dims[0] is not None else _scores(3, 4, 5)
-    keys = scores.shape[-1] if in_dims[0] != 3 else 4
-    mask = _scores(*((3, keys) if in_dims[1] == 0 else (keys, 3) if in_dims[1] == 1 else (keys,))) > -0.5
-    mapped = torch.func.vmap(masked_softmax, in_dims=in_dims)(scores, mask)
-    slices = zip(
-        [scores] * 3 if in_dims[0] is None else scores.unbind(in_dims[0]),
-        [mask] * 3 if in_dims[1] is None else mask.unbind(in_dims[1]),
-        strict=True,
-    )
-    torch.testing.assert_close(mapped, torch.stack([plain_masked_softmax(*pair) for pair in slices]))
+def test_vmap_is_a_loop():
+    mapped = torch.func.vmap(masked_softmax, in_dims=(1, None))(_scores(), PADDING[:, 0])
+    expected = torch.stack([plain_masked_softmax(one, PADDING[:, 0]) for one in _scores().unbind(1)])
+    torch.testing.assert_close(mapped, expected)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning")  # torch's own, at the first dual number
@@ -178,33 +116,15 @@ def test_forward_mode_is_that_of_the_composition():
 
 
 @pytest.mark.parametrize(
-    ("scores", "mask", "error", "says"),
-    [
-        (torch.ones(2, 3, dtype=torch.int64), None, TypeError, "scores are torch.int64 of 2 dimensions"),
-        (torch.tensor(1.0), None, TypeError, "scores are torch.float32 of 0 dimensions"),
-        (torch.ones(2, 3), torch.ones(2, 3), TypeError, "mask is torch.float32: it must be torch.bool"),
-        (torch.ones(2, 3), torch.ones(2, dtype=torch.bool), ValueError, r"mask has shape \(2,\): .* to \(2, 3\)"),
-        (torch.ones(3), torch.ones(1, 3, dtype=torch.bool), ValueError, r"mask has shape \(1, 3\)"),
-        (torch.ones(3), torch.ones(3, dtype=torch.bool, device="meta"), ValueError, "mask is on meta"),
-    ],
-)
-def test_refusals(scores, mask, error, says):
-    with pytest.raises(error, match=says):
-        masked_softmax(scores, mask)
-
-
-@pytest.mark.parametrize(
     ("scores", "mask", "says"),
     [
         (torch.ones(2, 3, dtype=torch.int64), None, "float32 or float64 is needed"),
-        (torch.ones(2, 3, dtype=torch.bfloat16), None, "float32 or float64 is needed"),
         (torch.ones(2, 3), torch.ones(2, 3), "the mask must be boolean"),
-        (torch.ones(2, 3), torch.ones(2, dtype=torch.bool), "as many keys as the scores"),
-        (torch.ones(2, 3), torch.ones(3, 3, dtype=torch.bool), "does not broadcast"),
-        (torch.ones(*[1] * 18), torch.ones(1, dtype=torch.bool), "more than 17 dimensions"),
+        (torch.ones(2, 3), torch.ones(3, dtype=torch.bool), "the mask must have the shape of the scores"),
+        (torch.ones(*[1] * 18), torch.ones(*[1] * 18, dtype=torch.bool), "more than 17 dimensions"),
     ],
 )
-def test_the_kernel_itself_reads_no_memory_that_is_not_there(scores, mask, says):
+def test_the_kernel_reads_no_memory_that_is_not_there(scores, mask, says):
     with pytest.raises(RuntimeError, match=says):
         torch.ops.project.masked_softmax(scores, mask, 1.0)
 
@@ -221,67 +141,27 @@ class _Network(nn.Module):
         return self.last(masked_softmax(hidden @ hidden.mT, mask[:, None, :], 0.4) @ hidden)
 
 
-@pytest.fixture
-def network() -> _Network:
-    torch.manual_seed(0)
-    return _Network()
-
-
 def _batch(count: int, length: int) -> tuple[Tensor, Tensor]:
     return _scores(count, length, 6), torch.arange(length) < torch.arange(count)[:, None] + 1
 
 
-def test_compiles_to_one_graph_with_both_passes(network):
+def test_compiles_to_one_graph_with_both_passes():
     torch._dynamo.reset()
+    network = _Network()
     compiled = torch.compile(network, fullgraph=True, dynamic=True)
     for batch in (_batch(2, 5), _batch(3, 7)):
         outputs = [each(*batch) for each in (network, compiled)]
         torch.testing.assert_close(*outputs)
-        torch.testing.assert_close(
-            *[torch.autograd.grad(output.square().sum(), list(network.parameters())) for output in outputs]
-        )
+        gradients = [torch.autograd.grad(output.square().sum(), list(network.parameters())) for output in outputs]
+        assert all(gradient.abs().max() > 0 for gradient in gradients[1])  # SquaredReLU in place gave 0 once
+        torch.testing.assert_close(*gradients)
     torch._dynamo.reset()
 
 
-DEPLOYED = """
-import sys
-import torch
-
-library, package, batch, output = sys.argv[1:]
-torch.ops.load_library(library)
-result = torch._inductor.aoti_load_package(package)(*torch.load(batch))
-torch.save(result, output)
-assert not [name for name in sys.modules if name.startswith("project.")]
-"""
-
-
-def _exported(network):
-    count, length = torch.export.Dim("count", min=2), torch.export.Dim("length", min=2, max=64)
+def test_an_exported_graph_calls_the_operator():
+    network, (count, length) = _Network().eval(), map(torch.export.Dim, ("count", "length"))
     shapes = ({0: count, 1: length}, {0: count, 1: length})
-    return torch.export.export(network.eval(), _batch(2, 5), dynamic_shapes=shapes)
-
-
-@pytest.mark.filterwarnings(r"ignore:`torch.jit.\w+` is deprecated", "ignore::torch.jit.TracerWarning")
-def test_an_exported_graph_calls_the_operator(network):
-    exported = _exported(network)
-    batch = _batch(4, 9)
-    torch.testing.assert_close(exported.module()(*batch), network(*batch))
+    exported = torch.export.export(network, _batch(2, 5), dynamic_shapes=shapes)
+    torch.testing.assert_close(exported.module()(*_batch(4, 9)), network(*_batch(4, 9)))
     with pytest.raises(UserError, match="calls project::masked_softmax, an operator of its own"):
         check_operators(operators_of(exported))  # of the command, whose folders bring no library along
-    script = torch.jit.trace(network, batch, check_trace=False)
-    with pytest.raises(UserError, match="calls project::masked_softmax, an operator of its own"):
-        check_operators(operators_of_script(script))
-
-
-@pytest.mark.matrix
-def test_runs_ahead_of_time_compiled_where_only_the_library_is(network, tmp_path):
-    """In a process that imports nothing of the project: the package, and the library with the operator."""
-    batch = _batch(4, 9)
-    expected = network.eval()(*batch)
-    package = torch._inductor.aoti_compile_and_package(_exported(network), package_path=str(tmp_path / "network.pt2"))
-    torch.save(batch, tmp_path / "batch.pt")
-    (tmp_path / "deployed.py").write_text(DEPLOYED)
-    process = Python("deployed.py", build("masked_softmax"), package, tmp_path / "batch.pt", "result.pt", cwd=tmp_path)
-    _, err = process.communicate()
-    assert process.wait() == 0, err
-    torch.testing.assert_close(torch.load(tmp_path / "result.pt"), expected.detach())

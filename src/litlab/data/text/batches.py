@@ -78,20 +78,7 @@ class TextBatches(ExperimentData[TextMetadata]):
             labels: int64 of shape (texts,); None for texts to predict.
         """
         longest = self.longest_piece(np.diff(offsets), split)
-        return StoredTexts(ids, offsets, labels, self.token_features(ids, offsets, split), longest)
-
-    def token_features(self, ids: np.ndarray, offsets: np.ndarray, split: str) -> dict[str, np.ndarray]:
-        """Compute features that batches from memory give for each token beside its id; none here, for subclasses.
-
-        Args:
-            ids: Ids of all texts one after the other, int32 of shape (tokens,).
-            offsets: Where each text starts, and the number of tokens, int64 of shape (texts + 1,).
-            split: "train", "val", "test" or "predict".
-
-        Returns:
-            By the name that a batch gives them: an array of shape (tokens, features).
-        """
-        return {}
+        return StoredTexts(ids, offsets, labels, longest)
 
     def longest_piece(self, lengths: np.ndarray, split: str) -> int | None:
         """Return the most tokens of a text that come into a batch, None for all; tells once how many texts are cut.

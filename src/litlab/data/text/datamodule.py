@@ -23,7 +23,6 @@ from litlab.data.text.shard_files import write_text_shards
 from litlab.data.text.sources import Corpus, PublicTexts, Source
 from litlab.data.text.stored import Stored, load, store, stored_classes
 from litlab.data.text.tokenizer import Kind, encode
-from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
 
 
@@ -34,8 +33,6 @@ class TextData(TextBatches, SelectableData[TextMetadata]):
     length. The model gets a dict with ``ids``, int64 of shape (batch, time), padded with 0 at the end; and int64 labels
     of shape (batch,), but not in prediction. In Python, use a Trainer with ``use_distributed_sampler=False``, as the
     command line does.
-
-    A subclass can give each token features of its own: see `token_features`.
 
     Args:
         dataset: `csv` for your own texts, `generated` for made-up ones; null: the public data set that the class is
@@ -217,12 +214,6 @@ class TextData(TextBatches, SelectableData[TextMetadata]):
     @override
     def write_shards(self, folder: Path, size: int) -> None:
         stored = self.stored
-        offsets = stored.array("train", "offsets")[:2]  # of the first text, which tells as much as all
-        if features := self.token_features(stored.array("train", "ids")[: offsets[-1]], offsets, "train"):
-            raise UserError(
-                f"shards: they can't hold the {' and '.join(features)} that {type(self).__name__} gives each token; "
-                "write the texts without (docs/streaming.md)"
-            )
         splits = {split: (*self._encoded(split), stored.array(split, "labels")) for split in self.sizes}
         write_text_shards(folder, size, self.known_metadata, splits)
 

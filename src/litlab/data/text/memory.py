@@ -1,6 +1,5 @@
 """Token ids of all texts in one array, from which whole batches are taken by their indices."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ class StoredTexts(Dataset[Any]):
         ids: Ids of all texts one after the other, int32 of shape (tokens,).
         offsets: Where each text starts, int64 of shape (texts + 1,); the last entry is the number of tokens.
         labels: int64 of shape (texts,); None for texts to predict.
-        features: Features of each token by their name in a batch, float16 of shape (tokens, features).
         max_tokens: Longest piece of a text that comes into a batch; None: texts come whole.
     """
 
@@ -28,7 +26,6 @@ class StoredTexts(Dataset[Any]):
         ids: np.ndarray,
         offsets: np.ndarray,
         labels: np.ndarray | None = None,
-        features: Mapping[str, np.ndarray] | None = None,
         max_tokens: int | None = None,
     ) -> None:
         self.ids = torch.from_numpy(ids)
@@ -36,7 +33,6 @@ class StoredTexts(Dataset[Any]):
         self.full_lengths = np.diff(offsets)
         self.lengths = self.full_lengths if max_tokens is None else np.minimum(self.full_lengths, max_tokens)
         self.labels = None if labels is None else torch.from_numpy(labels)
-        self.features = {name: torch.from_numpy(values) for name, values in (features or {}).items()}
         self.crops: EpochSampler | None = None
 
     def crop_at_random(self, sampler: EpochSampler) -> None:
@@ -51,8 +47,8 @@ class StoredTexts(Dataset[Any]):
         """Take a batch, by the numbers of the texts, int64 of shape (batch,), or these plus a multiple of their number.
 
         Returns:
-            ``ids``, int64 of shape (batch, time), 0 where a text has ended, and the features, float32 of shape (batch,
-            time, features), in a dict; with labels, that dict and int64 (batch,).
+            ``ids``, int64 of shape (batch, time), 0 where a text has ended, in a dict; with labels, that dict and int64
+            (batch,).
         """
         drawn = index.numpy()
         rows = drawn % len(self)
@@ -63,8 +59,6 @@ class StoredTexts(Dataset[Any]):
         inside = torch.from_numpy(place < lengths[:, None])
         source = torch.from_numpy(starts[:, None] + place).clamp_(max=len(self.ids) - 1)
         inputs = {"ids": self.ids[source].long().masked_fill_(~inside, 0)}
-        for name, values in self.features.items():
-            inputs[name] = values[source].float().masked_fill_(~inside[..., None], 0)
         return inputs if self.labels is None else (inputs, self.labels[rows])
 
 

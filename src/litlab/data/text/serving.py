@@ -37,11 +37,7 @@ class TextServing(Serving):
     def encode(self, *raw: Tensor) -> dict[str, Tensor]:
         """Return the model's inputs."""
         ids = raw[0]
-        return self.with_features(F.pad(ids, (0, self.metadata.max_tokens)) if self.both_ends else ids)
-
-    def with_features(self, ids: Tensor) -> dict[str, Tensor]:
-        """Return the ids with features of each token, where a subclass has any."""
-        return {"ids": ids}
+        return {"ids": F.pad(ids, (0, self.metadata.max_tokens)) if self.both_ends else ids}
 
     def raw(self, batch: Any) -> tuple[Tensor, ...]:
         """Return the ids of a batch, with or without labels."""

@@ -45,8 +45,8 @@ class ShardMetadata(TextMetadata):
 class StreamedTexts(StreamedData[TextMetadata], TextBatches):
     """Texts with one class each, in shards that the command ``shards`` has written.
 
-    For data that is larger than the memory, or lies in object storage. The model gets what `TextData` gives it, but no
-    features of tokens. Batches hold texts of about the same length.
+    For data that is larger than the memory, or lies in object storage. The model gets what `TextData` gives it.
+    Batches hold texts of about the same length.
 
     Args:
         path: Folder of the shards, or an address such as ``s3://bucket/folder``.

@@ -113,8 +113,8 @@ Tensor forward(const Tensor& given, const std::optional<Tensor>& given_mask, dou
 
 Tensor backward(const Tensor& given, const Tensor& kept, double scale) {
   const Tensor grad = torch::stable::contiguous(given), weights = torch::stable::contiguous(kept);
-  STD_TORCH_CHECK(grad.scalar_type() == weights.scalar_type() && same_shape(grad, weights),
-                  "masked_softmax_backward: gradient and weights must have the same type and shape");
+  STD_TORCH_CHECK(grad.scalar_type() == weights.scalar_type() && same_device_and_shape(grad, weights),
+                  "masked_softmax_backward: gradient and weights must have the same type, shape and device");
   const int64_t keys = grad.size(grad.dim() - 1);
   Tensor result = torch::stable::empty_like(grad);
   with_type_of(grad, [&](auto number) {

@@ -93,8 +93,6 @@ void for_rows(const Tensor& tensor, int64_t rows, const F& launch) {
 Tensor forward(const Tensor& given, const std::optional<Tensor>& given_mask, double scale) {
   const Tensor scores = torch::stable::contiguous(given);
   const std::optional<Tensor> mask = keys_together(given_mask);
-  STD_TORCH_CHECK(!mask.has_value() || mask->get_device_index() == scores.get_device_index(),
-                  "masked_softmax: the mask must be on the device of the scores");
   const int64_t keys = scores.size(scores.dim() - 1), rows = scores.numel() / std::max<int64_t>(1, keys);
   const MaskRows allowed = rows_of(mask, scores);
   Tensor weights = torch::stable::empty_like(scores);
@@ -111,8 +109,8 @@ Tensor forward(const Tensor& given, const std::optional<Tensor>& given_mask, dou
 
 Tensor backward(const Tensor& given, const Tensor& kept, double scale) {
   const Tensor grad = torch::stable::contiguous(given), weights = torch::stable::contiguous(kept);
-  STD_TORCH_CHECK(grad.scalar_type() == weights.scalar_type() && same_shape(grad, weights),
-                  "masked_softmax_backward: gradient and weights must have the same type and shape");
+  STD_TORCH_CHECK(grad.scalar_type() == weights.scalar_type() && same_device_and_shape(grad, weights),
+                  "masked_softmax_backward: gradient and weights must have the same type, shape and device");
   const int64_t keys = grad.size(grad.dim() - 1), rows = grad.numel() / std::max<int64_t>(1, keys);
   Tensor result = torch::stable::empty_like(grad);
   with_type_of(grad, [&](auto number) {

@@ -25,16 +25,16 @@ void with_type_of(const Tensor& tensor, const F& run) {
 }
 
 // One by one: torch 2.10 has no comparison of whole sizes.
-inline bool same_shape(const Tensor& one, const Tensor& other) {
-  bool same = one.dim() == other.dim();
+inline bool same_device_and_shape(const Tensor& one, const Tensor& other) {
+  bool same = one.get_device_index() == other.get_device_index() && one.dim() == other.dim();
   for (int64_t dimension = 0; same && dimension < one.dim(); ++dimension) {
     same = one.size(dimension) == other.size(dimension);
   }
   return same;
 }
 
-// A mask whose rows are read in place, however it is broadcast: its stride is 0 along a dimension that it lacks. Its
-// truth values are read as bytes, of which compilers can look at several at once.
+// A mask, expanded to the shape of the scores, whose rows are read in place: its stride is 0 along a dimension in which
+// it is repeated. Its truth values are read as bytes, of which compilers can look at several at once.
 struct MaskRows {
   static constexpr int64_t kMostDimensions = 16;
 
@@ -63,23 +63,18 @@ inline std::optional<Tensor> keys_together(const std::optional<Tensor>& mask) {
   return apart ? torch::stable::contiguous(*mask) : mask;
 }
 
-// The mask's last dimension must be that of the scores.
 inline MaskRows rows_of(const std::optional<Tensor>& mask, const Tensor& scores) {
   MaskRows rows;
   if (!mask.has_value()) return rows;
-  const int64_t last = scores.dim() - 1, missing = scores.dim() - mask->dim(), own = mask->dim() - 1;
   STD_TORCH_CHECK(mask->scalar_type() == ScalarType::Bool, "masked_softmax: the mask must be boolean");
-  STD_TORCH_CHECK(last <= MaskRows::kMostDimensions, "masked_softmax: scores have more than 17 dimensions");
-  STD_TORCH_CHECK(missing >= 0 && own >= 0 && mask->size(own) == scores.size(last),
-                  "masked_softmax: the mask must have as many keys as the scores, and no dimension that they lack");
+  STD_TORCH_CHECK(same_device_and_shape(*mask, scores),
+                  "masked_softmax: the mask must have the shape of the scores and be on their device");
+  STD_TORCH_CHECK(scores.dim() - 1 <= MaskRows::kMostDimensions, "masked_softmax: scores have more than 17 dimensions");
   rows.first = static_cast<const uint8_t*>(mask->const_data_ptr());
-  rows.dimensions = last;
-  for (int64_t dimension = 0; dimension < last; ++dimension) {
+  rows.dimensions = scores.dim() - 1;
+  for (int64_t dimension = 0; dimension < rows.dimensions; ++dimension) {
     rows.sizes[dimension] = scores.size(dimension);
-    if (dimension < missing || mask->size(dimension - missing) == 1) continue;
-    STD_TORCH_CHECK(mask->size(dimension - missing) == scores.size(dimension),
-                    "masked_softmax: the mask's shape does not broadcast to that of the scores");
-    rows.strides[dimension] = mask->stride(dimension - missing);
+    rows.strides[dimension] = mask->stride(dimension);
   }
   return rows;
 }

@@ -301,17 +301,3 @@ def test_a_checkpoint_is_enough_to_serve(original, tmp_path):
     assert data.serving().facts()["max_tokens"] == data.max_tokens == 8
     (tmp_path / "new.txt").write_text("good w1\nw2 w3 w4\n")
     assert data.open_input(str(tmp_path / "new.txt")).lengths.tolist() == [2, 3]
-
-
-def test_features_of_tokens_are_not_left_out_silently(original, tmp_path):
-    class WithLengths(TextData):
-        def token_features(self, ids, offsets, split):
-            return {"lengths": np.repeat(np.diff(offsets), np.diff(offsets)).astype(np.float16)[:, None]}
-
-    data = WithLengths(**original.hparams)
-    data.setup()
-    assert refusal(data.write_shards, tmp_path / "shards", 1000) == (
-        "shards: they can't hold the lengths that WithLengths gives each token; write the texts without "
-        "(docs/streaming.md)"
-    )
-    assert not (tmp_path / "shards").exists()
