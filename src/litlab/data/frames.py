@@ -55,7 +55,7 @@ class FileFormat:
 
 def read_frame(
     source: Source,
-    form: FileFormat = FileFormat(),  # noqa: B008 - it is frozen
+    form: FileFormat = FileFormat(),
     *,
     setting: str = "data.path",
     names: list[str] | None = None,

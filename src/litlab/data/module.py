@@ -14,10 +14,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from litlab.data.classes import Balance, BalancedDraw
 from litlab.data.metadata import Metadata
-from litlab.data.public import PublicData, obtain
+from litlab.data.public import obtain
 from litlab.data.sampler import EpochBatches, EpochSampler
 from litlab.data.serving import Serving
-from litlab.data.split import SPLITS
 from litlab.data.store import fill_cache
 from litlab.errors import UserError
 from litlab.parallel.groups import data_ranks

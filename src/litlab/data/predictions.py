@@ -79,8 +79,8 @@ def check_finite(outputs: Tensor, names: Sequence[Any]) -> None:
     wrong = (~torch.isfinite(outputs)).flatten(1).any(dim=1).nonzero().flatten().tolist()
     if wrong:
         raise UserError(
-            f"predict: the model's output for {names[wrong[0]]} ({len(wrong)} in all) is NaN or infinite, so no file is "
-            "written; try trainer.precision 32-true or another checkpoint"
+            f"predict: the model's output for {names[wrong[0]]} ({len(wrong)} in all) is NaN or infinite, so no file "
+            "is written; try trainer.precision 32-true or another checkpoint"
         )
 
 
