@@ -114,7 +114,8 @@ def _read_file(
         elif suffix in (".xlsx", ".xls"):
             frame, first = pd.read_excel(file), 2
         elif suffix == ".jsonl":
-            frame, first = pd.read_json(file, lines=True, convert_dates=False), 1
+            options: Any = {"lines": True, "dtype": False, "convert_dates": False}  # texts stay texts
+            frame, first = pd.read_json(file, **options), 1
         else:
             frame, first = _read_csv(file, form, where, names, bad_rows), 1 if names else 2
     except ImportError as error:
