@@ -5,22 +5,18 @@ from typing import TYPE_CHECKING
 from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from litlab.data.cache import find_corruption, new_cache, open_array
-    from litlab.data.download import PublicFile
     from litlab.data.images import Augment, ImageData, StreamedImages
     from litlab.data.images.draws import uniform
     from litlab.data.metadata import ClassMetadata, Metadata
     from litlab.data.module import ExperimentData
+    from litlab.data.public import PublicFile
     from litlab.data.series import SeriesData
     from litlab.data.serving import Serving, TensorSpec
-    from litlab.data.table import write_classes
     from litlab.data.tables import TabularData
     from litlab.data.text import StreamedTexts, TextData
     from litlab.util.progress import progress_bar
-    from litlab.util.splitmix import GOLDEN, mix_array
 
 __all__ = [
-    "GOLDEN",
     "Augment",
     "ClassMetadata",
     "ExperimentData",
@@ -34,13 +30,8 @@ __all__ = [
     "TabularData",
     "TensorSpec",
     "TextData",
-    "find_corruption",
-    "mix_array",
-    "new_cache",
-    "open_array",
     "progress_bar",
     "uniform",
-    "write_classes",
 ]
 
 __getattr__ = export_lazily(__name__)

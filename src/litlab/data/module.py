@@ -1,56 +1,72 @@
 """The life cycle that all DataModules share: files, cache, splits, batches, checkpoint, prediction."""
 
-import os
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import nullcontext
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import torch
+from lightning.pytorch import LightningDataModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from litlab.data.balance import BalancedDraw
-from litlab.data.cache import cache_lock, find_corruption, is_whole
-from litlab.data.hooks import DataHooks, M
-from litlab.data.loading import LoaderSettings, same_on_all_nodes
-from litlab.data.metadata import ClassMetadata
-from litlab.data.numbered import Numbered, NumberedBatch
-from litlab.data.paths import user_path
-from litlab.data.sampler import EpochSampler
+from litlab.data.classes import Balance, BalancedDraw
+from litlab.data.metadata import Metadata
+from litlab.data.public import obtain
+from litlab.data.sampler import EpochBatches, EpochSampler
+from litlab.data.serving import Serving
+from litlab.data.store import fill_cache
 from litlab.errors import UserError
 from litlab.parallel.groups import data_ranks
 from litlab.types import NonNegativeInt, PositiveInt, Seed
 
-SPLITS = ("train", "val", "test")
+
+class LoaderError(UserError):
+    """A `UserError` of a data set: its one line survives the traceback that torch puts around errors of workers.
+
+    Args:
+        message: What is wrong, or torch's text around it.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message.rpartition(f"{type(self).__name__}: ")[2].rstrip())
 
 
-class ExperimentData(DataHooks[M]):
+class ExperimentData(LightningDataModule):
     """A DataModule whose batches are gathered as a whole, in an order that a resumed run continues exactly.
 
-    A subclass defines `open` and `samples`, and as far as it needs them `transform` (augmentation), `caches` (data that
-    is prepared once), `ensure_downloaded` (public files), `open_input` (prediction), `sampler` and the other
-    `DataHooks`.
+    A subclass defines `open` and `samples`, and as far as it needs them `transform` (augmentation), `cache_folder` and
+    `fill_cache` (data that is prepared once), `open_input` and `write_predictions` (prediction), `serving` (export),
+    `labels` (classes) and `sampler`. In Python, use it with a Trainer of ``use_distributed_sampler=False``, as the
+    command line does.
 
     Args:
         batch_size: Samples per batch and process.
         seed: Seed of the order; that of the run (seed_everything) when left out.
         generated: Whether the data is made up.
-        cache_dir: Folder of the caches; null where there are none.
+        drop_last: Whether the samples that don't fill the last batch of a training epoch are left out of it.
         num_workers: Processes that prepare batches; 0: the training process does, which is faster for data in memory.
         pin_memory: Whether batches are copied to page-locked memory on their way to a GPU; null: where there is one.
         persistent_workers: Whether the processes stay from one epoch to the next, instead of starting again.
         prefetch_factor: Batches that each process prepares ahead; null: 2.
-
-    Raises:
-        UserError: A setting needs workers that there are not.
     """
 
-    predict_input: str | None = None
+    item = "samples"  # what they are, for messages
+    kind = "data"  # what is made up where nothing else is there
+    input_kinds = "a file"  # what `predict --input` may name
+    metadata_type: ClassVar[type[Metadata]] = Metadata
     shares_samples = True  # among processes: no sampler of Lightning's is needed
-    numbered = False  # a model sets it in its `setup` to get `batch_numbers`
-    batch_numbers: Tensor  # of the samples in the training batch at hand, int64 of shape (batch,), from 0
+
+    public: ClassVar[Any] = None  # the `PublicData` that a subclass is named for
+    own_files: ClassVar[tuple[str, ...]] = ("csv",)  # kinds of `dataset` that read the user's own files
+    own_flags = "--data.path FILE"
+    dataset: str | None = None
+    path: Any = Path("data")
+    fallback: str | None = None
+    balance: Balance | None = None  # how classes are drawn in training; None: as they are
+    predict_input: str | None = None
 
     def __init__(
         self,
@@ -58,23 +74,122 @@ class ExperimentData(DataHooks[M]):
         batch_size: PositiveInt = 1,
         seed: Seed | None = None,
         generated: bool = False,
-        cache_dir: str | None = None,
+        drop_last: bool = True,
         num_workers: NonNegativeInt = 0,
         pin_memory: bool | None = None,
         persistent_workers: bool = False,
         prefetch_factor: PositiveInt | None = None,
     ) -> None:
         super().__init__()
-        self.loading = LoaderSettings(num_workers, pin_memory, persistent_workers, prefetch_factor)
         self.batch_size = batch_size
         self.seed = seed or 0
-        self.cache_dir = None if cache_dir is None else user_path(cache_dir, "data.cache_dir")
         self.generated = generated
+        self.drop_last = drop_last
+        self.num_workers = num_workers
+        self.pin_memory = pin_memory
+        self.persistent_workers = persistent_workers
+        self.prefetch_factor = prefetch_factor
         self.sizes: dict[str, int] = {}  # of the splits, after `setup`
-        self.metadata: M | None = None  # after `setup`, or from a checkpoint
+        self.metadata: Any = None  # after `setup`, or from a checkpoint
         self.restored = False  # whether the metadata is a checkpoint's
         self._samples: dict[str, Any] = {}
         self._draw: BalancedDraw | None = None  # after `setup` for training, with `balance`
+
+    def choose_source(self, dataset: str | None, path: Any, fallback: str | None = None) -> None:
+        """Set where the data comes from: the user's own files, the public set, or made up.
+
+        Args:
+            dataset: One of `own_files` or "generated"; None: the public set, or what the path tells.
+            path: The user's file or folder, or a frame; for public data the folder of its files.
+            fallback: "generated": made-up data takes the place of a public set that can't be downloaded.
+
+        Raises:
+            UserError: A value is missing, or does not go with another one.
+        """
+        place = Path(path).expanduser() if isinstance(path, str) else path
+        if dataset is None and path is not None:
+            dataset = self._kind_of(place)
+        if dataset is None and self.public is None:
+            raise UserError(f"data.dataset: it is not set; use {self.own_flags}, or --data.dataset generated")
+        if dataset == "generated" and path is not None:
+            raise UserError("data.path: generated data is read from no file; leave it out, or data.dataset")
+        if dataset in self.own_files and path is None:
+            raise UserError(f"data.path: it is not set; name your own data for data.dataset {dataset}")
+        self.dataset, self.fallback = dataset, fallback
+        self.generated = dataset == "generated"
+        self.path = Path("data") if place is None else place
+
+    def _kind_of(self, place: Any) -> str | None:
+        """Return the kind of the user's own files that a path tells; None where it may be the folder of public data."""
+        if not isinstance(place, Path) or place.suffix or place.is_file():
+            return "csv"
+        is_folder = "folder" in self.own_files and (self.public is None or (place / "train").is_dir())
+        return "folder" if is_folder else None
+
+    # ---- what a subclass defines
+
+    @abstractmethod
+    def open(self, stage: str | None) -> Any:
+        """Open the data, split it and set `sizes`.
+
+        Args:
+            stage: As of `setup`.
+
+        Returns:
+            The `Metadata` of this data.
+        """
+
+    @abstractmethod
+    def samples(self, split: str) -> Dataset[Any]:
+        """Bring a split ("train", "val" or "test") into memory.
+
+        Returns:
+            A data set that returns a batch for an index tensor; with an attribute `device` where it lies on one.
+        """
+
+    def transform(self, batch: Any, epoch: int | None) -> Any:
+        """Turn a batch into what the model gets, on the device where it is used; here it stays as it is.
+
+        Args:
+            batch: What `samples` or `open_input` gave.
+            epoch: Number of the epoch, for a training batch, which may be augmented; None for all others.
+        """
+        return batch
+
+    def cache_folder(self) -> Path | None:
+        """Return where prepared data is kept, by a name that changes with the data; None where none is."""
+        return None
+
+    def fill_cache(self, folder: Path) -> None:
+        """Prepare the data and write it into a folder, which becomes `cache_folder` when it is whole."""
+
+    def labels(self, split: str) -> Tensor | None:
+        """Return the class of each sample of a split, int64 of shape (samples,); None where there are no classes."""
+        return None
+
+    def sampler(self, samples: Any, split: str) -> EpochSampler:
+        """Make the sampler of a split or "predict", for what `samples` or `open_input` returned."""
+        return EpochBatches(len(samples), self.batch_size, **self.sampler_options(split))
+
+    def open_input(self, source: str) -> Dataset[Any]:
+        """Open what ``predict --input`` names."""
+        raise UserError(f"predict: {type(self).__name__} can't read new files; use a DataModule with open_input()")
+
+    def serving(self) -> Serving:
+        """Return what stands between raw inputs and a deployed model."""
+        raise UserError(f"export: {type(self).__name__} has no serving(); use a DataModule that has one")
+
+    def write_shards(self, folder: Path, size: int) -> None:
+        """Write the samples into shards of so many bytes."""
+        raise UserError(f"shards: {type(self).__name__} can't be written; use ImageData or TextData")
+
+    def missing_split(self, split: str) -> str:
+        """Return what to say where a split is asked for that has no samples."""
+        return f"data: there are no {split} {self.item}; add some, or set data.{split}_fraction above 0"
+
+    def widest(self, batch: Any) -> Any:
+        """Return a training batch as large as batches of this data get: `fit --plan` looks at it for its shapes."""
+        return batch
 
     # ---- the life cycle
 
@@ -82,15 +197,13 @@ class ExperimentData(DataHooks[M]):
         """Download and prepare what is not there yet, or fall back to generated data. Runs on one process."""
         if self.trainer is not None and self.trainer.predicting:
             return
-        folders = list(self.caches())
-        if folders and not any(find_corruption(folder) for folder in folders):
-            return
-        with cache_lock(self.cache_dir) if self.cache_dir else nullcontext():
-            if not self.generated and (not folders or find_corruption(folders[0])):
-                self.generated = not self.ensure_downloaded()  # generated data has other caches
-            for folder, fill in self.caches().items():
-                if not is_whole(folder):
-                    fill(folder)
+        folder = self.cache_folder()
+        is_there = self.generated or self.dataset is not None or (folder is not None and folder.is_dir())
+        if self.public is not None and not is_there:
+            self.generated = not obtain(self.public, self.path, self.fallback, self.own_flags)
+            folder = self.cache_folder()  # made-up data has another
+        if folder is not None:
+            fill_cache(folder, self.fill_cache)
 
     def setup(self, stage: str | None = None) -> None:
         """Open and split the data.
@@ -104,34 +217,25 @@ class ExperimentData(DataHooks[M]):
         if stage == "predict":
             return
         if self.trainer is not None:
-            self.generated = same_on_all_nodes(self.trainer, self.generated)
+            self.generated = self.trainer.strategy.broadcast(self.generated)  # one process has prepared the data
         self._samples.clear()
         metadata = self.open(stage)
         split = {"validate": "val", "test": "test"}.get(stage or "")
         if split and split not in self.sizes:
             raise UserError(self.missing_split(split))
         if self.restored:
-            self.known_metadata.check_same(metadata)
+            self.metadata.check_same(metadata)
         else:
             self.metadata = metadata
         if self.balance is not None and stage in ("fit", None):
-            names = cast(ClassMetadata, self.known_metadata).class_names
             labels = self.labels("train")
             if labels is None:
-                raise UserError(f"data.balance: {type(self).__name__} has no labels() to count; leave it out")
-            self._draw = BalancedDraw(labels, self.balance, names)
+                raise UserError(f"data.balance: {type(self).__name__} has no classes to balance; leave it out")
+            self._draw = BalancedDraw(labels, self.balance, self.metadata.class_names)
             rank_zero_info(self._draw.description)
 
     def teardown(self, stage: str) -> None:
-        """Free the memory of the splits."""
         self._samples.clear()
-
-    @property
-    def known_metadata(self) -> M:
-        """The metadata; a RuntimeError before `setup` unless a checkpoint was loaded."""
-        if self.metadata is None:
-            raise RuntimeError(f"{type(self).__name__}: call setup() first")
-        return self.metadata
 
     def state_dict(self) -> dict[str, Any]:
         """Return the metadata, which a checkpoint carries so that it can serve raw files."""
@@ -143,11 +247,25 @@ class ExperimentData(DataHooks[M]):
         Raises:
             UserError: The data at hand has other classes, another shape and so on.
         """
-        trained = cast(M, self.metadata_type(**state_dict))
+        trained = self.metadata_type(**state_dict)
         if self.metadata is not None:
             trained.check_same(self.metadata)
         self.metadata, self.restored = trained, True
         self._samples.clear()
+
+    # ---- what messages and reports say
+
+    @property
+    def source_name(self) -> str:
+        """Where the data comes from, in a few words."""
+        if self.generated:
+            return f"GENERATED {self.kind}" if self.dataset else f"GENERATED stand-in for {self.public.name}"
+        return f"{self.dataset} {self.path}" if self.dataset else self.public.name
+
+    def describe(self, contents: str) -> str:
+        """Return the data set in one line: where it is from, the sizes of its splits once known, its contents."""
+        counts = " / ".join(f"{count:,} {split}" for split, count in self.sizes.items())
+        return f"{self.source_name}: {counts + ' ' if counts else ''}{contents}"
 
     # ---- batches
 
@@ -168,11 +286,14 @@ class ExperimentData(DataHooks[M]):
 
     def predict_dataloader(self) -> DataLoader[Any]:
         """Batches of what `predict_input` names."""
-        return self._loader(self.open_input(self._checked_input()), "predict")
+        if self.predict_input is None:
+            raise UserError(f"predict: there is nothing to predict; name {self.input_kinds} with --input")
+        if not self.restored:
+            raise UserError("predict: no checkpoint; name a run with --run")
+        return self._loader(self.open_input(self.predict_input), "predict")
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        """Apply `transform`."""
-        trainer, batch = self.trainer, self._without_numbers(batch)
+        trainer = self.trainer
         return self.transform(batch, trainer.current_epoch if trainer is not None and trainer.training else None)
 
     def batches(self, split: str, epoch: int = 0, device: torch.device | str = "cpu") -> Iterator[Any]:
@@ -188,8 +309,6 @@ class ExperimentData(DataHooks[M]):
         Raises:
             UserError: There is no such split.
         """
-        if split not in SPLITS:
-            raise UserError(f"split: {split!r} is not valid; use {', '.join(SPLITS)}")
         if not self.sizes:
             self.prepare_data()
             self.setup()
@@ -199,43 +318,58 @@ class ExperimentData(DataHooks[M]):
         cast(EpochSampler, loader.sampler).set_epoch(epoch)
         for batch in loader:
             moved = self.transfer_batch_to_device(batch, torch.device(device), 0)
-            yield self.transform(self._without_numbers(moved), epoch if split == "train" else None)
+            yield self.transform(moved, epoch if split == "train" else None)
+
+    def sampler_options(self, split: str) -> dict[str, Any]:
+        """Return what every `EpochSampler` needs to know of the run, for any split or "predict"."""
+        return {
+            "train": split == "train",
+            "seed": self.seed,
+            **data_ranks(self.trainer),
+            "repeat": bool(getattr(self.trainer, "overfit_batches", 0)),
+            "drop_last": self.drop_last,
+            "name": f"{split} {self.item}",
+            "draw": self._draw if split == "train" else None,
+        }
 
     def _split_loader(self, split: str) -> DataLoader[Any]:
         if split not in self._samples:
             self._samples[split] = self.samples(split)
         return self._loader(self._samples[split], split)
 
-    def _loader(self, samples: Dataset[Any], split: str) -> DataLoader[Any]:
+    def _loader(self, samples: Any, split: str) -> DataLoader[Any]:
+        """Make a loader; where the trainer resumes an epoch, one that begins where that ended."""
+        is_on_host = getattr(samples, "device", torch.device("cpu")).type == "cpu"
+        if self.num_workers and not is_on_host:
+            raise UserError("data.num_workers: workers can't read data that lies on the accelerator; set it to 0")
         sampler = self.sampler(samples, split)
-        if split == "train" and self.numbered:
-            samples = Numbered(samples)
-        return self.loading.loader(samples, sampler, self.trainer, self.seed)
+        if sampler.train and self.trainer is not None and self.trainer.fit_loop.is_resuming:
+            sampler.go_on_from(*_find_progress(self.trainer))
+        if self.persistent_workers:
+            sampler.share_epoch()
+        # Gathering a batch from memory takes less than handing it over from a worker process.
+        warnings.filterwarnings("ignore", ".*does not have many workers.*")
+        # Lightning can't know that the sampler continues where the checkpoint was written.
+        warnings.filterwarnings("ignore", ".*resuming from a checkpoint that ended before the epoch ended.*")
+        is_for_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+        return DataLoader(
+            dataset=samples,
+            sampler=sampler,
+            batch_size=None,
+            num_workers=self.num_workers,
+            pin_memory=is_for_gpu and is_on_host and self.pin_memory is not False,
+            persistent_workers=self.persistent_workers,
+            prefetch_factor=self.prefetch_factor,
+            generator=torch.Generator().manual_seed(self.seed),  # else it draws from the global generator
+        )
 
-    def _without_numbers(self, batch: Any) -> Any:
-        if isinstance(batch, NumberedBatch):
-            batch, self.batch_numbers = batch
-        return batch
 
-    def sampler_options(self, split: str) -> dict[str, Any]:
-        """Return what every `EpochSampler` needs to know of the run, for any split or "predict"."""
-        trainer = self.trainer
-        return {
-            "train": split == "train",
-            "seed": self.seed,
-            **data_ranks(trainer),
-            "repeat": bool(getattr(trainer, "overfit_batches", 0)),
-            "name": f"{split} {self.item}",
-            "draw": self._draw if split == "train" else None,
-        }
-
-    def _checked_input(self) -> str:
-        """Return the input of ``predict``; refused where it or a checkpoint is missing, or it can't be read twice."""
-        if self.predict_input is None:
-            raise UserError(f"predict: there is nothing to predict; name {self.input_kinds} with --input")
-        if not self.restored:
-            raise UserError("predict: no checkpoint; name a run with --run")
-        path = os.path.expanduser(self.predict_input)
-        if os.path.lexists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-            raise UserError(f"--input {self.predict_input}: a broken link, a pipe or a device; name a file")
-        return self.predict_input
+def _find_progress(trainer: Trainer) -> tuple[int, int]:
+    """Return epoch and batch that a resumed run continues with."""
+    epochs: Any = trainer.fit_loop.epoch_progress.current
+    batches: Any = trainer.fit_loop.epoch_loop.batch_progress
+    if epochs.started == epochs.processed:  # the next epoch has not begun
+        return epochs.processed, 0
+    if batches.is_last_batch and batches.total.completed < batches.total.processed:
+        return epochs.processed + 1, 0  # saved within the last batch: Lightning counts the epoch as complete
+    return epochs.processed, batches.current.ready

@@ -25,6 +25,7 @@ class EpochSampler(SequentialSampler, ABC):
         rank: Number of this process.
         world_size: Number of processes.
         repeat: Whether every epoch has the order of the first, as for overfitting some batches on purpose.
+        drop_last: Whether what does not fill a batch of training on all processes is left out.
         name: What the samples are, for the error message.
         draw: Chooses the samples of a training epoch, as many as there are, and their order, such as `BalancedDraw`;
             None: all of them, at random.
@@ -42,6 +43,7 @@ class EpochSampler(SequentialSampler, ABC):
         rank: int = 0,
         world_size: int = 1,
         repeat: bool = False,
+        drop_last: bool = True,
         name: str = "data",
         draw: Callable[[torch.Generator], Tensor] | None = None,
     ) -> None:
@@ -57,6 +59,7 @@ class EpochSampler(SequentialSampler, ABC):
         self.rank = rank
         self.world_size = world_size
         self.repeat = repeat
+        self.drop_last = drop_last
         self.draw = draw
         self._epoch = torch.tensor(0)
         self._resumed = 0, 0  # epoch, and how many of its batches are left out
@@ -105,7 +108,7 @@ class EpochBatches(EpochSampler):
 
     - Training: a new permutation each epoch. Batch ``b`` of all processes together is one slice of it, so the global
       batches do not depend on how many processes share them. The incomplete last batch is dropped, except where it
-      is the only one.
+      is the only one; without `drop_last` the processes share it, where each gets a sample.
     - Evaluation: the natural order. Every sample comes exactly once over all processes, without padding. All
       processes have the same number of batches, of sizes that differ by one at most, and none is empty. (A batch can
       then exceed ``batch_size`` by one, where the shares can't be cut otherwise.)
@@ -123,7 +126,8 @@ class EpochBatches(EpochSampler):
     def __len__(self) -> int:
         """Return the number of batches of this process, the same on all of them."""
         if self.train:
-            return max(1, self.size // (self.batch_size * self.world_size))
+            whole, rest = divmod(self.size, self.batch_size * self.world_size)
+            return max(1, whole + (not self.drop_last and rest >= self.world_size))
         smallest, largest = self.size // self.world_size, -(-self.size // self.world_size)
         return min(smallest, -(-largest // self.batch_size))
 
@@ -135,7 +139,6 @@ class EpochBatches(EpochSampler):
             return
         generator = torch.Generator().manual_seed(self.epoch_seed)
         order = torch.randperm(self.size, generator=generator) if self.draw is None else self.draw(generator)
-        per_rank = min(self.batch_size, self.size // self.world_size)
-        for batch in range(len(self)):
-            start = (batch * self.world_size + self.rank) * per_rank
-            yield order[start : start + per_rank]
+        for batch in order.split(self.batch_size * self.world_size)[: len(self)]:
+            per_rank = len(batch) // self.world_size
+            yield batch[self.rank * per_rank :][:per_rank]

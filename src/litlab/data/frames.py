@@ -1,0 +1,339 @@
+"""The user's files as pandas frames: one way to read them, for training, prediction and serving.
+
+Cells of a CSV file stay texts until `to_numbers` or `read_times` reads them, so that a message can show what is there.
+The index of a frame is the row as a spreadsheet counts it: in a CSV or Excel file 1 is the row of names.
+"""
+
+import csv
+import gzip
+import io
+import warnings
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from lightning.pytorch.utilities import rank_zero_info
+
+from litlab.errors import UserError, first_line
+from litlab.util.text import nearest
+
+Frame = Any  # a pandas.DataFrame: a type checker gets lost in the many types that pandas' methods may return
+Column = Any  # a pandas.Series
+Source = str | Path | bytes | Frame
+if TYPE_CHECKING:
+    UserFile = str | Path | Frame
+else:
+    UserFile = str  # what the command line takes
+
+Policy = Literal["error", "drop"]
+SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".xlsx", ".jsonl")
+_DELIMITERS = ",;\t|"
+_NAMED = 3  # bad rows that a message names
+_DECIMAL_COMMA = r"[+-]?\d*,\d+"
+_THOUSANDS = r"[+-]?\d{1,3}(?:\.\d{3})+(?:,\d+)?"
+_OFFSET = r"(:\d\d(?:\.\d+)?)\s*(?:Z|[+-]\d\d:?\d\d)$"  # behind a time of day, which is its group
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """How the cells of a file are written.
+
+    Args:
+        delimiter: What separates the cells of a CSV file; None: the one of comma, semicolon, tab and bar that makes the
+            most columns.
+        decimal: The decimal sign of numbers.
+        missing: Words that stand for a missing value, beside those of pandas (nothing, NA, N/A, NaN, None, null, ...).
+        time_format: How times are written, such as ``%d/%m/%Y %H:%M``; None: in a form that can't be misread.
+    """
+
+    delimiter: str | None = None
+    decimal: Literal[".", ","] = "."
+    missing: tuple[str, ...] = ()
+    time_format: str | None = None
+
+
+def read_frame(
+    source: Source,
+    form: FileFormat = FileFormat(),
+    *,
+    setting: str = "data.path",
+    names: list[str] | None = None,
+    bad_rows: Policy = "error",
+) -> Frame:
+    """Read a table: CSV in UTF-8 (gzipped too), Parquet, Excel or JSON lines, by the end of its name.
+
+    Args:
+        source: The file; or the bytes of a CSV file; or a frame, which is copied.
+        form: How its cells are written.
+        setting: Where the file's name comes from, for messages.
+        names: Names of the columns, where a CSV file has no row of names.
+        bad_rows: Whether rows with too many cells are an error or left out.
+
+    Returns:
+        A frame without empty rows. Cells of CSV files are texts without spaces at their ends; missing ones are NaN.
+
+    Raises:
+        UserError: It is missing, unreadable or empty, or two columns have the same name.
+    """
+    import pandas as pd
+
+    where = setting if isinstance(source, bytes | pd.DataFrame) else str(source)
+    if isinstance(source, pd.DataFrame):
+        frame: Frame = source.reset_index(drop=True)
+        frame.index += 1
+    else:
+        frame = _read_file(source, form, where, setting, names, bad_rows)
+    frame = frame.rename(columns=lambda name: str(name).strip())
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise UserError(f"{where}: two columns are called {twice[0]!r}; rename one")
+
+    words = [*form.missing, *_words_for_missing()]
+    for name in frame.columns[[_holds_texts(frame[name]) for name in frame.columns]]:
+        texts = frame[name].where(frame[name].isna(), frame[name].astype(str).str.strip())
+        frame[name] = texts.mask(texts.isin(words))
+    frame = frame.dropna(how="all")
+    if frame.empty:
+        raise UserError(f"{where}: there are no rows; give one for each sample")
+    return frame
+
+
+def _read_file(
+    source: Any, form: FileFormat, where: str, setting: str, names: list[str] | None, bad_rows: Policy
+) -> Frame:
+    """Read a file by the end of its name, the row numbers as index."""
+    import pandas as pd
+
+    frame: Frame
+    suffix = "" if isinstance(source, bytes) else Path(str(source).removesuffix(".gz")).suffix.lower()
+    file: Any = source if isinstance(source, bytes) else check_file(source, setting)
+    try:
+        if suffix == ".parquet":
+            frame, first = pd.read_parquet(file), 1
+        elif suffix in (".xlsx", ".xls"):
+            frame, first = pd.read_excel(file), 2
+        elif suffix == ".jsonl":
+            options: Any = {"lines": True, "dtype": False, "convert_dates": False}  # texts stay texts
+            frame, first = pd.read_json(file, **options), 1
+        else:
+            frame, first = _read_csv(file, form, where, names, bad_rows), 1 if names else 2
+    except ImportError as error:
+        raise UserError(f"{where}: {first_line(error)}; pip install '.[files]'") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where}: it is not UTF-8; save it as UTF-8 (in spreadsheets: CSV UTF-8)") from error
+    except (ValueError, OSError, EOFError) as error:  # pandas' errors of parsing are ValueErrors
+        raise UserError(f"{where}: it can't be read ({first_line(error)})") from error
+    frame.index = pd.RangeIndex(first, first + len(frame))
+    return frame
+
+
+def _read_csv(
+    source: str | Path | bytes, form: FileFormat, where: str, names: list[str] | None, bad_rows: Policy
+) -> Frame:
+    """Read a CSV file as texts. Columns without a name, in which some programs number the rows, are left out."""
+    import pandas as pd
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("error" if bad_rows == "error" else "always", pd.errors.ParserWarning)
+        frame = pd.read_csv(
+            io.BytesIO(source) if isinstance(source, bytes) else source,
+            sep=form.delimiter or _find_delimiter(source),
+            header=None,  # pandas would rename columns of the same name
+            dtype=str,
+            encoding="utf-8-sig",
+            keep_default_na=False,
+            skip_blank_lines=False,
+            on_bad_lines="error" if bad_rows == "error" else "warn",
+        )
+    for warning in caught:
+        rank_zero_info(f"{where}: {str(warning.message).strip()} (data.bad_rows)")
+    frame.columns = names or frame.iloc[0].fillna("")
+    frame = frame if names else frame.iloc[1:]
+    return frame.loc[:, [bool(str(name).strip()) for name in frame.columns]]
+
+
+def _find_delimiter(source: str | Path | bytes) -> str:
+    """Return what cuts the first row into the most cells."""
+    if isinstance(source, bytes):
+        start = source[:65_536]
+    else:
+        opener: Any = gzip.open if str(source).endswith(".gz") else open
+        with opener(source, "rb") as stream:
+            start = stream.read(65_536)
+    text = start.decode("utf-8-sig", "replace")
+    rows = {sign: next(csv.reader(io.StringIO(text, newline=""), delimiter=sign), []) for sign in _DELIMITERS}
+    return max(_DELIMITERS, key=lambda sign: len(rows[sign]))
+
+
+def _words_for_missing() -> list[str]:
+    from pandas._libs.parsers import STR_NA_VALUES
+
+    return sorted(STR_NA_VALUES)
+
+
+def _holds_texts(column: Column) -> bool:
+    return str(column.dtype) in ("object", "str", "string")
+
+
+def check_file(path: str | Path, setting: str) -> Path:
+    """Return the path of a file that the user has named; ``~`` stands for the home directory.
+
+    Raises:
+        UserError: There is no such file, or it is a folder, a pipe or a device, which opening would never tell.
+    """
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise UserError(f"{setting}: there is no file {path}")
+    if not path.is_file():
+        raise UserError(f"{setting}: {path} is no file; give one")
+    return path
+
+
+def check_columns(frame: Frame, where: object, columns: Mapping[str, str]) -> None:
+    """Refuse a frame without some columns.
+
+    Args:
+        frame: The frame.
+        where: What messages call it.
+        columns: For each column what to do where it is missing, such as "set --data.target".
+
+    Raises:
+        UserError: One is missing; the message has the nearest name.
+    """
+    for column, remedy in columns.items():
+        if column not in frame.columns:
+            shown = ", ".join(map(repr, frame.columns[:8])) + (", ..." if len(frame.columns) > 8 else "")
+            alike = nearest(column, frame.columns, f"; {remedy}")
+            raise UserError(f"{where}: there is no column {column!r}, only {shown}{alike}")
+
+
+def to_numbers(column: Column, form: FileFormat, where: object = "data.path") -> tuple[Column, Column]:
+    """Read a column as numbers.
+
+    Args:
+        column: Texts, or numbers already.
+        form: How they are written.
+        where: What messages call the file.
+
+    Returns:
+        float64, NaN where a cell is missing or no finite number; and where the latter is so, as bool.
+
+    Raises:
+        UserError: Most cells have a decimal comma, and `form` has a point.
+    """
+    import numpy as np
+    import pandas as pd
+
+    if not _holds_texts(column):
+        numbers: Column = pd.to_numeric(column, errors="coerce")
+        numbers = numbers.astype("float64")
+        return numbers.where(np.isfinite(numbers)), ~np.isfinite(numbers) & column.notna()
+    texts = column.astype("string")
+    if form.decimal == ",":
+        grouped = texts.str.fullmatch(_THOUSANDS, na=False)
+        texts = texts.mask(grouped, texts.str.replace(".", "", regex=False))
+        texts = texts.mask(texts.str.contains(".", regex=False, na=False), "?").str.replace(",", ".", regex=False)
+    numbers = pd.to_numeric(texts, errors="coerce")
+    numbers = numbers.astype("float64")
+    numbers = numbers.where(np.isfinite(numbers))
+    wrong = numbers.isna() & column.notna()
+    commas = column[wrong].astype("string").str.fullmatch(_DECIMAL_COMMA, na=False)
+    if commas.sum() > len(column) / 2:
+        raise UserError(
+            f"{where}: column {column.name!r} has decimal commas, such as {column[wrong].iloc[0]!r}; "
+            "set --data.decimal ,"
+        )
+    return numbers, wrong
+
+
+def is_mostly_numbers(numbers: Column, wrong: Column) -> bool:
+    """Return whether what `to_numbers` gave is a column of numbers, a few of which are wrong; else it holds words."""
+    return numbers.notna().sum() > wrong.sum()
+
+
+def read_times(column: Column, form: FileFormat, where: object = "data.path") -> tuple[Column, Column]:
+    """Read a column as times: any form of ISO 8601, dates whose parts can't be confused, or seconds since 1970.
+
+    Args:
+        column: Texts, numbers or times.
+        form: Its `time_format` says how they are written.
+        where: What messages call the file.
+
+    Returns:
+        datetime64, NaT where there is no time: in UTC where they have UTC offsets; and what the clock on the wall says,
+        which is the same without offsets.
+
+    Raises:
+        UserError: Day and month could be either way round.
+    """
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(column):
+        if getattr(column.dtype, "tz", None) is None:
+            return column, column
+        return column.dt.tz_convert("UTC").dt.tz_localize(None), column.dt.tz_localize(None)
+    texts = column.astype("string")
+    if texts.dropna().str.fullmatch(r"\d{9,10}(\.\d+)?").all():
+        seconds: Column = pd.to_numeric(texts)
+        times = pd.to_datetime(seconds, unit="s")
+        return times, times
+
+    clock = texts.str.replace(_OFFSET, r"\1", regex=True)
+    has_offset = clock.ne(texts).fillna(False).astype(bool)
+    local = _parse_times(clock, form.time_format, where)
+    if not has_offset.any():
+        return local, local
+    utc = pd.to_datetime(texts.where(has_offset), format="ISO8601", errors="coerce", utc=True)
+    return utc.dt.tz_localize(None), local.where(has_offset)
+
+
+def _parse_times(texts: Column, time_format: str | None, where: object) -> Column:
+    import pandas as pd
+
+    if time_format is not None:
+        return pd.to_datetime(texts, format=time_format, errors="coerce")
+    times = pd.to_datetime(texts, format="ISO8601", errors="coerce")
+    others = texts[times.isna()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that each is parsed by itself
+        day_first, month_first = (
+            pd.to_datetime(others, format="mixed", dayfirst=first, errors="coerce") for first in (True, False)
+        )
+    unclear = others[day_first.notna() & (day_first != month_first)]
+    if len(unclear):
+        raise UserError(
+            f"{where}: {unclear.iloc[0]!r} in column {texts.name!r} could be day or month first; set "
+            "--data.time_format, such as '%d/%m/%Y' or '%m/%d/%Y %H:%M'"
+        )
+    return times.fillna(month_first)
+
+
+def drop_bad_rows(
+    frame: Frame, problems: Mapping[Hashable, str], policy: Policy, where: object, unit: str = "row"
+) -> Frame:
+    """Refuse the rows that can't be used, or leave them out and say so.
+
+    Args:
+        frame: The frame.
+        problems: What is wrong with a row, by its index.
+        policy: Whether they are an error or left out.
+        where: What messages call the file.
+        unit: What a row is called.
+
+    Returns:
+        The others.
+
+    Raises:
+        UserError: There are some, and they may not be left out, or no others are left.
+    """
+    if not problems:
+        return frame
+    some = [f"{unit} {row} ({problem})" for row, problem in list(problems.items())[:_NAMED]]
+    more = f" and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
+    summary = f"{len(problems):,} of {len(frame):,} {unit}s can't be used: {', '.join(some)}{more}"
+    if policy == "error" or len(problems) == len(frame):
+        remedy = ", or use --data.bad_rows drop" if policy == "error" and len(problems) < len(frame) else ""
+        raise UserError(f"{where}: {summary}; correct or delete them{remedy}")
+    rank_zero_info(f"{where}: {summary}; they are left out (data.bad_rows)")
+    return frame.drop(index=list(problems))

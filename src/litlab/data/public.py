@@ -1,0 +1,163 @@
+"""Public data sets: fetched, checked, or replaced by made-up data that says so."""
+
+import hashlib
+import os
+import queue
+import sys
+import tempfile
+import threading
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from litlab.errors import UserError
+from litlab.util.files import socket_timeout
+
+
+class Unavailable(Exception):
+    """The data set is neither here nor can it be downloaded; the message says why."""
+
+
+class PublicData(Protocol):
+    """A public data set of any kind.
+
+    Args:
+        name: Its short name.
+        file_names: The files that it consists of, relative to the folder of the public data.
+        urls: Addresses of which one has to answer before anything is downloaded.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def file_names(self) -> Sequence[str]: ...
+
+    @property
+    def urls(self) -> Sequence[str]: ...
+
+    def download(self, root: Path) -> None:
+        """Make sure that the files are in a folder, and whole; raises `Unavailable` where they can't be had."""
+
+
+@dataclass(frozen=True)
+class PublicFile:
+    """A file that a public server offers.
+
+    Args:
+        url: Its address.
+        name: Its name here, relative to the folder of the public data.
+        digest: Its checksum, such as ``sha256:0f3a...`` or ``md5:...``.
+    """
+
+    url: str
+    name: str
+    digest: str
+
+    def is_intact(self, path: Path) -> bool:
+        """Return whether a file is there and has the contents that are expected."""
+        if not path.is_file():
+            return False
+        method, expected = self.digest.split(":")
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, method).hexdigest() == expected
+
+    def download(self, root: Path) -> None:
+        """Make sure that the file is in a folder, and whole.
+
+        Raises:
+            Unavailable: It can't be downloaded.
+            UserError: Another file has its name.
+        """
+        from torch.hub import download_url_to_file
+
+        path = root / self.name
+        if self.is_intact(path):
+            return
+        try:
+            check_reachable([self.url])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with socket_timeout(30), tempfile.TemporaryDirectory(prefix=".download-", dir=path.parent) as folder:
+                staged = Path(folder) / path.name
+                download_url_to_file(self.url, str(staged), progress=sys.stderr.isatty())
+                if not self.is_intact(staged):
+                    raise Unavailable(f"what {self.url} sent is not the file that was expected (checksum)")
+                staged.replace(path)
+        except (Unavailable, OSError) as error:
+            if path.exists():
+                raise UserError(f"{path}: it is not the public file (checksum); delete it, or replace it") from error
+            raise Unavailable(str(error)) from error
+
+
+def check_reachable(urls: Sequence[str], seconds: float = 4.0) -> None:
+    """Ask servers for a file, all at once; return as soon as one has it.
+
+    Raises:
+        Unavailable: None of them answers in time.
+    """
+    answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def ask(url: str) -> None:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=seconds):
+                answers.put("")
+        except (OSError, ValueError) as error:
+            answers.put(f"{url.split('/')[2]}: {getattr(error, 'reason', error)}")
+
+    for url in urls:  # threads, because looking up a name can take much longer than any timeout
+        threading.Thread(target=ask, args=(url,), daemon=True).start()
+    reason = ""
+    for url in urls:
+        try:
+            reason = answers.get(timeout=seconds + 1)
+        except queue.Empty:
+            reason = f"{url.split('/')[2]}: no answer in {seconds:.0f} s"
+        if not reason:
+            return
+    raise Unavailable(reason)
+
+
+def obtain(public: PublicData, root: Path, fallback: str | None, own: str) -> bool:
+    """Make sure that a public data set is there, or tell that made-up data takes its place.
+
+    Args:
+        public: The data set.
+        root: Folder for its files.
+        fallback: "generated" where made-up data may take its place.
+        own: Flags that read the user's own data instead.
+
+    Returns:
+        Whether it is there.
+
+    Raises:
+        UserError: It is not there, and there is no fallback; or the folder can't be one.
+    """
+    if root.exists() and not root.is_dir():
+        raise UserError(f"data.path: {root} is no folder; name that of {public.name}, or read your own data ({own})")
+    try:
+        public.download(root)
+        return True
+    except Unavailable as reason:
+        files = " and ".join(public.file_names)
+        if fallback is None:
+            raise UserError(
+                f"{public.name}: it is not in {root}{os.sep} and can't be downloaded ({reason}); put {files} there, "
+                f"use your own data ({own}), or made-up data (--data.fallback generated)"
+            ) from reason
+        _tell_of_stand_in(public.name, f"put {files} into {root}{os.sep}, or use your own: {own}", str(reason))
+        return False
+
+
+def _tell_of_stand_in(name: str, remedy: str, reason: str) -> None:
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.text import Text
+
+    text = Text.assemble(
+        (f"{name} is not here and can't be downloaded", "bold"),
+        f" ({reason}).\nThis run uses GENERATED data, as data.fallback says: its results say nothing about {name}."
+        f"\nFor the real ones {remedy}",
+    )
+    Console(stderr=True).print(Panel(text, title="GENERATED DATA", border_style="bold yellow"))

@@ -1,0 +1,75 @@
+"""Folders of prepared data that are whole or not there: filled under another name, then renamed."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock
+
+from litlab.errors import UserError
+from litlab.util.files import sync
+
+
+def fill_cache(folder: Path, fill: Callable[[Path], object]) -> None:
+    """Make sure that a cache is there; one process at a time fills the caches of a folder.
+
+    Args:
+        folder: The cache. Its name changes with what is in it, so one that is there is good.
+        fill: Writes the files into the folder that it gets.
+
+    Raises:
+        UserError: The place can't be written to, or is full.
+    """
+    if folder.is_dir():
+        return
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.parent / ".lock"):
+            if not folder.is_dir():  # else another process has filled it meanwhile
+                _fill_aside(folder, fill)
+    except OSError as error:
+        raise UserError(f"data.cache_dir: {folder.parent} can't be written ({error.strerror}); name another") from error
+
+
+def _fill_aside(folder: Path, fill: Callable[[Path], object]) -> None:
+    for left in folder.parent.glob(f".{folder.name}-*"):  # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        fill(staging)
+        for path in (*staging.iterdir(), staging):
+            sync(path)
+        staging.chmod(0o755)  # temporary folders are private, but caches may be shared
+        staging.rename(folder)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def write_array(path: Path, item_shape: tuple[int, ...], blocks: Iterable[np.ndarray]) -> int:
+    """Write uint8 blocks one after the other as one .npy file; they need not fit into memory together.
+
+    Args:
+        path: The file.
+        item_shape: Shape of the whole array but for its first axis.
+        blocks: Its parts along the first axis.
+
+    Returns:
+        How long the first axis is.
+    """
+    header = {"descr": "|u1", "fortran_order": False}
+    count = 0
+    with path.open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, {**header, "shape": (0, *item_shape)})
+        for block in blocks:
+            stream.write(np.ascontiguousarray(block).data)
+            count += len(block)
+        stream.seek(0)  # NumPy leaves room for the first axis to grow
+        np.lib.format.write_array_header_1_0(stream, {**header, "shape": (count, *item_shape)})
+    return count
+
+
+def open_array(path: Path) -> np.ndarray:
+    """Map a .npy file into memory, its pages shared between processes; writing to it changes a private copy."""
+    return np.load(path, mmap_mode="c", allow_pickle=False)
