@@ -1,7 +1,6 @@
 """Batches of samples that lie in shards: random, and yet few shards are read at a time."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ class ShardBatches(EpochSampler):
     Every sample comes exactly once over all processes, whatever the numbers of shards, processes and workers. All
     processes have the same number of batches, of sizes that differ by one at most, and none is empty: no batch of an
     epoch is incomplete, but batches can be a little smaller than `batch_size`, so that they come out even. (Where the
-    shares can't be cut otherwise, a batch has one sample more.)
+    shares can't be cut otherwise, a batch has one sample more.) So there is nothing that `drop_last` could drop.
 
     Args:
         shards: Number of samples in each shard.
@@ -33,7 +32,6 @@ class ShardBatches(EpochSampler):
     def __init__(self, shards: Sequence[int], batch_size: int, shuffle_shards: int, **options: Any) -> None:
         super().__init__(sum(shards), **options)
         self.shards = torch.tensor(shards)
-        self.starts = self.shards.cumsum(0) - self.shards
         self.batch_size = batch_size
         self.shuffle_shards = shuffle_shards
 
@@ -44,36 +42,20 @@ class ShardBatches(EpochSampler):
 
     def batches(self) -> Iterator[Tensor]:
         """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
-        begin, end = (self.size * rank // self.world_size for rank in (self.rank, self.rank + 1))
-        cuts = [(end - begin) * number // len(self) for number in range(len(self) + 1)]
-        waiting = torch.empty(0, dtype=torch.int64)
-        blocks = self._blocks(begin, end)
-        for size in (after - before for before, after in pairwise(cuts)):
-            while len(waiting) < size:
-                waiting = torch.cat([waiting, next(blocks)])
-            yield waiting[:size]
-            waiting = waiting[size:]
-
-    def _blocks(self, begin: int, end: int) -> Iterator[Tensor]:
-        """Yield the samples from `begin` to `end` of the epoch's sequence of shards, some shards at a time."""
         generator = torch.Generator().manual_seed(self.epoch_seed)
-        order = torch.randperm(len(self.shards), generator=generator) if self.train else torch.arange(len(self.shards))
-        generator.manual_seed(int(torch.randint(2**62, (self.world_size,), generator=generator)[self.rank]))
-        block: list[Tensor] = []
-        place = 0  # of the shard in the sequence
-        for shard in order.tolist():
-            size = int(self.shards[shard])
-            first, last = max(begin - place, 0), min(end - place, size)
-            place += size
-            if first >= last:
-                continue
-            block.append(self.starts[shard] + torch.arange(first, last))
-            if len(block) == self.shuffle_shards:
-                yield self._shuffled(block, generator)
-                block = []
-        if block:
-            yield self._shuffled(block, generator)
+        count = len(self.shards)
+        order = torch.randperm(count, generator=generator) if self.train else torch.arange(count)
 
-    def _shuffled(self, block: list[Tensor], generator: torch.Generator) -> Tensor:
-        samples = torch.cat(block)
-        return samples[torch.randperm(len(samples), generator=generator)] if self.train else samples
+        # The share of this process in the epoch's sequence of shards, and the shard of each sample in it.
+        begin, end = (self.size * rank // self.world_size for rank in (self.rank, self.rank + 1))
+        places = torch.arange(begin, end)
+        ends = self.shards[order].cumsum(0)
+        turns = torch.searchsorted(ends, places, right=True)
+        shards = order[turns]
+        samples = places - ends[turns] + self.shards.cumsum(0)[shards]
+
+        if self.train:
+            block = (turns - turns[0]) // self.shuffle_shards
+            keys = block + torch.rand(len(block), generator=generator, dtype=torch.float64)
+            samples = samples[keys.argsort()]
+        yield from samples.tensor_split(len(self))

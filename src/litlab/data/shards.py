@@ -8,28 +8,57 @@ import hashlib
 import json
 import os
 import re
-import shutil
-import struct
+import secrets
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from litlab.data.cache import checksum
-from litlab.data.loading import LoaderError
-from litlab.data.paths import user_path
+from litlab.data.module import LoaderError
 from litlab.errors import UserError, first_line
+from litlab.util.files import check_folder
 from litlab.util.progress import progress_bar
 
-VERSION = 1
-ABOUT = "about"
-_FORMATS = {"bytes", "int"}  # what samples may hold: reading others could run code
+VERSION = 2
+_INDEX = "index.json"
+
+
+@dataclass(frozen=True)
+class ShardSplit:
+    """Samples that are read by their numbers, in any process.
+
+    Args:
+        where: Folder or address of the split.
+        cache: Folder where its shards are kept, if they are elsewhere.
+        names: Names of the values of a sample.
+    """
+
+    where: str
+    cache: str
+    names: list[str]
+
+    def read(self, index: Tensor) -> list[dict[str, Any]]:
+        """Return samples by their numbers, int64 of shape (samples,).
+
+        They are read shard by shard: a change to another one takes milliseconds.
+
+        Raises:
+            LoaderError: A shard is missing, damaged or out of reach.
+        """
+        numbers = index.tolist()
+        try:
+            opened = _open(self.where, self.cache, os.getpid())
+            found = {number: opened[number] for number in sorted(numbers)}
+            return [dict(zip(self.names, map(_copy, found[number]), strict=True)) for number in numbers]
+        except Exception as error:  # litdata and the clients of object storage have many
+            raise LoaderError(f"data.path: {self.where} can't be read ({first_line(error)})") from error
 
 
 class Shards:
@@ -40,74 +69,47 @@ class Shards:
         cache_dir: Folder where shards of object storage are kept.
     """
 
-    def __init__(self, where: str, cache_dir: Path) -> None:
-        self.remote = _is_address(where)
-        self.where = where if self.remote else str(user_path(where, "data.path"))
+    def __init__(self, where: str, cache_dir: Path | str) -> None:
+        self.where = os.path.expanduser(where)
         self.cache_dir = cache_dir
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """What was written with the shards: ``version``, ``kind``, ``splits`` and what the kind adds.
-
-        Other folders of shards than those of the splits are in ``beside``.
+        """What `write_about` got, with ``version``, ``fingerprint`` and ``folders``, those of the splits and others.
 
         Raises:
-            UserError: There are none, they can't be read, are damaged or of a later version.
+            UserError: There are no shards, they can't be read, are damaged or of another version.
         """
-        if not self.remote and not os.path.isdir(os.path.join(self.where, ABOUT)):
-            raise UserError(f"data.path: {self.where} holds no shards; write them with the command shards")
-        with _readable(self.where, UserError):
-            text = bytes(_opened(f"{self.where}/{ABOUT}", str(self.cache_dir), os.getpid())[0]["json"])
-        try:
-            about = json.loads(text)
-            version, folders = about["version"], {**about["splits"], **about.get("beside", {})}
-        except (ValueError, TypeError, KeyError) as error:
-            raise UserError(f"data.path: {self.where} is damaged ({first_line(error)}); write it again") from error
-        if version > VERSION:
-            raise UserError(f"data.path: {self.where} is of version {version}, for a later litlab; update it")
-        for folder in folders:
-            self._check(folder, folders[folder])
+        with tempfile.TemporaryDirectory() as cache:
+            (sample,) = ShardSplit(f"{self.where}/about", cache, ["json"]).read(torch.tensor([0]))
+        about = json.loads(sample["json"])
+        if about["version"] != VERSION:
+            raise UserError(f"data.path: {self.where} is of version {about['version']}, not {VERSION}; write it again")
+        if os.path.isdir(self.where):
+            for folder, written in about["folders"].items():
+                _check_sizes(Path(self.where, folder), written["bytes"])
         return about
 
-    def _check(self, folder: str, known: Mapping[str, Any]) -> None:
-        """Look at the files of a folder of shards: all of them have to be there, and whole."""
-        for number, size in enumerate(known["bytes"]) if not self.remote else ():
-            file = Path(self.where, folder, known["files"][number])
-            if not file.is_file():
-                raise UserError(f"data.path: {file} is missing; copy the whole folder, or write it again")
-            if file.stat().st_size != size:
-                raise UserError(f"data.path: {file} is damaged ({file.stat().st_size:,} bytes instead of {size:,})")
-
-    def split(self, name: str) -> "ShardSplit":
-        """Return the samples of a split."""
-        return ShardSplit(f"{self.where}/{name}", str(self.cache_dir))
-
-
-class ShardSplit:
-    """Samples that are read by their numbers, in any process.
-
-    Args:
-        where: Folder or address of the split.
-        cache_dir: Folder where shards of object storage are kept.
-    """
-
-    def __init__(self, where: str, cache_dir: str) -> None:
-        self.where = where
-        self.cache_dir = cache_dir
-
-    def read(self, index: Tensor) -> list[dict[str, Any]]:
-        """Return samples by their numbers, int64 of shape (samples,).
-
-        They are read shard by shard: a change to another one takes milliseconds.
+    def metadata(self, kind: str) -> dict[str, Any]:
+        """Return what is known of the samples, as it was written.
 
         Raises:
-            LoaderError: A shard is missing, damaged or out of reach.
+            UserError: They are of another kind; or as of `about`.
         """
-        with _readable(self.where, LoaderError):
-            opened = _opened(self.where, self.cache_dir, os.getpid())
-            numbers = index.tolist()
-            found = {number: opened[number] for number in sorted(numbers)}
-        return [found[number] for number in numbers]
+        found = self.about["kind"]
+        if found != kind:
+            raise UserError(f"data.path: {self.where} holds {found}, not {kind}")
+        return self.about["metadata"]
+
+    def sizes(self, split: str) -> list[int]:
+        """Return the number of samples in each shard of a split."""
+        return self.about["folders"][split]["samples"]
+
+    def split(self, name: str) -> ShardSplit:
+        """Return the samples of a split, or of another folder."""
+        where = f"{self.where}/{name}"
+        digest = hashlib.sha256(f"{where} {self.about['fingerprint']}".encode()).hexdigest()
+        return ShardSplit(where, f"{self.cache_dir}/{digest}", self.about["folders"][name]["names"])
 
 
 @contextmanager
@@ -115,26 +117,19 @@ def new_shards(folder: Path) -> Iterator[Path]:
     """Write shards into a temporary folder, which gets its name when all of it is there.
 
     Args:
-        folder: The folder, which must not be there, or be empty.
+        folder: The folder, which must not be there.
 
     Raises:
-        UserError: It holds something, or can't be written.
+        UserError: It is there, or can't be written.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists():
         raise UserError(f"--output: {folder} is there already; name a new folder")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise UserError(f"--output: {folder} can't be written: {error.strerror}") from error
-    try:
+    check_folder("--output", folder.parent)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as private:
+        staging = Path(private, folder.name)
         yield staging
-        staging.chmod(0o755)  # temporary folders are private
         staging.rename(folder)
-    except OSError as error:
-        raise UserError(f"--output: {folder} can't be written: {error.strerror}") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def write_split(folder: Path, samples: Iterable[Mapping[str, bytes | int]], count: int, size: int) -> dict[str, Any]:
@@ -142,74 +137,92 @@ def write_split(folder: Path, samples: Iterable[Mapping[str, bytes | int]], coun
 
     Args:
         folder: Its folder.
-        samples: Bytes and numbers by their names.
+        samples: Bytes and numbers by their names, the same in all of them.
         count: How many there are.
         size: Bytes of a shard, which can be larger by one sample.
 
     Returns:
-        For `Shards.about`: ``files``, their ``bytes``, ``checksums`` and ``samples``, all in order.
+        For `write_about`: ``names`` of the values, ``bytes`` of each file by its name, ``samples`` in each file.
     """
-    cache = _litdata().streaming.Cache(str(folder), chunk_bytes=size)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "An item was larger than the target chunk size")
-        for number, sample in enumerate(progress_bar(samples, desc=f"writing {folder.name}", total=count)):
-            cache[number] = sample
-        cache.done()
-        cache.merge(1)
-    written = json.loads((folder / "index.json").read_bytes())["chunks"]
-    names = [shard["filename"] for shard in written]
-    return {
-        "files": names,
-        "bytes": [(folder / name).stat().st_size for name in names],
-        "checksums": [checksum(folder / name) for name in names],
-        "samples": [shard["chunk_size"] for shard in written],
-    }
+    cache = _import_litdata().Cache(str(folder), chunk_bytes=size)
+    names: list[str] = []
+    warnings.filterwarnings("ignore", "An item was larger than the target chunk size")
+    for number, sample in enumerate(progress_bar(samples, desc=f"writing {folder.name}", total=count)):
+        names = list(sample)
+        cache[number] = list(sample.values())  # dicts become Arrow tables where pyarrow is, which not all can read
+    cache.done()
+    cache.merge(1)
+    shards = _read_index(folder)
+    sizes = {shard["filename"]: shard["chunk_bytes"] for shard in shards}
+    return {"names": names, "bytes": sizes, "samples": [shard["chunk_size"] for shard in shards]}
 
 
 def write_about(folder: Path, about: Mapping[str, Any]) -> None:
-    """Write the description of shards into their folder."""
-    digest = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
-    text = json.dumps({"version": VERSION, "fingerprint": digest, **about}, ensure_ascii=False, allow_nan=False)
-    write_split(folder / ABOUT, [{"json": text.encode()}], 1, 2**20)
+    """Write the description of shards into their folder.
+
+    Args:
+        folder: The folder.
+        about: ``kind`` and ``metadata`` of the samples, ``splits`` by their names as `write_split` returned them, and
+            perhaps other folders ``beside`` them, likewise.
+    """
+    folders = {**about["splits"], **about.get("beside", {})}
+    known = {"version": VERSION, "fingerprint": secrets.token_hex(8), "folders": folders, **about}
+    write_split(folder / "about", [{"json": json.dumps(known, allow_nan=False).encode()}], 1, 2**20)
 
 
-def _is_address(where: str) -> bool:
-    return re.match(r"[a-z0-9]+:", where) is not None
+def _check_sizes(folder: Path, sizes: Mapping[str, int]) -> None:
+    for name, size in sizes.items():
+        file = folder / name
+        found = file.stat().st_size if file.is_file() else 0
+        if found != size:
+            raise UserError(
+                f"data.path: {file} is missing or damaged ({found:,} bytes instead of {size:,}); copy the folder again"
+            )
 
 
-def _litdata() -> Any:
+def _copy(value: Any) -> bytes | int:
+    return bytes(value) if isinstance(value, memoryview) else value  # a view is of the file
+
+
+def _import_litdata() -> Any:
     os.environ.setdefault("LITDATA_DISABLE_VERSION_CHECK", "1")  # it asks the network
     try:
-        return import_module("litdata")
-    except ModuleNotFoundError as error:
-        if error.name != "litdata":
-            raise
-        raise UserError("shards need litdata: pip install '.[stream]'") from error
+        from litdata import streaming
+    except ImportError as error:
+        raise UserError(f"shards: {error}; pip install '.[stream]'") from error
+    return streaming
 
 
 @lru_cache(maxsize=4)
-def _opened(where: str, cache_dir: str, pid: int) -> Any:
+def _open(where: str, cache: str, pid: int) -> Any:
     """Open a split in this process: what a parent has opened has threads, which are not there after a fork."""
-    cache = cache_dir if _is_address(where) else None
-    # By itself litdata decodes 256 samples around each one that it reads, for iterators that take these next.
-    opened = _litdata().StreamingDataset(where, cache_dir=cache, batch_decode=0)
-    index = json.loads(Path(opened.input_dir.path, "index.json").read_bytes())  # that of object storage is here by now
-    if not set(index["config"]["data_format"]) <= _FORMATS:
-        raise UserError(f"data.path: {where} was not written by the command shards; reading it could run code")
-    opened[0]  # before it has read anything, it can't be told to read whole shards
-    opened.on_demand_bytes = False  # shards of object storage come whole, not sample by sample
-    return opened
+    litdata = _import_litdata()
+    if os.path.isdir(where):
+        place = litdata.resolver.Dir(where)
+        shards = _read_index(Path(where))
+    else:  # an address: litdata fetches no index where one is, and there is only one that was checked
+        place = litdata.resolver.Dir(cache, where)
+        os.makedirs(cache, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as aside:
+            fetched = f"{aside}/{_INDEX}"
+            litdata.downloader.get_downloader(where, aside, []).download_file(f"{where}/{_INDEX}", fetched)
+            shards = _read_index(Path(aside))
+            os.replace(fetched, f"{cache}/{_INDEX}")
+    loader = litdata.item_loader.PyTreeLoader(batch_decode=0)  # by itself it decodes 256 samples around each one
+    loader.set_mmap_allowed_chunks(set(range(len(shards))))  # by itself it reads the whole file for each sample
+    return litdata.Cache(place, item_loader=loader, chunk_bytes=1)
 
 
-@contextmanager
-def _readable(where: str, kind: type[UserError]) -> Iterator[None]:
-    """Turn what litdata and the clients of object storage raise into one line."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        known = isinstance(error, (OSError, ImportError, RuntimeError, ValueError, struct.error))
-        if not known and type(error).__module__.partition(".")[0] not in ("botocore", "boto3", "litdata", "obstore"):
-            raise
-        raise kind(f"data.path: {where} can't be read ({first_line(error)})") from error
+def _read_index(folder: Path) -> list[dict[str, Any]]:
+    """Return the shards of a folder, where `write_split` wrote its index: litdata would import what another names."""
+    index = json.loads((folder / _INDEX).read_bytes())
+    formats = index["config"]["data_format"]
+    leaf = {"type": None, "context": None, "children_spec": []}
+    spec = {"type": "builtins.list", "context": "null", "children_spec": [leaf] * len(formats)}
+    ours = {"data_format": formats, "data_spec": json.dumps([1, spec]), "item_loader": "PyTreeLoader"}
+    free = ("chunk_bytes", "types")  # which reading does not look at
+    found = {name: value for name, value in index["config"].items() if value is not None and name not in free}
+    are_plain = all(re.fullmatch(r"chunk-\d+-\d+\.bin", shard["filename"]) for shard in index["chunks"])
+    if found != ours or not set(formats) <= {"bytes", "int"} or not are_plain:
+        raise ValueError("it was not written by the command shards of this version; reading it could run code")
+    return index["chunks"]
