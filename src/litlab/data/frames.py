@@ -211,7 +211,7 @@ def to_numbers(column: "pd.Series", form: FileFormat, where: object = "data.path
     """Read a column as numbers.
 
     Args:
-        column: Texts, or numbers already.
+        column: Of any type; what is no number already is read as text.
         form: How they are written.
         where: What messages call the file.
 
@@ -224,7 +224,7 @@ def to_numbers(column: "pd.Series", form: FileFormat, where: object = "data.path
     import numpy as np
     import pandas as pd
 
-    if not _holds_texts(column):
+    if pd.api.types.is_numeric_dtype(column):
         numbers = pd.to_numeric(column, errors="coerce").astype("float64")
         return numbers.where(np.isfinite(numbers)), ~np.isfinite(numbers) & column.notna()
     texts = column.astype("string")

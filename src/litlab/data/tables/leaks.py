@@ -1,0 +1,57 @@
+"""What makes a test of a table tell too much: rows that training has as well, a column that gives the target away."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from lightning.pytorch.utilities import rank_zero_info
+from sklearn.metrics import balanced_accuracy_score, r2_score
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+_COPIES = 0.05  # of the test rows: fewer may be chance
+_ROWS = 5_000  # that are looked at for columns which tell the target
+_LEAF = 3  # rows at least in each leaf of a tree: fewer would learn by heart
+_ACCURACY, _R2 = 0.99, 0.999
+
+
+def warn_of_copies(frame: pd.DataFrame, split: pd.Series, where: object) -> None:
+    """Warn where the inputs of many test rows are in training, too.
+
+    Args:
+        frame: The inputs of all rows.
+        split: The split of each row.
+        where: What messages call the table.
+    """
+    digests = pd.util.hash_pandas_object(frame, index=False)
+    copies = digests[split == "test"].isin(digests[split == "train"])
+    if copies.mean() > _COPIES:
+        rank_zero_info(
+            f"warning: {where}: {copies.sum():,} of {len(copies):,} test rows have the inputs of training rows, so "
+            "the test tells less; delete copies, or name what they share in data.group_column"
+        )
+
+
+def warn_of_leaks(columns: Mapping[str, np.ndarray], target: np.ndarray, where: object) -> None:
+    """Warn of columns each of which tells the target all by itself: by a tree whose leaves have three rows at least.
+
+    Args:
+        columns: Inputs of the training rows by their names, (row,) each.
+        target: Their classes, int64 of shape (row,), or a target, float of shape (row,).
+        where: What messages call the table.
+    """
+    chosen = np.random.default_rng(0).permutation(len(target))[:_ROWS]
+    target = target[chosen]
+    if target.dtype == np.int64:
+        tree, score, enough = DecisionTreeClassifier(min_samples_leaf=_LEAF), balanced_accuracy_score, _ACCURACY
+    else:
+        tree, score, enough = DecisionTreeRegressor(min_samples_leaf=_LEAF), r2_score, _R2
+    leaks = []
+    for name, column in columns.items():
+        inputs = column[chosen, None]
+        if score(target, tree.fit(inputs, target).predict(inputs)) > enough:
+            leaks.append(repr(name))
+    if leaks:
+        rank_zero_info(
+            f"warning: {where}: column {', '.join(leaks)} alone tells the target (nearly) without error; leave out what "
+            "would not be known when predicting: data.ignore"
+        )
