@@ -35,7 +35,7 @@ from litlab.data.tables.encoding import (
     read_texts,
     tell_of_unlike,
 )
-from litlab.data.tables.generated import make_customers
+from litlab.data.tables.generated import TARGETS, make_customers
 from litlab.data.tables.memory import EncodedRows
 from litlab.data.tables.metadata import TabularMetadata, Task
 from litlab.data.tables.serving import TabularServing
@@ -159,10 +159,6 @@ class TabularData(ExperimentData):
             raise UserError("data.val_fraction: with data.test_fraction it must be below 1")
         if len(self.units) > 1:
             raise UserError(f"data.{' and data.'.join(self.units)}: each of them splits the rows; set one")
-        named = [*self.targets, *self.ignore, *self.categories, *self.units.values()]
-        twice = [name for name in named if named.count(name) > 1]
-        if twice:
-            raise UserError(f"data: column {twice[0]!r} is named for two purposes; name it once")
 
     # ---- from a file to a table
 
@@ -177,13 +173,11 @@ class TabularData(ExperimentData):
 
         form, where, problems = self.form, self.source_name, {}
         raw = make_customers() if self.generated else read_frame(self.path, form, bad_rows=self.bad_rows)
-        settings = dict.fromkeys(self.targets, "set data.target")
-        settings |= {name: f"set data.{setting}" for setting, name in self.units.items()}
-        settings |= dict.fromkeys([*self.ignore, *self.categories], "correct data.ignore, data.categories")
-        check_columns(raw, where, settings)
-        if self.generated:
-            raw = raw.drop(columns={"churn", "spend"}.difference(self.targets))
         apart = {*self.targets, *self.ignore, *self.units.values()}
+        check_columns(
+            raw, where, dict.fromkeys([*sorted(apart), *self.categories], "correct the setting that names it")
+        )
+        apart |= set(TARGETS) if self.generated else set()
         inputs = [name for name in raw.columns if name not in apart]
         if not inputs:
             raise UserError(f"{where}: no column is left to predict {', '.join(self.targets)} from; add one")
@@ -340,19 +334,13 @@ class TabularData(ExperimentData):
     def open(self, stage: str | None) -> TabularMetadata:
         counts = self.table.split.value_counts()
         self.sizes = {split: int(counts[split]) for split in SPLITS if split in counts}
+        known, where = self._measured, self.source_name
         if stage in ("fit", None) and not self.restored:
-            self._warn()
-        return self._measured
+            from litlab.data.tables.leaks import warn_of_copies, warn_of_leaks
 
-    def _warn(self) -> None:
-        from litlab.data.tables.leaks import warn_of_copies, warn_of_leaks
-
-        known, inputs = self._known, self._encode(self.table.take("train"), self.source_name)
-        names = [*known.numbers, *(f"{name} (missing or not)" for name in known.indicated), *known.categories]
-        columns = [*inputs["numbers"].T.numpy(), *inputs["categories"].T.numpy()]
-        for target in self._target("train").reshape(len(columns[0]), -1).T.numpy():
-            warn_of_leaks(dict(zip(names, columns, strict=True)), target, self.source_name)
-        warn_of_copies(self.table.frame.drop(columns=self.targets), self.table.split, self.source_name)
+            warn_of_copies(self.table.frame.drop(columns=self.targets), self.table.split, where)
+            warn_of_leaks(*self._lay_out_split("train"), [*known.numbers, *known.categories], where)
+        return known
 
     def samples(self, split: str) -> EncodedRows:
         inputs = self._encode(self.table.take(split), self.source_name)
@@ -383,12 +371,13 @@ class TabularData(ExperimentData):
 
         if not self.has_test:
             return {}
-        parts = []
-        for split in ("train", "test"):
-            rows = self.table.take(split)
-            raw, encoded = lay_out(rows, vars(self._known), self.source_name), self._encode(rows, self.source_name)
-            parts.append((raw["numbers"], encoded["numbers"].numpy(), raw["categories"], self._target(split).numpy()))
-        return score_baselines(*parts, [] if self.class_names else self.targets)
+        train, test = self._lay_out_split("train"), self._lay_out_split("test")
+        return score_baselines(train, test, len(self._known.numbers), [] if self.class_names else self.targets)
+
+    def _lay_out_split(self, split: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return inputs and targets of a split, not scaled, (row, column) each."""
+        raw = lay_out(self.table.take(split), vars(self._known), self.source_name)
+        return np.hstack([raw["numbers"], raw["categories"]]), self._target(split).numpy()
 
     # ---- prediction
 

@@ -7,6 +7,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
+TARGETS = ("churn", "spend")
 _ROWS, _CITIES = 6_000, 40
 _PLANS, _CHANNELS = ("basic", "family", "student", "business"), ("phone", "shop", "web")
 

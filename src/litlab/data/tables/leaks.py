@@ -1,7 +1,5 @@
 """What makes a test of a table tell too much: rows that training has as well, a column that gives the target away."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import pandas as pd
 from lightning.pytorch.utilities import rank_zero_info
@@ -31,24 +29,24 @@ def warn_of_copies(frame: pd.DataFrame, split: pd.Series, where: object) -> None
         )
 
 
-def warn_of_leaks(columns: Mapping[str, np.ndarray], target: np.ndarray, where: object) -> None:
+def warn_of_leaks(inputs: np.ndarray, target: np.ndarray, names: list[str], where: object) -> None:
     """Warn of columns each of which tells the target all by itself: by a tree whose leaves have three rows at least.
 
     Args:
-        columns: Inputs of the training rows by their names, (row,) each.
-        target: Their classes, int64 of shape (row,), or a target, float of shape (row,).
+        inputs: Inputs of the training rows, (row, column).
+        target: Their classes, int64 of shape (row,), or targets, float of shape (row, target).
+        names: Names of the columns.
         where: What messages call the table.
     """
     chosen = np.random.default_rng(0).permutation(len(target))[:_ROWS]
-    target = target[chosen]
+    inputs, target = inputs[chosen], target[chosen]
     if target.dtype == np.int64:
         tree, score, enough = DecisionTreeClassifier(min_samples_leaf=_LEAF), balanced_accuracy_score, _ACCURACY
     else:
         tree, score, enough = DecisionTreeRegressor(min_samples_leaf=_LEAF), r2_score, _R2
     leaks = []
-    for name, column in columns.items():
-        inputs = column[chosen, None]
-        if score(target, tree.fit(inputs, target).predict(inputs)) > enough:
+    for name, column in zip(names, inputs.T[:, :, None], strict=True):
+        if score(target, tree.fit(column, target).predict(column)) > enough:
             leaks.append(repr(name))
     if leaks:
         rank_zero_info(
