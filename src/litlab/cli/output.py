@@ -16,8 +16,8 @@ def check_prediction(config: Namespace) -> Path:
         config: The settings of ``predict``.
 
     Raises:
-        UserError: If there is no input, not all of it would be predicted, or the file is of no kind that can be written, or would
-            replace something else.
+        UserError: If there is no input, not all of it would be predicted, or the file would replace something else, or
+            is of a kind that can't be written.
     """
     from litlab.data.predictions import check_output, is_predictions
 

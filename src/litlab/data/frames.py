@@ -18,13 +18,13 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.errors import UserError, first_line
 from litlab.util.text import nearest
 
+Frame = Any  # a pandas.DataFrame: a type checker gets lost in the many types that pandas' methods may return
+Column = Any  # a pandas.Series
+Source = str | Path | bytes | Frame
 if TYPE_CHECKING:
-    import pandas as pd
-
-    Source = str | Path | bytes | pd.DataFrame
-    UserFile = str | Path | pd.DataFrame  # of a setting: the command line knows names alone
+    UserFile = str | Path | Frame
 else:
-    Source, UserFile = Any, str
+    UserFile = str  # what the command line takes
 
 Policy = Literal["error", "drop"]
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".xlsx", ".jsonl")
@@ -60,7 +60,7 @@ def read_frame(
     setting: str = "data.path",
     names: list[str] | None = None,
     bad_rows: Policy = "error",
-) -> "pd.DataFrame":
+) -> Frame:
     """Read a table: CSV in UTF-8 (gzipped too), Parquet, Excel or JSON lines, by the end of its name.
 
     Args:
@@ -80,11 +80,11 @@ def read_frame(
 
     where = setting if isinstance(source, bytes | pd.DataFrame) else str(source)
     if isinstance(source, pd.DataFrame):
-        frame = source.reset_index(drop=True)
+        frame: Frame = source.reset_index(drop=True)
         frame.index += 1
     else:
         frame = _read_file(source, form, where, setting, names, bad_rows)
-    frame.columns = [str(name).strip() for name in frame.columns]
+    frame = frame.rename(columns=lambda name: str(name).strip())
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise UserError(f"{where}: two columns are called {twice[0]!r}; rename one")
@@ -100,23 +100,24 @@ def read_frame(
 
 
 def _read_file(
-    source: str | Path | bytes, form: FileFormat, where: str, setting: str, names: list[str] | None, bad_rows: Policy
-) -> "pd.DataFrame":
+    source: Any, form: FileFormat, where: str, setting: str, names: list[str] | None, bad_rows: Policy
+) -> Frame:
     """Read a file by the end of its name, the row numbers as index."""
     import pandas as pd
 
+    frame: Frame
     suffix = "" if isinstance(source, bytes) else Path(str(source).removesuffix(".gz")).suffix.lower()
-    if not isinstance(source, bytes):
-        source = check_file(source, setting)
+    file: Any = source if isinstance(source, bytes) else check_file(source, setting)
     try:
         if suffix == ".parquet":
-            frame, first = pd.read_parquet(source), 1
+            frame, first = pd.read_parquet(file), 1
         elif suffix in (".xlsx", ".xls"):
-            frame, first = pd.read_excel(source), 2
+            frame, first = pd.read_excel(file), 2
         elif suffix == ".jsonl":
-            frame, first = pd.read_json(source, lines=True, dtype=False), 1
+            options: Any = {"lines": True, "dtype": False}  # texts stay texts
+            frame, first = pd.read_json(file, **options), 1
         else:
-            frame, first = _read_csv(source, form, where, names, bad_rows), 1 if names else 2
+            frame, first = _read_csv(file, form, where, names, bad_rows), 1 if names else 2
     except ImportError as error:
         raise UserError(f"{where}: {first_line(error)}; pip install '.[files]'") from error
     except UnicodeDecodeError as error:
@@ -129,7 +130,7 @@ def _read_file(
 
 def _read_csv(
     source: str | Path | bytes, form: FileFormat, where: str, names: list[str] | None, bad_rows: Policy
-) -> "pd.DataFrame":
+) -> Frame:
     """Read a CSV file as texts. Columns without a name, in which some programs number the rows, are left out."""
     import pandas as pd
 
@@ -171,7 +172,7 @@ def _words_for_missing() -> list[str]:
     return sorted(STR_NA_VALUES)
 
 
-def _holds_texts(column: "pd.Series") -> bool:
+def _holds_texts(column: Column) -> bool:
     return str(column.dtype) in ("object", "str", "string")
 
 
@@ -189,7 +190,7 @@ def check_file(path: str | Path, setting: str) -> Path:
     return path
 
 
-def check_columns(frame: "pd.DataFrame", where: object, columns: Mapping[str, str]) -> None:
+def check_columns(frame: Frame, where: object, columns: Mapping[str, str]) -> None:
     """Refuse a frame without some columns.
 
     Args:
@@ -207,7 +208,7 @@ def check_columns(frame: "pd.DataFrame", where: object, columns: Mapping[str, st
             raise UserError(f"{where}: there is no column {column!r}, only {shown}{alike}")
 
 
-def to_numbers(column: "pd.Series", form: FileFormat, where: object = "data.path") -> tuple["pd.Series", "pd.Series"]:
+def to_numbers(column: Column, form: FileFormat, where: object = "data.path") -> tuple[Column, Column]:
     """Read a column as numbers.
 
     Args:
@@ -225,14 +226,16 @@ def to_numbers(column: "pd.Series", form: FileFormat, where: object = "data.path
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column):
-        numbers = pd.to_numeric(column, errors="coerce").astype("float64")
+        numbers: Column = pd.to_numeric(column, errors="coerce")
+        numbers = numbers.astype("float64")
         return numbers.where(np.isfinite(numbers)), ~np.isfinite(numbers) & column.notna()
     texts = column.astype("string")
     if form.decimal == ",":
         grouped = texts.str.fullmatch(_THOUSANDS, na=False)
         texts = texts.mask(grouped, texts.str.replace(".", "", regex=False))
         texts = texts.mask(texts.str.contains(".", regex=False, na=False), "?").str.replace(",", ".", regex=False)
-    numbers = pd.to_numeric(texts, errors="coerce").astype("float64")
+    numbers = pd.to_numeric(texts, errors="coerce")
+    numbers = numbers.astype("float64")
     numbers = numbers.where(np.isfinite(numbers))
     wrong = numbers.isna() & column.notna()
     commas = column[wrong].astype("string").str.fullmatch(_DECIMAL_COMMA, na=False)
@@ -244,12 +247,12 @@ def to_numbers(column: "pd.Series", form: FileFormat, where: object = "data.path
     return numbers, wrong
 
 
-def is_mostly_numbers(numbers: "pd.Series", wrong: "pd.Series") -> bool:
+def is_mostly_numbers(numbers: Column, wrong: Column) -> bool:
     """Return whether what `to_numbers` gave is a column of numbers, a few of which are wrong; else it holds words."""
     return numbers.notna().sum() > wrong.sum()
 
 
-def read_times(column: "pd.Series", form: FileFormat, where: object = "data.path") -> tuple["pd.Series", "pd.Series"]:
+def read_times(column: Column, form: FileFormat, where: object = "data.path") -> tuple[Column, Column]:
     """Read a column as times: any form of ISO 8601, dates whose parts can't be confused, or seconds since 1970.
 
     Args:
@@ -272,7 +275,8 @@ def read_times(column: "pd.Series", form: FileFormat, where: object = "data.path
         return column.dt.tz_convert("UTC").dt.tz_localize(None), column.dt.tz_localize(None)
     texts = column.astype("string")
     if texts.dropna().str.fullmatch(r"\d{9,10}(\.\d+)?").all():
-        times = pd.to_datetime(pd.to_numeric(texts), unit="s")
+        seconds: Column = pd.to_numeric(texts)
+        times = pd.to_datetime(seconds, unit="s")
         return times, times
 
     clock = texts.str.replace(_OFFSET, r"\1", regex=True)
@@ -284,7 +288,7 @@ def read_times(column: "pd.Series", form: FileFormat, where: object = "data.path
     return utc.dt.tz_localize(None), local.where(has_offset)
 
 
-def _parse_times(texts: "pd.Series", time_format: str | None, where: object) -> "pd.Series":
+def _parse_times(texts: Column, time_format: str | None, where: object) -> Column:
     import pandas as pd
 
     if time_format is not None:
@@ -306,8 +310,8 @@ def _parse_times(texts: "pd.Series", time_format: str | None, where: object) -> 
 
 
 def drop_bad_rows(
-    frame: "pd.DataFrame", problems: Mapping[Hashable, str], policy: Policy, where: object, unit: str = "row"
-) -> "pd.DataFrame":
+    frame: Frame, problems: Mapping[Hashable, str], policy: Policy, where: object, unit: str = "row"
+) -> Frame:
     """Refuse the rows that can't be used, or leave them out and say so.
 
     Args:

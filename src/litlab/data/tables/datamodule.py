@@ -3,7 +3,7 @@
 import hashlib
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +11,9 @@ from torch import Tensor
 
 from litlab.data.classes import Balance, warn_of_like_classes
 from litlab.data.frames import (
+    Column,
     FileFormat,
+    Frame,
     Policy,
     UserFile,
     check_columns,
@@ -26,6 +28,7 @@ from litlab.data.split import SPLITS, split_samples
 from litlab.data.tables.encoding import (
     Problems,
     choose_task,
+    hash_rows,
     lay_out,
     measure,
     note_cells,
@@ -42,9 +45,6 @@ from litlab.data.tables.serving import TabularServing
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 class Table(NamedTuple):
     """A table that is read and split, nothing scaled yet.
@@ -55,11 +55,11 @@ class Table(NamedTuple):
         split: The split of each row; empty where it is left out.
     """
 
-    frame: "pd.DataFrame"
+    frame: Frame
     task: Task
-    split: "pd.Series"
+    split: Column
 
-    def take(self, split: str) -> "pd.DataFrame":
+    def take(self, split: str) -> Frame:
         """Return the rows of a split."""
         return self.frame[self.split == split]
 
@@ -143,8 +143,10 @@ class TabularData(ExperimentData):
         self.save_hyperparameters(logger=False, ignore=["path"])
         self.choose_source(dataset, path)
         self.targets = [target] if isinstance(target, str) else list(target or [])
-        self.task, self.categories, self.ignore = task, list(categories), list(ignore)
-        self.fractions, self.fold, self.balance, self.bad_rows = (val_fraction, test_fraction), fold, balance, bad_rows
+        self.task: Task | None = task
+        self.categories, self.ignore = list(categories), list(ignore)
+        self.bad_rows: Policy = bad_rows
+        self.fractions, self.fold, self.balance = (val_fraction, test_fraction), fold, balance
         self.form = FileFormat(delimiter, decimal, tuple(missing), time_format)
         self._predicted: list[int] = []  # numbers of the rows
 
@@ -171,17 +173,17 @@ class TabularData(ExperimentData):
         """
         import pandas as pd
 
-        form, where, problems = self.form, self.source_name, {}
+        form, where = self.form, self.source_name
+        problems: Problems = {}
         raw = make_customers() if self.generated else read_frame(self.path, form, bad_rows=self.bad_rows)
-        apart = {*self.targets, *self.ignore, *self.units.values()}
+        apart = {*self.targets, *self.ignore, *self.units.values(), *(TARGETS if self.generated else ())}
         check_columns(
-            raw, where, dict.fromkeys([*sorted(apart), *self.categories], "correct the setting that names it")
+            raw, where, dict.fromkeys(sorted({*apart, *self.categories}), "correct the setting that names it")
         )
-        apart |= set(TARGETS) if self.generated else set()
         inputs = [name for name in raw.columns if name not in apart]
         if not inputs:
             raise UserError(f"{where}: no column is left to predict {', '.join(self.targets)} from; add one")
-        task = self.task or ("regression" if self.targets[1:] else choose_task(raw[self.targets[0]], form, where))
+        task: Task = self.task or ("regression" if self.targets[1:] else choose_task(raw[self.targets[0]], form, where))
         if task == "classification" and self.targets[1:]:
             raise UserError("data.target: several columns can't be classified; name one, or set data.task regression")
 
@@ -204,7 +206,7 @@ class TabularData(ExperimentData):
             frame = drop_bad_rows(frame, problems, "drop" if self.fold else self.bad_rows, where)
         return Table(frame, task, split[frame.index])
 
-    def _read_units(self, raw: "pd.DataFrame", problems: Problems) -> "pd.Series":
+    def _read_units(self, raw: Frame, problems: Problems) -> Column:
         """Return what tells the split of each row: its split, group or time."""
         import pandas as pd
 
@@ -221,7 +223,7 @@ class TabularData(ExperimentData):
             return units
         return pd.Series("train", index=raw.index)
 
-    def _divide(self, units: "pd.Series", labels: "pd.Series | None") -> "pd.Series":
+    def _divide(self, units: Column, labels: Column | None) -> Column:
         """Return the split of each row."""
         import pandas as pd
 
@@ -302,14 +304,9 @@ class TabularData(ExperimentData):
         return known
 
     @property
-    def has_val(self) -> bool:
-        """Whether there are rows to validate on."""
-        return len(self.table.take("val")) > 0
-
-    @property
     def has_test(self) -> bool:
         """Whether there are rows to test on."""
-        return len(self.table.take("test")) > 0
+        return "test" in set(self.table.split)
 
     @property
     def description(self) -> str:
@@ -322,10 +319,8 @@ class TabularData(ExperimentData):
     @property
     def fingerprint(self) -> str:
         """Changes whenever a cell or a split does."""
-        import pandas as pd
-
         whole = self.table.frame.assign(**{"": self.table.split})
-        digests = pd.util.hash_pandas_object(whole, index=False).to_numpy()
+        digests = hash_rows(whole).to_numpy()
         names = repr((self.table.task, *whole.columns))
         return f"{self.dataset}-{hashlib.sha256(names.encode() + digests.tobytes()).hexdigest()[:12]}"
 
@@ -357,7 +352,7 @@ class TabularData(ExperimentData):
         number = {name: place for place, name in enumerate(self.class_names)}
         return torch.tensor([number[label] for label in rows.iloc[:, 0]])
 
-    def _encode(self, rows: "pd.DataFrame", where: object) -> dict[str, Tensor]:
+    def _encode(self, rows: Frame, where: object) -> dict[str, Tensor]:
         """Return the inputs of some rows as the model gets them."""
         raw, serving = lay_out(rows, vars(self._known), where), TabularServing(self._known)
         return serving.encode(*(torch.from_numpy(raw[spec.name]) for spec in serving.inputs))

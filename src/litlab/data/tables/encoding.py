@@ -1,14 +1,16 @@
 """Columns of a table: read as numbers or words, measured on the training rows, and laid out as arrays."""
 
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.classes import sort_classes
 from litlab.data.frames import (
+    Column,
     FileFormat,
+    Frame,
     Policy,
     Source,
     check_columns,
@@ -19,9 +21,6 @@ from litlab.data.frames import (
 )
 from litlab.data.tables.metadata import TabularMetadata, Task
 from litlab.errors import UserError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Problems = dict[Hashable, str]  # what is wrong with a row, by its number in the file
 _FEW = 20  # different whole numbers in a target that may still be classes ...
@@ -34,11 +33,12 @@ _NO_NUMBER = ", not a number (see data.missing, data.categories)"
 # ---- cells
 
 
-def choose_task(column: "pd.Series", form: FileFormat, where: object) -> Task:
+def choose_task(column: Column, form: FileFormat, where: object) -> Task:
     """Choose what to do with a target, and say so: words and few whole numbers are classes."""
     numbers, wrong = to_numbers(column, form, where)
     different = numbers.nunique()
-    task, reason = "regression", "numbers"
+    task: Task = "regression"
+    reason = "numbers"
     if not is_mostly_numbers(numbers, wrong):
         task, reason = "classification", "words"
     elif (numbers.dropna() % 1 == 0).all() and different <= min(_FEW, numbers.count() / _EACH):
@@ -47,7 +47,7 @@ def choose_task(column: "pd.Series", form: FileFormat, where: object) -> Task:
     return task
 
 
-def read_target(column: "pd.Series", task: Task, form: FileFormat, where: object, problems: Problems) -> "pd.Series":
+def read_target(column: Column, task: Task, form: FileFormat, where: object, problems: Problems) -> Column:
     """Read a target, texts or float64. Rows without one, or with one that can't be learned, are added to the problems.
 
     The squares of what is beyond 1e16 would not fit into float32.
@@ -61,7 +61,7 @@ def read_target(column: "pd.Series", task: Task, form: FileFormat, where: object
     return numbers
 
 
-def read_input(column: "pd.Series", form: FileFormat, where: object, problems: Problems) -> "pd.Series":
+def read_input(column: Column, form: FileFormat, where: object, problems: Problems) -> Column:
     """Read an input: float64 where most cells are numbers, else texts. A few wrong cells are added to the problems."""
     numbers, wrong = to_numbers(column, form, where)
     if not is_mostly_numbers(numbers, wrong):
@@ -70,12 +70,12 @@ def read_input(column: "pd.Series", form: FileFormat, where: object, problems: P
     return numbers
 
 
-def read_texts(column: "pd.Series") -> "pd.Series":
+def read_texts(column: Column) -> Column:
     """Read a column as texts; a whole number has no decimals, though a file may hold it as a float."""
     return column.convert_dtypes().astype("string")
 
 
-def note_cells(problems: Problems, column: "pd.Series", wrong: "pd.Series", reason: str) -> None:
+def note_cells(problems: Problems, column: Column, wrong: Column, reason: str) -> None:
     """Add the rows whose cell in a column is wrong to the problems."""
     import pandas as pd
 
@@ -83,9 +83,7 @@ def note_cells(problems: Problems, column: "pd.Series", wrong: "pd.Series", reas
         problems.setdefault(row, f"{column.name!r} is {'missing' if pd.isna(cell) else cell}{reason}")
 
 
-def read_rows(
-    source: Source, known: Mapping[str, Any], form: FileFormat, setting: str, bad_rows: Policy
-) -> "pd.DataFrame":
+def read_rows(source: Source, known: Mapping[str, Any], form: FileFormat, setting: str, bad_rows: Policy) -> Frame:
     """Read the rows that a trained model is to predict; columns that it does not know are left out.
 
     Args:
@@ -111,7 +109,7 @@ def read_rows(
     return drop_bad_rows(pd.DataFrame(columns), problems, bad_rows, where)
 
 
-def tell_of_unlike(frame: "pd.DataFrame", known: TabularMetadata, where: object) -> None:
+def tell_of_unlike(frame: Frame, known: TabularMetadata, where: object) -> None:
     """Tell of categories that training did not know, and of numbers that it never missed, in rows by `read_rows`."""
     unlike = []
     for name, texts in known.categories.items():
@@ -129,7 +127,7 @@ def tell_of_unlike(frame: "pd.DataFrame", known: TabularMetadata, where: object)
 
 
 def measure(
-    frame: "pd.DataFrame", task: Task, targets: list[str], ignore: list[str], generated: bool, where: object
+    frame: Frame, task: Task, targets: list[str], ignore: list[str], generated: bool, where: object
 ) -> TabularMetadata:
     """Measure the training rows.
 
@@ -148,8 +146,8 @@ def measure(
         different = frame[name].nunique()
         if different == 1 or (different == len(frame) and task == "classification"):
             raise UserError(
-                f"{where}: target {name!r} has {different:,} different values in {len(frame):,} training rows, so there "
-                "is nothing to learn; name another with --data.target, or set data.task"
+                f"{where}: target {name!r} has {different:,} different values in {len(frame):,} training rows, so "
+                "there is nothing to learn; name another with --data.target, or set data.task"
             )
     inputs = frame.drop(columns=targets)
     useless = {name: reason for name, column in inputs.items() if (reason := _find_useless(column))}
@@ -190,7 +188,7 @@ def measure(
     )
 
 
-def _find_useless(column: "pd.Series") -> str | None:
+def _find_useless(column: Column) -> str | None:
     """Return why a column tells nothing."""
     if column.nunique(dropna=False) == 1:
         return f"is {column.iloc[0]} in all training rows"
@@ -203,7 +201,7 @@ def _find_useless(column: "pd.Series") -> str | None:
 # ---- arrays
 
 
-def lay_out(frame: "pd.DataFrame", known: Mapping[str, Any], where: object) -> dict[str, np.ndarray]:
+def lay_out(frame: Frame, known: Mapping[str, Any], where: object) -> dict[str, np.ndarray]:
     """Lay the inputs of some rows out as a deployed model takes them.
 
     Args:
@@ -231,3 +229,11 @@ def lay_out(frame: "pd.DataFrame", known: Mapping[str, Any], where: object) -> d
     for place, (name, texts) in enumerate(known["categories"].items()):
         codes[:, place] = 1 + pd.Index(texts, dtype=object).get_indexer(pd.Index(frame[name].astype(object)))
     return {"numbers": numbers, "categories": codes}
+
+
+def hash_rows(frame: Frame) -> Column:
+    """Return a digest of each row, uint64."""
+    import pandas as pd
+
+    hash_frame: Any = pd.util.hash_pandas_object  # pyright: ignore[reportAttributeAccessIssue]
+    return hash_frame(frame, index=False)

@@ -1,18 +1,15 @@
 """A table made by arithmetic, for machines without data: no real customers, but something to learn."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    import pandas as pd
+from litlab.data.frames import Frame
 
 TARGETS = ("churn", "spend")
 _ROWS, _CITIES = 6_000, 40
 _PLANS, _CHANNELS = ("basic", "family", "student", "business"), ("phone", "shop", "web")
 
 
-def make_customers() -> "pd.DataFrame":
+def make_customers() -> Frame:
     """Make a table of 6,000 customers; every call makes the same.
 
     Columns of numbers: age, income (a twelfth is missing), visits and distance, which says nothing. Of categories:

@@ -1,10 +1,12 @@
 """What makes a test of a table tell too much: rows that training has as well, a column that gives the target away."""
 
 import numpy as np
-import pandas as pd
 from lightning.pytorch.utilities import rank_zero_info
 from sklearn.metrics import balanced_accuracy_score, r2_score
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from litlab.data.frames import Column, Frame
+from litlab.data.tables.encoding import hash_rows
 
 _COPIES = 0.05  # of the test rows: fewer may be chance
 _ROWS = 5_000  # that are looked at for columns which tell the target
@@ -12,7 +14,7 @@ _LEAF = 3  # rows at least in each leaf of a tree: fewer would learn by heart
 _ACCURACY, _R2 = 0.99, 0.999
 
 
-def warn_of_copies(frame: pd.DataFrame, split: pd.Series, where: object) -> None:
+def warn_of_copies(frame: Frame, split: Column, where: object) -> None:
     """Warn where the inputs of many test rows are in training, too.
 
     Args:
@@ -20,7 +22,7 @@ def warn_of_copies(frame: pd.DataFrame, split: pd.Series, where: object) -> None
         split: The split of each row.
         where: What messages call the table.
     """
-    digests = pd.util.hash_pandas_object(frame, index=False)
+    digests = hash_rows(frame)
     copies = digests[split == "test"].isin(digests[split == "train"])
     if copies.mean() > _COPIES:
         rank_zero_info(
@@ -50,6 +52,6 @@ def warn_of_leaks(inputs: np.ndarray, target: np.ndarray, names: list[str], wher
             leaks.append(repr(name))
     if leaks:
         rank_zero_info(
-            f"warning: {where}: column {', '.join(leaks)} alone tells the target (nearly) without error; leave out what "
-            "would not be known when predicting: data.ignore"
+            f"warning: {where}: column {', '.join(leaks)} alone tells the target (nearly) without error; leave "
+            "out what would not be known when predicting: data.ignore"
         )

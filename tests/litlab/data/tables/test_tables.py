@@ -193,7 +193,7 @@ def test_the_split_is_the_same_for_every_seed_the_order_is_not(make, make_traine
 
 def test_without_validation_or_test(make):
     data = prepared(make(val_fraction=0.0, test_fraction=0.0))
-    assert (data.sizes, data.has_val, data.has_test, data.baselines()) == ({"train": 100}, False, False, {})
+    assert (data.sizes, data.has_test, data.baselines()) == ({"train": 100}, False, {})
     assert refusal(data.setup, "test") == "data: there are no test rows; add some, or set data.test_fraction above 0"
 
 
