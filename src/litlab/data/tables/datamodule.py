@@ -333,7 +333,7 @@ class TabularData(ExperimentData):
         if stage in ("fit", None) and not self.restored:
             from litlab.data.tables.leaks import warn_of_copies, warn_of_leaks
 
-            warn_of_copies(self.table.frame.drop(columns=self.targets), self.table.split, where)
+            warn_of_copies(self.table.frame, self.targets, self.table.split, where)
             warn_of_leaks(*self._lay_out_split("train"), [*known.numbers, *known.categories], where)
         return known
 

@@ -8,26 +8,32 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from litlab.data.frames import Column, Frame
 from litlab.data.tables.encoding import hash_rows
 
-_COPIES = 0.05  # of the test rows: fewer may be chance
+_COPIES = 0.05  # of the test rows: fewer are tolerable
+_SAME = 0.95  # of the copies: so many have the same target
 _ROWS = 5_000  # that are looked at for columns which tell the target
 _LEAF = 3  # rows at least in each leaf of a tree: fewer would learn by heart
 _ACCURACY, _R2 = 0.99, 0.999
 
 
-def warn_of_copies(frame: Frame, split: Column, where: object) -> None:
-    """Warn where the inputs of many test rows are in training, too.
+def warn_of_copies(frame: Frame, targets: list[str], split: Column, where: object) -> None:
+    """Warn where many test rows are in training, too.
+
+    In a table of few columns the same inputs come again by chance: then they have different targets.
 
     Args:
-        frame: The inputs of all rows.
+        frame: The inputs and targets of all rows.
+        targets: Names of the targets.
         split: The split of each row.
         where: What messages call the table.
     """
-    digests = hash_rows(frame)
-    copies = digests[split == "test"].isin(digests[split == "train"])
-    if copies.mean() > _COPIES:
+    inputs = hash_rows(frame.drop(columns=targets))
+    is_test = split == "test"
+    copies = inputs[is_test & inputs.isin(inputs[split == "train"])]
+    outcomes = hash_rows(frame).groupby(inputs).nunique()
+    if len(copies) > _COPIES * is_test.sum() and outcomes[copies].eq(1).mean() > _SAME:
         rank_zero_info(
-            f"warning: {where}: {copies.sum():,} of {len(copies):,} test rows have the inputs of training rows, so "
-            "the test tells less; delete copies, or name what they share in data.group_column"
+            f"warning: {where}: {len(copies):,} of {is_test.sum():,} test rows are copies of training rows, so the test "
+            "tells less; delete copies, or name what they share in data.group_column"
         )
 
 
