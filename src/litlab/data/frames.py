@@ -30,7 +30,6 @@ Policy = Literal["error", "drop"]
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".xlsx", ".jsonl")
 _DELIMITERS = ",;\t|"
 _NAMED = 3  # bad rows that a message names
-_DECIMAL_COMMA = r"[+-]?\d*,\d+"
 _THOUSANDS = r"[+-]?\d{1,3}(?:\.\d{3})+(?:,\d+)?"
 _OFFSET = r"(:\d\d(?:\.\d+)?)\s*(?:Z|[+-]\d\d:?\d\d)$"  # behind a time of day, which is its group
 
@@ -220,7 +219,7 @@ def to_numbers(column: Column, form: FileFormat, where: object = "data.path") ->
         float64, NaN where a cell is missing or no finite number; and where the latter is so, as bool.
 
     Raises:
-        UserError: Most cells have a decimal comma, and `form` has a point.
+        UserError: Most cells have a decimal comma, and `form` has a point, or the other way round.
     """
     import numpy as np
     import pandas as pd
@@ -238,11 +237,12 @@ def to_numbers(column: Column, form: FileFormat, where: object = "data.path") ->
     numbers = numbers.astype("float64")
     numbers = numbers.where(np.isfinite(numbers))
     wrong = numbers.isna() & column.notna()
-    commas = column[wrong].astype("string").str.fullmatch(_DECIMAL_COMMA, na=False)
-    if commas.sum() > len(column) / 2:
+    sign, called = (",", "commas") if form.decimal == "." else (".", "points")
+    others = column[wrong].astype("string").str.fullmatch(rf"[+-]?\d*\{sign}\d+", na=False)
+    if others.sum() > len(column) / 2:
         raise UserError(
-            f"{where}: column {column.name!r} has decimal commas, such as {column[wrong].iloc[0]!r}; "
-            "set --data.decimal ,"
+            f"{where}: column {column.name!r} has decimal {called}, such as {column[wrong].iloc[0]!r}; "
+            f"set --data.decimal {sign}"
         )
     return numbers, wrong
 

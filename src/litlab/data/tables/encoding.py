@@ -64,7 +64,7 @@ def read_target(column: Column, task: Task, form: FileFormat, where: object, pro
 def read_input(column: Column, form: FileFormat, where: object, problems: Problems) -> Column:
     """Read an input: float64 where most cells are numbers, else texts. A few wrong cells are added to the problems."""
     numbers, wrong = to_numbers(column, form, where)
-    if not is_mostly_numbers(numbers, wrong):
+    if column.dtype == "category" or not is_mostly_numbers(numbers, wrong):
         return read_texts(column)
     note_cells(problems, column, wrong, _NO_NUMBER)
     return numbers

@@ -32,8 +32,8 @@ def warn_of_copies(frame: Frame, targets: list[str], split: Column, where: objec
     outcomes = hash_rows(frame).groupby(inputs).nunique()
     if len(copies) > _COPIES * is_test.sum() and outcomes[copies].eq(1).mean() > _SAME:
         rank_zero_info(
-            f"warning: {where}: {len(copies):,} of {is_test.sum():,} test rows are copies of training rows, so the test "
-            "tells less; delete copies, or name what they share in data.group_column"
+            f"warning: {where}: {len(copies):,} of {is_test.sum():,} test rows are copies of training rows, so the "
+            "test tells less; delete copies, or name what they share in data.group_column"
         )
 
 

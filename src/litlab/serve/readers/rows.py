@@ -8,6 +8,7 @@ from litlab.serve.body import Given
 from litlab.serve.limits import TABLE_ROWS
 from litlab.serve.readers.csv_rows import sent_rows
 from litlab.serve.readers.reader import Arrays, Asked, Reader, check_finite, class_answer
+from litlab.serve.refusal import Refusal
 
 
 class RowReader(Reader):
@@ -18,7 +19,11 @@ class RowReader(Reader):
         given.only("rows")
         columns = [*self.facts["numbers"], *self.facts["categories"]]
         sent = sent_rows(given, "rows", columns, TABLE_ROWS)
-        arrays = lay_out(read_rows(sent, self.facts, FileFormat(), "rows", "error"), self.facts, "rows")
+        frame = read_rows(sent, self.facts, FileFormat(), "rows", "error")
+        rows = given.values.get("rows")
+        if isinstance(rows, list) and len(frame) < len(rows):  # an answer for each is expected
+            raise Refusal(422, "rows: in one of them everything is null; give a value")
+        arrays = lay_out(frame, self.facts, "rows")
         return Asked({name: arrays[name] for name in self.inputs})
 
     def answer(self, outputs: Arrays, asked: Asked) -> dict[str, Any]:

@@ -21,7 +21,7 @@ class Predictor(Recorder):
 
 @pytest.fixture
 def predict(make, make_trainer, tmp_path):
-    """Trains, then predicts a frame of a file from the checkpoint alone; returns metadata, inputs and the written file."""
+    """Trains, then predicts a file from the checkpoint alone; returns metadata, inputs and what was written."""
 
     def predict_it(frame, suffix="csv", options={}, **settings):  # noqa: B006
         data, model = make(**options), Predictor()
@@ -32,7 +32,7 @@ def predict(make, make_trainer, tmp_path):
             TabularData("csv", "gone.csv", target="gone", batch_size=3, **settings),
             tmp_path / f"new.{suffix}",
         )
-        model.columns = other.num_outputs if False else (2 if data.class_names else 1)
+        model.columns = 2 if data.class_names else 1
         (frame.to_parquet if suffix == "parquet" else frame.to_csv)(source, index=False)
         other.predict_input = str(source)
         outputs = make_trainer().predict(model, other, ckpt_path=tmp_path / "model.ckpt", weights_only=True)
@@ -59,7 +59,8 @@ def test_predicting_from_the_checkpoint_alone(predict, said, suffix):
     metadata, inputs, written = predict(new, suffix)
     (line,) = [line for line in said if "unlike" in line]
     assert line.partition(": ")[2] == (
-        "unlike the training rows: 'city' (unseen categories: 2 in 2 rows), 'size' (missing in 1 rows, the mean is taken)"
+        "unlike the training rows: 'city' (unseen categories: 2 in 2 rows), 'size' (missing in 1 rows, the mean is "
+        "taken)"
     )
     assert inputs[:, 2].tolist() == [1] + 7 * [0]
     assert inputs[0, 0] == pytest.approx((50 - metadata.mean[0]) / metadata.std[0])
@@ -85,6 +86,7 @@ def test_new_files_that_do_not_fit(predict):
     )
     wrong = new.assign(size=["big", *range(7)])
     assert "1 of 8 rows can't be used: row 2 ('size' is big, not a number); correct" in refusal(predict, wrong)
+    assert "column 'size' has decimal points, such as '1" in refusal(predict, new, decimal=",")
     assert predict(wrong, bad_rows="drop")[2]["row"].tolist() == [*range(3, 10)]
 
 

@@ -11,6 +11,8 @@ from litlab.data import TabularData
 from tests.litlab.data.conftest import Recorder, a_rank, prepared, refusal
 from tests.litlab.data.tables.conftest import make_houses
 
+RNG = np.random.default_rng(0)
+
 
 def test_inputs_are_measured_on_the_training_rows(make):
     frame = make_houses()
@@ -78,16 +80,16 @@ def test_all_kinds_of_files_are_the_same_table(make, tmp_path, suffix):
 
 def test_types_of_columns(make, tmp_path):
     """Categories are the same texts in any file, with and without missing ones; times are not numbers."""
-    rng = np.random.default_rng(0)
-    frame = make_houses().assign(zip=rng.choice([50001, 50002, None], 100), garden=rng.random(100) > 0.5)
-    frame["style"] = pd.Categorical(frame["kind"])
+    frame = make_houses().assign(zip=RNG.choice([50001, 50002, None], 100), garden=RNG.random(100) > 0.5)
+    frame["style"] = pd.Categorical(RNG.choice(["new", "old"], 100))
     frame.to_parquet(tmp_path / "a.parquet")
     data = prepared(TabularData(path=str(tmp_path / "a.parquet"), target="garden", categories=["zip"]))
     assert data.metadata.numbers == ["size", "age", "price"]
     assert set(data.metadata.categories["zip"]) == {"50001", "50002"}
     assert list(data.metadata.categories) == ["city", "kind", "zip", "style"]
     assert data.class_names == ["False", "True"]
-    frame["built"] = pd.date_range("2020-01-01", periods=100)
+    frame["built"], frame["level"] = pd.date_range("2020-01-01", periods=100), pd.Categorical(RNG.integers(0, 3, 100))
+    assert "level" in TabularData(path=frame, target="price", ignore=["built"])._known.categories
     assert "'built' has another text in each training row" in refusal(prepared, TabularData(path=frame, target="price"))
 
 
