@@ -79,8 +79,8 @@ def test_columns_of_words_are_categories_and_a_few_wrong_cells_are_bad_rows(make
     frame.loc[0, "size"], frame.loc[[1, 4], "size"], frame.loc[6, "price"] = "2019_20", "<=3cm", None
     hint = "not a number (see data.missing, data.categories)"
     assert refusal(prepared, make(frame)).endswith(
-        f"4 of 100 rows can't be used: row 2 ('size' is 2019_20, {hint}), row 3 ('size' is <=3cm, {hint}), row 6 ('size' "
-        f"is <=3cm, {hint}) and 1 more; correct or delete them, or use --data.bad_rows drop"
+        f"4 of 100 rows can't be used: row 2 ('size' is 2019_20, {hint}), row 3 ('size' is <=3cm, {hint}), row 6 "
+        f"('size' is <=3cm, {hint}) and 1 more; correct or delete them, or use --data.bad_rows drop"
     )
     assert sum(prepared(make(frame, bad_rows="drop")).sizes.values()) == 96
     assert any(line.endswith("and 1 more; they are left out (data.bad_rows)") for line in said)
