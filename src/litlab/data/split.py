@@ -60,20 +60,20 @@ def split_samples(
     if fold is not None:
         split[split == "test"] = ""
         _set_fold(split, fold, labels, units, by_time=groups is None)
-    wanted = [("test", test_fraction), ("val", val_fraction)]
-    wanted = [(name, fraction) for name, fraction in wanted if fraction and name not in split]
-    for seed, (name, fraction) in enumerate(wanted):
+    fractions = {"test": test_fraction, "val": val_fraction}
+    wanted = [name for name, fraction in fractions.items() if fraction and name not in split]
+    for seed, name in enumerate(wanted):
         train = np.flatnonzero(split == "train")
-        count = max(1, round(fraction * total))
+        count = max(1, round(fractions[name] * total))
         if units is None:
-            taken = draw_by_class(torch.from_numpy(labels[train]), count, seed)[1].numpy()
+            taken = draw_by_class(torch.from_numpy(labels[train]), count, seed).numpy()
         else:
             taken = _take_units(units[train], count, shuffle=groups is not None)
         split[train[taken]] = name
     return split
 
 
-def draw_by_class(labels: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
+def draw_by_class(labels: Tensor, count: int, seed: int) -> Tensor:
     """Take ``count`` samples at random, from each class in proportion to its size.
 
     The last sample of a class is never taken, so that no class disappears from what is left.
@@ -84,7 +84,7 @@ def draw_by_class(labels: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor
         seed: Seed of the draw.
 
     Returns:
-        Indices of the samples left and of the samples taken, both int64 and ascending.
+        Indices of the samples taken, int64.
     """
     generator = torch.Generator().manual_seed(seed)
     by_class, rank, sizes = _shuffle_by_class(labels, generator)
@@ -95,10 +95,7 @@ def draw_by_class(labels: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor
     height = (rank + offset) / size
     height[rank == size - 1] = torch.inf
     count = min(count, int(height.isfinite().sum()))
-    taken = by_class[torch.argsort(height, stable=True)[:count]]
-    left = torch.ones(len(labels), dtype=torch.bool)
-    left[taken] = False
-    return left.nonzero().flatten(), taken.sort().values
+    return by_class[torch.argsort(height, stable=True)[:count]]
 
 
 def _shuffle_by_class(labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
