@@ -16,15 +16,17 @@ def check_prediction(config: Namespace) -> Path:
         config: The settings of ``predict``.
 
     Raises:
-        UserError: If there is no input, not all of it would be predicted, or the file would replace something else.
+        UserError: If there is no input, not all of it would be predicted, or the file would replace something else, or
+            is of a kind that can't be written.
     """
-    from litlab.data.table import is_predictions
+    from litlab.data.predictions import check_output, is_predictions
 
     if not config.input:
         raise UserError("--input: it is not set; give a file or a folder")
     if config.trainer.fast_dev_run or config.trainer.limit_predict_batches is not None:
         raise UserError("trainer.limit_predict_batches: it would leave some of the input out; unset it")
     path = Path(config.output or Path(config.run or "", "predictions.csv")).expanduser()
+    check_output(path)
     if path.is_symlink() or (path.exists() and not (path.is_file() and is_predictions(path))):
         raise UserError(f"--output: {path} exists and does not hold predictions; choose another file")
     return path

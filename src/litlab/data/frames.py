@@ -30,7 +30,6 @@ Policy = Literal["error", "drop"]
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".xlsx", ".jsonl")
 _DELIMITERS = ",;\t|"
 _NAMED = 3  # bad rows that a message names
-_DECIMAL_COMMA = r"[+-]?\d*,\d+"
 _THOUSANDS = r"[+-]?\d{1,3}(?:\.\d{3})+(?:,\d+)?"
 _OFFSET = r"(:\d\d(?:\.\d+)?)\s*(?:Z|[+-]\d\d:?\d\d)$"  # behind a time of day, which is its group
 
@@ -114,7 +113,7 @@ def _read_file(
         elif suffix in (".xlsx", ".xls"):
             frame, first = pd.read_excel(file), 2
         elif suffix == ".jsonl":
-            options: Any = {"lines": True, "dtype": False, "convert_dates": False}  # texts stay texts
+            options: Any = {"lines": True, "dtype": False}  # texts stay texts
             frame, first = pd.read_json(file, **options), 1
         else:
             frame, first = _read_csv(file, form, where, names, bad_rows), 1 if names else 2
@@ -212,7 +211,7 @@ def to_numbers(column: Column, form: FileFormat, where: object = "data.path") ->
     """Read a column as numbers.
 
     Args:
-        column: Texts, or numbers already.
+        column: Of any type; what is no number already is read as text.
         form: How they are written.
         where: What messages call the file.
 
@@ -220,12 +219,12 @@ def to_numbers(column: Column, form: FileFormat, where: object = "data.path") ->
         float64, NaN where a cell is missing or no finite number; and where the latter is so, as bool.
 
     Raises:
-        UserError: Most cells have a decimal comma, and `form` has a point.
+        UserError: Most cells have a decimal comma, and `form` has a point, or the other way round.
     """
     import numpy as np
     import pandas as pd
 
-    if not _holds_texts(column):
+    if pd.api.types.is_numeric_dtype(column):
         numbers: Column = pd.to_numeric(column, errors="coerce")
         numbers = numbers.astype("float64")
         return numbers.where(np.isfinite(numbers)), ~np.isfinite(numbers) & column.notna()
@@ -238,11 +237,12 @@ def to_numbers(column: Column, form: FileFormat, where: object = "data.path") ->
     numbers = numbers.astype("float64")
     numbers = numbers.where(np.isfinite(numbers))
     wrong = numbers.isna() & column.notna()
-    commas = column[wrong].astype("string").str.fullmatch(_DECIMAL_COMMA, na=False)
-    if commas.sum() > len(column) / 2:
+    sign, called = (",", "commas") if form.decimal == "." else (".", "points")
+    others = column[wrong].astype("string").str.fullmatch(rf"[+-]?\d*\{sign}\d+", na=False)
+    if others.sum() > len(column) / 2:
         raise UserError(
-            f"{where}: column {column.name!r} has decimal commas, such as {column[wrong].iloc[0]!r}; "
-            "set --data.decimal ,"
+            f"{where}: column {column.name!r} has decimal {called}, such as {column[wrong].iloc[0]!r}; "
+            f"set --data.decimal {sign}"
         )
     return numbers, wrong
 

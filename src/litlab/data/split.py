@@ -19,7 +19,7 @@ def read_fold(fold: str) -> tuple[int, int]:
         UserError: It is not valid.
     """
     number, _, count = fold.partition("/")
-    if not (number.isdecimal() and count.isdecimal() and 0 <= int(number) < int(count) > 1):
+    if not (number.isdecimal() and count.isdecimal() and int(number) < int(count) > 1):
         raise UserError(f"data.fold: {fold} is not valid; give its number, from 0, and how many there are: 0/5")
     return int(number), int(count)
 
@@ -53,27 +53,27 @@ def split_samples(
         UserError: There are fewer groups or times than splits, or than folds.
     """
     split = given.astype(object)
+    labels = np.zeros(len(given), np.int64) if labels is None else labels
     units = groups if groups is not None else times
     total = int((split == "train").sum())
 
     if fold is not None:
         split[split == "test"] = ""
-        _set_fold(split, *read_fold(fold), labels, groups, times)
-    wanted = [("test", test_fraction), ("val", val_fraction)]
-    wanted = [(name, fraction) for name, fraction in wanted if fraction and name not in split]
-    for seed, (name, fraction) in enumerate(wanted):
+        _set_fold(split, fold, labels, units, by_time=groups is None)
+    fractions = {"test": test_fraction, "val": val_fraction}
+    wanted = [name for name, fraction in fractions.items() if fraction and name not in split]
+    for seed, name in enumerate(wanted):
         train = np.flatnonzero(split == "train")
-        count = max(1, round(fraction * total))
+        count = max(1, round(fractions[name] * total))
         if units is None:
-            classes = np.zeros(len(train), np.int64) if labels is None else labels[train]
-            taken = draw_by_class(torch.from_numpy(classes), count, seed)[1].numpy()
+            taken = draw_by_class(torch.from_numpy(labels[train]), count, seed).numpy()
         else:
             taken = _take_units(units[train], count, shuffle=groups is not None)
         split[train[taken]] = name
     return split
 
 
-def draw_by_class(labels: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
+def draw_by_class(labels: Tensor, count: int, seed: int) -> Tensor:
     """Take ``count`` samples at random, from each class in proportion to its size.
 
     The last sample of a class is never taken, so that no class disappears from what is left.
@@ -84,7 +84,7 @@ def draw_by_class(labels: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor
         seed: Seed of the draw.
 
     Returns:
-        Indices of the samples left and of the samples taken, both int64 and ascending.
+        Indices of the samples taken, int64.
     """
     generator = torch.Generator().manual_seed(seed)
     by_class, rank, sizes = _shuffle_by_class(labels, generator)
@@ -95,10 +95,7 @@ def draw_by_class(labels: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor
     height = (rank + offset) / size
     height[rank == size - 1] = torch.inf
     count = min(count, int(height.isfinite().sum()))
-    taken = by_class[torch.argsort(height, stable=True)[:count]]
-    left = torch.ones(len(labels), dtype=torch.bool)
-    left[taken] = False
-    return left.nonzero().flatten(), taken.sort().values
+    return by_class[torch.argsort(height, stable=True)[:count]]
 
 
 def _shuffle_by_class(labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -110,39 +107,30 @@ def _shuffle_by_class(labels: Tensor, generator: torch.Generator) -> tuple[Tenso
     return by_class, rank, sizes
 
 
-def _set_fold(
-    split: np.ndarray,
-    number: int,
-    count: int,
-    labels: np.ndarray | None,
-    groups: np.ndarray | None,
-    times: np.ndarray | None,
-) -> None:
+def _set_fold(split: np.ndarray, fold: str, labels: np.ndarray, units: np.ndarray | None, *, by_time: bool) -> None:
     """Mark one fold of the training samples as test, and what comes after it in time as left out."""
+    number, count = read_fold(fold)
     train = np.flatnonzero(split == "train")
-    units = groups if groups is not None else times
-    least = count + (times is not None)
-    different = len(train) if units is None else len(np.unique(units[train]))
-    if different < least:
-        raise UserError(f"data.fold: {different} samples, groups or times are too few for {count} folds; set fewer")
+    different, unit = np.unique(train if units is None else units[train], return_inverse=True)
+    blocks = count + (units is not None and by_time)  # the first one in time is for training alone
+    if len(different) < blocks:
+        raise UserError(
+            f"data.fold: {len(different)} samples, groups or times are too few for {count} folds; set fewer"
+        )
 
     part = np.empty(len(train), np.int64)
-    if groups is not None:
+    if units is None:
+        by_class, *_ = _shuffle_by_class(torch.from_numpy(labels[train]), torch.Generator().manual_seed(0))
+        part[by_class.numpy()] = np.arange(len(train)) % count
+    elif by_time:
+        part = unit * blocks // len(different) - 1
+        split[train[part > number]] = ""
+    else:
         from sklearn.model_selection import GroupKFold
 
-        for place, (_, members) in enumerate(GroupKFold(count).split(train, groups=groups[train])):
+        for place, (_, members) in enumerate(GroupKFold(count).split(train, groups=unit)):
             part[members] = place
-    elif times is not None:
-        _, unit, sizes = np.unique(times[train], return_inverse=True, return_counts=True)
-        before = (sizes.cumsum() - sizes)[unit]  # rows of earlier times
-        part = before * (count + 1) // len(train) - 1
-    else:
-        classes = torch.zeros(len(train), dtype=torch.int64) if labels is None else torch.from_numpy(labels[train])
-        by_class, *_ = _shuffle_by_class(classes, torch.Generator().manual_seed(0))
-        part[by_class.numpy()] = np.arange(len(train)) % count
     split[train[part == number]] = "test"
-    if times is not None:
-        split[train[part > number]] = ""
 
 
 def _take_units(units: np.ndarray, count: int, *, shuffle: bool) -> np.ndarray:

@@ -25,11 +25,9 @@ class EncodedRows(Dataset[Any]):
 
     @property
     def device(self) -> torch.device:
-        """Where the rows are."""
         return self.numbers.device
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.numbers)
 
     def __getitem__(self, index: Tensor) -> Any:
@@ -48,7 +46,7 @@ class EncodedRows(Dataset[Any]):
 
     def on_device(self, device: torch.device) -> "EncodedRows":
         """Return a copy on a GPU where it fits there, else these rows."""
-        tensors = [self.numbers, self.categories] + ([] if self.target is None else [self.target])
+        tensors = [tensor for tensor in (self.numbers, self.categories, self.target) if tensor is not None]
         size = sum(tensor.nbytes for tensor in tensors)
         if device.type != "cuda" or size > _DEVICE_SHARE * torch.cuda.mem_get_info(device)[0]:
             return self

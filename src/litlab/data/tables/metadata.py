@@ -1,7 +1,7 @@
 """What is known of a table once it is read."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from litlab.data.metadata import ClassMetadata
 from litlab.errors import UserError
@@ -26,6 +26,7 @@ class TabularMetadata(ClassMetadata):
         generated: Whether the table is made up.
     """
 
+    fixed: ClassVar[tuple[str, ...]] = ("task", "targets", "class_names")
     task: Task
     targets: list[str]
     target_mean: list[float]
@@ -39,22 +40,11 @@ class TabularMetadata(ClassMetadata):
 
     def check_same(self, here: "TabularMetadata") -> None:
         """Refuse another task, other targets or classes, and input columns that are missing or of another kind."""
-        for key, setting in (("task", "task"), ("targets", "target")):
-            old, new = getattr(self, key), getattr(here, key)
-            if old != new:
-                old, new = (f"[{', '.join(value)}]" if isinstance(value, list) else value for value in (old, new))
-                raise UserError(
-                    f"data.{setting}: the checkpoint was trained for {old}, here it is {new}; set it to {old}"
-                )
-        for name in (*self.numbers, *self.categories):
-            was, other = ("numbers", "categories") if name in self.numbers else ("categories", "numbers")
-            if name in getattr(here, other):
-                raise UserError(
-                    f"data.categories: column {name!r} holds {other} here, the checkpoint was trained with {was}; "
-                    f"{'add it' if was == 'categories' else 'correct the column, or leave it out of data.categories'}"
-                )
-            if name not in getattr(here, was):
-                raise UserError(
-                    f"data: there is no input column {name!r}, which the checkpoint was trained with; add it"
-                )
         super().check_same(here)
+        for kind in ("numbers", "categories"):
+            for name in getattr(self, kind):
+                if name not in getattr(here, kind):
+                    raise UserError(
+                        f"data: the checkpoint was trained with column {name!r} among its {kind}, here it is not; "
+                        "add or correct it, or see data.categories"
+                    )

@@ -22,19 +22,17 @@ class TabularServing(Serving):
     indicated: Tensor
 
     def __init__(self, metadata: TabularMetadata) -> None:
-        numbers, categories = len(metadata.numbers), len(metadata.categories)
-        inputs = []
-        if numbers:
-            inputs.append(
-                TensorSpec("numbers", "float64", (BATCH, numbers), "columns `numbers`, NaN for a missing one")
-            )
-        if categories:
-            what = "columns `categories`: place of the category in its list, from 1; 0 for a missing or another one"
-            inputs.append(TensorSpec("categories", "int64", (BATCH, categories), what))
-        what = "columns `targets`, in the units of the file"
-        regression = [TensorSpec("predicted", "float32", (BATCH, len(metadata.targets)), what)]
-        classes = metadata.class_names
-        super().__init__(inputs, class_outputs(classes) if metadata.task == "classification" else regression)
+        codes = "column `categories`: place of the category in its list, from 1; 0 for a missing or another one"
+        inputs = {
+            "numbers": ("float64", len(metadata.numbers), "columns `numbers`, NaN for a missing one"),
+            "categories": ("int64", len(metadata.categories), codes),
+        }
+        given = [
+            TensorSpec(name, dtype, (BATCH, width), what) for name, (dtype, width, what) in inputs.items() if width
+        ]
+        width = len(metadata.targets)
+        numbers = [TensorSpec("predicted", "float32", (BATCH, width), "columns `targets`, in the units of the file")]
+        super().__init__(given, class_outputs(metadata.class_names) if metadata.class_names else numbers)
         self.metadata = metadata
         self.register_buffer("mean", torch.tensor(metadata.mean, dtype=torch.float64))
         self.register_buffer("std", torch.tensor(metadata.std, dtype=torch.float64))
@@ -45,44 +43,36 @@ class TabularServing(Serving):
         """Return numbers, float32 (batch, column), and categories, int64 (batch, column)."""
         given = dict(zip((spec.name for spec in self.inputs), raw, strict=True))
         rows = raw[0].shape[0]
+        numbers = raw[0].new_zeros((rows, 0), dtype=torch.float32)
         if "numbers" in given:
             missing = given["numbers"].isnan()
-            scaled = torch.where(missing, 0.0, (given["numbers"] - self.mean) / self.std)
-            parts = [scaled.float()]
+            numbers = torch.where(missing, 0.0, (given["numbers"] - self.mean) / self.std).float()
             if len(self.indicated):
-                parts.append(missing.index_select(1, self.indicated).float())
-            numbers = torch.cat(parts, dim=1)
-        else:
-            numbers = torch.zeros(rows, 0)
-        categories = given["categories"] if "categories" in given else torch.zeros(rows, 0, dtype=torch.int64)
-        return {"numbers": numbers, "categories": categories}
+                numbers = torch.cat([numbers, missing.index_select(1, self.indicated).float()], dim=1)
+        return {"numbers": numbers, "categories": given.get("categories", numbers.new_zeros((rows, 0)).long())}
 
     def raw(self, batch: Any) -> tuple[Tensor, ...]:
         """Return the rows of a batch, with or without a target, as they were in the file."""
         inputs = batch if isinstance(batch, dict) else batch[0]
-        columns = len(self.metadata.numbers)
-        numbers = inputs["numbers"][:, :columns].double() * self.std + self.mean
+        width = len(self.mean)
+        numbers = inputs["numbers"][:, :width].double() * self.std + self.mean
         missing = torch.zeros_like(numbers, dtype=torch.bool)
-        missing[:, self.indicated] = inputs["numbers"][:, columns:] > 0.5
+        missing[:, self.indicated] = inputs["numbers"][:, width:] > 0.5
         given = {"numbers": numbers.masked_fill(missing, torch.nan), "categories": inputs["categories"]}
         return tuple(given[spec.name] for spec in self.inputs)
 
     def facts(self) -> dict[str, Any]:
         """Return the columns in order, with mean and standard deviation or categories, and the classes or targets."""
-        known = self.metadata
-        names = ("numbers", "mean", "std", "categories", "targets")
-        result = {name: getattr(known, name) for name in names}
-        return result | ({"class_names": known.class_names} if known.task == "classification" else {})
+        names = ["numbers", "mean", "std", "categories", "targets"]
+        names += ["class_names"] * (self.metadata.task == "classification")
+        return {name: getattr(self.metadata, name) for name in names}
 
     def unit(self) -> Tensor:
         """Return the standard deviation of each target, (target,); 1 for probabilities."""
-        return torch.tensor(self.metadata.target_std) if self.metadata.task == "regression" else torch.ones(())
+        return torch.tensor(self.metadata.target_std or 1.0)
 
     def example(self) -> tuple[Tensor, ...]:
         """Return the mean of all numbers with the most frequent categories, and a row of which nothing is known."""
-        columns = len(self.metadata.categories)
-        given = {
-            "numbers": torch.stack([self.mean, torch.full_like(self.mean, torch.nan)]),
-            "categories": torch.stack([torch.ones(columns).long(), torch.zeros(columns).long()]),
-        }
+        codes = torch.tensor([[1], [0]]).repeat(1, len(self.metadata.categories))
+        given = {"numbers": torch.stack([self.mean, self.mean * torch.nan]), "categories": codes}
         return tuple(given[spec.name] for spec in self.inputs)

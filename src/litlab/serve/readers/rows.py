@@ -2,17 +2,13 @@
 
 from typing import Any
 
-import numpy as np
-
-from litlab.data.bad_rows import settle
-from litlab.data.tables.encoding import standardised
-from litlab.data.tables.reading import number_column, read_cells
+from litlab.data.frames import FileFormat
+from litlab.data.tables.encoding import lay_out, read_rows
 from litlab.serve.body import Given
 from litlab.serve.limits import TABLE_ROWS
 from litlab.serve.readers.csv_rows import sent_rows
 from litlab.serve.readers.reader import Arrays, Asked, Reader, check_finite, class_answer
-
-_NEEDED = "the model needs it"
+from litlab.serve.refusal import Refusal
 
 
 class RowReader(Reader):
@@ -21,24 +17,14 @@ class RowReader(Reader):
     def read(self, given: Given) -> Asked:
         """Turn rows into a sample each."""
         given.only("rows")
-        numbers, categories = self.facts["numbers"], self.facts["categories"]
-        cells = read_cells(sent_rows(given, "rows", [*numbers, *categories], TABLE_ROWS), "rows", "error")
-        arrays: Arrays = {}
-        columns = []
-        for name, mean, std in zip(numbers, self.facts["mean"], self.facts["std"], strict=True):
-            cells.column(name, _NEEDED)
-            columns.append(number_column(cells, name, "the model needs numbers"))
-            standardised(columns[-1], name, mean, std, cells.path)
-        codes = []
-        for name, known in categories.items():
-            place = {text: number for number, text in enumerate(known, 1)}
-            codes.append([place.get(text, 0) for text in cells.column(name, _NEEDED)])
-        settle((cells.bad, len(cells.rows) - len(cells.bad)))
-        if numbers:
-            arrays["numbers"] = np.stack(columns, axis=1)
-        if categories:
-            arrays["categories"] = np.array(codes, dtype=np.int64).T
-        return Asked(arrays)
+        columns = [*self.facts["numbers"], *self.facts["categories"]]
+        sent = sent_rows(given, "rows", columns, TABLE_ROWS)
+        frame = read_rows(sent, self.facts, FileFormat(), "rows", "error")
+        rows = given.values.get("rows")
+        if isinstance(rows, list) and len(frame) < len(rows):  # an answer for each is expected
+            raise Refusal(422, "rows: in one of them everything is null; give a value")
+        arrays = lay_out(frame, self.facts, "rows")
+        return Asked({name: arrays[name] for name in self.inputs})
 
     def answer(self, outputs: Arrays, asked: Asked) -> dict[str, Any]:
         """Return an answer for each row, in order: class and probabilities, or a number for each target."""

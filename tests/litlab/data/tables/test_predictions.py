@@ -1,159 +1,163 @@
-"""What a checkpoint carries, and what is predicted from it alone."""
-
-import csv
-import gzip
+"""What a checkpoint carries, and what is predicted from it alone; the baselines beside a test."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from litlab.data import TabularData
-from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.tables.conftest import HEADER, TableRecorder, make_rows, write_csv
+from tests.litlab.data.conftest import Recorder, prepared, refusal
+from tests.litlab.data.tables.conftest import make_houses
 
 
-def trained(make, make_trainer, folder, **options):
-    data, model = make(**options), TableRecorder()
-    trainer = make_trainer()
-    trainer.fit(model, data)
-    trainer.save_checkpoint(folder / "model.ckpt")
-    return data, folder / "model.ckpt"
+class Predictor(Recorder):
+    """What it predicts of a row is its first number, as one or two columns."""
+
+    def predict_step(self, batch, index):
+        self._keep("predict", batch)
+        first = batch["numbers"][:, :1]
+        return first if self.columns == 1 else torch.cat([first.sigmoid(), 1 - first.sigmoid()], dim=1)
 
 
-def predict(make_trainer, checkpoint, source, outputs=1, **options):
-    """From the checkpoint alone: the training rows are gone."""
-    data, model = TabularData("csv", "gone.csv", target="gone", batch_size=3, **options), TableRecorder()
-    data.predict_input, model.outputs = str(source), outputs
-    return data, model, make_trainer().predict(model, data, ckpt_path=checkpoint, weights_only=True)
+@pytest.fixture
+def predict(make, make_trainer, tmp_path):
+    """Trains, then predicts a file from the checkpoint alone; returns metadata, inputs and what was written."""
+
+    def predict_it(frame, suffix="csv", options={}, **settings):  # noqa: B006
+        data, model = make(**options), Predictor()
+        trainer = make_trainer()
+        trainer.fit(model, data)
+        trainer.save_checkpoint(tmp_path / "model.ckpt")
+        other, source = (
+            TabularData("csv", "gone.csv", target="gone", batch_size=3, **settings),
+            tmp_path / f"new.{suffix}",
+        )
+        model.columns = 2 if data.class_names else 1
+        (frame.to_parquet if suffix == "parquet" else frame.to_csv)(source, index=False)
+        other.predict_input = str(source)
+        outputs = make_trainer().predict(model, other, ckpt_path=tmp_path / "model.ckpt", weights_only=True)
+        other.write_predictions(outputs, str(tmp_path / "out.csv"))
+        inputs = torch.cat(
+            [batch["numbers"] for (stage, _), seen in model.seen.items() if stage == "predict" for batch in seen]
+        )
+        assert other.metadata == data.metadata
+        assert other.target_names == ["price"] if not data.class_names else other.class_names == data.class_names
+        return data.metadata, inputs, pd.read_csv(tmp_path / "out.csv")
+
+    return predict_it
 
 
-def test_predicting_from_the_checkpoint_alone(make, make_trainer, tmp_path, said):
-    data, checkpoint = trained(make, make_trainer, tmp_path)
-    state = torch.load(checkpoint, weights_only=True)["TabularData"]
-    assert state == data.state_dict()
-    assert state["categories"] == data.known_metadata.categories
-    said.clear()
-    # Other columns, another order, no target; a category that was never seen, numbers that are missing.
-    lines = [["note", "kind", "city", "age", "size"], ["x", "flat", "Rom", "", "50"], ["", "flat", "Oslo", "3", ""]]
-    lines += [["x", "house", "Bonn", "30", str(100 + n)] for n in range(6)]
-    with gzip.open(tmp_path / "new.csv.gz", "wt", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows(lines)
-    other, model, outputs = predict(make_trainer, checkpoint, tmp_path / "new.csv.gz")
-    assert (other.num_numbers, other.category_sizes, other.target_names) == (3, [4, 3], ["price"])
-    path = tmp_path / "new.csv.gz"
-    assert said == [
-        f"{path}: categories that came less than twice in training count as unseen: 'city' (2 in 2 rows)",
-        f"{path}: missing here, but never in training, so that the mean is taken: 'size' (1 row)",
-    ]
-    numbers, categories = model.column("predict", "numbers"), model.column("predict", "categories")
-    assert categories[:2, 0].tolist() == [0, 0]
-    assert numbers[:3, 2].tolist() == [1, 0, 0]
-    metadata = data.known_metadata
-    assert numbers[0, 0].item() == pytest.approx((50 - metadata.mean[0]) / metadata.std[0])
-    assert numbers[1, 0] == 0
-
-    other.write_predictions(outputs, str(tmp_path / "out.csv"))
-    with (tmp_path / "out.csv").open(newline="") as stream:
-        header, *rows = csv.reader(stream)
-    assert header == ["row", "predicted_price"]
-    assert [row[0] for row in rows] == [str(n) for n in range(2, 10)]
-    assert [float(row[1]) for row in rows] == pytest.approx(numbers[:, 0].tolist(), rel=1e-5)
-
-
-def test_predicted_classes(make, make_trainer, tmp_path):
-    _, checkpoint = trained(make, make_trainer, tmp_path, target="kind")
-    source = write_csv(tmp_path / "new.csv", [HEADER, *make_rows(7, seed=1)])
-    other, model, outputs = predict(make_trainer, checkpoint, source, outputs=2)
-    other.write_predictions(outputs, str(tmp_path / "out.csv"))
-    with (tmp_path / "out.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    assert list(rows[0]) == ["row", "prediction", "probability", "flat", "house"]
-    assert [float(row["flat"]) for row in rows] == pytest.approx(
-        model.column("predict", "numbers")[:, 0].sigmoid().tolist(), abs=1e-5
-    )
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ([], ": the file is empty; give a header and one row per sample"),
-        ([HEADER], ": no rows below a header; give one row per sample"),
-        (
-            [["size", "Age", "city", "kind"], ["1", "2", "a", "b"]],
-            ": there is no column 'age', only 'size', 'Age', 'city', 'kind'; the checkpoint needs it",
-        ),
-        (
-            [HEADER, ["big", "1", "a", "b", ""], ["2", "1", "a", "b", ""], ["3", "1", "a", "b", ""]],
-            ", line 2: column 'size' is 'big', not a number; correct or delete the row, or use --data.bad_rows drop",
-        ),
-        (
-            [HEADER, ["", "1", "a", "b", ""], ["small", "1", "a", "b", ""]],
-            ", line 3: column 'size' is 'small', not a number; the checkpoint needs numbers",
-        ),
-        (
-            [HEADER, ["1e300", "1", "a", "b", ""]],
-            ": column 'size' is 1e+300, too far from the training rows; correct or empty it",
-        ),
-    ],
+NEW = pd.DataFrame(
+    {"note": ["x"] * 8, "kind": "flat", "city": ["Rom", "Oslo", *["Bonn"] * 6], "age": [None, *[3.0] * 7]}
 )
-def test_new_files_that_do_not_fit(make, make_trainer, tmp_path, lines, message):
-    _, checkpoint = trained(make, make_trainer, tmp_path)
-    source = write_csv(tmp_path / "new.csv", lines)
-    assert refusal(predict, make_trainer, checkpoint, source) == f"{source}{message}"
 
 
-def test_bad_rows_of_a_new_file_are_left_out_where_wanted(make, make_trainer, tmp_path):
-    _, checkpoint = trained(make, make_trainer, tmp_path)
-    rows = make_rows(5)
-    rows[0][2] = "a city\non two lines"
-    rows[1][0] = "big"
-    source = write_csv(tmp_path / "new.csv", [HEADER, *rows])
-    message = refusal(predict, make_trainer, checkpoint, source)
-    assert message.startswith(f"{source}, line 4: column 'size' is 'big'")  # and row 3 of the predictions is left out
-    other, _, outputs = predict(make_trainer, checkpoint, source, bad_rows="drop")
-    other.write_predictions(outputs, str(tmp_path / "out.csv"))
-    assert [line.split(",")[0] for line in (tmp_path / "out.csv").read_text().splitlines()] == [
-        "row",
-        "2",
-        "4",
-        "5",
-        "6",
-    ]
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_predicting_from_the_checkpoint_alone(predict, said, suffix):
+    """Other columns, another order, no target; a category that was never seen, numbers that are missing."""
+    new = NEW.assign(size=[50, None, *range(100, 106)])
+    metadata, inputs, written = predict(new, suffix)
+    (line,) = [line for line in said if "unlike" in line]
+    assert line.partition(": ")[2] == (
+        "unlike the training rows: 'city' (unseen categories: 2 in 2 rows), 'size' (missing in 1 rows, the mean is "
+        "taken)"
+    )
+    assert inputs[:, 2].tolist() == [1] + 7 * [0]
+    assert inputs[0, 0] == pytest.approx((50 - metadata.mean[0]) / metadata.std[0])
+    assert inputs[1, 0] == 0
+    first = 2 if suffix == "csv" else 1
+    assert written["row"].tolist() == [*range(first, first + 8)]
+    np.testing.assert_allclose(written["predicted_price"], inputs[:, 0], rtol=1e-5)
 
 
-def test_other_rows_are_encoded_as_the_checkpoint_was_trained(make, make_trainer, tmp_path):
-    trained_on, checkpoint = trained(make, make_trainer, tmp_path)
-    rows = [[f"{2 * float(row[0])}", *row[1:]] for row in make_rows(seed=3)]
-    data, model = make([HEADER, *rows]), TableRecorder()
-    make_trainer().test(model, data, ckpt_path=checkpoint, weights_only=True, verbose=False)
-    metadata, raw = trained_on.known_metadata, data.table.take(data.table.places("test"))
-    expected = (raw.numbers["size"] - metadata.mean[0]) / metadata.std[0]
-    np.testing.assert_allclose(model.column("test", "numbers")[:, 0].numpy(), expected, rtol=1e-4)
+def test_predicted_classes(predict):
+    _, inputs, written = predict(make_houses(7, seed=1), options={"target": "kind"})
+    assert list(written) == ["row", "prediction", "probability", "flat", "house"]
+    np.testing.assert_allclose(written["flat"], inputs[:, 0].sigmoid(), rtol=1e-5)
+
+
+def test_new_files_that_do_not_fit(predict):
+    new = make_houses(8)
+    assert "there is no column 'age', only 'size', 'Age', 'city', 'kind', " in refusal(
+        predict, new.rename(columns={"age": "Age"})
+    )
+    assert "row 3 ('size' is 1e+300, too far from the training rows); correct or empty it" in refusal(
+        predict, new.assign(size=[1.0, 1e300] * 4)
+    )
+    wrong = new.assign(size=["big", *range(7)])
+    assert "1 of 8 rows can't be used: row 2 ('size' is big, not a number); correct" in refusal(predict, wrong)
+    assert "column 'size' has decimal points, such as '1" in refusal(predict, new, decimal=",")
+    assert predict(wrong, bad_rows="drop")[2]["row"].tolist() == [*range(3, 10)]
+
+
+def test_other_rows_are_encoded_as_the_checkpoint_was_trained(make):
+    trained = prepared(make())
+    frame = make_houses(seed=3)
+    data = make(frame.assign(size=2 * frame["size"]))
+    data.load_state_dict(trained.state_dict())
+    data.setup("test")
+    rows = data.table.take("test")
+    expected = (rows["size"] - trained.metadata.mean[0]) / trained.metadata.std[0]
+    np.testing.assert_allclose(data.samples("test").numbers[:, 0], expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"target": "size"},
-            "data.target: the checkpoint was trained for [price], here it is [size]; set it to [price]",
-        ),
-        (
-            {"target": "price", "task": "classification", "rows": 2},
-            "data.task: the checkpoint was trained for regression, here it is classification; set it to regression",
-        ),
-        ({"ignore": ["age"]}, "data: there is no input column 'age', which the checkpoint was trained with; add it"),
-        (
-            {"categories": ["city", "kind", "age"]},
-            "data.categories: column 'age' holds categories here, the checkpoint was trained with numbers; correct the "
-            "column, or leave it out of data.categories",
-        ),
+        ({"target": "size"}, "trained with targets price, here it is size; "),
+        ({"target": "kind"}, "trained with task regression, here it is classification; "),
+        ({"ignore": ["age"]}, "trained with column 'age' among its numbers, here it is not; add or correct it"),
+        ({"categories": ["age"]}, "trained with column 'age' among its numbers, here it is not; add or correct it"),
     ],
 )
 def test_a_checkpoint_of_other_data_is_refused(make, options, message):
     state = prepared(make()).state_dict()
-    rows = None
-    if options.pop("rows", 0):
-        rows = [HEADER, *([*row[:4], f"{n % 2}"] for n, row in enumerate(make_rows()))]
-    data = prepared(make(rows, **options))
-    assert refusal(data.load_state_dict, state) == message
+    assert message in refusal(prepared(make(**options)).load_state_dict, state)
+
+
+def test_baselines_are_those_of_scikit_learn(make):
+    """Called directly, on the rows as pandas has them."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.metrics import accuracy_score, mean_squared_error, r2_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+
+    numbers, categories = ["size", "age"], ["city", "kind"]
+    scale = make_pipeline(StandardScaler(), SimpleImputer(add_indicator=True))
+    lines = make_column_transformer((scale, numbers), (OneHotEncoder(), categories))
+    trees = make_column_transformer(("passthrough", numbers), (OrdinalEncoder(), categories))
+    data = prepared(make(make_houses(300)))
+    train, test = data.table.take("train"), data.table.take("test")
+    scores = data.baselines()
+    assert list(scores) == ["mean", "ridge regression", "gradient boosting"]
+    boosting = HistGradientBoostingRegressor(categorical_features=[2, 3], random_state=0)
+    for name, method in (("ridge regression", (lines, Ridge())), ("gradient boosting", (trees, boosting))):
+        predicted = make_pipeline(*method).fit(train, train["price"]).predict(test)
+        assert scores[name]["test/mse"] == pytest.approx(mean_squared_error(test["price"], predicted), rel=1e-4)
+        assert scores[name]["test/r2"] == pytest.approx(r2_score(test["price"], predicted), rel=1e-4)
+    assert scores["mean"]["test/mae"] == pytest.approx((test["price"] - train["price"].mean()).abs().mean())
+
+    lines.set_params(onehotencoder__handle_unknown="ignore")
+    lines = make_column_transformer((scale, numbers), (OneHotEncoder(), ["city"]))
+    trees = make_column_transformer(("passthrough", numbers), (OrdinalEncoder(), ["city"]))
+    data = prepared(make(target="kind", ignore=["price"]))
+    train, test = data.table.take("train"), data.table.take("test")
+    scores = data.baselines()
+    boosting = HistGradientBoostingClassifier(categorical_features=[2], random_state=0)
+    methods = {"logistic regression": (lines, LogisticRegression()), "gradient boosting": (trees, boosting)}
+    for name, method in methods.items():
+        predicted = make_pipeline(*method).fit(train, train["kind"]).predict(test)
+        assert scores[name]["test/acc"] == pytest.approx(accuracy_score(test["kind"], predicted))
+    assert scores["most frequent class"]["test/acc"] == (test["kind"] == train["kind"].mode()[0]).mean()
+
+
+def test_baselines_of_several_targets_and_many_categories(make):
+    """Boosting takes 255 categories at most: the rarest go together."""
+    frame = make_houses(1500).assign(shop=[f"c{n % 300}" for n in range(1500)])
+    data = prepared(make(frame, target=["price", "size"]))
+    assert data.category_sizes[-1] > 256
+    scores = data.baselines()["gradient boosting"]
+    assert set(scores) == {f"test/{metric}_{name}" for metric in ("mse", "mae", "r2") for name in ("price", "size")}

@@ -1,0 +1,232 @@
+"""TabularData: what a network gets of a table, what is said of it, and how it is split."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from litlab.data import TabularData
+from tests.litlab.data.conftest import Recorder, a_rank, prepared, refusal
+from tests.litlab.data.tables.conftest import make_houses
+
+RNG = np.random.default_rng(0)
+
+
+def test_inputs_are_measured_on_the_training_rows(make):
+    frame = make_houses()
+    frame.loc[[0, 1], "city"], frame.loc[2, "city"], frame.loc[4, "city"] = "Trier", None, "Worms"
+    train = make(frame).table.split.eq("train").to_numpy()
+    others = ~train
+    frame.loc[others, ["size", "price"]], frame.loc[others, "city"] = 1e6, "Rom"
+    data = prepared(make(frame))
+
+    rows = data.samples("train")
+    inputs, target = rows[torch.arange(len(rows))]
+    raw, numbers = frame[train], inputs["numbers"].numpy()
+    assert (numbers.dtype, inputs["categories"].dtype, target.dtype) == (np.float32, torch.int64, torch.float32)
+    size, age = ((raw[name] - raw[name].mean()) / raw[name].std(ddof=0) for name in ("size", "age"))
+    expected = np.stack([size, age.fillna(0), raw["age"].isna()], axis=1)
+    np.testing.assert_allclose(numbers, expected, atol=1e-6)
+    np.testing.assert_allclose(target.numpy(), raw[["price"]])  # in the units of the file
+
+    often = raw["city"].value_counts()
+    assert data.metadata.categories["city"] == sorted(often.index[often > 1], key=lambda name: (-often[name], name))
+    codes = raw["city"].map({name: place for place, name in enumerate(data.metadata.categories["city"], 1)}).fillna(0)
+    assert inputs["categories"][:, 0].tolist() == codes.tolist()
+    assert (data.samples("test").categories[:, 0] == 0).all()  # never seen
+    assert (data.num_numbers, data.category_sizes, data.num_outputs) == (
+        3,
+        [1 + len(set(often[often > 1].index)), 3],
+        1,
+    )
+    assert (data.target_names, data.target_mean) == (["price"], [pytest.approx(raw["price"].mean())])
+    assert data.target_std == [pytest.approx(raw["price"].std(ddof=0))]
+
+    # What the export computes is what was trained on.
+    serving = data.serving()
+    again = serving.encode(*serving.raw((inputs, target)))
+    torch.testing.assert_close(again["numbers"], inputs["numbers"])
+    encoded = serving.encode(*serving.example())
+    assert encoded["numbers"].tolist() == [[0, 0, 0], [0, 0, 1]]
+    assert encoded["categories"].tolist() == [[1, 1], [0, 0]]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "european", "parquet", "xlsx", "jsonl", "frame"])
+def test_all_kinds_of_files_are_the_same_table(make, tmp_path, suffix):
+    frame, path = make_houses(), tmp_path / f"table.{suffix}"
+    options, source = {}, path
+    if suffix == "csv.gz":
+        path.write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
+    elif suffix == "european":
+        frame.to_csv(path, index=False, sep=";", decimal=",", na_rep="?")
+        options = {"decimal": ",", "missing": ["?"], "dataset": "csv"}
+    elif suffix == "frame":
+        source = frame
+    elif suffix == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        writer = {"csv": "to_csv", "parquet": "to_parquet", "xlsx": "to_excel"}[suffix]
+        getattr(frame, writer)(path, index=False)
+    data, csv = (prepared(given) for given in (TabularData(path=source, target="price", **options), make(frame)))
+    assert data.metadata == csv.metadata
+    for split in ("train", "val", "test"):
+        assert torch.equal(data.samples(split).numbers, csv.samples(split).numbers)
+        assert torch.equal(data.samples(split).categories, csv.samples(split).categories)
+    assert data.dataset == "csv"
+    assert "path" not in data.hparams  # a frame can't be in a checkpoint
+
+
+def test_types_of_columns(make, tmp_path):
+    """Categories are the same texts in any file, with and without missing ones; times are not numbers."""
+    frame = make_houses().assign(zip=RNG.choice([50001, 50002, None], 100), garden=RNG.random(100) > 0.5)
+    frame["style"] = pd.Categorical(RNG.choice(["new", "old"], 100))
+    frame.to_parquet(tmp_path / "a.parquet")
+    data = prepared(TabularData(path=str(tmp_path / "a.parquet"), target="garden", categories=["zip"]))
+    assert data.metadata.numbers == ["size", "age", "price"]
+    assert set(data.metadata.categories["zip"]) == {"50001", "50002"}
+    assert list(data.metadata.categories) == ["city", "kind", "zip", "style"]
+    assert data.class_names == ["False", "True"]
+    frame["built"], frame["level"] = pd.date_range("2020-01-01", periods=100), pd.Categorical(RNG.integers(0, 3, 100))
+    assert "level" in TabularData(path=frame, target="price", ignore=["built"])._known.categories
+    assert "'built' has another text in each training row" in refusal(prepared, TabularData(path=frame, target="price"))
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "reason"),
+    [
+        (["yes", "no"], "classification", "words"),
+        ([0, 1, 2], "classification", "3 different whole numbers"),
+        ([0.5, 1, 2], "regression", "numbers"),
+        (range(25), "regression", "numbers"),
+        ([float(n) for n in range(20)], "classification", "20 different whole numbers"),
+    ],
+)
+def test_the_target_tells_the_task(make, said, values, task, reason):
+    frame = make_houses()
+    frame["price"] = [list(values)[n % len(values)] for n in range(100)]
+    assert prepared(make(frame)).metadata.task == task
+    assert f"data.task: {task}, as column 'price' holds {reason}; set it to change that" in said
+    if reason != "words":
+        other = {"classification": "regression", "regression": "classification"}[task]
+        assert prepared(make(frame, task=other)).metadata.task == other
+
+
+def test_classes(make, said):
+    frame = make_houses()
+    frame.loc[frame.index % 5 == 0, "kind"] = "Flat"
+    data = prepared(make(frame, target="kind"))
+    assert (data.class_names, data.num_classes, data.num_outputs) == (["Flat", "flat", "house"], 3, 3)
+    assert any("classes differ only in how they are written: flat" in line for line in said)
+    _, target = data.samples("train")[torch.arange(70)]
+    assert [data.class_names[number] for number in target] == data.table.take("train")["kind"].tolist()
+    shares = [(data.labels(split) == 0).float().mean() for split in ("train", "val", "test")]
+    assert max(shares) - min(shares) < 0.06
+    for name in ("target_names", "target_mean", "target_std"):
+        assert refusal(lambda name=name: getattr(data, name)).endswith(
+            "use --model Classifier, or set data.task regression"
+        )
+    message = "model: this one is for classification, but price, size is for regression; use --model Regressor, or"
+    assert refusal(lambda: make(target=["price", "size"]).num_classes).startswith(message)
+
+
+def test_numbers_categories_or_several_targets_alone(make):
+    assert prepared(make(ignore=["city", "kind"])).samples("train").categories.shape == (70, 0)
+    data = prepared(make(ignore=["size", "age"], target=["price"]))
+    rows = data.samples("train")
+    assert rows.numbers.shape == (70, 0)
+    assert [spec.name for spec in data.serving().inputs] == ["categories"]
+    data = prepared(make(target=["price", "size"]))
+    np.testing.assert_allclose(data.samples("val").target, data.table.take("val")[["price", "size"]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("fold", [None, "1/4"])
+@pytest.mark.parametrize("kind", ["group", "time", "number", "split"])
+def test_columns_that_split(make, kind, fold):
+    frame = make_houses()
+    cells = {
+        "group": np.arange(100) ** 2 % 23,
+        "time": pd.date_range("2024-01-28", periods=100).strftime("%d/%m/%Y"),
+        "number": np.arange(100) * 37 % 50 - 20.5,
+        "split": np.repeat(["train", "test"], [70, 30]),
+    }
+    frame["unit"] = cells[kind]
+    setting = {"group": "group_column", "split": "split_column"}.get(kind, "time_column")
+    data = prepared(make(frame, **{setting: "unit"}, fold=fold, time_format="%d/%m/%Y" if kind == "time" else None))
+    assert "unit" not in [*data.metadata.numbers, *data.metadata.categories]
+    units = pd.to_datetime(frame["unit"], dayfirst=True) if kind == "time" else frame["unit"]
+    train, val, test = (units[data.table.split.eq(split).to_numpy()] for split in ("train", "val", "test"))
+    if kind == "group":
+        assert not {*train} & {*val} | {*train} & {*test} | {*val} & {*test}
+    elif kind == "split":
+        assert set(train) | set(val) == {"train"}
+        assert set(test) == ({"test"} if fold is None else {"train"})
+    else:
+        assert train.max() < val.min() <= val.max() < test.min()
+
+
+def test_a_fold_leaves_out_classes_that_training_lacks(make, said):
+    frame = make_houses()
+    frame.loc[50, "kind"] = "tower"
+    tests = [prepared(make(frame, target="kind", fold=f"{number}/5")).table.take("test").index for number in range(5)]
+    assert sum(map(len, tests)) == len(set().union(*tests)) == 99
+    assert any("1 of 100 rows can't be used: row 52 (class 'tower' is in test, not in train); they" in x for x in said)
+
+
+def test_the_split_is_the_same_for_every_seed_the_order_is_not(make, make_trainer):
+    orders = []
+    for seed in (0, 1, 0):
+        model = Recorder()
+        make_trainer(max_epochs=2).fit(model, make(seed=seed))
+        orders.append({key: torch.cat([batch[1] for batch in batches]) for key, batches in model.seen.items()})
+    assert torch.equal(orders[0]["val", 0], orders[1]["val", 0])
+    assert torch.equal(orders[0]["train", 1], orders[2]["train", 1])
+    assert not torch.equal(orders[0]["train", 0], orders[1]["train", 0])
+    assert not torch.equal(orders[0]["train", 0], orders[0]["train", 1])
+    shares = []
+    for rank in range(2):
+        data = make(batch_size=4)
+        data.trainer = a_rank(rank)
+        data.setup()
+        shares += list(data.test_dataloader().sampler)
+    assert torch.cat(shares).sort().values.tolist() == list(range(20))
+
+
+def test_without_validation_or_test(make):
+    data = prepared(make(val_fraction=0.0, test_fraction=0.0))
+    assert (data.sizes, data.has_test, data.baselines()) == ({"train": 100}, False, {})
+    assert refusal(data.setup, "test") == "data: there are no test rows; add some, or set data.test_fraction above 0"
+
+
+def test_the_fingerprint_is_of_the_content(make):
+    frame = make_houses()
+    marks = [make(frame).fingerprint, make(frame, test_fraction=0.3).fingerprint]
+    frame.loc[5, "city"] = "Rom"
+    assert len({*marks, make(frame).fingerprint}) == 3
+    assert make(frame).fingerprint == TabularData(path=frame, target="price").fingerprint
+
+
+@pytest.mark.parametrize(("target", "task"), [("churn", "classification"), ("spend", "regression")])
+def test_generated_rows(said, target, task):
+    data, again = (prepared(TabularData("generated", target=target)) for _ in range(2))
+    assert data.fingerprint == again.fingerprint
+    assert data.description.startswith("GENERATED table: 4,200 train / 600 val / 1,200 test rows of 4 numbers and 3 ")
+    assert (data.metadata.task, data.metadata.generated) == (task, True)
+    assert data.metadata.indicated == ["income"]
+    assert data.category_sizes == [5, 41, 4]
+    assert not any("warning" in line for line in said)
+    assert data.target_names == ["spend"] if task == "regression" else data.class_names == ["no", "yes"]
+
+
+def test_a_gpu_gets_the_rows_if_they_fit(make, monkeypatch):
+    samples, moved = prepared(make()).samples("train"), []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (4 * free, 0))
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, device, **_: moved.append(device) or tensor)
+    size = sum(t.nbytes for t in (samples.numbers, samples.categories, samples.target))
+    free = size - 1
+    assert samples.on_device(torch.device("cuda")) is samples
+    free = size
+    assert samples.on_device(torch.device("cuda")) is not samples
+    assert moved == [torch.device("cuda")] * 3
+    assert samples.on_device(torch.device("cpu")) is samples
