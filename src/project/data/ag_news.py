@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from litlab.data import PublicFile
-from litlab.data.text import PublicTexts, read_texts
-from project.data.ngram_text import NgramTextData
+from litlab.data.text import PublicTexts, TextData, read_texts
 
 _URL = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
 _FILES = {
@@ -22,7 +21,7 @@ def _read(root: Path) -> tuple[dict[str, list[str]], dict[str, list[int]]]:
     return texts, labels
 
 
-class AGNewsData(NgramTextData):
+class AGNewsData(TextData):
     """AG News (Zhang et al. 2015, arXiv:1509.01626): titles and first lines of news in 4 classes.
 
     120,000 texts to train on, 7,600 to test on.

@@ -4,8 +4,7 @@ import tarfile
 from pathlib import Path
 
 from litlab.data import PublicFile, progress_bar
-from litlab.data.text import PublicTexts
-from project.data.ngram_text import NgramTextData
+from litlab.data.text import PublicTexts, TextData
 
 _ARCHIVE = PublicFile(
     "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
@@ -32,7 +31,7 @@ def _read(root: Path) -> tuple[dict[str, list[str]], dict[str, list[int]]]:
     return texts, {split: [label for label, _, _ in reviews] for split, reviews in found.items()}
 
 
-class IMDBData(NgramTextData):
+class IMDBData(TextData):
     """IMDB (Maas et al. 2011, aclanthology.org/P11-1015): negative and positive movie reviews, 25,000 a split."""
 
     public = PublicTexts("imdb", (_ARCHIVE,), ("negative", "positive"), _read)
