@@ -114,7 +114,7 @@ def _read_file(
         elif suffix in (".xlsx", ".xls"):
             frame, first = pd.read_excel(source), 2
         elif suffix == ".jsonl":
-            frame, first = pd.read_json(source, lines=True, dtype=False, convert_dates=False), 1
+            frame, first = pd.read_json(source, lines=True, dtype=False), 1
         else:
             frame, first = _read_csv(source, form, where, names, bad_rows), 1 if names else 2
     except ImportError as error:

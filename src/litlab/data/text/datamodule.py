@@ -124,6 +124,8 @@ class TextData(ExperimentData):
             raise UserError("data.text_columns: name the columns of the text, and not data.label_column")
         if vocab_size < SMALLEST[tokenizer]:
             raise UserError(f"data.vocab_size: it is too small for {tokenizer}; set {SMALLEST[tokenizer]} or more")
+        if val_fraction + test_fraction >= 1:
+            raise UserError("data.val_fraction: it leaves nothing to train on beside data.test_fraction; set less")
         if balance is not None and tokens_per_batch is not None:
             raise UserError("data.balance: it does not go with data.tokens_per_batch; leave one of them out")
         self.files: dict[str, Source] = {"path": self.path}
@@ -150,6 +152,8 @@ class TextData(ExperimentData):
             return getattr(self.metadata, name)
         if name != "class_names":
             return self.hparams[name]
+        if self.dataset is None and not self.generated:
+            return list(self.public.class_names)
         folder = self.cache_folder()
         return read_about(folder)["class_names"] if folder.is_dir() else self._corpus.class_names
 

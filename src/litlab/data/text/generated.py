@@ -8,6 +8,7 @@ look at the order of words is often wrong. Some judgements go against the text's
 """
 
 import random
+from itertools import accumulate
 
 from litlab.data.text.reading import Corpus
 
@@ -19,7 +20,7 @@ _NEUTRAL = ["wooden", "early", "northern", "narrow", "yellow", "square", "daily"
 _NEGATIONS = ["not", "never", "hardly"]
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprs" for vowel in "aeio"]
 _NOISE = [first + second for first in _SYLLABLES for second in _SYLLABLES]
-_WEIGHTS = [1 / (rank + 3) for rank in range(len(_NOISE))]  # Zipf's law
+_WEIGHTS = list(accumulate(1 / (rank + 3) for rank in range(len(_NOISE))))  # Zipf's law
 _AGREE = 0.92  # share of the judgements and topic words that agree with the class
 _NEGATED = 0.35  # share of the judgements that are negated
 
@@ -59,7 +60,7 @@ def _write(label: int, num_classes: int, generator: random.Random) -> str:
     """Write one text: clauses in random order, each of them ended by a comma or a full stop."""
 
     def draw_noise(most: int) -> list[str]:
-        return generator.choices(_NOISE, _WEIGHTS, k=generator.randint(0, most))
+        return generator.choices(_NOISE, cum_weights=_WEIGHTS, k=generator.randint(0, most))
 
     clauses: list[list[str]] = []
     for _ in range(generator.randint(3, 5)):

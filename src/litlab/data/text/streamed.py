@@ -77,7 +77,7 @@ class StreamedTexts(TextData):
         ExperimentData.__init__(self, batch_size=batch_size, seed=seed, **loader)
         self.save_hyperparameters(logger=False)
         self.shards = Shards(path, cache_dir)
-        self.dataset, self.path = "shards", path
+        self.dataset, self.path = "shards", Path(path)
         self.shuffle_shards = shuffle_shards
         self._evaluated = {}
 
