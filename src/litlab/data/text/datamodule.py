@@ -112,7 +112,7 @@ class TextData(ExperimentData):
         cache_dir: str = "data/cache",
         **loader: Any,
     ) -> None:
-        super().__init__(batch_size=batch_size, seed=seed, **loader)
+        super().__init__(batch_size=batch_size, seed=seed, generated=False, **loader)
         # Not for the loggers: the model has settings of the same names, and Lightning refuses two that differ. Frames
         # are no settings that a checkpoint could carry.
         files = {"path": path, "test_path": test_path}

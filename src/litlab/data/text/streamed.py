@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from litlab.data.module import ExperimentData
 from litlab.data.sampler import EpochSampler
 from litlab.data.shard_batches import ShardBatches
 from litlab.data.shards import Shards, ShardSplit, write_about, write_split
@@ -74,7 +73,7 @@ class StreamedTexts(TextData):
         cache_dir: str = "data/cache",
         **loader: Any,
     ) -> None:
-        ExperimentData.__init__(self, batch_size=batch_size, seed=seed, **loader)
+        super(TextData, self).__init__(batch_size=batch_size, seed=seed, generated=False, **loader)
         self.save_hyperparameters(logger=False)
         self.shards = Shards(path, cache_dir)
         self.dataset, self.path = "shards", Path(path)

@@ -13,7 +13,7 @@ from tests.litlab.conftest import CONFIGS
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.text.conftest import make_rows, write_csv
 
-SIZES = {20: 270, 3: 2_000, 1: 10_000_000}  # shards of the training texts: bytes of a shard
+SIZES = {20: 330, 3: 2_400, 1: 10_000_000}  # shards of the training texts: bytes of a shard
 TEXTS = 160  # to train on
 # litdata leaves files open that it has read.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
