@@ -3,7 +3,7 @@
 import hashlib
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from litlab.data.predictions import write_classes
 from litlab.data.sampler import EpochSampler
 from litlab.data.scores import classification_scores
 from litlab.data.text.generated import make_corpus
-from litlab.data.text.reading import Corpus, compute_digest, read_corpus, read_input
+from litlab.data.text.reading import FILES, Corpus, compute_digest, read_corpus, read_input
 from litlab.data.text.serving import TextMetadata, TextServing
 from litlab.data.text.store import TokenizedTexts, gather_texts, open_part, read_about, read_split, store_corpus
 from litlab.data.text.tokenizer import SMALLEST, Kind, encode
@@ -27,7 +27,8 @@ from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
 
 _VERSION = 2  # raise it when the arrays of the same texts would come out different
-_FRACTIONS = ("val_fraction", "test_fraction", "fold")
+_TABLE = ("columns", "text_columns", "label_column", "delimiter", "missing", "bad_rows")
+_PREPARATION = ("tokenizer", "vocab_size", "val_fraction", "test_fraction", "fold")
 _SHOWN = 80  # characters of a text in the file of predictions
 _MOST_FOR_BASELINE = 200_000  # texts
 
@@ -81,7 +82,6 @@ class TextData(ExperimentData):
     kind = "texts"
     input_kinds = "a .txt file, or a table such as .csv"
     metadata_type = TextMetadata
-    trained_settings: ClassVar[tuple[str, ...]] = ("vocab_size", "max_tokens", "long_texts")  # a checkpoint's win
     tokens_per_batch: int | None = None
     table: Any = None  # how the user's tables are read; None: as the metadata says
 
@@ -128,17 +128,8 @@ class TextData(ExperimentData):
             raise UserError("data.val_fraction: it leaves nothing to train on beside data.test_fraction; set less")
         if balance is not None and tokens_per_batch is not None:
             raise UserError("data.balance: it does not go with data.tokens_per_batch; leave one of them out")
-        self.files: dict[str, Source] = {"path": self.path}
-        if test_path is not None:
-            self.files["test_path"] = test_path
-        self.table = {
-            "columns": columns,
-            "text_columns": list(text_columns),
-            "label_column": label_column,
-            "delimiter": delimiter,
-            "missing": list(missing),
-            "bad_rows": bad_rows,
-        }
+        self.files: list[Source] = [self.path] if test_path is None else [self.path, test_path]
+        self.table = {key: self.hparams[key] for key in _TABLE}
         self.cache_dir = Path(cache_dir).expanduser()
         self.tokens_per_batch = tokens_per_batch
         self.balance = balance
@@ -211,7 +202,7 @@ class TextData(ExperimentData):
 
     @cached_property
     def _digests(self) -> list[str]:
-        digests = [compute_digest(file, f"data.{setting}") for setting, file in self.files.items()]
+        digests = [compute_digest(file, setting) for file, setting in zip(self.files, FILES, strict=False)]
         if len(set(digests)) < len(digests):
             raise UserError("data.test_path: it has the same contents as data.path; name other texts, or leave it out")
         return digests
@@ -224,14 +215,13 @@ class TextData(ExperimentData):
             name, marks = "generated-texts", [self._num_made_up]
         else:
             name, marks = self.public.name, [file.digest for file in self.public.files]
-        settings = [self.hparams[key] for key in ("tokenizer", "vocab_size", *_FRACTIONS)]
+        settings = [self.hparams[key] for key in _PREPARATION]
         digest = hashlib.sha256(repr((_VERSION, marks, settings)).encode()).hexdigest()
         return self.cache_dir / f"{name}-{digest[:12]}"
 
     @override
     def fill_cache(self, folder: Path) -> None:
-        fractions = {key: self.hparams[key] for key in _FRACTIONS}
-        store_corpus(folder, self._corpus, self.hparams["tokenizer"], self.hparams["vocab_size"], fractions)
+        store_corpus(folder, self._corpus, *(self.hparams[key] for key in _PREPARATION))
 
     @override
     def open(self, stage: str | None) -> TextMetadata:
@@ -312,14 +302,6 @@ class TextData(ExperimentData):
     # ---- checkpoint, prediction and export
 
     @override
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        super().load_state_dict(state_dict)
-        for name in self.trained_settings:
-            trained, here = getattr(self.metadata, name), self.hparams[name]
-            if here not in (None, trained):
-                rank_zero_info(f"data.{name}: {trained}, as the checkpoint was trained (here it is {here})")
-
-    @override
     def open_input(self, source: str) -> TokenizedTexts:
         self._predicted = read_input(source, self.table or self.metadata.table)
         ids, offsets = encode(self.metadata.tokenizer, self._predicted.tolist())
@@ -357,17 +339,17 @@ class TextData(ExperimentData):
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of simple methods on the same texts: for each its ``test/acc`` and ``test/f1``."""
-        folder = self.cache_folder()
-        if folder is None or "test" not in self.sizes:
+        labels, folder = self.labels("train"), self.cache_folder()
+        if labels is None or "test" not in self.sizes:
             return {}
-        train, test = (open_part(folder, split, "labels") for split in ("train", "test"))
-        predicted = {"most frequent class": np.full(len(test), np.bincount(train).argmax())}
-        if len(train) <= _MOST_FOR_BASELINE:
+        test = open_part(folder, "test", "labels")
+        predicted = {"most frequent class": np.full(len(test), labels.mode().values)}
+        if len(labels) <= _MOST_FOR_BASELINE:
             from sklearn.feature_extraction.text import TfidfVectorizer
             from sklearn.pipeline import make_pipeline
             from sklearn.svm import LinearSVC
 
             words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", sublinear_tf=True)
-            model = make_pipeline(words, LinearSVC()).fit(read_split(folder, "train"), train)
+            model = make_pipeline(words, LinearSVC()).fit(read_split(folder, "train"), labels)
             predicted["TF-IDF + linear SVM"] = model.predict(read_split(folder, "test"))
         return {name: classification_scores(classes, test) for name, classes in predicted.items()}

@@ -11,6 +11,8 @@ from litlab.data.frames import FileFormat, Policy, Source, check_columns, check_
 from litlab.data.public import PublicFile
 from litlab.errors import UserError
 
+FILES = ("data.path", "data.test_path")
+
 
 @dataclass(frozen=True)
 class PublicTexts:
@@ -58,11 +60,11 @@ class Corpus(NamedTuple):
     labels: dict[str, list[int]]
 
 
-def read_corpus(files: Mapping[str, Source], table: Mapping[str, Any]) -> Corpus:
+def read_corpus(files: Sequence[Source], table: Mapping[str, Any]) -> Corpus:
     """Read the user's own texts.
 
     Args:
-        files: The files or frames by their settings: ``path``, and perhaps ``test_path``.
+        files: The file or frame to train on, and perhaps one to test on.
         table: How they are to be read: arguments of `read_rows`.
 
     Raises:
@@ -70,8 +72,8 @@ def read_corpus(files: Mapping[str, Source], table: Mapping[str, Any]) -> Corpus
     """
     names: list[str] = []
     corpus = Corpus(names, {}, {})
-    for split, (setting, file) in zip(("train", "test"), files.items(), strict=False):
-        rows = read_rows(file, **table, setting=f"data.{setting}", classes=names)
+    for split, setting, file in zip(("train", "test"), FILES, files, strict=False):
+        rows = read_rows(file, **table, setting=setting, classes=names)
         names.extend([] if names else sort_classes(rows["label"]))
         corpus.texts[split] = rows["text"].tolist()
         corpus.labels[split] = [names.index(label) for label in rows["label"]]

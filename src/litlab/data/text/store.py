@@ -1,7 +1,7 @@
 """Token ids of all texts as flat arrays: written once into a cache, from which whole batches are taken."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -22,7 +22,15 @@ from litlab.util.splitmix import mix_array
 _ABOUT = "about.json"
 
 
-def store_corpus(folder: Path, corpus: Corpus, kind: Kind, vocab_size: int, fractions: Mapping[str, Any]) -> None:
+def store_corpus(
+    folder: Path,
+    corpus: Corpus,
+    kind: Kind,
+    vocab_size: int,
+    val_fraction: float,
+    test_fraction: float,
+    fold: str | None,
+) -> None:
     """Split a corpus, train the tokenizer on what is left for training, and write everything into a cache.
 
     Args:
@@ -30,12 +38,14 @@ def store_corpus(folder: Path, corpus: Corpus, kind: Kind, vocab_size: int, frac
         corpus: The raw texts.
         kind: Kind of the tokenizer.
         vocab_size: Most entries of its vocabulary.
-        fractions: How the texts are split: arguments of `split_samples`.
+        val_fraction: As of `split_samples`, like the next two.
+        test_fraction: Likewise.
+        fold: Likewise.
     """
     texts = np.array(list(chain(*corpus.texts.values())), object)
     labels = np.array(list(chain(*corpus.labels.values())), np.int64)
     given = np.repeat(list(corpus.texts), [len(part) for part in corpus.texts.values()])
-    split = split_samples(given, labels=labels, **fractions)
+    split = split_samples(given, val_fraction, test_fraction, labels=labels, fold=fold)
     parts = {name: texts[split == name].tolist() for name in SPLITS if name in split}
 
     tokenizer = train_tokenizer(parts["train"], kind, vocab_size)
@@ -89,9 +99,11 @@ class TokenizedTexts(Dataset[Any]):
     """
 
     def __init__(
-        self, take: Callable[[np.ndarray], tuple[Tensor, np.ndarray, Tensor | None]], lengths: np.ndarray,
+        self,
+        take: Callable[[np.ndarray], tuple[Tensor, np.ndarray, Tensor | None]],
+        lengths: np.ndarray,
         max_tokens: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.take = take
         self.full_lengths = lengths
         self.lengths = lengths if max_tokens is None else np.minimum(lengths, max_tokens)

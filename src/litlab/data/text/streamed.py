@@ -59,7 +59,6 @@ class StreamedTexts(TextData):
     """
 
     metadata_type = ShardMetadata
-    trained_settings: ClassVar[tuple[str, ...]] = ("max_tokens", "long_texts")
 
     def __init__(
         self,
@@ -76,7 +75,6 @@ class StreamedTexts(TextData):
         super(TextData, self).__init__(batch_size=batch_size, seed=seed, generated=False, **loader)
         self.save_hyperparameters(logger=False)
         self.shards = Shards(path, cache_dir)
-        self.dataset, self.path = "shards", Path(path)
         self.shuffle_shards = shuffle_shards
         self._evaluated = {}
 
@@ -85,12 +83,16 @@ class StreamedTexts(TextData):
         written = self.shards.metadata(self.item)
         self.sizes = {split: sum(self.shards.sizes(split)) for split in self.shards.about["splits"]}
         self.generated = written["generated"]  # as made-up data can be written, too
-        settings = {name: self.hparams[name] for name in self.trained_settings if self.hparams[name] is not None}
+        settings = {name: self.hparams[name] or written[name] for name in ("max_tokens", "long_texts")}
         return ShardMetadata(**written | settings)
 
     @override
     def find_fact(self, name: str) -> Any:
         return getattr(self.metadata if self.restored else self.open(None), name)
+
+    @property
+    def source_name(self) -> str:
+        return f"{'GENERATED texts in' if self.generated else 'shards'} {self.shards.where}"
 
     @property
     def has_test(self) -> bool:

@@ -24,7 +24,7 @@ def write(tmp_path):
 
 def refused(path, **options) -> str:
     """What is said of a file to train on, without its folder."""
-    message = refusal(read_corpus, {"path": path, **options.pop("files", {})}, {**TABLE, **options})
+    message = refusal(read_corpus, [path, *options.pop("files", [])], {**TABLE, **options})
     return message.replace(f"{path.parent}/", "")
 
 
@@ -47,11 +47,11 @@ def test_any_table(write, tmp_path):
         write(lines),
         write(gzip.compress(lines.encode()), "a.csv.gz"),
     ):
-        corpus = read_corpus({"path": source}, TABLE)
+        corpus = read_corpus([source], TABLE)
         assert (corpus.class_names, corpus.labels["train"]) == (["1", "2"], [0, 1, 0, 1])
         assert corpus.texts["train"] == frame["text"].tolist()
     dotted = write(lines.replace(";", "."))
-    assert read_corpus({"path": dotted}, {**TABLE, "delimiter": "."}).class_names == ["1", "2"]
+    assert read_corpus([dotted], {**TABLE, "delimiter": "."}).class_names == ["1", "2"]
 
 
 def test_missing_labels_do_not_turn_numbers_into_other_classes(write):
@@ -97,17 +97,17 @@ def test_columns_that_do_not_fit(write, content, message):
 
 def test_a_test_file(write):
     path, test = write(GOOD), write("text,label\nx,a\ny,new\n", "test.csv")
-    assert refused(path, files={"test_path": test}).startswith(
+    assert refused(path, files=[test]).startswith(
         "test.csv: 1 of 2 rows can't be used: row 3 (class 'new' is not in the training texts); "
     )
-    corpus = read_corpus({"path": path, "test_path": test}, {**TABLE, "bad_rows": "drop"})
+    corpus = read_corpus([path, test], {**TABLE, "bad_rows": "drop"})
     assert (corpus.texts["test"], corpus.labels["test"]) == (["x"], [0])
 
 
 def test_columns_without_names(write):
     path = write("1,one,x\n2,,y\n1,three,z\n2,four,z\n")
     table = {**TABLE, "text_columns": ["title", "more"], "columns": ["label", "title", "more"]}
-    assert read_corpus({"path": path}, table).texts["train"] == ["one x", "y", "three z", "four z"]
+    assert read_corpus([path], table).texts["train"] == ["one x", "y", "three z", "four z"]
     assert refused(path, columns=["label", "text"]) == "data.columns: it names 2 columns, and my.csv has 3; name each"
 
 
@@ -116,7 +116,7 @@ def test_columns_without_names(write):
 )
 def test_order_of_the_classes(write, labels, expected):
     path = write("text,label\n" + "".join(f"some text,{label}\n" for label in labels * 2))
-    corpus = read_corpus({"path": path}, TABLE)
+    corpus = read_corpus([path], TABLE)
     assert [corpus.class_names[label] for label in corpus.labels["train"]] == labels * 2
     assert corpus.class_names == expected
 

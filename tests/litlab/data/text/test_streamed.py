@@ -142,7 +142,7 @@ def test_what_is_known_of_the_texts_is_known_of_the_shards(shards, original, tmp
     made = TextData("generated", cache_dir=str(tmp_path))
     data, _ = load(write(made, tmp_path / "made"))
     assert data.generated
-    assert data.description.startswith("GENERATED texts: 36 train")
+    assert data.description.startswith(f"GENERATED texts in {tmp_path / 'made'}: 36 train")
 
 
 @pytest.mark.parametrize("tokenizer", ["word", "bpe"])
