@@ -171,7 +171,7 @@ def test_ids_of_any_vocabulary_are_kept(original, tmp_path, vocab_size, kind):
 
 
 def test_from_a_file_to_predictions(run, texts, tmp_path):
-    source = ("--data=TextData", f"--data.path={texts}", "--data.max_tokens=16")
+    source = ("--data.dataset=csv", f"--data.path={texts}", "--data.max_tokens=16")
     done = run("shards", "--config", CONFIGS / "text.yaml", *source, "--output", "shards", "--shard_mb=1")
     assert done.code == 0, done.err
     assert done.out.startswith("Written: shards (128 train / 16 val / 16 test texts)")
