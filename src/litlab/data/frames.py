@@ -147,6 +147,8 @@ def _read_csv(
         )
     for warning in caught:
         rank_zero_info(f"{where}: {str(warning.message).strip()} (data.bad_rows)")
+    if names and len(names) != frame.shape[1]:
+        raise UserError(f"data.columns: it names {len(names)} columns, and {where} has {frame.shape[1]}; name each")
     frame.columns = names or frame.iloc[0].fillna("")
     frame = frame if names else frame.iloc[1:]
     return frame.loc[:, [bool(str(name).strip()) for name in frame.columns]]

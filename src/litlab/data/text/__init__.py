@@ -1,16 +1,13 @@
-"""Texts: CSV files and public sets; tokenizer, cache, batches of equal lengths, predictions."""
+"""Texts: table files and public sets; tokenizer, cache, batches of equal lengths, predictions."""
 
 from typing import TYPE_CHECKING
 
 from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from litlab.data.scores import classification_scores
     from litlab.data.text.datamodule import TextData
-    from litlab.data.text.metadata import TextMetadata
-    from litlab.data.text.reading import read_texts
-    from litlab.data.text.serving import TextServing
-    from litlab.data.text.sources import PublicTexts
+    from litlab.data.text.reading import PublicTexts, read_texts
+    from litlab.data.text.serving import TextMetadata, TextServing
     from litlab.data.text.streamed import StreamedTexts
     from litlab.data.text.tokenizer import PADDING, UNKNOWN
 
@@ -22,7 +19,6 @@ __all__ = [
     "TextData",
     "TextMetadata",
     "TextServing",
-    "classification_scores",
     "read_texts",
 ]
 

@@ -1,100 +1,85 @@
-"""Texts from files; what is wrong with one is said with the file, the lines and the remedy."""
+"""Raw texts and their classes: from the user's files or a public set."""
 
-import io
-from collections import Counter
-from dataclasses import dataclass, field
-from itertools import chain
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from litlab.data.bad_rows import BadRows, Policy, settle
-from litlab.data.text_file import column_place, odd_bytes, read_records, read_text_file
+from litlab.data.classes import sort_classes
+from litlab.data.frames import FileFormat, Policy, Source, check_columns, check_file, drop_bad_rows, read_frame
+from litlab.data.public import PublicFile
 from litlab.errors import UserError
+
+FILES = ("data.path", "data.test_path")
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The columns of a CSV file that are of interest.
+class PublicTexts:
+    """A public data set of texts.
 
     Args:
-        lines: Line of the file on which each row begins, for messages.
-        numbers: Number of each row in the file.
-        texts: The text columns of each row, joined by a space.
-        labels: The label of each row; empty where no label column was asked for.
-        bad: The rows that are left out above; `settle` says whether they may be.
-        written: How often each label occurs, as it is written in the file.
+        name: Short name, part of the cache's.
+        files: Its files.
+        class_names: Name of each class, in the order of the labels.
+        read: Reads the files in a folder; returns for "train" and "test" the texts, and the class of each.
     """
 
-    lines: list[int]
-    numbers: list[int]
-    texts: list[str]
-    labels: list[str]
-    bad: BadRows
-    written: Counter[str] = field(default_factory=Counter)
+    name: str
+    files: tuple[PublicFile, ...]
+    class_names: tuple[str, ...]
+    read: Callable[[Path], tuple[dict[str, list[str]], dict[str, list[int]]]]
 
-    def leave_out(self, problems: dict[int, str]) -> None:
-        """Take out rows that turned out to be bad; what is wrong, by the line of the row."""
-        if not problems:
-            return
-        for line, problem in problems.items():
-            self.bad.add(line, problem)
-        kept = [place for place, line in enumerate(self.lines) if line not in problems]
-        self.lines[:] = [self.lines[place] for place in kept]
-        self.numbers[:] = [self.numbers[place] for place in kept]
-        self.texts[:] = [self.texts[place] for place in kept]
-        self.labels[:] = [self.labels[place] for place in kept]
+    @property
+    def file_names(self) -> list[str]:
+        """Their names, relative to the folder of the public data."""
+        return [file.name for file in self.files]
+
+    @property
+    def urls(self) -> list[str]:
+        """Their addresses."""
+        return [file.url for file in self.files]
+
+    def download(self, root: Path) -> None:
+        """Make sure that the files are in a folder, and whole; see `PublicFile.download`."""
+        for file in self.files:
+            file.download(root)
 
 
-def read_rows(
-    path: Path,
-    columns: list[str] | None,
-    text_columns: list[str],
-    label_column: str,
-    *,
-    labelled: bool = True,
-    setting: str = "data.path",
-    bad_rows: Policy = "error",
-) -> Rows:
-    """Read texts, and their labels where wanted, from a CSV file.
+class Corpus(NamedTuple):
+    """Raw texts.
 
     Args:
-        path: The file, UTF-8, comma-separated; may be gzipped.
-        columns: Names of its columns where it has no row of names; None: its first row has them.
-        text_columns: Columns that make up the text.
-        label_column: Column of the labels.
-        labelled: Whether the labels are wanted; if not, they may be missing, and so may their column.
-        setting: Where the file's name comes from, for messages.
-        bad_rows: Whether rows with too many or few fields, an empty text or label are an error.
+        class_names: Name of each class, in the order of the labels.
+        texts: The texts of "train", and of "test" where there is one.
+        labels: The class of each of them.
+    """
+
+    class_names: list[str]
+    texts: dict[str, list[str]]
+    labels: dict[str, list[int]]
+
+
+def read_corpus(files: Sequence[Source], table: Mapping[str, Any]) -> Corpus:
+    """Read the user's own texts.
+
+    Args:
+        files: The file or frame to train on, and perhaps one to test on.
+        table: How they are to be read: arguments of `read_rows`.
 
     Raises:
-        UserError: The file can't be read, or a column is missing. Bad rows are only noted, see `bad_rows.settle`.
+        UserError: As of `read_rows`; or there is only one class.
     """
-    rows = Rows([], [], [], [], BadRows(path, bad_rows))
-    records = read_records(path, setting, rows.bad)
-    first = next(records, None)
-    if first is None:
-        raise UserError(f"{path}: the file is empty; it needs a row per text")
-    names = _column_names(path, first.fields, columns, text_columns, label_column, labelled)
-    named = names is first.fields
-    names = [name.strip() for name in names]
-    places = [_place(path, names, column, "text_columns", columns) for column in text_columns]
-    label_place = _place(path, names, label_column, "label_column", columns) if labelled else None
-    for line, number, fields in records if named else chain([first], records):
-        text = " ".join(fields[place] for place in places).strip()
-        label = "" if label_place is None else fields[label_place]
-        if not text:
-            rows.bad.add(line, "the text is empty")
-        elif label_place is not None and not label.strip():
-            rows.bad.add(line, f"{label_column} is empty")
-        else:
-            rows.lines.append(line)
-            rows.numbers.append(number)
-            rows.texts.append(text)
-            if label_place is not None:
-                rows.labels.append(label.strip())
-                rows.written[label] += 1
-    if not rows.texts and not rows.bad:
-        raise UserError(f"{path}: no rows below the column names; add one per text")
-    return rows
+    names: list[str] = []
+    corpus = Corpus(names, {}, {})
+    for split, setting, file in zip(("train", "test"), FILES, files, strict=False):
+        rows = read_rows(file, **table, setting=setting, classes=names)
+        names.extend([] if names else sort_classes(rows["label"]))
+        corpus.texts[split] = rows["text"].tolist()
+        corpus.labels[split] = [names.index(label) for label in rows["label"]]
+    if len(names) < 2:
+        raise UserError(f"data.label_column: all texts have the class {names[0]!r}; name a column of two or more")
+    return corpus
 
 
 def read_texts(
@@ -104,56 +89,99 @@ def read_texts(
 
     Returns:
         The texts, their columns joined by a space, and their labels.
+    """
+    rows = read_rows(path, text_columns=text_columns, label_column=label_column, columns=columns)
+    return rows["text"].tolist(), rows["label"].tolist()
+
+
+def read_input(source: Source, table: Mapping[str, Any]) -> Any:
+    """Read the texts to predict.
+
+    Args:
+        source: A .txt file with one text per line; else a table, whose row of names counts where it has one.
+        table: How a table is read: arguments of `read_rows`.
+
+    Returns:
+        A series of the texts; the index is the number of the row, or of the line.
+    """
+    import pandas as pd
+
+    options = dict(table, label_column=None, setting="--input")
+    if str(source).endswith(".txt"):
+        try:
+            lines = check_file(str(source), "--input").read_text("utf-8-sig").split("\n")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{source}: it is not UTF-8; save it as UTF-8") from error
+        texts: Any = pd.Series(lines, range(1, len(lines) + 1)).str.strip()
+        return texts[texts != ""]
+    if table["columns"] is not None:
+        try:
+            return read_rows(source, **dict(options, columns=None))["text"]
+        except UserError:
+            pass  # there is no row of names
+    return read_rows(source, **options)["text"]
+
+
+def read_rows(
+    source: Source,
+    *,
+    text_columns: list[str],
+    label_column: str | None = None,
+    columns: list[str] | None = None,
+    delimiter: str | None = None,
+    missing: Sequence[str] = (),
+    bad_rows: Policy = "error",
+    setting: str = "data.path",
+    classes: list[str] | None = None,
+) -> Any:
+    """Read a table of texts.
+
+    Args:
+        source: The file or frame.
+        text_columns: Columns that make up the text, joined by a space.
+        label_column: Column of the classes; None: they are not read, and can be missing.
+        columns: Names of the columns, where a CSV file has no row of names.
+        delimiter: What separates the cells of a CSV file; None: it is found.
+        missing: Words that stand for a missing text or label, beside those of pandas.
+        bad_rows: Whether rows without a text or label are an error or left out.
+        setting: Where the file's name comes from, for messages.
+        classes: The classes that labels may have; none: all of which there are two texts.
+
+    Returns:
+        A frame with columns ``text`` and, where labels are read, ``label``; the index is the number of the row.
 
     Raises:
-        UserError: The file can't be read, a column is missing, or a row is bad.
+        UserError: As of `read_frame`; a column is missing; or there are bad rows, and they may not be left out.
     """
-    rows = read_rows(path, columns, text_columns, label_column)
-    settle((rows.bad, len(rows.texts)))
-    return rows.texts, rows.labels
+    import pandas as pd
+
+    where = setting if isinstance(source, pd.DataFrame) else source
+    form = FileFormat(delimiter, missing=tuple(missing))
+    frame: Any = read_frame(source, form, setting=setting, names=columns, bad_rows=bad_rows)
+    remedy = "or name all columns with --data.columns if row 1 is a text"
+    check_columns(frame, where, dict.fromkeys(text_columns, f"set --data.text_columns '[NAME]', {remedy}"))
+    texts: Any = pd.Series("", index=frame.index)
+    for name in text_columns:
+        texts = texts + " " + frame[name].astype("string").fillna("")
+    rows: Any = pd.DataFrame({"text": texts.str.strip()})
+    problems = dict.fromkeys(rows.index[rows["text"] == ""], "no text")
+
+    if label_column is not None:
+        check_columns(frame, where, {label_column: f"set --data.label_column NAME, {remedy}"})
+        rows["label"] = frame[label_column].convert_dtypes().astype("string")  # 1, not 1.0, beside missing ones
+        problems |= dict.fromkeys(rows.index[rows["label"].isna()], f"no {label_column}")
+        labels = rows["label"].drop(list(problems))
+        is_odd = ~labels.isin(classes) if classes else labels.map(labels.value_counts()) == 1
+        reason = "not in the training texts" if classes else "in no other row"
+        problems |= {row: f"class {label!r} is {reason}" for row, label in labels[is_odd].items()}
+    return drop_bad_rows(rows, problems, bad_rows, where)
 
 
-def read_lines(path: Path, setting: str, bad_rows: Policy) -> Rows:
-    """Read a text file of one text per line; may be gzipped. Bad lines are only noted, see `bad_rows.settle`.
+def compute_digest(source: Source, setting: str) -> str:
+    """Return what changes whenever the contents of a file or frame do."""
+    import pandas as pd
 
-    Raises:
-        UserError: The file can't be read, or is empty.
-    """
-    rows = Rows([], [], [], [], BadRows(path, bad_rows))
-    for number, line in enumerate(io.StringIO(read_text_file(path, setting), newline=None), 1):
-        text = line.strip()
-        problem = odd_bytes(text) if text else "the text is empty"
-        if problem:
-            rows.bad.add(number, problem)
-        else:
-            rows.lines.append(number)
-            rows.numbers.append(number)
-            rows.texts.append(text)
-    if not rows.texts and not rows.bad:
-        raise UserError(f"{path}: the file is empty; it needs a text per line")
-    return rows
-
-
-def _column_names(
-    path: Path, first: list[str], columns: list[str] | None, text_columns: list[str], label_column: str, labelled: bool
-) -> list[str]:
-    """Return the column names of a file; `first`, its first row, where that row has them."""
-    if columns is None or (not labelled and set(text_columns) <= set(first)):
-        return first
-    unlabelled = [column for column in columns if column != label_column]
-    if not labelled and len(first) == len(unlabelled):
-        return unlabelled
-    if len(first) != len(columns):
-        raise UserError(f"{path}, line 1: {len(first)} fields, but data.columns names {len(columns)}; make them agree")
-    return columns
-
-
-def _place(path: Path, names: list[str], column: str, setting: str, columns: list[str] | None) -> int:
-    if columns is None:
-        fix = f"set --data.{setting} " + ("'[{}]'" if setting == "text_columns" else "{}")
-        return column_place(path, names, column, fix, ", or name all columns with --data.columns if line 1 is a text")
-    if columns.count(column) > 1:
-        raise UserError(f"data.columns: there are {columns.count(column)} columns {column!r}; rename all but one")
-    if column not in columns:
-        raise UserError(f"data.{setting}: {column!r} is not in data.columns ({', '.join(columns)}); name one of these")
-    return names.index(column)
+    if isinstance(source, pd.DataFrame):
+        return hashlib.sha256(source.to_csv().encode()).hexdigest()
+    with check_file(str(source), setting).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,17 +1,39 @@
 """Texts as a deployed model takes them: token ids."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from litlab.data.metadata import ClassMetadata
 from litlab.data.serving import BATCH, TIME, Serving, TensorSpec, class_outputs
-from litlab.data.text.metadata import TextMetadata
 from litlab.data.text.tokenizer import PADDING, UNKNOWN
 
 TOKENIZER = "tokenizer.json"
 _LONGEST = 8192  # tokens, where texts are read at both ends; what is between the ends of a longer one is left out
+
+
+@dataclass(frozen=True)
+class TextMetadata(ClassMetadata):
+    """Metadata of texts.
+
+    Args:
+        tokenizer: The tokenizer as JSON.
+        vocab_size: Upper bound of the vocabulary.
+        max_tokens: Longest piece of a text that the model reads at once.
+        long_texts: What happens to longer texts.
+        table: How tables of texts are read: plain arguments of `read_rows`.
+        generated: Whether the texts are made up.
+    """
+
+    tokenizer: str
+    vocab_size: int
+    max_tokens: int
+    long_texts: Literal["truncate", "crop"]
+    table: dict[str, Any]
+    generated: bool
 
 
 class TextServing(Serving):
@@ -35,12 +57,9 @@ class TextServing(Serving):
         self.metadata = metadata
 
     def encode(self, *raw: Tensor) -> dict[str, Tensor]:
-        """Return the model's inputs."""
-        ids = raw[0]
-        return {"ids": F.pad(ids, (0, self.metadata.max_tokens)) if self.both_ends else ids}
+        return {"ids": F.pad(raw[0], (0, self.metadata.max_tokens)) if self.both_ends else raw[0]}
 
     def raw(self, batch: Any) -> tuple[Tensor, ...]:
-        """Return the ids of a batch, with or without labels."""
         inputs = batch if isinstance(batch, dict) else batch[0]
         ids, most = inputs["ids"], self.most[TIME]
         if ids.shape[1] > most:
@@ -49,12 +68,10 @@ class TextServing(Serving):
         return (ids,)
 
     def facts(self) -> dict[str, Any]:
-        """Return the class names, and how much of a text is read."""
         read = {"max_tokens": self.metadata.max_tokens, "both_ends": self.both_ends}
         return {"class_names": self.metadata.class_names, **read, "padding": PADDING}
 
     def files(self) -> dict[str, str]:
-        """Return the tokenizer, as the library ``tokenizers`` reads it."""
         return {TOKENIZER: self.metadata.tokenizer}
 
     def example(self) -> tuple[Tensor, ...]:

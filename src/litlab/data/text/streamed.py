@@ -1,52 +1,46 @@
 """Texts in shards, in a folder or object storage: read as they come, with any number of processes and workers."""
 
-from dataclasses import dataclass
-from typing import Any, Literal
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import Dataset
 from typing_extensions import override
 
-from litlab.data.loading import LoaderError
 from litlab.data.sampler import EpochSampler
-from litlab.data.shards import ShardSplit
-from litlab.data.streamed import StreamedData
-from litlab.data.text.batches import TextBatches
-from litlab.data.text.memory import crop_starts
-from litlab.data.text.metadata import TextMetadata
-from litlab.data.text.shard_batches import TextShardBatches
-from litlab.data.text.shard_files import id_type, read_lengths
-from litlab.data.text.tokenizer import PADDING, decode
-from litlab.errors import UserError
+from litlab.data.shard_batches import ShardBatches
+from litlab.data.shards import Shards, ShardSplit, write_about, write_split
+from litlab.data.text.datamodule import TextData
+from litlab.data.text.serving import TextMetadata
+from litlab.data.text.store import TokenizedTexts
+from litlab.data.text.tokenizer import decode
 from litlab.types import PositiveInt, Seed
 
+_LENGTHS = "lengths"  # a folder beside those of the splits, with one sample: tokens of each text by split, as int32
+_POOL = 50  # batches that are put together anew: fewer are more random, more have less padding
 
-@dataclass(frozen=True)
+
 class ShardMetadata(TextMetadata):
-    """Metadata of texts that are token ids already."""
+    """Metadata of texts that are token ids already: they mean something to their own tokenizer only."""
 
-    def check_same(self, here: Any) -> None:
-        """Refuse data of other classes, or whose ids mean other words.
+    fixed: ClassVar[tuple[str, ...]] = ("class_names", "vocabulary")
 
-        Raises:
-            UserError: Classes or tokenizers differ.
-        """
-        super().check_same(here)
-        if self.tokenizer != here.tokenizer:
-            raise UserError(
-                "data.path: the checkpoint was trained with another tokenizer than the shards were written with; "
-                "use the shards of its run"
-            )
+    @property
+    def vocabulary(self) -> str:
+        """A short name of the tokenizer."""
+        return hashlib.sha256(self.tokenizer.encode()).hexdigest()[:8]
 
 
-class StreamedTexts(StreamedData[TextMetadata], TextBatches):
+class StreamedTexts(TextData):
     """Texts with one class each, in shards that the command ``shards`` has written.
 
-    For data that is larger than the memory, or lies in object storage. The model gets what `TextData` gives it.
-    Batches hold texts of about the same length.
+    For data that is larger than the memory, or lies in object storage. The model gets what `TextData` gives it. Batches
+    hold texts of about the same length.
 
     Args:
         path: Folder of the shards, or an address such as ``s3://bucket/folder``.
@@ -78,107 +72,135 @@ class StreamedTexts(StreamedData[TextMetadata], TextBatches):
         cache_dir: str = "data/cache",
         **loader: Any,
     ) -> None:
-        super().__init__(path, shuffle_shards, batch_size=batch_size, seed=seed, cache_dir=cache_dir, **loader)
-        self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
-
-    @property
-    def written(self) -> ShardMetadata:
-        """Metadata of the shards, with `max_tokens` and `long_texts` of this DataModule where they are set."""
-        own = {name: self.hparams[name] for name in self.trained_settings if self.hparams[name] is not None}
-        return ShardMetadata(**{**self.about["metadata"], **own})
-
-    @property
-    def vocab_size(self) -> int:
-        """Upper bound of the vocabulary: all ids are below."""
-        return self.current.vocab_size
-
-    @property
-    def max_tokens(self) -> int:
-        """Longest piece of a text that the model reads at once."""
-        return self.current.max_tokens
-
-    @property
-    def description(self) -> str:
-        """The data set in one line."""
-        return self.described(f"texts of up to {self.max_tokens} tokens")
+        super(TextData, self).__init__(batch_size=batch_size, seed=seed, generated=False, **loader)
+        self.save_hyperparameters(logger=False)
+        self.shards = Shards(path, cache_dir)
+        self.shuffle_shards = shuffle_shards
+        self._evaluated = {}
 
     @override
-    def samples(self, split: str) -> "ShardTexts":
-        lengths = read_lengths(self.shards, split)
-        longest = self.longest_piece(lengths, split)
-        return ShardTexts(self.shards.split(split), lengths, self.written.vocab_size, longest)
+    def open(self, stage: str | None) -> ShardMetadata:
+        written = self.shards.metadata(self.item)
+        self.sizes = {split: sum(self.shards.sizes(split)) for split in self.shards.about["splits"]}
+        self.generated = written["generated"]  # as made-up data can be written, too
+        settings = {name: self.hparams[name] or written[name] for name in ("max_tokens", "long_texts")}
+        return ShardMetadata(**written | settings)
 
     @override
-    def batches_by_length(self, lengths: np.ndarray, split: str) -> EpochSampler:
+    def find_fact(self, name: str) -> Any:
+        return getattr(self.metadata if self.restored else self.open(None), name)
+
+    @property
+    def source_name(self) -> str:
+        return f"{'GENERATED texts in' if self.generated else 'shards'} {self.shards.where}"
+
+    @property
+    def has_test(self) -> bool:
+        return "test" in self.shards.about["splits"]
+
+    @property
+    def fingerprint(self) -> str:
+        return self.shards.about["fingerprint"]
+
+    @override
+    def cache_folder(self) -> None:
+        return None
+
+    @override
+    def samples(self, split: str) -> TokenizedTexts:
+        (stored,) = self.shards.split(_LENGTHS).read(torch.tensor([0]))
+        lengths = np.frombuffer(stored[split], "<i4").astype(np.int64)
+        kind = choose_id_type(self.shards.metadata(self.item)["vocab_size"])
+        take = partial(_take, self.shards.split(split), kind)
+        return TokenizedTexts(take, lengths, self.longest_piece(lengths, split))
+
+    @override
+    def batch_by_length(self, lengths: np.ndarray, split: str) -> EpochSampler:
         if split == "predict":
-            return super().batches_by_length(lengths, split)
-        shards, options = self.sizes_of_shards(split), self.sampler_options(split)
-        return TextShardBatches(lengths, shards, self.batch_size, self.shuffle_shards, **options)
+            return super().batch_by_length(lengths, split)
+        options = self.sampler_options(split)
+        return TextShardBatches(lengths, self.shards.sizes(split), self.batch_size, self.shuffle_shards, **options)
 
+    @override
+    def labels(self, split: str) -> None:
+        return None
+
+    @override
     def text(self, split: str, index: int) -> str:
         """One whole text, by its number in a split: in lower case, unknown words as [UNK]."""
-        (sample,) = self.shards.split(split).read(torch.tensor([index]))
-        return decode(self.written.tokenizer, np.frombuffer(sample["ids"], id_type(self.written.vocab_size)))
+        ids, *_ = self.samples(split).take(np.array([index]))
+        return decode(self.metadata.tokenizer, ids.numpy())
 
 
-class ShardTexts(Dataset[tuple[dict[str, Tensor], Tensor]]):
-    """Texts of one split in shards; indexed by a tensor, it returns a padded batch.
+class TextShardBatches(ShardBatches):
+    """The batches of `ShardBatches`, 50 at a time sorted by length.
+
+    Consecutive batches of an epoch make a pool. The texts of a pool are sorted by length and cut into batches of the
+    sizes they had, which come in random order in training. So all that `ShardBatches` says of an epoch holds here, too.
 
     Args:
-        split: The shards.
-        lengths: Tokens of each text, int64 of shape (texts,).
-        vocab_size: Upper bound of the vocabulary.
-        max_tokens: Longest piece of a text that comes into a batch; None: texts come whole.
+        lengths: Length of each text, int64 of shape (texts,), as the model gets it.
+        shards: Number of texts in each shard.
+        batch_size: Texts per batch and process, at most.
+        shuffle_shards: As of `ShardBatches`.
+        **options: As of `EpochSampler`.
     """
 
-    def __init__(self, split: ShardSplit, lengths: np.ndarray, vocab_size: int, max_tokens: int | None) -> None:
-        self.split = split
-        self.full_lengths = lengths
-        self.lengths = lengths if max_tokens is None else np.minimum(lengths, max_tokens)
-        self.vocab_size = vocab_size
-        self.crops: EpochSampler | None = None
+    def __init__(
+        self, lengths: np.ndarray, shards: Sequence[int], batch_size: int, shuffle_shards: int, **options: Any
+    ) -> None:
+        super().__init__(shards, batch_size, shuffle_shards, **options)
+        self.lengths = torch.from_numpy(lengths)
 
-    def crop_at_random(self, sampler: EpochSampler) -> None:
-        """Cut texts that are too long somewhere, not always at the end: anew in every epoch of a sampler."""
-        self.crops = sampler
+    def batches(self) -> Iterator[Tensor]:
+        """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
+        # The same on all processes: their batches of a training step are equally far down their pools, so none waits
+        # for another's longer texts.
+        generator = torch.Generator().manual_seed(self.epoch_seed)
+        batches = super().batches()
+        while pool := list(islice(batches, _POOL)):
+            texts = torch.cat(pool)
+            texts = texts[self.lengths[texts].argsort(descending=True, stable=True)]
+            parts = texts.split([len(batch) for batch in pool])
+            order = torch.randperm(len(pool), generator=generator) if self.train else torch.arange(len(pool))
+            yield from (parts[place] for place in order.tolist())
 
-    def __len__(self) -> int:
-        """Return the number of texts."""
-        return len(self.lengths)
 
-    def read(self, index: Tensor) -> tuple[list[np.ndarray], Tensor]:
-        """Read whole texts by their numbers, int64 of shape (batch,).
+def write_text_shards(folder: Path, size: int, metadata: TextMetadata, splits: Mapping[str, Any]) -> None:
+    """Write texts into shards: those to train on in random order, as a file can be sorted by class.
 
-        Returns:
-            The ids of each, int64 of shape (tokens,), and the labels, int64 of shape (batch,).
+    A sample has ``ids``, bytes of `choose_id_type`, and a ``label``.
 
-        Raises:
-            LoaderError: A shard is damaged, or out of reach.
-        """
-        samples, kind = self.split.read(index), id_type(self.vocab_size)
-        texts = []
-        for number, sample in zip(index.tolist(), samples, strict=True):
-            whole = len(sample["ids"]) == self.full_lengths[number] * kind.itemsize
-            text = np.frombuffer(sample["ids"] if whole else b"", kind).astype(np.int64)
-            if not len(text) or text.max() >= self.vocab_size:
-                raise LoaderError(f"data.path: {self.split.where}: text {number} is damaged; write the shards again")
-            texts.append(text)
-        return texts, torch.tensor([sample["label"] for sample in samples])
+    Args:
+        folder: The folder to fill.
+        size: Bytes of a shard.
+        metadata: Metadata of the texts.
+        splits: The texts of each split: ids, int32 of shape (tokens,); offsets, int64 of shape (texts + 1,); labels,
+            int64 of shape (texts,).
+    """
+    kind = choose_id_type(metadata.vocab_size)
+    written, lengths = {}, {}
+    for split, (ids, offsets, labels) in splits.items():
+        count = len(labels)
+        order = np.random.default_rng(0).permutation(count) if split == "train" else np.arange(count)
+        samples = (
+            {"ids": ids[offsets[row] : offsets[row + 1]].astype(kind).tobytes(), "label": int(labels[row])}
+            for row in order.tolist()
+        )
+        written[split] = write_split(folder / split, samples, count, size)
+        lengths[split] = np.diff(offsets)[order].astype("<i4").tobytes()
+    beside = {_LENGTHS: write_split(folder / _LENGTHS, [lengths], 1, size)}
+    write_about(folder, {"kind": "texts", "metadata": metadata.state_dict(), "splits": written, "beside": beside})
 
-    def __getitem__(self, index: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """Take a batch, by the numbers of the texts, int64 of shape (batch,).
 
-        Returns:
-            As `StoredTexts` does.
+def choose_id_type(vocab_size: int) -> np.dtype:
+    """Return how shards hold the ids of a vocabulary: as uint16 where all of them fit, else as int32."""
+    return np.dtype("<u2" if vocab_size <= 2**16 else "<i4")
 
-        Raises:
-            LoaderError: A shard is damaged, or out of reach.
-        """
-        (texts, labels), rows = self.read(index), index.numpy()
-        lengths = self.lengths[rows]
-        starts = np.zeros_like(lengths)
-        if self.crops is not None:
-            starts = crop_starts(self.crops, rows, self.full_lengths[rows] - lengths)
-        places = zip(texts, starts.tolist(), lengths.tolist(), strict=True)
-        pieces = [torch.from_numpy(text[start : start + length]) for text, start, length in places]
-        return {"ids": pad_sequence(pieces, batch_first=True, padding_value=PADDING)}, labels
+
+def _take(shards: ShardSplit, kind: np.dtype, rows: np.ndarray) -> tuple[Tensor, np.ndarray, Tensor]:
+    samples = shards.read(torch.from_numpy(rows))
+    texts = [np.frombuffer(sample["ids"], kind).astype(np.int64) for sample in samples]
+    starts = np.cumsum([0, *map(len, texts[:-1])])
+    labels = torch.tensor([sample["label"] for sample in samples])
+    return torch.from_numpy(np.concatenate(texts)), starts, labels

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from itertools import chain
 from typing import Literal
 
@@ -17,7 +16,10 @@ SMALLEST = {"word": 3, "bpe": 300}  # vocabularies; BPE starts from 256 bytes an
 _MIN_COUNT = 2
 _WORDS = r"\w+(?:'\w+)*|[^\w\s]"  # "don't" is one word; every punctuation mark is a token
 _SPECIAL = ["[PAD]", "[UNK]"]
-_CHUNK = 1000  # texts between two steps of the progress bar
+_CHUNK = 1000  # texts at a time, and between two steps of the progress bar
+
+# On all cores: the library would warn at every later fork else. The workers of a loader don't use it.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 
 def train_tokenizer(texts: list[str], kind: Kind, vocab_size: int) -> str:
@@ -32,29 +34,24 @@ def train_tokenizer(texts: list[str], kind: Kind, vocab_size: int) -> str:
     Returns:
         The tokenizer as JSON, which `Tokenizer.from_str` reads.
     """
-    _parallel()
-    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+    options = {
+        "vocab_size": vocab_size, "min_frequency": _MIN_COUNT, "special_tokens": _SPECIAL, "show_progress": False,
+    }  # fmt: skip
     if kind == "word":
         tokenizer = Tokenizer(models.WordLevel(unk_token=_SPECIAL[UNKNOWN]))
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_WORDS), "removed", invert=True)
-        trainer = trainers.WordLevelTrainer(
-            vocab_size=vocab_size, min_frequency=_MIN_COUNT, special_tokens=_SPECIAL, show_progress=False
-        )
+        trainer = trainers.WordLevelTrainer(**options)
     else:
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-        trainer = trainers.BpeTrainer(
-            vocab_size=vocab_size,
-            min_frequency=_MIN_COUNT,
-            special_tokens=_SPECIAL,
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        )
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), **options)
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Replace(Regex(r"<br\s*/?>"), " "), normalizers.NFC(), normalizers.Lowercase()]
     )
-    tokenizer.train_from_iterator(_chunks(texts, "learning the vocabulary (texts)"), trainer)
+    tokenizer.train_from_iterator(texts, trainer)
     # A text that spells "[PAD]" must not become padding: the library finds "added" tokens in texts, others not.
     plain = json.loads(tokenizer.to_str())
     plain["added_tokens"] = []
@@ -72,18 +69,17 @@ def encode(tokenizer: str, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         Ids of all texts one after the other, int32 of shape (tokens,), and where each starts, int64 of shape
         (texts + 1,); the last entry is the number of tokens.
     """
-    _parallel()
     from tokenizers import Tokenizer
 
     encoder: Tokenizer = Tokenizer.from_str(tokenizer)
     ids: list[np.ndarray] = [np.empty(0, np.int32)]
-    lengths: list[int] = []
-    for chunk in _chunks(texts, "tokenising texts"):
-        encodings = encoder.encode_batch_fast(chunk, add_special_tokens=False)
+    lengths: list[int] = [0]
+    for start in progress_bar(range(0, len(texts), _CHUNK), desc="tokenising texts", unit="k"):
+        encodings = encoder.encode_batch_fast(texts[start : start + _CHUNK], add_special_tokens=False)
         tokens = [encoding.ids or [UNKNOWN] for encoding in encodings]  # such as a text of nothing but <br />
         lengths += map(len, tokens)
         ids.append(np.fromiter(chain.from_iterable(tokens), np.int32))
-    return np.concatenate(ids), np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+    return np.concatenate(ids), np.cumsum(lengths, dtype=np.int64)
 
 
 def decode(tokenizer: str, ids: np.ndarray) -> str:
@@ -93,23 +89,6 @@ def decode(tokenizer: str, ids: np.ndarray) -> str:
         tokenizer: What `train_tokenizer` returned.
         ids: The ids of a text, of shape (tokens,).
     """
-    from tokenizers import Tokenizer, decoders
+    from tokenizers import Tokenizer
 
-    decoder: Tokenizer = Tokenizer.from_str(tokenizer)
-    if json.loads(tokenizer)["model"]["type"] == "BPE":  # words are joined by a space as it is
-        decoder.decoder = decoders.ByteLevel()
-    return decoder.decode(ids.tolist()).strip()
-
-
-def _chunks(texts: list[str], what: str) -> Iterator[list[str]]:
-    """Yield some texts at a time, with a bar that says what is done with them."""
-    with progress_bar(total=len(texts), desc=what) as progress:
-        for start in range(0, len(texts), _CHUNK):
-            chunk = texts[start : start + _CHUNK]
-            yield chunk
-            progress.update(len(chunk))
-
-
-def _parallel() -> None:
-    """Let the library use all cores: it would warn at every later fork else. A loader's workers don't use it."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    return Tokenizer.from_str(tokenizer).decode(ids.tolist()).strip()

@@ -1,6 +1,7 @@
 """Small CSV files of texts."""
 
 import csv
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from litlab.data import PublicFile, TextData
-from litlab.data.text import PublicTexts, read_texts
+from litlab.data.text import PublicTexts, generated, read_texts
 from tests.litlab.data.conftest import Recorder
 
 _FILES = [PublicFile(f"https://example.com/{split}.csv", f"news/{split}.csv", "md5:0") for split in ("train", "test")]
@@ -37,8 +38,8 @@ def named(name: str) -> type[TextData]:
 WORDS = [f"w{number}" for number in range(30)]
 
 
-def write_csv(path: Path, rows: list[list[str]], encoding: str = "utf-8") -> Path:
-    with path.open("w", newline="", encoding=encoding) as stream:
+def write_csv(path: Path, rows: list[list[str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as stream:
         csv.writer(stream).writerows(rows)
     return path
 
@@ -86,7 +87,7 @@ class TextRecorder(Recorder):
 
     def predict_step(self, batch, index):
         self._keep("predict", batch)
-        share = (batch["ids"] != 0).sum(1) / 100  # tells the texts apart
+        share = (batch["ids"] != 0).sum(1) / 100
         return torch.stack((share, 1 - share), dim=1)
 
     def ids(self, stage: str, epoch: int = 0) -> list[list[int]]:
@@ -101,3 +102,15 @@ def decode(data: TextData, ids: list[int]) -> list[str]:
 
     tokenizer = Tokenizer.from_str(data.state_dict()["tokenizer"])
     return [tokenizer.id_to_token(i) for i in ids]
+
+
+@pytest.fixture
+def said(caplog) -> pytest.LogCaptureFixture:
+    """Whose `messages` are what the user is told."""
+    caplog.set_level(logging.INFO, "lightning.pytorch.utilities.rank_zero")
+    return caplog
+
+
+@pytest.fixture
+def few_generated(monkeypatch):
+    monkeypatch.setattr(generated, "SIZES", {"train": 40, "test": 8})

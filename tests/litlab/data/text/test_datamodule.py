@@ -1,31 +1,31 @@
 """TextData as a whole: through a trainer, as a run uses it."""
 
-import csv
-import gzip
+import os
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
+from tokenizers import Tokenizer
 
 from litlab.data import TextData
-from litlab.errors import UserError
-from tests.litlab.data.conftest import a_rank
+from litlab.data.text import datamodule
+from tests.litlab.data.conftest import a_rank, prepared, refusal
 from tests.litlab.data.text.conftest import TextRecorder, decode, make_rows, write_csv
 
 
-def test_facts_are_known_before_anything_is_tokenised(make_data, csv_data):
+def all_texts(data):
+    return {split: [data.text(split, number) for number in range(size)] for split, size in data.sizes.items()}
+
+
+def test_facts_are_known_before_anything_is_tokenised(make_data, csv_data, tmp_path):
     data = csv_data(vocab_size=50, max_tokens=7)
-    assert data.class_names == ["bad", "good"]
-    assert (data.num_classes, data.vocab_size, data.max_tokens) == (2, 50, 7)
-    assert data.has_val
-    assert data.has_test
-    assert not data.generated
-    assert not data.cache_dir.exists()
-    news = make_data(dataset="news")
-    assert news.class_names == ["World", "Sports", "Business", "Sci/Tech"]
-    assert (news.vocab_size, news.max_tokens) == (20_000, 256)
+    assert (data.class_names, data.num_classes, data.vocab_size, data.max_tokens) == (["bad", "good"], 2, 50, 7)
+    assert (data.has_test, csv_data(test_fraction=0.0).has_test) == (True, False)
+    assert csv_data(test_fraction=0.0, fold="0/2").has_test
+    assert make_data(dataset="news").class_names == ["World", "Sports", "Business", "Sci/Tech"]
     assert make_data(dataset="generated").num_classes == 4
-    assert not csv_data(val_fraction=0.0).has_val
-    assert not csv_data(test_fraction=0.0).has_test
+    assert not (tmp_path / "cache").exists()
 
 
 def test_csv_through_a_run(csv_data, make_trainer, reviews):
@@ -33,25 +33,21 @@ def test_csv_through_a_run(csv_data, make_trainer, reviews):
     trainer = make_trainer(max_epochs=2)
     trainer.fit(model, data)
     assert data.description == (
-        f"csv {reviews}: 80 train / 10 val / 10 test texts of up to 256 tokens, 2 classes, at most 20,000 words"
+        f"csv {reviews}: 80 train / 10 val / 10 test texts of up to 256 tokens, 2 classes, a vocabulary of up to 20,000"
     )
-    batches = model.seen["train", 0]
-    assert [len(labels) for _, labels in batches] == [8] * 10
-    for inputs, labels in batches:
-        assert set(inputs) == {"ids"}
+    for inputs, labels in model.seen["train", 0]:
         assert inputs["ids"].dtype == labels.dtype == torch.int64
-        assert inputs["ids"].shape[0] == len(labels)
+        assert len(inputs["ids"]) == len(labels) == 8
         padding = inputs["ids"] == 0
         assert not padding.all(0).any()  # the longest text has none
         assert (padding.int().diff(dim=1) >= 0).all()  # padding comes last
     assert model.ids("train", 0) != model.ids("train", 1)
     assert sorted(model.ids("train", 0)) == sorted(model.ids("train", 1))
-    for stage in ("val", "sanity", "train"):
-        for inputs, labels in model.seen[stage, 0]:
-            words = [decode(data, [i for i in row if i]) for row in inputs["ids"].tolist()]
-            assert ["good" in row for row in words] == (labels == 1).tolist()
+    for inputs, labels in [*model.seen["val", 0], *model.seen["train", 0]]:
+        words = [decode(data, [i for i in row if i]) for row in inputs["ids"].tolist()]
+        assert ["good" in row for row in words] == (labels == 1).tolist()
     trainer.test(model, data, verbose=False)
-    assert torch.bincount(torch.cat([labels for _, labels in model.seen["test", 2]])).tolist() == [5, 5]
+    assert torch.bincount(model.labels("test", 2)).tolist() == [5, 5]
 
 
 def test_batches_of_evaluation_know_their_texts(csv_data, make_trainer):
@@ -61,75 +57,104 @@ def test_batches_of_evaluation_know_their_texts(csv_data, make_trainer):
     trainer.test(model, data, verbose=False)
     for split, epoch in (("val", 0), ("test", 1)):
         numbers = []
-        for number, (inputs, _) in enumerate(model.seen[split, epoch]):
-            index = data.sample_index(split, number).tolist()
-            for i, ids in zip(index, inputs["ids"].tolist(), strict=True):
+        for batch, (inputs, _) in enumerate(model.seen[split, epoch]):
+            index = data.sample_index(split, batch).tolist()
+            for number, ids in zip(index, inputs["ids"].tolist(), strict=True):
                 words = decode(data, [token for token in ids if token])
-                assert words[1:] == data.text(split, i).split()[1:]  # the first is unknown
+                assert words[1:] == data.text(split, number).split()[1:]  # the first is unknown
             numbers += index
-        assert sorted(numbers) == list(range(10))
-        assert numbers != sorted(numbers)
+        assert sorted(numbers) == list(range(10)) != numbers
 
 
 def test_every_text_is_in_one_split_whatever_the_seed(csv_data):
-    splits = []
-    for seed in (0, 1):
-        data = csv_data(seed=seed)
-        data.prepare_data()
-        data.setup()
-        sizes = {"train": 80, "val": 10, "test": 10}
-        splits.append({split: [data.text(split, i) for i in range(size)] for split, size in sizes.items()})
-        assert len({text for texts in splits[-1].values() for text in texts}) == 100
-    assert splits[0] == splits[1]
-    orders = [list(csv_data_loader(csv_data(seed=seed))) for seed in (0, 1)]
-    assert [batch.tolist() for batch in orders[0]] != [batch.tolist() for batch in orders[1]]
+    first, second = (prepared(csv_data(seed=seed)) for seed in (0, 1))
+    assert all_texts(first) == all_texts(second)
+    assert {split: len(set(texts)) for split, texts in all_texts(first).items()} == {"train": 80, "val": 10, "test": 10}
+    assert len({text for texts in all_texts(first).values() for text in texts}) == 100
+    orders = [torch.cat(list(data.train_dataloader().sampler)) for data in (first, second)]
+    assert not orders[0].equal(orders[1])
 
 
-def csv_data_loader(data):
-    data.prepare_data()
-    data.setup("fit")
-    return data.train_dataloader().sampler
+def test_folds_test_on_each_text_once(csv_data, reviews):
+    folds = [all_texts(prepared(csv_data(fold=f"{number}/5"))) for number in range(5)]
+    assert [{split: len(texts) for split, texts in fold.items()} for fold in folds] == [
+        {"train": 70, "val": 10, "test": 20}
+    ] * 5
+    assert len({text for fold in folds for text in fold["test"]}) == 100
+    with_test = prepared(csv_data(fold="0/5", test_path=str(reviews.parent / "test.csv")))
+    assert all_texts(with_test) == folds[0]  # the test file is left out
 
 
 def test_the_tokenizer_learns_from_training_texts_alone(csv_data, reviews):
     write_csv(reviews, [["text", "label"], *([f"own{i} own{i} all once{i}", str(i % 2)] for i in range(50))])
-    data = csv_data()
-    data.prepare_data()
-    data.setup()
-    from tokenizers import Tokenizer
-
+    data = prepared(csv_data())
     known = Tokenizer.from_str(data.state_dict()["tokenizer"]).get_vocab()
-    assert data.sizes["train"] == 40
     assert set(known) == {"[PAD]", "[UNK]", "all"} | {data.text("train", i).split()[0] for i in range(40)}
 
 
 def test_a_test_file_is_used_as_it_is(csv_data, reviews):
-    data = csv_data(test_path=str(reviews.parent / "test.csv"), test_fraction=0.5)
-    data.prepare_data()
-    data.setup()
+    data = prepared(csv_data(test_path=str(reviews.parent / "test.csv"), test_fraction=0.5))
     assert data.sizes == {"train": 90, "val": 10, "test": 20}
-    assert [data.text("test", i) for i in range(20)] == [text for text, _ in make_rows(20, seed=1)]
+    assert all_texts(data)["test"] == [text for text, _ in make_rows(20, seed=1)]
+    copy = reviews.parent / "copy.csv"
+    copy.write_bytes(reviews.read_bytes())
+    assert refusal(prepared, csv_data(test_path=str(copy))) == (
+        "data.test_path: it has the same contents as data.path; name other texts, or leave it out"
+    )
+
+
+def test_a_path_or_a_frame_is_enough(make_data, csv_data, make_trainer, reviews, tmp_path):
+    expected = all_texts(prepared(csv_data()))
+    for path in (str(reviews), pd.read_csv(reviews)):
+        data = prepared(make_data(path=path))
+        assert data.dataset == "csv"
+        assert all_texts(data) == expected
+    assert data.description.startswith("csv frame: 80 train")
+    make_trainer().fit(TextRecorder(), data)
+    data.trainer.save_checkpoint(tmp_path / "frame.ckpt")
+    torch.load(tmp_path / "frame.ckpt", weights_only=True)  # the frame is not in it
+    assert refusal(prepared, make_data(path=str(tmp_path / "gone.csv"))) == (
+        f"data.path: there is no file {tmp_path / 'gone.csv'}"
+    )
 
 
 def test_a_run_repeats_exactly_and_leaves_the_global_generator_alone(csv_data, make_trainer):
     runs = []
-    for noise in (1, 2):
+    for _ in range(2):
         data, model = csv_data(seed=5, tokens_per_batch=64), TextRecorder()
-        torch.manual_seed(noise)
+        torch.manual_seed(2)
         make_trainer(max_epochs=3).fit(model, data)
-        runs.append(([model.ids("train", epoch) for epoch in range(3)], torch.rand(1)))
-        for inputs, _ in model.seen["train", 0]:
-            assert inputs["ids"].numel() <= 64
-    assert runs[0][0] == runs[1][0]
-    torch.manual_seed(2)
-    assert torch.rand(1) == runs[1][1]
+        assert torch.rand(1).equal(torch.rand(1, generator=torch.Generator().manual_seed(2)))
+        assert max(inputs["ids"].numel() for inputs, _ in model.seen["train", 0]) <= 64
+        runs.append([model.ids("train", epoch) for epoch in range(3)])
+    assert runs[0] == runs[1]
+
+
+def test_two_processes_share_the_work(csv_data):
+    seen = {"train": [], "val": [], "test": []}
+    for rank in range(2):
+        data = csv_data(batch_size=4)
+        data.prepare_data()
+        data.trainer = a_rank(rank)
+        data.setup()
+        for split, orders in seen.items():
+            orders.extend(getattr(data, f"{split}_dataloader")().sampler.batches())
+    assert {split: torch.cat(orders).sort().values.tolist() for split, orders in seen.items()} == {
+        "train": list(range(80)), "val": list(range(10)), "test": list(range(10))
+    }  # fmt: skip
+
+
+def test_the_last_batch_can_be_kept(csv_data, make_trainer):
+    for drop_last, count in ((True, 77), (False, 80)):
+        data, model = csv_data(batch_size=11, drop_last=drop_last), TextRecorder()
+        make_trainer().fit(model, data)
+        assert len(model.ids("train")) == count
 
 
 def test_overfitting_repeats_the_same_batches(csv_data, make_trainer):
     data, model = csv_data(val_fraction=0.0), TextRecorder()
-    trainer = make_trainer(max_epochs=3, overfit_batches=2, limit_val_batches=0)
-    trainer.fit(model, data)
-    assert model.ids("train", 0) == model.ids("train", 1) == model.ids("train", 2)
+    make_trainer(max_epochs=2, overfit_batches=2, limit_val_batches=0).fit(model, data)
+    assert model.ids("train", 0) == model.ids("train", 1)
     assert len(model.ids("train", 0)) == 16
 
 
@@ -137,95 +162,161 @@ def test_without_validation_or_test(csv_data, make_trainer):
     data, model = csv_data(val_fraction=0.0, test_fraction=0.0), TextRecorder()
     make_trainer().fit(model, data)
     assert {stage for stage, _ in model.seen} == {"train"}
-    assert data.sizes == {"train": 100}
-    assert data.baselines() == {}
-    for verb, split in (("validate", "val"), ("test", "test")):
-        with pytest.raises(UserError, match=rf"^data\.{split}_fraction: 0 leaves no {split} texts of .*; set it above"):
-            getattr(make_trainer(), verb)(model, data)
+    assert (data.sizes, data.baselines()) == ({"train": 100}, {})
+    assert "no test texts" in refusal(make_trainer().test, model, data)
 
 
-def test_several_text_columns_numbers_as_labels_no_names_gzip(make_data, tmp_path):
-    rows = [[str(number % 11 + 1), f"title{number}", "", f"body{number} same"] for number in range(44)]
-    with gzip.open(tmp_path / "news.csv.gz", "wt", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows(rows)
-    data = make_data(
-        dataset="csv",
-        path=str(tmp_path / "news.csv.gz"),
-        columns=["class", "title", "empty", "body"],
-        text_columns=["title", "empty", "body"],
-        label_column="class",
-        test_fraction=0.0,
-        val_fraction=0.0,
-    )
-    assert data.class_names == [str(number) for number in range(1, 12)]
-    data.prepare_data()
-    data.setup()
-    assert data.text("train", 12) == "title12  body12 same"
-    order = data.train_dataloader().sampler.order
-    labels = torch.cat([labels for _, labels in data.train_dataloader()])
-    assert labels.equal(order % 11)
-
-
-def test_generated_texts_through_a_run(make_data, make_trainer, monkeypatch):
-    monkeypatch.setattr("litlab.data.text.sources._GENERATED", {"train": 40, "test": 12})
+def test_generated_texts_through_a_run(make_data, make_trainer, few_generated):
     data, model = make_data(dataset="generated"), TextRecorder()
     trainer = make_trainer()
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
-    assert data.generated
     assert data.state_dict()["generated"]
-    assert data.description.startswith("GENERATED texts: 36 train / 4 val / 12 test texts of up to")
-    assert len(model.ids("test", 1)) == 12
+    assert data.description.startswith("GENERATED texts: 36 train / 4 val / 8 test texts of up to")
+    assert len(model.ids("test", 1)) == 8
 
 
-def test_two_processes_share_the_work(csv_data):
-    seen = {split: [] for split in ("train", "val", "test")}
-    for rank in range(2):
-        data = csv_data(batch_size=4)
-        data.prepare_data()
-        data.trainer = a_rank(rank)
-        data.setup()
-        for split, orders in seen.items():
-            orders.append(getattr(data, f"{split}_dataloader")().sampler.order)
-    assert torch.cat(seen["test"]).sort().values.tolist() == list(range(10))
-    assert torch.cat(seen["val"]).sort().values.tolist() == list(range(10))
-    assert torch.cat(seen["train"]).sort().values.tolist() == list(range(80))
+def test_baselines(csv_data, monkeypatch):
+    data = prepared(csv_data())
+    scores = data.baselines()
+    assert scores["most frequent class"] == {"test/acc": 0.5, "test/f1": pytest.approx(1 / 3)}
+    assert scores["TF-IDF + linear SVM"]["test/acc"] > 0.7
+    monkeypatch.setattr(datamodule, "_MOST_FOR_BASELINE", 79)
+    assert list(data.baselines()) == ["most frequent class"]
 
 
-def test_the_baseline_is_the_most_frequent_class(csv_data):
+# ---- long texts
+
+
+def test_long_texts_are_cut_counted_and_reported(csv_data, make_trainer, said):
+    data, model = csv_data(max_tokens=6), TextRecorder()
+    make_trainer(max_epochs=2).fit(model, data)
+    count = sum(len(text.split()) > 6 for text in all_texts(data)["train"])
+    lines = [line for line in said.messages if "longer than" in line]
+    assert lines[1] == f"{count} of 80 train texts are longer than data.max_tokens (6) and are cut"
+    assert len(lines) == 2  # train and val
+    assert max(map(len, model.ids("train"))) == max(map(len, model.ids("val"))) == 6
+
+
+def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_is_whole(csv_data, said):
+    data = prepared(csv_data(max_tokens=6, long_texts="crop"), "fit")
+    whole = data.samples("val")
+    assert whole.lengths.max() > 6
+    loader = data.train_dataloader()
+    texts, index = loader.dataset, torch.arange(80)
+    starts = set()
+    for epoch in range(8):
+        loader.sampler.set_epoch(epoch)
+        pieces = [[i for i in row if i] for row in texts[index][0]["ids"].tolist()]
+        assert [row for one in index.split(1) for row in texts[one][0]["ids"].tolist()] == pieces
+        for number, piece in enumerate(pieces):
+            words, read = data.text("train", number).split()[1:], decode(data, piece)
+            places = [i for i in range(len(words)) if words[i : i + 6] == read]
+            assert len(piece) == min(6, len(words) + 1)
+            if len(words) == 12 and len(places) == 1:
+                starts.add(places[0])
+    assert len(starts) > 4
+    before = texts[index][0]["ids"]
+    loader.sampler.seed = 1
+    assert not before.equal(texts[index][0]["ids"])
+    assert not any("cut" in line for line in said.messages)
+
+
+# ---- the cache
+
+
+def test_a_second_start_reads_and_tokenises_nothing(csv_data, monkeypatch):
+    first = [(inputs["ids"].tolist(), labels.tolist()) for inputs, labels in csv_data().batches("train")]
+
+    def refuse(*_, **__):
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(datamodule, "read_corpus", refuse)
+    monkeypatch.setattr(datamodule, "store_corpus", refuse)
     data = csv_data()
-    data.prepare_data()
-    data.setup()
-    assert data.baselines() == {"most frequent class": {"test/acc": 0.5, "test/f1": pytest.approx(1 / 3)}}
+    assert data.class_names == ["bad", "good"]
+    assert [(inputs["ids"].tolist(), labels.tolist()) for inputs, labels in data.batches("train")] == first
+
+
+def test_the_file_is_read_once(csv_data, monkeypatch):
+    calls = []
+    read_corpus = datamodule.read_corpus
+    monkeypatch.setattr(datamodule, "read_corpus", lambda *options: calls.append(options) or read_corpus(*options))
+    data = csv_data()
+    assert data.num_classes == prepared(data).num_classes == 2
+    assert len(calls) == 1
+
+
+def test_other_content_of_the_same_size_and_time_is_seen(csv_data, reviews):
+    before = prepared(csv_data())
+    status, content = reviews.stat(), reviews.read_bytes()
+    reviews.write_bytes(content.replace(b"number0x7 ", b"NUMBER0X7 ").replace(b",good", b",gone"))
+    os.utime(reviews, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert (reviews.stat().st_size, reviews.stat().st_mtime_ns) == (status.st_size, status.st_mtime_ns)
+    after = prepared(csv_data())
+    assert (before.class_names, after.class_names) == (["bad", "good"], ["bad", "gone"])
+    assert "NUMBER0X7" in str(all_texts(after))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tokenizer": "bpe", "vocab_size": 300}, {"vocab_size": 10}, {"val_fraction": 0.2}, {"test_fraction": 0.2},
+        {"fold": "1/4"}, {"missing": ["w1"]}, {"bad_rows": "drop"},
+    ],
+)  # fmt: skip
+def test_other_settings_make_another_cache(csv_data, change):
+    assert csv_data(**change).fingerprint != csv_data().fingerprint == csv_data(max_tokens=9).fingerprint
+
+
+def test_odd_classes_and_copies_are_told_at_every_start(csv_data, reviews, said):
+    rows = [[text, label.upper() if number < 6 else label] for number, (text, label) in enumerate(make_rows(60))]
+    write_csv(reviews, [["text", "label"], *rows])
+    write_csv(reviews.parent / "test.csv", [["text", "label"], *rows[10:13], *rows[:3]])
+    for _ in range(2):
+        said.clear()
+        data = prepared(csv_data(test_path=str(reviews.parent / "test.csv"), val_fraction=0.0), "fit")
+        assert data.class_names == ["BAD", "GOOD", "bad", "good"]
+        assert said.messages == [
+            "warning: data.label_column: classes differ only in how they are written: bad, good",
+            "warning: 6 of 6 test texts are in the training texts too, word for word, which makes the test easier "
+            "than new texts are",
+        ]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dataset": "csv"}, "data.path: null is not valid; dataset csv needs your file"),
-        ({"test_path": "a.csv"}, "data.test_path: a.csv is not valid; it goes with dataset csv"),
-        ({}, "data.dataset: null is not valid; set csv or generated"),
-        ({"text_columns": []}, "data.text_columns: [] is not valid; name at least one"),
+        ({"dataset": "csv"}, "data.path: it is not set; name your own data for data.dataset csv"),
+        ({}, "data.dataset: it is not set; use --data.path FILE, or --data.dataset generated"),
         (
-            {"text_columns": ["a", "a"]},
-            "data.text_columns: ['a', 'a'] is not valid; name each column once",
+            {"dataset": "generated", "test_path": "a.csv"},
+            "data.test_path: it goes with your own texts; name these with data.path",
         ),
         (
-            {"text_columns": ["a", "label"]},  # it would tell the answer
-            "data.text_columns: ['a', 'label'] is not valid; label is data.label_column",
-        ),
-        ({"vocab_size": 2}, "data.vocab_size: 2 is not valid; it must be at least 3 for word"),
-        (
-            {"tokenizer": "bpe", "vocab_size": 299},
-            "data.vocab_size: 299 is not valid; it must be at least 300 for bpe",
+            {"path": "a.csv", "text_columns": ["a", "label"]},  # it would tell the answer
+            "data.text_columns: name the columns of the text, and not data.label_column",
         ),
         (
-            {"dataset": "csv", "path": "a.csv", "val_fraction": 0.5, "test_fraction": 0.5},
-            "data.val_fraction: 0.5 is not valid; with data.test_fraction it must be below 1",
+            {"path": "a.csv", "tokenizer": "bpe", "vocab_size": 299},
+            "data.vocab_size: it is too small for bpe; set 300 or more",
+        ),
+        (
+            {"path": "a.csv", "val_fraction": 0.5, "test_fraction": 0.5},
+            "data.val_fraction: it leaves nothing to train on beside data.test_fraction; set less",
+        ),
+        (
+            {"path": "a.csv", "balance": "even", "tokens_per_batch": 9},
+            "data.balance: it does not go with data.tokens_per_batch; leave one of them out",
         ),
     ],
 )
-def test_impossible_values(options, message):
-    with pytest.raises(UserError) as error:
-        TextData(**({"dataset": "generated"} if options else {}) | options)
-    assert str(error.value) == message
+def test_settings_that_do_not_fit(options, message):
+    assert refusal(TextData, **options) == message
+
+
+def test_classes_can_be_balanced(csv_data, reviews):
+    rows = make_rows(100)
+    write_csv(reviews, [["text", "label"], *(row for row in rows if row[1] == "good"), *rows[:20:2]])
+    labels = torch.cat([labels for _, labels in csv_data(balance="even").batches("train")])
+    assert np.abs(np.diff(torch.bincount(labels).numpy())) <= 8

@@ -7,7 +7,7 @@ from litlab.data.text.serving import TextServing
 
 
 def made(long_texts: str) -> TextServing:
-    return TextServing(TextMetadata(["a", "b"], "{}", 100, 4, long_texts, None, ["text"], "label", False))
+    return TextServing(TextMetadata(["a", "b"], "{}", 100, 4, long_texts, {}, False))
 
 
 def test_of_a_very_long_text_both_ends_are_read(monkeypatch):
