@@ -86,7 +86,7 @@ def test_a_weight_that_an_embedding_shares_is_not_hidden():
     ids=["adamw", "sgd"],
 )
 def test_it_is_torchs_muon_for_matrices_and_torchs_optimizer_for_the_rest(monkeypatch, rest, reference):
-    monkeypatch.setattr("litlab.optim.newton_schulz.has_fast_bfloat16", lambda device: True)  # as torch's always does
+    monkeypatch.setattr("litlab.optim.muon.has_fast_bfloat16", lambda device: True)  # as torch's always does
     ours, theirs = Network(), Network()
     for network in (ours, theirs):
         network.convolution.requires_grad_(False)  # which torch's does not take
@@ -127,7 +127,7 @@ def test_singular_values_come_near_one_and_directions_stay(shape):
 
 @pytest.mark.parametrize(("fast", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
 def test_it_computes_in_bfloat16_only_where_that_is_fast(monkeypatch, fast, dtype):
-    monkeypatch.setattr("litlab.optim.newton_schulz.has_fast_bfloat16", lambda device: fast)
+    monkeypatch.setattr("litlab.optim.muon.has_fast_bfloat16", lambda device: fast)
     assert orthogonalise(torch.eye(4, 6)).dtype == dtype
 
 
