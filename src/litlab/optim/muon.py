@@ -101,7 +101,7 @@ class Muon(Optimizer):
             lr = matrix_lr = self._rest_lr or group["lr"]
             if parameter.ndim < 2:
                 lr = self._vector_lr or lr
-            decay = group["weight_decay"] * matrix_lr / lr
+            decay = group["weight_decay"] * (matrix_lr / lr)
             ratios = {"lr_scale": lr / group["lr"], "weight_decay": decay, "momentum": self._rest_momentum}
             return {"method": rest, "lr": lr, **ratios}
 

@@ -117,7 +117,9 @@ class Sequence(SequentialLR):
         starts = [round(total_steps * place) if place < 1 else int(place) for place in milestones]
         places = [0, *starts, total_steps]
         if places != sorted(places):
-            raise ValueError(f"milestones: {milestones} are steps {starts} of {total_steps}; let them rise up to the length")
+            raise ValueError(
+                f"milestones: {milestones} are steps {starts} of {total_steps}; let them rise up to the length"
+            )
         lengths = [max(1, end - start) for start, end in pairwise(places)]
         parts = [build_scheduler(part, optimizer, length) for part, length in zip(schedulers, lengths, strict=False)]
         super().__init__(optimizer, parts, starts)
@@ -127,6 +129,8 @@ class Sequence(SequentialLR):
 def missing_length(recipe: Recipe) -> str | None:
     """Return the name of a scheduler's length if it is left out, to be taken from the run; None if it is not."""
     values = arguments_of(recipe)
+    if values.get("steps_per_epoch") is not None:  # OneCycleLR's other way of saying how long it is
+        return None
     return next((name for name in LENGTHS if values.get(name, 0) in (None, inspect.Parameter.empty)), None)
 
 

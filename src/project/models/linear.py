@@ -24,6 +24,10 @@ class LinearRegression(LightningModule):
         self.log(f"{stage}/loss", loss, on_step=False, on_epoch=True)
         return loss
 
+    def on_train_epoch_end(self) -> None:
+        """Show the line as it is now."""
+        self.log_dict({"weight": self.line.weight.item(), "bias": self.line.bias.item()}, prog_bar=True)
+
     def test_step(self, batch: list[Tensor], batch_idx: int) -> None:
         """Log the loss."""
         self.training_step(batch, batch_idx, "test")

@@ -191,7 +191,7 @@ def test_the_encoder_block_is_that_of_torch(tokens, norm):
         "attention.queries_keys_values.bias": "self_attn.in_proj_bias",
         "attention.output": "self_attn.out_proj",
         "feedforward.0": "linear1",
-        "feedforward.2": "linear2",
+        "feedforward.3": "linear2",
     }
     state = {}
     for name, value in ours.state_dict().items():
@@ -231,5 +231,5 @@ def test_attention_activation_and_norm_are_classes(tokens):
     )  # fmt: skip
     assert block.attention.sizes == (24, 4)
     after = x + 2 * x.masked_fill(~mask[:, 0, 0, :, None], 0.0).sum(1, keepdim=True)
-    hidden, _, output = block.feedforward
+    hidden, _, _, output = block.feedforward
     torch.testing.assert_close(block(x, mask[:, 0, 0]), after + output(hidden(after).relu()), rtol=1e-4, atol=1e-4)
