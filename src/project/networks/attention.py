@@ -69,8 +69,6 @@ class MultiHeadAttention(nn.Module):
         implementation: Literal["sdpa", "math", "fused_softmax"] = "sdpa",
     ) -> None:
         super().__init__()
-        if not 0 <= dropout <= 1:
-            raise ValueError(f"dropout is {dropout}: it must be from 0 to 1")
         self.num_heads = num_heads
         self.dropout = dropout
         self.implementation = implementation

@@ -70,7 +70,7 @@ class SegmentRNN(nn.Module):
         check_sizes(2, hidden_size=hidden_size)  # half of it is the position's, half the channel's
         check_sizes(0, covariates=covariates, head_hidden_size=head_hidden_size or 0)
         if decoder == "parallel" and head_hidden_size is not None:
-            raise ValueError(f"head_hidden_size is {head_hidden_size}: it needs the decoder last_hidden")
+            raise ValueError(f"head_hidden_size is {head_hidden_size}: it must be left out for the decoder parallel")
         if segment_length > context_length:
             raise ValueError(
                 f"segment_length is {segment_length}: it must be at most context_length, which is {context_length}"
