@@ -54,11 +54,14 @@ def test_sizes_that_make_no_network(settings, says):
 def test_the_config_sizes_it_by_the_data_and_compares_it_with_the_nearest_mean(run, images, tmp_path):
     data = ("--data.dataset=folder", f"--data.path={images}", "--data.mode=L", "--data.batch_size=40")
     short = ("--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1")
-    done = run("fit", "--config", CONFIGS / "mlp.yaml", *data, *short, "--model.network.hidden_sizes=[8]")
+    mine = ("--model.network.hidden_sizes=[8]", "--model.network.dropout=[0.3]", "--model.optimizer=RMSprop")
+    done = run("fit", "--config", CONFIGS / "mlp.yaml", *data, *short, *mine)
     assert done.code == 0, done.err
     folder = tmp_path / "lightning_logs/mlp/version_0"
     checkpoint = torch.load(folder / "checkpoints/last.ckpt", weights_only=True)
     settings = checkpoint["hyper_parameters"]["network"]["init_args"]
+    assert settings["dropout"] == [0.3]
+    assert "square_avg" in checkpoint["optimizer_states"][0]["state"][0]  # of RMSprop
     assert (tuple(settings["image_shape"]), settings["num_classes"]) == ((1, 32, 32), 10)
     assert checkpoint["state_dict"]["network.layers.1.weight"].shape == (8, 1024)
     rows = json.loads((folder / "baselines.json").read_text())
