@@ -29,7 +29,8 @@ def arguments_of(recipe: Callable[..., Any]) -> dict[str, Any]:
     """Return the arguments of a recipe by name, given or by default; ``inspect.Parameter.empty`` where one is missing.
 
     Args:
-        recipe: A class, or a plain partial of it.
+        recipe: A class, or a plain partial of it. Its first argument, what it will work on, is left out.
     """
-    parameters = inspect.signature(recipe.func if isinstance(recipe, partial) else recipe).parameters
-    return {name: parameter.default for name, parameter in parameters.items()} | getattr(recipe, "keywords", {})
+    _, *parameters = inspect.signature(recipe.func if isinstance(recipe, partial) else recipe).parameters.values()
+    named = {p.name: p.default for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    return named | getattr(recipe, "keywords", {})

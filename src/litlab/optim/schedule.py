@@ -163,7 +163,7 @@ def build_scheduler(recipe: Recipe, optimizer: Optimizer, length: int | None) ->
     if values.get("max_lr") is inspect.Parameter.empty:
         arguments["max_lr"] = [group.get("initial_lr", group["lr"]) for group in optimizer.param_groups]
     for name, value in values.items():
-        if value is inspect.Parameter.empty and name not in ("optimizer", *arguments):
+        if value is inspect.Parameter.empty and name not in arguments:
             raise UserError(f"{KEY}: '{name}' is not set; it is required")
     # Keywords given here replace the None that stands for them in what the command line built.
     return recipe(optimizer, **arguments)  # pyright: ignore[reportCallIssue]

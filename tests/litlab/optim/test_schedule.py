@@ -160,3 +160,17 @@ def test_warmup_rises_then_falls_and_keeps_ratios():
     assert 0.1 < linear[-1] < 0.12
     assert cosine[30] > linear[30]
     assert cosine[80] < linear[80]
+
+
+class Mine(torchs.LambdaLR):
+    """A scheduler of one's own, with a length and whatever else."""
+
+    def __init__(self, opt, total_steps, **others) -> None:
+        self.total_steps = total_steps
+        super().__init__(opt, lambda step: 1 - step / total_steps, **others)
+
+
+def test_a_scheduler_of_ones_own_gets_its_length():
+    built = Schedule(Mine, "step", frequency=3).configure(two_groups(), steps=120, epochs=6)
+    assert built["scheduler"].total_steps == 40
+    assert (built["interval"], built["frequency"]) == ("step", 1)  # the module counts steps, not Lightning
