@@ -66,15 +66,13 @@ class Muon(Optimizer):
         others: list[str] | None = None,
         iterations: PositiveInt = 5,
     ) -> None:
-        # torch's own optimizer steps the rest: in their groups, with the state of this one.
+        # torch's own optimizer steps the rest, in their groups and with the state of this one.
         nothing = [torch.zeros(1)]
-        self._rest = AdamW(nothing, betas=betas) if rest == "adamw" else SGD(nothing, momentum=0.9, nesterov=True)
+        self._rest = SGD(nothing, momentum=0.9, nesterov=True) if rest == "sgd" else AdamW(nothing, betas=tuple(betas))
         self._rest_lr, self._vector_lr, self._others = rest_lr, vector_lr, others
         self._rest_momentum = momentum if rest_momentum is None else rest_momentum
-        super().__init__(params, {
-            **self._rest.defaults, "lr": lr, "momentum": momentum, "weight_decay": weight_decay,
-            "unit_norm": unit_norm, "iterations": iterations, "method": "",
-        })  # fmt: skip
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "unit_norm": unit_norm}
+        super().__init__(params, {**defaults, "iterations": iterations, "method": ""})
 
     def divide(self, module: nn.Module) -> None:
         """Divide each group into hidden weights and the rest.
@@ -102,8 +100,8 @@ class Muon(Optimizer):
             if parameter.ndim < 2:
                 lr = self._vector_lr or lr
             decay = group["weight_decay"] * (matrix_lr / lr)
-            ratios = {"lr_scale": lr / group["lr"], "weight_decay": decay, "momentum": self._rest_momentum}
-            return {"method": rest, "lr": lr, **ratios}
+            own = {"method": rest, "lr": lr, "lr_scale": lr / group["lr"], "weight_decay": decay}
+            return {**self._rest.defaults, **own, "momentum": self._rest_momentum}
 
         divide_groups(self, settings_of)
 

@@ -27,14 +27,14 @@ def with_learning_rate(recipe: Callable[..., Any], lr: float) -> Callable[..., A
     """
     before = learning_rate(recipe)
     if not before:
-        raise UserError(f"model.optimizer: {_class(recipe).__name__} has no lr above 0; set it or choose another one")
+        raise UserError("model.optimizer: it has no lr above 0; set one, or choose another optimizer")
     scaled = {name: rate * (lr / before) for name, rate in _rates(recipe).items()}
     return partial(recipe, **{**scaled, "lr": lr})  # exactly
 
 
 def rate_settings(recipe: Callable[..., Any]) -> dict[str, Any]:
     """Return all learning rates of a recipe as YAML has them: ``{class_path: ..., init_args: {lr: 0.1}}``."""
-    cls = _class(recipe)
+    cls: Any = recipe.func if isinstance(recipe, partial) else recipe
     return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": _rates(recipe)}
 
 
@@ -44,10 +44,6 @@ def set_rate(group: dict[str, Any], rate: float) -> None:
         group["lr"].fill_(rate)
     else:
         group["lr"] = rate
-
-
-def _class(recipe: Callable[..., Any]) -> Any:
-    return recipe.func if isinstance(recipe, partial) else recipe
 
 
 def _rates(recipe: Callable[..., Any]) -> dict[str, float]:

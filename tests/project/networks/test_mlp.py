@@ -33,11 +33,6 @@ def test_each_layer_drops_its_share():
     assert shares == {4: pytest.approx(0.6, abs=0.05), 8: pytest.approx(0.1, abs=0.05)}
 
 
-def test_without_hidden_layers_it_is_linear():
-    network, one, other = MLP((), **SHAPE), torch.randn(2, 1, 4, 5), torch.randn(2, 1, 4, 5)
-    torch.testing.assert_close(network(one) + network(other), network(one + other) + network(torch.zeros(2, 1, 4, 5)))
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

@@ -59,25 +59,6 @@ def test_padding_never_changes_the_logits(options):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_every_token_matters_and_so_does_its_place(options):
-    network = _network(**options).eval()
-    text = _text(9, network)
-    before = network(**text)
-    for place in range(9):
-        changed = {**text, "ids": text["ids"].clone()}
-        changed["ids"][0, place] = 1
-        if options.get("pooling") != ("max",):  # a maximum may be another token's
-            assert (network(**changed) - before).abs().max() > 1e-4, place
-        if "ngram_features" in options:
-            changed = {**text, "ngram_features": text["ngram_features"].clone()}
-            changed["ngram_features"][0, place] += 3
-            assert (network(**changed) - before).abs().max() > 1e-4, place
-    if options.get("num_layers") != 0 or "stem" in options:
-        backwards = network(**{name: value.flip(1) for name, value in text.items()})
-        assert (backwards - before).abs().max() > 1e-4
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_training_starts_at_the_loss_of_a_guess_and_moves_everything(options):
     torch.manual_seed(0)
     network = TextTransformer(50, 21, 3, embed_dim=16, num_heads=2, **options)
