@@ -20,9 +20,9 @@ from torch import nn
 from litlab.callbacks import AGC, GradNorms
 from litlab.optim import Muon, orthogonalise
 from project.models.cifar_cnn import CifarCNN
+from project.models.cifar_muon import CifarMuon
 from project.models.lstm_forecaster import LSTMForecaster
 from project.models.transformer_classifier import TransformerClassifier
-from project.optim.muon_sgd import MuonSGD
 
 
 def networks() -> dict[str, Any]:
@@ -45,10 +45,11 @@ def optimizers(model: nn.Module) -> dict[str, Callable[[], Any]]:
         "AdamW, foreach": adamw(foreach=True),
         "AdamW, fused": adamw(fused=True),
         "Muon": Muon(parameters, lr=1e-6),
+        "CifarMuon": CifarMuon(parameters, lr=1e-6, rest_lr=1e-6, vector_lr=1e-6),
     }
-    made["Muon"].divide(model)  # pyright: ignore[reportAttributeAccessIssue]
-    if any(p.ndim > 2 for p in parameters):
-        made["MuonSGD"] = MuonSGD(parameters, lr=1e-6, matrix_lr=1e-6, vector_lr=1e-6)
+    for optimizer in made.values():
+        if isinstance(optimizer, Muon):
+            optimizer.divide(model)
     hidden = [p for p in parameters if p.ndim == 2 and min(p.shape) > 1 and max(p.shape) < 10000]
     shapes = {p.shape for p in hidden}
     batches = [torch.stack([p.detach() for p in hidden if p.shape == shape]) for shape in shapes]

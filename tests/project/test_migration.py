@@ -100,8 +100,7 @@ def test_pytorch(project):
         assert len(theirs) == 2
         assert ours == pytest.approx(theirs, rel=1e-3), name  # printed with four digits
 
-    script("convert.py")
-    still = run("fit", *config, "--trainer.max_epochs=1", "--init_from=old.ckpt", "--model.optimizer.lr=1e-12")
+    still = run("fit", *config, "--trainer.max_epochs=1", "--init_from=best.pt", "--model.optimizer.lr=1e-12")
     [shown] = re.findall(r"```text\n(.*)\n```", (ROOT / "docs/migration/pytorch.md").read_text())
     assert shown in still.out + still.err
     best = max(values(printed, "val/acc"))

@@ -23,8 +23,8 @@ LAUNCHES = json.loads((ROOT / ".vscode/launch.json").read_text())["configuration
 WRONG = {
     "model: {class_path: CifarCNN, init_args: {width: 2}}": "model.init_args.width: 2 is less than the minimum of 4",
     "model: {class_path: CifarCNN, init_args: {hidden_size: 2}}": "model.init_args.hidden_size: not allowed",
-    "model: {init_args: {optimizer: {class_path: MuonSDG}}}":
-        "model.init_args.optimizer.class_path: 'MuonSDG' is not one of ['MuonSGD', ",
+    "model: {init_args: {optimizer: {class_path: CifarMoun}}}":
+        "model.init_args.optimizer.class_path: 'CifarMoun' is not one of ['CifarMuon', ",
     "model: {init_args: {network: {class_path: project.networks.vgg.VGG, init_args: {width: [8]}}}}":
         "model.init_args.network.init_args.width: not allowed",
     "data: {class_path: AGNewsData, init_args: {batch_size: 0}}":

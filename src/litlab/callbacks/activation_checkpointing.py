@@ -11,7 +11,7 @@ from torchmetrics import Metric, MetricCollection
 from litlab.callbacks.chosen_modules import called_modules, matching_modules
 from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
-from litlab.optim.layers import member_networks
+from litlab.optim.parameters import member_networks
 from litlab.types import PositiveInt
 from litlab.util.text import some
 

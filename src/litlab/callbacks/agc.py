@@ -1,4 +1,5 @@
 """Adaptive gradient clipping."""
+# pyright: reportPrivateImportUsage=false
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -7,9 +8,7 @@ from torch.optim import Optimizer
 
 from litlab.callbacks.gradients import check_gradients
 from litlab.errors import UserError
-from litlab.optim.foreach import scale_down
-from litlab.optim.layers import last_layer
-from litlab.optim.name_patterns import match_rules, named_parameters
+from litlab.optim.parameters import last_layer, match_rules, named_parameters
 from litlab.types import PositiveFloat
 
 
@@ -49,9 +48,12 @@ class AGC(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuse what it can't work with, and find the parameters that are left alone."""
         check_gradients(trainer, "agc")
-        named = named_parameters(pl_module)
-        left_out = last_layer(pl_module) if self.exclude is None else match_rules(named, self.exclude, "agc.exclude")
-        self._excluded = {id(named[name]) for name in left_out}
+        if self.exclude is None:
+            excluded = last_layer(pl_module)
+        else:
+            named = named_parameters(pl_module)
+            excluded = [named[name] for name in match_rules(named, self.exclude, "agc.exclude")]
+        self._excluded = set(map(id, excluded))
 
     @torch.no_grad()
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
@@ -64,8 +66,13 @@ class AGC(Callback):
         ]
         if clipped:
             gradients = [parameter.grad for parameter in clipped]
-            norms, sizes = ([_unit_norms(tensor) for tensor in tensors] for tensors in (gradients, clipped))
-            scale_down(gradients, norms, sizes, self.factor, self.eps)
+            norms, most = ([_unit_norms(tensor) for tensor in tensors] for tensors in (gradients, clipped))
+            torch._foreach_clamp_min_(most, self.eps)
+            torch._foreach_mul_(most, self.factor)
+            torch._foreach_clamp_min_(norms, 1e-6)
+            torch._foreach_div_(most, norms)
+            torch._foreach_clamp_max_(most, 1.0)
+            torch._foreach_mul_(gradients, most)
 
 
 def _unit_norms(tensor: Tensor) -> Tensor:

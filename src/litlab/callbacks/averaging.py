@@ -8,7 +8,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
 from litlab.errors import UserError
-from litlab.optim.foreach import copy_all, lerp_all, local_part
+from litlab.optim.foreach import copy_all, local_part
 from litlab.parallel.groups import DataGroups, shards, share_buffers
 from litlab.parallel.tensors import copy_of, divided_like, tensors_of
 
@@ -74,7 +74,7 @@ class AveragedWeights(Callback):
                 averages.append(average)
                 weights.append(local_part(weight).to(average))
             for averages, weights in moved.values():
-                lerp_all(averages, weights, share)
+                torch._foreach_lerp_(averages, weights, share)  # pyright: ignore[reportPrivateImportUsage]
             copy_all(*copied)
         self.updates += 1
 

@@ -10,7 +10,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
 from litlab.errors import UserError
-from litlab.optim.name_patterns import match_rules, matches, named_parameters, summarise
+from litlab.optim.parameters import match_rules, matches, named_parameters, summarise
 from litlab.parallel.groups import shards
 from litlab.types import NonNegativeInt
 

@@ -7,7 +7,7 @@ from torch.optim import Optimizer
 
 from litlab.callbacks.gradients import check_gradients
 from litlab.optim.foreach import local_part, norms_of
-from litlab.optim.name_patterns import named_parameters
+from litlab.optim.parameters import named_parameters
 
 
 class GradNorms(Callback):

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litlab.errors import UserError
-from litlab.optim.foreach import copy_all, local_part, total_norm, zero_unless
+from litlab.optim.foreach import copy_all, local_part, norm_of_all, zero_unless
 
 IN_A_ROW = 50  # bad steps that stop the run even under `skip`
 
@@ -77,7 +77,7 @@ class NaNGuard(Callback):
         if loss is None or not (parameters or self._sharded):
             return
         gradients = [local_part(p.grad) for p in parameters]
-        norm = total_norm(gradients).to(trainer.strategy.root_device)  # where processes communicate
+        norm = norm_of_all(gradients).to(trainer.strategy.root_device)  # where processes communicate
         if self._sharded:
             torch.distributed.all_reduce(norm)
         if self._waits:
@@ -124,7 +124,7 @@ class NaNGuard(Callback):
             for name, tensor in checkpoint.get(state, {}).items()
             if name in names and tensor.is_floating_point()
         ]
-        if not trainer.strategy.reduce_boolean_decision(math.isfinite(total_norm(weights).item())):
+        if not trainer.strategy.reduce_boolean_decision(math.isfinite(norm_of_all(weights).item())):
             raise UserError(
                 f"nan_guard: the weights are not finite after {trainer.global_step} steps, though every gradient was, "
                 "and no checkpoint is written (earlier ones are intact); lower model.optimizer.lr"

@@ -9,7 +9,8 @@ from litlab.checkpointing.internals import begin_epoch_anew, end_restart
 from litlab.checkpointing.random_state import RandomState
 from litlab.errors import UserError
 from litlab.metrics.state import load_metric_states, metric_states
-from litlab.optim import Chain, Schedule, Sequence
+from litlab.optim import Schedule, Sequence
+from litlab.optim.schedule import missing_length
 from litlab.parallel.groups import data_ranks
 
 KEY = "exact_resume"  # in the checkpoint: a list with what each process has
@@ -191,14 +192,14 @@ def renew_length(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
         UserError: If it is made of parts, whose places depend on the length.
     """
     schedule = getattr(trainer.lightning_module, "schedule", None)
-    name = schedule.missing_length() if isinstance(schedule, Schedule) else None
+    name = missing_length(schedule.scheduler) if isinstance(schedule, Schedule) else None
     for config, saved in zip(trainer.lr_scheduler_configs, checkpoint.get("lr_schedulers", []), strict=False):
         fresh = config.scheduler.state_dict()
         if name is None or saved.get(name) == fresh.get(name):  # `WarmupDecay` keeps it to itself
             continue
-        if isinstance(config.scheduler, Sequence | Chain):
+        if isinstance(config.scheduler, Sequence):
             raise UserError(
-                f"model.schedule: a {type(config.scheduler).__name__} of {saved[name]} steps can't go on with "
+                f"model.schedule: a Sequence of {saved[name]} steps can't go on with "
                 f"{fresh[name]}; leave the length of the run as it was, or start a new one with --init_from"
             )
         saved.update({key: value for key, value in fresh.items() if key not in PROGRESS})

@@ -8,9 +8,11 @@ from typing import Any
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
-from litlab.checkpointing.io import load_checkpoint, read_checkpoint
+from litlab.checkpointing.io import fill_shards, read_checkpoint
 from litlab.errors import UserError
 from litlab.util.text import some
+
+PREFIXES = r"\b(?:_orig_mod|module)\."  # of torch.compile and DDP
 
 
 def check_weights(model: nn.Module, checkpoint: dict[str, Any]) -> None:
@@ -57,11 +59,35 @@ def initialise(model: nn.Module, path: Path) -> None:
 
 
 def read_weights(path: Path, known: Container[str]) -> dict[str, Tensor]:
-    """Return the weights of a file by name, without what DDP and torch.compile put into names that a model lacks."""
+    """Return the weights of a file by the names that a model has.
+
+    Args:
+        path: A checkpoint of Lightning, or what ``torch.save`` wrote: a ``state_dict``, as it is or under the key
+            ``state_dict`` or ``model``, of the model or of its ``network``.
+        known: The model's names. What DDP and torch.compile put into names is left out where the model lacks it.
+
+    Raises:
+        UserError: If the file can't be used, or has no weights.
+    """
     content = read_checkpoint(path, mmap=True)
-    is_bare = isinstance(content, dict) and all(isinstance(value, Tensor) for value in content.values())
-    weights = content if is_bare else load_checkpoint(path)["state_dict"]
-    return {
-        name if name in known else re.sub(r"\b(?:_orig_mod|module)\.", "", name): tensor
-        for name, tensor in weights.items()
-    }
+    if isinstance(content, dict):
+        content = fill_shards(path, content, ["state_dict"])
+        content = content.get("state_dict", content.get("model", content))
+    if not isinstance(content, dict) or not any(isinstance(value, Tensor) for value in content.values()):
+        raise UserError(f"init_from: {path} has no weights; give a checkpoint or a file with a state_dict")
+
+    weights: dict[str, Tensor] = {}
+    prefixes: set[str] = set()
+    for name, value in content.items():
+        if not isinstance(value, Tensor):
+            continue
+        plain = name
+        if name not in known:
+            plain = re.sub(PREFIXES, "", name)
+            prefixes.update(re.findall(PREFIXES, name))
+        if plain not in known and f"network.{plain}" in known:
+            plain = f"network.{plain}"
+        weights[plain] = value
+    if prefixes:
+        rank_zero_info(f"{path}: {' and '.join(sorted(prefixes))} is left out of the names.")
+    return weights

@@ -48,10 +48,10 @@ CALLBACKS = _table("""
 """)
 OPTIMIZERS = _table("""
     >= 1           | max_iter max_eval history_size ns_steps iterations
-    > 0            | lr etas step_sizes d matrix_lr vector_lr
+    > 0            | lr etas step_sizes d rest_lr vector_lr
     >= 0           | eps weight_decay lr_decay momentum_decay initial_accumulator_value lambd t0
     >= 0           | tolerance_grad tolerance_change
-    >= 0 and < 1   | momentum betas sgd_momentum
+    >= 0 and < 1   | momentum betas rest_momentum
     >= 0 and <= 1  | dampening alpha rho
 """)
 SCHEDULERS = _table("""

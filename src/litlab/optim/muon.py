@@ -1,19 +1,19 @@
 """Muon for the hidden layers of a network, AdamW or SGD for the rest, in one optimizer."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
-from torch.optim import Optimizer
-from torch.optim.adamw import adamw
-from torch.optim.sgd import sgd
+from torch.optim import SGD, AdamW, Optimizer
 
-from litlab.optim.foreach import add_all, lerp_all, lerped, scale_all
-from litlab.optim.layers import hidden_weights
-from litlab.optim.newton_schulz import orthogonalise
+from litlab.optim.param_groups import divide_groups
+from litlab.optim.parameters import hidden_weights
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, PositiveFloat, PositiveInt
+from litlab.util.device import has_fast_bfloat16
 
 
 class Muon(Optimizer):
@@ -22,7 +22,7 @@ class Muon(Optimizer):
     Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/) replaces the update of a matrix by the nearest
     semi-orthogonal one, so that every direction is learned at the same speed. A bank of filters, (filters, channel,
     height, width), counts as a matrix of shape (filters, rest). Embeddings, the last layer, vectors and scalars are not
-    matrices in that sense: they get AdamW.
+    matrices in that sense: they are the rest.
 
     Updates have the size of AdamW's, 0.2 * sqrt(larger side) times the orthogonal matrix (Liu et al. 2025,
     arXiv:2502.16982, section 2.2), so learning rate and weight decay of an AdamW recipe stay as they are, and one
@@ -34,12 +34,17 @@ class Muon(Optimizer):
 
     Args:
         params: Parameters.
-        lr: Learning rate.
-        momentum: Momentum of the hidden weights, and of the rest with SGD; Nesterov's.
+        lr: Learning rate of the hidden weights.
+        momentum: Nesterov's, of the hidden weights.
         weight_decay: As AdamW's: each step takes away this share of the weights, times the learning rate. With SGD it
             is added to the gradients of the rest.
+        unit_norm: Keep each hidden weight at a norm of sqrt(rows), which it has in place of weight decay, and don't
+            scale its update: lr is then the angle of a step. For layers before a norm, where size means nothing.
         rest: What trains the other parameters.
         rest_lr: Learning rate of these. Left out, lr; SGD needs a higher one than AdamW.
+        vector_lr: Learning rate of the vectors and scalars among them, such as biases; their weight decay is divided by
+            as much as their rate is higher. Left out, rest_lr.
+        rest_momentum: Nesterov's, of the rest with SGD. Left out, momentum.
         betas: AdamW's, for the mean of the gradients and of their squares.
         others: Patterns of the names of weights that the rest trains beside embeddings. Left out, those of the layer
             that is defined last.
@@ -52,14 +57,21 @@ class Muon(Optimizer):
         lr: PositiveFloat = 1e-3,
         momentum: HalfOpenUnitInterval = 0.95,
         weight_decay: NonNegativeFloat = 0.1,
+        unit_norm: bool = False,
         rest: Literal["adamw", "sgd"] = "adamw",
         rest_lr: PositiveFloat | None = None,
+        vector_lr: PositiveFloat | None = None,
+        rest_momentum: HalfOpenUnitInterval | None = None,
         betas: tuple[HalfOpenUnitInterval, HalfOpenUnitInterval] = (0.9, 0.999),
         others: list[str] | None = None,
         iterations: PositiveInt = 5,
     ) -> None:
-        self._rest, self._rest_lr, self._others = rest, rest_lr, others
-        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "betas": tuple(betas)}
+        # torch's own optimizer steps the rest, in their groups and with the state of this one.
+        nothing = [torch.zeros(1)]
+        self._rest = SGD(nothing, momentum=0.9, nesterov=True) if rest == "sgd" else AdamW(nothing, betas=tuple(betas))
+        self._rest_lr, self._vector_lr, self._others = rest_lr, vector_lr, others
+        self._rest_momentum = momentum if rest_momentum is None else rest_momentum
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "unit_norm": unit_norm}
         super().__init__(params, {**defaults, "iterations": iterations, "method": ""})
 
     def divide(self, module: nn.Module) -> None:
@@ -72,27 +84,26 @@ class Muon(Optimizer):
             UserError: If a pattern of ``others`` matches nothing.
             ValueError: If there are no hidden weights, or they are sharded.
         """
-        chosen = set(hidden_weights(module, self._others, "model.optimizer.others"))
-        hidden = {id(parameter) for name, parameter in module.named_parameters() if name in chosen}
-        groups = list(self.param_groups)
-        trained = [parameter for group in groups for parameter in group["params"]]
-        if any(isinstance(parameter, DTensor) for parameter in trained) or not hidden & set(map(id, trained)):
+        hidden = hidden_weights(module, self._others, "model.optimizer.others")
+        trained = list(chain.from_iterable(group["params"] for group in self.param_groups))
+        if hidden.isdisjoint(trained) or any(isinstance(parameter, DTensor) for parameter in trained):
             raise ValueError(
                 "Muon finds no whole weights of hidden layers: the network has none, or trainer.strategy shards them; "
                 "choose another optimizer, or a strategy that does not shard, such as ddp"
             )
-        self.param_groups.clear()
-        for group in groups:
-            parts = {"muon": [], self._rest: []}
-            for parameter in group["params"]:
-                parts["muon" if id(parameter) in hidden else self._rest].append(parameter)
-            for method, parameters in parts.items():
-                if not parameters:
-                    continue
-                own = {"params": parameters, "method": method}
-                if method != "muon" and self._rest_lr is not None:
-                    own |= {"lr": self._rest_lr, "lr_scale": self._rest_lr / group["lr"]}
-                self.add_param_group({**group, **own})
+        rest = type(self._rest).__name__.lower()
+
+        def settings_of(parameter: nn.Parameter, group: dict[str, Any]) -> dict[str, Any]:
+            if parameter in hidden:
+                return {"method": "muon"}
+            lr = matrix_lr = self._rest_lr or group["lr"]
+            if parameter.ndim < 2:
+                lr = self._vector_lr or lr
+            decay = group["weight_decay"] * (matrix_lr / lr)
+            own = {"method": rest, "lr": lr, "lr_scale": lr / group["lr"], "weight_decay": decay}
+            return {**self._rest.defaults, **own, "momentum": self._rest_momentum}
+
+        divide_groups(self, settings_of)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -111,62 +122,65 @@ class Muon(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if not all(group["method"] for group in self.param_groups):
+            raise RuntimeError("Muon does not know the layers: call optimizer.divide(module) after building it")
+        rest = [group for group in self.param_groups if group["method"] != "muon"]
+        if rest:
+            self._rest.param_groups, self._rest.state = rest, self.state
+            self._rest.step()
         for group in self.param_groups:
-            if not group["method"]:
-                raise RuntimeError("Muon does not know the layers: call optimizer.divide(module) after building it")
-            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
-            if parameters:
-                {"muon": self._muon, "adamw": self._adamw, "sgd": self._sgd}[group["method"]](group, parameters)
+            if group["method"] == "muon":
+                self._step_hidden(group)
         return loss
 
-    def _muon(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
-        gradients = _gradients(parameters)
-        (momenta,) = self._buffers(parameters, "momentum_buffer")
-        lerp_all(momenta, gradients, 1 - group["momentum"])
-        updates = lerped(gradients, momenta, group["momentum"])  # Nesterov
-        scale_all(parameters, 1 - group["lr"] * group["weight_decay"])
-        same_shape: dict[tuple[int, int], list[int]] = {}
-        for number, parameter in enumerate(parameters):
-            same_shape.setdefault((len(parameter), parameter[0].numel()), []).append(number)
-        for shape, numbers in same_shape.items():
-            matrices = [updates[number].flatten(1) for number in numbers]
-            if len(matrices) > 1:
-                matrices = orthogonalise(torch.stack(matrices), group["iterations"]).unbind()
-            else:
-                matrices = [orthogonalise(matrices[0], group["iterations"])]
-            changed = [parameters[number] for number in numbers]
-            moves = [m.reshape(p.shape).to(p.dtype) for m, p in zip(matrices, changed, strict=True)]
-            add_all(changed, moves, -group["lr"] * 0.2 * max(shape) ** 0.5)
-
-    def _adamw(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
-        means, squares = self._buffers(parameters, "exp_avg", "exp_avg_sq")
-        for parameter in parameters:
-            self.state[parameter].setdefault("step", torch.tensor(0.0))
-        adamw(
-            parameters, _gradients(parameters), means, squares, [], [self.state[p]["step"] for p in parameters],
-            amsgrad=False, beta1=group["betas"][0], beta2=group["betas"][1], lr=group["lr"],
-            weight_decay=group["weight_decay"], eps=1e-8, maximize=False,
-        )  # fmt: skip
-
-    def _sgd(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
-        (momenta,) = self._buffers(parameters, "momentum_buffer")
-        sgd(
-            parameters, _gradients(parameters), list[Tensor | None](momenta), weight_decay=group["weight_decay"],
-            momentum=group["momentum"], lr=group["lr"], dampening=0.0, nesterov=group["momentum"] > 0, maximize=False,
-        )  # fmt: skip
-
-    def _buffers(self, parameters: list[Tensor], *names: str) -> list[list[Tensor]]:
-        """Return tensors of the state by name, each shaped like its parameter; zeros at first."""
-        for parameter in parameters:
+    def _step_hidden(self, group: dict[str, Any]) -> None:
+        lr, momentum, same_shape = group["lr"], group["momentum"], defaultdict(list)
+        for parameter in group["params"]:
+            if parameter.grad is None:
+                continue
             state = self.state[parameter]
-            for name in names:
-                if name not in state:
-                    state[name] = torch.zeros_like(parameter)
-        return [[self.state[parameter][name] for parameter in parameters] for name in names]
+            if not state:
+                state["momentum_buffer"] = torch.zeros_like(parameter)
+            buffer = state["momentum_buffer"].mul_(momentum).add_(parameter.grad)
+            update = parameter.grad.add(buffer, alpha=momentum).flatten(1)  # Nesterov
+            same_shape[update.shape].append((parameter, update))
+
+        # Matrices of one shape are faster in a batch, a single one is without.
+        for shape, pairs in same_shape.items():
+            updates = [update for _, update in pairs]
+            batch = torch.stack(updates) if len(updates) > 1 else updates[0]
+            matrices = orthogonalise(batch, group["iterations"]).view(-1, *shape)
+            for (parameter, _), matrix in zip(pairs, matrices, strict=True):
+                if group["unit_norm"]:
+                    parameter.mul_(len(parameter) ** 0.5 / parameter.norm())
+                    size = 1.0
+                else:
+                    parameter.mul_(1 - lr * group["weight_decay"])
+                    size = 0.2 * max(shape) ** 0.5
+                parameter.add_(matrix.reshape(parameter.shape), alpha=-lr * size)
 
 
-def _gradients(parameters: list[Tensor]) -> list[Tensor]:
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    if any(gradient.is_sparse for gradient in gradients):
-        raise RuntimeError("Muon does not support sparse gradients")
-    return gradients
+def orthogonalise(matrix: Tensor, iterations: int = 5) -> Tensor:
+    """Return matrices of the same singular vectors whose singular values are near 1.
+
+    The quintic Newton-Schulz iteration with Jordan's coefficients (https://kellerjordan.github.io/posts/muon/): they do
+    not converge, but bring every singular value into about 0.7 to 1.2 within five iterations, with matrix products
+    alone. bfloat16 is exact enough; float32 is used where the device has no fast bfloat16.
+
+    Args:
+        matrix: Shape (rows, columns), or (batch, rows, columns): many small matrices are faster in a batch.
+        iterations: Fewer leave small singular values smaller.
+
+    Returns:
+        bfloat16 or float32, of the same shape.
+    """
+    x = matrix.to(torch.bfloat16 if has_fast_bfloat16(matrix.device) else torch.float32)
+    x = x / (torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True) + 1e-7)  # singular values must start at 1 or below
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mT if tall else x
+    multiply_add = torch.addmm if x.ndim == 2 else torch.baddbmm
+    for _ in range(iterations):
+        gram = x @ x.mT
+        polynomial = multiply_add(gram, gram, gram, beta=-4.7750, alpha=2.0315)
+        x = multiply_add(x, polynomial, x, beta=3.4445)
+    return x.mT if tall else x

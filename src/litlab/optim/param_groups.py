@@ -1,14 +1,16 @@
 """Parameter groups by name: learning rates and weight decay that differ within a network."""
 
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import accumulate
+from typing import Any
 
 from torch import nn
 from torch.optim import LBFGS, Optimizer
 
 from litlab.errors import UserError
-from litlab.optim.layers import member_networks
-from litlab.optim.name_patterns import match_rules, named_parameters
+from litlab.optim.parameters import match_rules, member_networks, named_parameters
 from litlab.types import NonNegativeFloat, OpenUnitInterval, PositiveFloat
 
 
@@ -32,7 +34,7 @@ class GroupRule:
 class ParamGroups:
     """How an optimizer's settings differ from parameter to parameter.
 
-    The optimizer is built as without groups; then each of its own groups (`MuonSGD` has three) is divided. So this
+    The optimizer is built as without groups; then each of its own groups (`Muon` has several) is divided. So this
     works with every optimizer that takes groups, and every schedule keeps the ratios between their rates.
 
     Args:
@@ -66,45 +68,54 @@ class ParamGroups:
         """
         if isinstance(optimizer, LBFGS):
             raise UserError("model.param_groups: LBFGS takes all parameters in one group; choose another optimizer")
-        names = {parameter: name for name, parameter in named_parameters(module).items()}
-        known = list(names.values())
-        rule_of = match_rules(known, [rule.params for rule in self.rules], "model.param_groups.rules")
-        layer_scale = self._layer_scales(module, known)
+        named = named_parameters(module)
+        rule_of = match_rules(named, [rule.params for rule in self.rules], "model.param_groups.rules")
+        scale_of = self._layer_scales(module, named)
+        names = {parameter: name for name, parameter in named.items()}
 
-        def settings(parameter: nn.Parameter, group: dict) -> tuple[float, float | None]:
+        def settings_of(parameter: nn.Parameter, group: dict[str, Any]) -> dict[str, Any]:
             name = names[parameter]
-            rule = self.rules[rule_of[name]] if name in rule_of else GroupRule("")
-            decay = group.get("weight_decay")
+            rule = self.rules[rule_of[name]] if name in rule_of else GroupRule(name)
+            scale = rule.lr_scale * scale_of.get(name, 1.0)
+            decay = group.get("weight_decay", 0.0)
+            if not self.decay_norms_and_biases and parameter.ndim < 2:
+                decay = 0.0
             if rule.weight_decay is not None:
                 decay = rule.weight_decay
-            elif not self.decay_norms_and_biases and parameter.ndim < 2 and decay is not None:
-                decay = 0.0
-            return rule.lr_scale * layer_scale.get(name, 1.0), decay
+            return {"lr": group["lr"] * scale, "lr_scale": group.get("lr_scale", 1.0) * scale, "weight_decay": decay}
 
-        groups = list(optimizer.param_groups)
-        optimizer.param_groups.clear()
-        for group in groups:
-            parts: dict[tuple[float, float | None], list[nn.Parameter]] = {}
-            for parameter in group["params"]:
-                parts.setdefault(settings(parameter, group), []).append(parameter)
-            for (scale, decay), parameters in parts.items():
-                total = scale * group.get("lr_scale", 1.0)  # `Muon` has a group with a rate of its own
-                changed = {"params": parameters, "lr": group["lr"] * scale, "lr_scale": total}
-                optimizer.add_param_group({**group, **changed, **({} if decay is None else {"weight_decay": decay})})
+        divide_groups(optimizer, settings_of)
 
-    def _layer_scales(self, module: nn.Module, names: list[str]) -> dict[str, float]:
+    def _layer_scales(self, module: nn.Module, named: dict[str, nn.Parameter]) -> dict[str, float]:
         """Return the factor of each parameter that is in a layer."""
         if self.layer_decay is None:
             if self.layers is not None:
                 raise UserError("model.param_groups.layers: they have no effect; set layer_decay too")
             return {}
-        layers = _parts(module) if self.layers is None else self.layers
-        layer_of = match_rules(names, layers, "model.param_groups.layers")
+        layers = _find_layers(module) if self.layers is None else self.layers
+        layer_of = match_rules(named, layers, "model.param_groups.layers")
         return {name: self.layer_decay ** (len(layers) - 1 - layer) for name, layer in layer_of.items()}
 
 
-def _parts(module: nn.Module) -> list[str | list[str]]:
-    """Return the names of the parameters in each part of a model's network, in the order of their definition.
+def divide_groups(optimizer: Optimizer, settings_of: Callable[[nn.Parameter, dict[str, Any]], dict[str, Any]]) -> None:
+    """Divide each group of a new optimizer into groups of equal settings.
+
+    Args:
+        optimizer: It has no state yet.
+        settings_of: Returns what is different for a parameter of a group; numbers, words and the like.
+    """
+    groups = list(optimizer.param_groups)
+    optimizer.param_groups.clear()
+    for group in groups:
+        parts = defaultdict(list)
+        for parameter in group["params"]:
+            parts[tuple(settings_of(parameter, group).items())].append(parameter)
+        for settings, parameters in parts.items():
+            optimizer.add_param_group({**group, **dict(settings), "params": parameters})
+
+
+def _find_layers(module: nn.Module) -> list[list[str]]:
+    """Return the names of the parameters in each layer of a model's network, in the order of their definition.
 
     Raises:
         UserError: It is an ensemble.
@@ -115,24 +126,20 @@ def _parts(module: nn.Module) -> list[str | list[str]]:
             "model.param_groups.layer_decay: the layers of several networks (model.members) have no common order; set "
             "model.param_groups.layers, such as [network.members.*.0, network.members.*.1]"
         )
-    prefix = "network." if network is not module else ""
-    vectors = {name for name, parameter in network.named_parameters() if parameter.ndim < 2}
-    parts: list[list[str]] = []
-    for _, group in groupby((name for name, _ in network.named_parameters()), lambda name: _part(network, name)):
-        part = list(group)
-        if parts and vectors.issuperset(part):
-            parts[-1] += [prefix + name for name in part]
+    prefix = "" if network is module else "network."
+    containers = {name for name, part in network.named_modules() if isinstance(part, nn.Sequential | nn.ModuleList)}
+    names_in: dict[str, list[str]] = defaultdict(list)
+    vectors = set()
+    for name, parameter in network.named_parameters():
+        part = next(path for path in accumulate(name.split("."), "{}.{}".format) if path not in containers)
+        names_in[part].append(prefix + name)
+        if parameter.ndim < 2:
+            vectors.add(prefix + name)
+
+    layers: list[list[str]] = []
+    for names in names_in.values():
+        if layers and vectors.issuperset(names):
+            layers[-1] += names
         else:
-            parts.append([prefix + name for name in part])
-    return list(parts)
-
-
-def _part(network: nn.Module, name: str) -> str:
-    """Return the part that a parameter is in: a child of the network, or of a container in it."""
-    words = name.split(".")
-    depth = 1
-    while depth < len(words) and isinstance(
-        network.get_submodule(".".join(words[:depth])), nn.Sequential | nn.ModuleList
-    ):
-        depth += 1
-    return ".".join(words[:depth])
+            layers.append(names)
+    return layers

@@ -8,6 +8,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from litlab.optim.rates import set_rate
+from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt
 
 
 class WarmupDecay(LRScheduler):
@@ -23,26 +24,19 @@ class WarmupDecay(LRScheduler):
         decay: Shape of the descent.
         total_steps: Length. Taken from the run when left out of the YAML.
         last_epoch: Step to go on from, as in every scheduler of torch.
-
-    Raises:
-        ValueError: If warmup, final or total_steps is out of range.
     """
 
     def __init__(
         self,
         optimizer: Optimizer,
-        warmup: float = 0.1,
-        final: float = 0.0,
+        warmup: HalfOpenUnitInterval = 0.1,
+        final: ClosedUnitInterval = 0.0,
         decay: Literal["linear", "cosine"] = "linear",
-        total_steps: int | None = None,
+        total_steps: PositiveInt | None = None,
         last_epoch: int = -1,
     ) -> None:
-        if not 0 <= warmup < 1:
-            raise ValueError(f"warmup is {warmup}: it must be at least 0 and below 1")
-        if not 0 <= final <= 1:
-            raise ValueError(f"final is {final}: it must be from 0 to 1")
-        if total_steps is None or total_steps < 1:
-            raise ValueError(f"total_steps is {total_steps}: it must be 1 or more")
+        if total_steps is None:
+            raise ValueError("total_steps is not set; give the number of steps that the schedule has")
         self.warmup, self.final, self.decay, self.total_steps = warmup, final, decay, total_steps
         super().__init__(optimizer, last_epoch)
 

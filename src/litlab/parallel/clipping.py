@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate
 
-from litlab.optim.foreach import local_part, norms_of, scale_all
+from litlab.optim.foreach import local_part, norms_of
 
 
 @torch.no_grad()
@@ -31,7 +31,8 @@ def clip_norm(parameters: Iterable[Tensor], most: float, device: torch.device) -
     torch.distributed.all_reduce(total)
     norm = total.sqrt()
     if parts:
-        scale_all(parts, (most / (norm + 1e-6)).clamp(max=1.0).to(parts[0].device))
+        factor = (most / (norm + 1e-6)).clamp(max=1.0).to(parts[0].device)
+        torch._foreach_mul_(parts, factor)  # pyright: ignore[reportPrivateImportUsage]
     return norm
 
 

@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.errors import UserError, building
 from litlab.optim import Muon, ParamGroups, Schedule
-from litlab.optim.name_patterns import named_parameters
+from litlab.optim.parameters import named_parameters
 from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
 from litlab.optim.recipe import plain_recipe
 from litlab.util.steps import steps_of_run

@@ -26,5 +26,4 @@ class LinearData(LightningDataModule):
         return DataLoader(self.train, self.batch_size, shuffle=True)
 
     def test_dataloader(self) -> DataLoader:
-        """Batches to test on."""
         return DataLoader(self.test, self.batch_size)

@@ -24,8 +24,10 @@ class LinearRegression(LightningModule):
         self.log(f"{stage}/loss", loss, on_step=False, on_epoch=True)
         return loss
 
+    def on_train_epoch_end(self) -> None:
+        self.log_dict({"weight": self.line.weight.item(), "bias": self.line.bias.item()}, prog_bar=True)
+
     def test_step(self, batch: list[Tensor], batch_idx: int) -> None:
-        """Log the loss."""
         self.training_step(batch, batch_idx, "test")
 
     def on_test_end(self) -> None:
@@ -36,5 +38,4 @@ class LinearRegression(LightningModule):
             print(f"{name:13}  weight {weight.item():.3f}  bias {bias.item():.3f}")
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return the optimizer."""
         return torch.optim.SGD(self.parameters(), self.hparams["lr"])

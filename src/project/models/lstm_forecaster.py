@@ -1,7 +1,7 @@
 """The forecasting experiment's model."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from torch import Tensor, nn
 
@@ -32,6 +32,8 @@ class LSTMForecaster(Forecaster):
         decoder: `parallel` takes one recurrent step for each output segment, all from the last state; `last_hidden` has
             two linear layers from the last hidden state.
         channel_independent: Forecast each channel from itself alone, with the same weights; or all from all.
+        head_hidden_size: Units of the hidden layer of the decoder `last_hidden`; 0: one linear layer is the head. Left
+            out, as many as hidden_size.
         skip: A linear map from window to forecast that is added. `linear` is trained with the rest; `ridge` is the
             closed-form solution on the training data, and stays as it is: the network learns what it leaves.
         dropout: Probability of dropping a unit before the last linear layer, and between recurrent layers.
@@ -64,6 +66,7 @@ class LSTMForecaster(Forecaster):
         instance_norm: InstanceNorm = "none",
         decoder: Decoder = "last_hidden",
         channel_independent: bool = False,
+        head_hidden_size: NonNegativeInt | None = None,
         skip: Skip = "none",
         dropout: HalfOpenUnitInterval = 0.0,
         ensemble: list[dict[str, Any]] | None = None,
@@ -83,8 +86,8 @@ class LSTMForecaster(Forecaster):
             )
         common = _Member(
             cell=cell, hidden_size=hidden_size, num_layers=num_layers, segment_length=segment_length,
-            instance_norm=instance_norm, decoder=decoder, channel_independent=channel_independent, skip=skip,
-            dropout=dropout, context_length=context_length,
+            instance_norm=instance_norm, decoder=decoder, channel_independent=channel_independent,
+            head_hidden_size=head_hidden_size, skip=skip, dropout=dropout, context_length=context_length,
         )  # fmt: skip
         sizes = horizon, num_targets, num_covariates or 0, len(quantiles or [1])
         if ensemble is None:
@@ -137,6 +140,7 @@ class _Member:
     instance_norm: InstanceNorm
     decoder: Decoder
     channel_independent: bool
+    head_hidden_size: int | None
     skip: Skip
     dropout: float
     context_length: int
@@ -169,7 +173,8 @@ class _Member:
             recurrent = SegmentRNN(
                 self.context_length, horizon, channels, covariates, cell=self.cell, hidden_size=self.hidden_size,
                 num_layers=self.num_layers, segment_length=self.segment_length, decoder=self.decoder,
-                channel_independent=self.channel_independent, dropout=self.dropout, outputs=outputs,
+                channel_independent=self.channel_independent, head_hidden_size=self.head_hidden_size,
+                dropout=self.dropout, outputs=outputs,
                 # What training starts from is the skip's forecast; not quite, or the layers below got no gradient.
                 head_std=None if self.skip == "none" else 1e-3,
             )  # fmt: skip
@@ -189,9 +194,10 @@ def _member(common: _Member, entry: dict[str, Any], where: str) -> _Member:
     for name, value in entry.items():
         if name not in types:
             raise UserError(f"{where}{name}: a member has no such setting; it has {', '.join(types)}")
-        if choices := get_args(types[name]):
-            if value not in choices:
-                raise UserError(f"{where}{name}: {value!r} is not valid; it must be one of {', '.join(choices)}")
-        elif type(value) is not types[name] and not (name == "dropout" and type(value) is int):
-            raise UserError(f"{where}{name}: {value!r} is not valid; it must be {types[name].__name__}")
+        kind = types[name]
+        if get_origin(kind) is Literal:
+            if value not in get_args(kind):
+                raise UserError(f"{where}{name}: {value!r} is not valid; it must be one of {', '.join(get_args(kind))}")
+        elif type(value) not in (get_args(kind) or [kind]) and not (name == "dropout" and type(value) is int):
+            raise UserError(f"{where}{name}: {value!r} is not valid; it must be {getattr(kind, '__name__', kind)}")
     return replace(common, **entry)

@@ -47,7 +47,9 @@ class TransformerClassifier(Classifier):
         patch: Neighbouring tokens that are joined to one before the blocks, for long texts. 1: none.
         pooling: What of all tokens goes into the last layer, one or several of mean, max and attention.
         embedding_dropout: Probability of dropping a value of a token's embedding.
+        position_dropout: Probability of dropping a value of what goes into the blocks: tokens plus positions.
         dropout: Probability of dropping a value that a part of a block adds.
+        feedforward_dropout: Probability of dropping a hidden unit of a block's feed-forward network.
         head_dropout: Probability of dropping a value before the last layer.
         word_dropout: Probability that a token is read as the unknown word in training.
         vocab_size: Token ids are below it. Taken from the data when left out.
@@ -77,7 +79,9 @@ class TransformerClassifier(Classifier):
         patch: PositiveInt = 1,
         pooling: tuple[Literal["mean", "max", "attention"], ...] = ("mean",),
         embedding_dropout: HalfOpenUnitInterval = 0.0,
+        position_dropout: HalfOpenUnitInterval = 0.0,
         dropout: HalfOpenUnitInterval = 0.1,
+        feedforward_dropout: HalfOpenUnitInterval = 0.0,
         head_dropout: HalfOpenUnitInterval = 0.0,
         word_dropout: HalfOpenUnitInterval = 0.0,
         vocab_size: VocabSize | None = None,
@@ -105,7 +109,8 @@ class TransformerClassifier(Classifier):
             embed_dim=embed_dim, num_layers=num_layers, num_heads=num_heads,
             dim_feedforward=dim_feedforward, positions=positions, norm=norm, norm_class=norm_class,
             attention=attention, activation=activation, stem=stem, patch=patch, pooling=pooling,
-            embedding_dropout=embedding_dropout, dropout=dropout, head_dropout=head_dropout,
+            embedding_dropout=embedding_dropout, position_dropout=position_dropout, dropout=dropout,
+            feedforward_dropout=feedforward_dropout, head_dropout=head_dropout,
             word_dropout=word_dropout,
         )  # fmt: skip
         super().__init__(network, num_classes=num_classes, **settings)

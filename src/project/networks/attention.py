@@ -69,8 +69,6 @@ class MultiHeadAttention(nn.Module):
         implementation: Literal["sdpa", "math", "fused_softmax"] = "sdpa",
     ) -> None:
         super().__init__()
-        if not 0 <= dropout <= 1:
-            raise ValueError(f"dropout is {dropout}: it must be from 0 to 1")
         self.num_heads = num_heads
         self.dropout = dropout
         self.implementation = implementation
@@ -120,6 +118,7 @@ class EncoderBlock(nn.Module):
         num_heads: Number of attention heads.
         dim_feedforward: Hidden units of the feed-forward network.
         dropout: Probability of dropping a value that attention or the feed-forward network adds.
+        feedforward_dropout: Probability of dropping a hidden unit of the feed-forward network.
         norm: Where normalisation stands. pre: before each of the two, which leaves a clear path for gradients
             (Xiong et al. 2020, arXiv:2002.04745); post: after each sum, as Vaswani et al. have it.
         norm_class: Class of the norms, called with embed_dim.
@@ -135,6 +134,7 @@ class EncoderBlock(nn.Module):
         dim_feedforward: int,
         *,
         dropout: float = 0.0,
+        feedforward_dropout: float = 0.0,
         norm: Literal["pre", "post"] = "pre",
         norm_class: Callable[[int], nn.Module] = nn.LayerNorm,
         attention: Callable[[int, int], nn.Module] = MultiHeadAttention,
@@ -144,7 +144,7 @@ class EncoderBlock(nn.Module):
         self.norm = norm
         self.attention = attention(embed_dim, num_heads)
         hidden, output = nn.Linear(embed_dim, dim_feedforward), nn.Linear(dim_feedforward, embed_dim)
-        self.feedforward = nn.Sequential(hidden, activation(), output)
+        self.feedforward = nn.Sequential(hidden, activation(), nn.Dropout(feedforward_dropout), output)
         self.norm1, self.norm2 = norm_class(embed_dim), norm_class(embed_dim)
         self.dropout = nn.Dropout(dropout)
 

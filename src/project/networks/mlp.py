@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor, nn
 
 from litlab.nn import check_sizes
+from project.networks.dropout import spread_rates
 
 
 class MLP(nn.Module):
@@ -16,12 +17,12 @@ class MLP(nn.Module):
         activation: Activation after each hidden layer, a class such as torch.nn.ReLU.
         norm: Normalisation before each activation, a class that is called with the number of units, such as
             torch.nn.BatchNorm1d or torch.nn.LayerNorm; torch.nn.Identity for none.
-        dropout: Probability of dropping a hidden unit.
+        dropout: Probability of dropping a hidden unit: one number, or one for each hidden layer, such as [0.3, 0.2].
         image_shape: Channels, height and width of an image. Taken from the data when left out.
         num_classes: Number of logits. Taken from the data when left out.
 
     Raises:
-        ValueError: If a size is below 1, or neither set nor told by the data.
+        ValueError: If a size is below 1, or neither set nor told by the data, or dropout fits no layers.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class MLP(nn.Module):
         hidden_sizes: Sequence[int] = (512, 512),
         activation: Callable[[], nn.Module] = nn.ReLU,
         norm: Callable[[int], nn.Module] = nn.Identity,
-        dropout: float = 0.0,
+        dropout: float | list[float] = 0.0,
         image_shape: tuple[int, int, int] | None = None,
         num_classes: int | None = None,
     ) -> None:
@@ -39,8 +40,9 @@ class MLP(nn.Module):
         check_sizes(hidden_sizes=hidden_sizes or 1, image_shape=image_shape, num_classes=num_classes)
         layers: list[nn.Module] = [nn.Flatten()]
         units = math.prod(image_shape)
-        for size in hidden_sizes:
-            layers += [nn.Linear(units, size), norm(size), activation(), nn.Dropout(dropout)]
+        rates = spread_rates("dropout", dropout, len(hidden_sizes))
+        for size, rate in zip(hidden_sizes, rates, strict=True):
+            layers += [nn.Linear(units, size), norm(size), activation(), nn.Dropout(rate)]
             units = size
         self.layers = nn.Sequential(*layers, nn.Linear(units, num_classes))
 

@@ -33,6 +33,8 @@ class SegmentRNN(nn.Module):
         decoder: `parallel` takes one recurrent step for each output segment, all from the last state and with the same
             weights, told apart by a learned embedding of position and channel; `last_hidden` has two linear layers.
         channel_independent: Forecast each channel from itself alone, with the same weights; or all from all.
+        head_hidden_size: Units of the hidden layer of the decoder `last_hidden`; 0: none, so that one linear layer is
+            the head. Left out, as many as hidden_size.
         dropout: Probability of dropping a unit before the last linear layer, and between recurrent layers.
         outputs: Values for each row and channel, such as quantiles.
         head_std: Standard deviation of the last layer's weights at the start, for an output that starts near zero.
@@ -55,6 +57,7 @@ class SegmentRNN(nn.Module):
         segment_length: int = 24,
         decoder: Decoder = "parallel",
         channel_independent: bool = True,
+        head_hidden_size: int | None = None,
         dropout: float = 0.0,
         outputs: int = 1,
         head_std: float | None = None,
@@ -65,7 +68,9 @@ class SegmentRNN(nn.Module):
             segment_length=segment_length, outputs=outputs,
         )  # fmt: skip
         check_sizes(2, hidden_size=hidden_size)  # half of it is the position's, half the channel's
-        check_sizes(0, covariates=covariates)
+        check_sizes(0, covariates=covariates, head_hidden_size=head_hidden_size or 0)
+        if decoder == "parallel" and head_hidden_size is not None:
+            raise ValueError(f"head_hidden_size is {head_hidden_size}: it must be left out for the decoder parallel")
         if segment_length > context_length:
             raise ValueError(
                 f"segment_length is {segment_length}: it must be at most context_length, which is {context_length}"
@@ -81,10 +86,15 @@ class SegmentRNN(nn.Module):
         between = dropout if num_layers > 1 else 0.0
         inputs = features if plain else hidden_size
         self.rnn = recurrent(inputs, hidden_size, num_layers, batch_first=True, dropout=between)
-        decoders = {"parallel": ParallelDecoder, "last_hidden": LastHiddenDecoder}
-        self.decoder = decoders[decoder](
-            horizon, hidden_size, segment_length, self.groups, covariates, dropout, shape=(together, outputs)
-        )
+        if decoder == "parallel":
+            self.decoder = ParallelDecoder(
+                horizon, hidden_size, segment_length, self.groups, covariates, dropout, shape=(together, outputs)
+            )
+        else:
+            units = hidden_size if head_hidden_size is None else head_hidden_size
+            self.decoder = LastHiddenDecoder(
+                horizon, hidden_size, units, self.groups, covariates, dropout, shape=(together, outputs)
+            )
         if head_std is not None:
             nn.init.normal_(self.decoder.head.weight, std=head_std)
             nn.init.zeros_(self.decoder.head.bias)
@@ -166,16 +176,16 @@ class ParallelDecoder(nn.Module):
 
 
 class LastHiddenDecoder(nn.Module):
-    """Two linear layers from the last hidden state and, where there are covariates, the calendar of the horizon.
+    """One or two linear layers from the last hidden state and, where there are covariates, the calendar of the horizon.
 
-    Arguments as in ``SegmentRNN``; `shape` is (channels of a group, outputs).
+    Arguments as in ``SegmentRNN``; `units` of the first layer, 0 for none; `shape` is (channels of a group, outputs).
     """
 
     def __init__(
         self,
         horizon: int,
         hidden_size: int,
-        segment_length: int,
+        units: int,
         groups: int,
         covariates: int,
         dropout: float,
@@ -183,14 +193,15 @@ class LastHiddenDecoder(nn.Module):
     ) -> None:
         super().__init__()
         self.groups, self.shape = groups, (horizon, *shape)
-        self.hidden = nn.Linear(hidden_size + horizon * covariates, hidden_size)
+        inputs = hidden_size + horizon * covariates
+        self.hidden = nn.Sequential(nn.Linear(inputs, units), nn.ReLU()) if units else nn.Identity()
         self.dropout = nn.Dropout(dropout)
-        self.head = nn.Linear(hidden_size, math.prod(self.shape))
+        self.head = nn.Linear(units or inputs, math.prod(self.shape))
 
     def forward(self, rnn: nn.Module, state: Tensor | tuple[Tensor, Tensor], calendar: Tensor | None) -> Tensor:
         """Shape (batch, group, horizon, channels of a group, outputs)."""
         last = (state[0] if isinstance(state, tuple) else state)[-1]
         if calendar is not None:
             last = torch.cat([last, calendar.flatten(1).repeat_interleave(self.groups, dim=0)], dim=-1)
-        rows = self.head(self.dropout(self.hidden(last).relu()))
+        rows = self.head(self.dropout(self.hidden(last)))
         return rows.reshape(-1, self.groups, *self.shape)

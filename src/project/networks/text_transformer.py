@@ -38,7 +38,9 @@ class TextTransformer(nn.Module):
         patch: Neighbouring tokens that are joined before the blocks; 1: none.
         pooling: What of the blocks' output goes into the head, concatenated: mean, max, attention.
         embedding_dropout: Probability of dropping a value of a token's embedding.
+        position_dropout: Probability of dropping a value of what goes into the blocks: tokens plus positions.
         dropout: Probability of dropping a value that a part of a block adds.
+        feedforward_dropout: Probability of dropping a hidden unit of a block's feed-forward network.
         head_dropout: Probability of dropping a pooled value.
         word_dropout: Probability that a token is read as the unknown word in training.
 
@@ -49,7 +51,7 @@ class TextTransformer(nn.Module):
     parallel_plan = ParallelPlan(
         blocks=["blocks.*"],
         columns=["blocks.*.attention.queries_keys_values", "blocks.*.feedforward.0"],
-        rows=["blocks.*.attention.output", "blocks.*.feedforward.2"],
+        rows=["blocks.*.attention.output", "blocks.*.feedforward.3"],
         counts=["blocks.*.attention.num_heads"],
     )
 
@@ -72,7 +74,9 @@ class TextTransformer(nn.Module):
         patch: int = 1,
         pooling: Sequence[Literal["mean", "max", "attention"]] = ("mean",),
         embedding_dropout: float = 0.0,
+        position_dropout: float = 0.0,
         dropout: float = 0.1,
+        feedforward_dropout: float = 0.0,
         head_dropout: float = 0.0,
         word_dropout: float = 0.0,
     ) -> None:
@@ -98,10 +102,11 @@ class TextTransformer(nn.Module):
             # The paper scales embeddings up to the sinusoids' size; here these are scaled down to the embeddings'.
             table = sinusoidal_positions(length, embed_dim) * EMBEDDING_STD
             self.register_buffer("positions", table, persistent=False)
+        self.position_dropout = nn.Dropout(position_dropout)
         self.blocks = nn.ModuleList(
             EncoderBlock(
-                embed_dim, num_heads, dim_feedforward, dropout=dropout, norm=norm, norm_class=norm_class,
-                attention=attention, activation=activation,
+                embed_dim, num_heads, dim_feedforward, dropout=dropout, feedforward_dropout=feedforward_dropout,
+                norm=norm, norm_class=norm_class, attention=attention, activation=activation,
             )
             for _ in range(num_layers)
         )  # fmt: skip
@@ -141,7 +146,7 @@ class TextTransformer(nn.Module):
             x = self.stem(x, real)
         if self.patches is not None:
             x, real = self.patches(x, real)
-        x = x + self.positions[: x.shape[1]]
+        x = self.position_dropout(x + self.positions[: x.shape[1]])
         for block in self.blocks:
             x = block(x, real)
         return self.head(self.head_dropout(self.pooling(self.norm(x), real)))

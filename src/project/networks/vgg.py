@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from litlab.nn import check_sizes
+from project.networks.dropout import spread_rates
 
 
 class VGG(nn.Module):
@@ -24,11 +25,11 @@ class VGG(nn.Module):
             project.networks.norms.
         activation: Activation after each hidden layer, a class such as torch.nn.GELU.
         block_dropout: Probability of dropping a channel of an image after each block (Tompson et al. 2015,
-            arXiv:1411.4280).
-        head_dropout: Probability of dropping a hidden unit.
+            arXiv:1411.4280): one number, or one for each block, such as [0.1, 0.2, 0].
+        head_dropout: Probability of dropping a hidden unit: one number, or one for each hidden layer.
 
     Raises:
-        ValueError: If a size is below 1.
+        ValueError: If a size is below 1, or a list of dropouts is not as long as that of the layers.
     """
 
     def __init__(
@@ -39,24 +40,26 @@ class VGG(nn.Module):
         hidden: tuple[int, ...] = (1024, 512),
         norm: Callable[[int], nn.Module] = nn.BatchNorm2d,
         activation: Callable[[], nn.Module] = nn.ReLU,
-        block_dropout: float = 0.0,
-        head_dropout: float = 0.5,
+        block_dropout: float | list[float] = 0.0,
+        head_dropout: float | list[float] = 0.5,
     ) -> None:
         super().__init__()
         check_sizes(channels=channels, num_classes=num_classes, widths=widths, hidden=hidden or 1)
         blocks: list[nn.Module] = []
-        for width in widths:
+        rates = spread_rates("block_dropout", block_dropout, len(widths))
+        for width, rate in zip(widths, rates, strict=True):
             blocks += [
                 nn.Conv2d(channels, width, 3, padding=1), norm(width), activation(),
                 nn.Conv2d(width, width, 3, padding=1), norm(width), activation(),
-                nn.Sequential(nn.MaxPool2d(2), nn.Dropout2d(block_dropout)),
+                nn.Sequential(nn.MaxPool2d(2), nn.Dropout2d(rate)),
             ]  # fmt: skip
             channels = width
         self.features = nn.Sequential(*blocks)
         head: list[nn.Module] = []
         units = channels * 16
-        for width in hidden:
-            head += [nn.Linear(units, width), activation(), nn.Dropout(head_dropout)]
+        rates = spread_rates("head_dropout", head_dropout, len(hidden))
+        for width, rate in zip(hidden, rates, strict=True):
+            head += [nn.Linear(units, width), activation(), nn.Dropout(rate)]
             units = width
         self.head = nn.Sequential(*head, nn.Linear(units, num_classes))
 

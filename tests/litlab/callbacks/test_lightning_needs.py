@@ -24,7 +24,7 @@ def test_a_learning_rate_that_is_no_setting_can_not_be_found():
         [{"params": parameters[:1], "lr": 0.1}, {"params": parameters[1:], "lr": 0.2}]
     )
     assert model.lr is None
-    with pytest.raises(UserError, match=r"^model\.optimizer: .* has no setting lr; "):
+    with pytest.raises(UserError, match=r"^model\.optimizer: .* has no lr above 0; "):
         model.lr = 0.03
     assert [group["lr"] for group in model.configure_optimizers().param_groups] == [0.1, 0.2]
 

@@ -49,13 +49,6 @@ def test_several_rates_keep_their_proportions():
     assert optimizer.param_groups[0]["momentum"] == 0.5
 
 
-def test_an_optimizer_in_an_optimizer_is_scaled_with_it():
-    def pair(params, lr=0.1, rest=None): ...
-
-    recipe = with_learning_rate(partial(pair, rest=partial(torch.optim.AdamW, lr=0.01)), 0.2)
-    assert rate_settings(recipe)["init_args"]["rest"]["init_args"] == {"lr": pytest.approx(0.02)}
-
-
 # As if it had not run
 
 

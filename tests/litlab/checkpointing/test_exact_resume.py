@@ -19,7 +19,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, Mul
 from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.checkpointing.resume import KEY
 from litlab.errors import UserError
-from litlab.optim import Chain, Schedule, WarmupDecay
+from litlab.optim import Schedule, Sequence, WarmupDecay
 from tests.litlab.checkpointing.in_process import BATCHES, EACH_STEP, Data, Draws, Interrupted, fit, saving, trainer
 
 pytestmark = pytest.mark.filterwarnings(
@@ -283,10 +283,11 @@ def test_a_schedule_ends_with_a_run_that_goes_on_for_longer(tmp_path, name, stop
 
 
 def test_a_schedule_made_of_parts_keeps_its_length(tmp_path):
-    recipe = partial(Chain, schedulers=[partial(lr_scheduler.ExponentialLR, gamma=0.9)])
+    decay = partial(lr_scheduler.ExponentialLR, gamma=0.9)
+    recipe = partial(Sequence, schedulers=[decay, decay], milestones=[0.5])
     settings = {"module": partial(Draws, schedule=Schedule(recipe, "step"))}
     fit(tmp_path, max_epochs=2, **settings)
-    line = r"^model.schedule: a Chain of 6 steps can't go on with 9; leave the length of the run as it was, or start"
+    line = r"^model.schedule: a Sequence of 6 steps can't go on with 9; leave the length of the run as it was, or start"
     with pytest.raises(UserError, match=line):
         fit(tmp_path, resume=True, max_epochs=3, **settings)
 

@@ -1,16 +1,12 @@
 """torchao's AdamW8bit, an optional package, through fits, runs and checkpoints."""
 
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import torch
-from lightning.pytorch import LightningDataModule
 from torch import nn
 
-from litlab.callbacks.compile_parts import optimizer_advice
 from litlab.checkpointing.io import AtomicCheckpointIO
-from litlab.commands.check.cost import checkpoint_bytes
 from tests.litlab.checkpointing.in_process import Draws, fit
 from tests.litlab.checkpointing.resuming import leaves, same
 from tests.litlab.conftest import BRIEF, CONFIGS
@@ -38,14 +34,6 @@ class Large(Draws):
         self.optimizer = partial(AdamW8bit, lr=0.01)
 
 
-class Larger(Large):
-    """With so many weights that a checkpoint is little else than them and the optimizer's state."""
-
-    def __init__(self, stop=None) -> None:
-        super().__init__(stop)
-        self.network = nn.Sequential(nn.Linear(6, 8192), nn.Dropout(0.4), nn.Linear(8192, 3))
-
-
 def test_resumes_exactly_in_the_middle_of_an_epoch(tmp_path):
     model, trainer = fit(tmp_path / "whole", module=Large, plugins=[AtomicCheckpointIO()])
     fit(tmp_path, module=Large, plugins=[AtomicCheckpointIO()], stop=("batch", 1, 3))
@@ -55,13 +43,6 @@ def test_resumes_exactly_in_the_middle_of_an_epoch(tmp_path):
     assert before.keys() == after.keys()
     assert all(same(value, after[name]) for name, value in before.items())
     assert all(torch.equal(one, other) for one, other in zip(model.parameters(), resumed.parameters(), strict=True))
-
-
-def test_a_checkpoint_is_as_large_as_said(tmp_path):
-    model, trainer = fit(tmp_path, module=Larger)
-    trainer.save_checkpoint(tmp_path / "saved.ckpt")
-    said = checkpoint_bytes(trainer, trainer, model, LightningDataModule())
-    assert said == pytest.approx((tmp_path / "saved.ckpt").stat().st_size, rel=0.1)
 
 
 @pytest.mark.matrix
@@ -101,8 +82,3 @@ def test_no_compiler_is_one_line(images, tmp_path):
     lines = [line for line in errors.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1, errors
     assert lines[0].startswith("error: model.optimizer: AdamW8bit compiles its step, and this machine has no working")
-
-
-def test_a_model_of_ones_own_that_compiles_is_not_the_optimizers_fault():
-    trainer = SimpleNamespace(optimizers=[torch.optim.AdamW([torch.zeros(1)])])
-    assert optimizer_advice(RuntimeError("InvalidCxxCompiler: No working C++ compiler found"), trainer) is None

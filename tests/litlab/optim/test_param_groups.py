@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
-from torch.optim import SGD, AdamW, lr_scheduler
+from torch.optim import AdamW, lr_scheduler
 
 from litlab.errors import UserError
 from litlab.optim import GroupRule, ParamGroups, Schedule
@@ -52,20 +52,15 @@ def test_norms_and_biases_can_do_without_weight_decay():
 
 def test_learning_rates_fall_towards_the_input():
     """Blocks in a list count one by one; a norm belongs to the convolution before it; rules scale on top."""
-    found = _settings(_model(ParamGroups([GroupRule("network.blocks.0.1", 8)], layer_decay=0.5)), "lr")
+    rules = [GroupRule("network.blocks.0.1", 8)]
+    layers = [["network.stem", "network.norm"], "network.blocks.0", "network.blocks.1", "network.head"]
+    found = _settings(_model(ParamGroups(rules, layer_decay=0.5)), "lr")
+    assert found == _settings(_model(ParamGroups(rules, layer_decay=0.5, layers=layers)), "lr")
     expected = {"head": 0.1, "blocks.1": 0.05, "blocks.0": 0.025, "stem": 0.0125, "norm": 0.0125}
     for name, (rate,) in found.items():
         part = next(part for part in expected if name.startswith(part))
         scale = 8 if name.startswith("blocks.0.1") else 1
         assert rate == pytest.approx(scale * expected[part]), name
-
-
-def test_layers_can_be_listed():
-    layers = [["network.stem", "network.norm"], "network.blocks", "network.head"]
-    found = _settings(_model(ParamGroups(layer_decay=0.5, layers=layers)), "lr")
-    assert found["norm.bias"] == pytest.approx((0.025,))
-    assert found["blocks.0.0.weight"] == found["blocks.1.0.weight"] == pytest.approx((0.05,))
-    assert found["head.bias"] == pytest.approx((0.1,))
 
 
 @pytest.mark.parametrize(
@@ -74,8 +69,6 @@ def test_layers_can_be_listed():
         partial(lr_scheduler.OneCycleLR, max_lr=0.4, total_steps=20),
         partial(lr_scheduler.CyclicLR, base_lr=0.1, max_lr=0.4, cycle_momentum=False),
         partial(lr_scheduler.CosineAnnealingLR, T_max=10),
-        partial(lr_scheduler.StepLR, step_size=3),
-        partial(lr_scheduler.CosineAnnealingWarmRestarts, T_0=4),
     ],
     ids=lambda scheduler: scheduler.func.__name__,
 )
@@ -94,18 +87,6 @@ def test_what_the_learning_rate_finder_sets_is_scaled():
     model = _model(ParamGroups([GroupRule("network.head", 4)]))
     model.lr = 0.5
     assert [group["lr"] for group in model.new_optimizer().param_groups] == [0.5, 2.0]
-
-
-def test_training_uses_the_groups():
-    model = _model(ParamGroups([GroupRule("network.head", 4)]), partial(SGD, lr=0.1))
-    optimizer = model.new_optimizer()
-    before = {name: parameter.detach().clone() for name, parameter in model.network.named_parameters()}
-    for parameter in model.network.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    optimizer.step()
-    for name, parameter in model.network.named_parameters():
-        step = 0.4 if name.startswith("head") else 0.1
-        torch.testing.assert_close(parameter.detach(), before[name] - step)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +109,6 @@ def test_training_uses_the_groups():
         (
             ParamGroups(layers=["network"]),
             "model.param_groups.layers: they have no effect; set layer_decay too",
-        ),
-        (
-            ParamGroups(layer_decay=0.5, layers=["network.stem", "network.haed"]),
-            "model.param_groups.layers[1]: 'network.haed' matches no parameter of the model; "
-            "did you mean 'network.head'?",
         ),
     ],
 )

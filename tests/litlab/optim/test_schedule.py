@@ -1,100 +1,176 @@
-"""Schedules: lengths from the run, groups kept in ratio, errors."""
+"""Schedules: lengths from the run, rates of a fit as those of the plain loop, groups kept in ratio, errors."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
-from torch.optim import lr_scheduler
+from torch.optim import lr_scheduler as torchs
 
 from litlab.errors import UserError
-from litlab.optim import Schedule, WarmupDecay
+from litlab.optim import Schedule, Sequence, WarmupDecay
+from tests.litlab.checkpointing.in_process import Draws, fit
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:A `OneCycleLR`"
+)
+EPOCHS, STEPS = 4, 3  # of an epoch: 5 batches in pairs
+WORSE = {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"}  # than 10 below the best: always
+LINEAR = partial(torchs.LinearLR, start_factor=0.1, total_iters=None)
+EXPONENTIAL = partial(torchs.ExponentialLR, gamma=0.9)
 
 
-def _optimizer():
-    parameters = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
-    return torch.optim.SGD([{"params": parameters[:1], "lr": 1.0}, {"params": parameters[1:], "lr": 10.0}])
+def sequence(optimizer, length):
+    first = torchs.LinearLR(optimizer, start_factor=0.1, total_iters=length // 4)
+    second = torchs.CosineAnnealingLR(optimizer, length // 2 - length // 4)
+    third = torchs.ExponentialLR(optimizer, 0.9)
+    return torchs.SequentialLR(optimizer, [first, second, third], [length // 4, length // 2])
 
 
-def _rates(scheduler, optimizer, steps):
+def warm_up(optimizer, length):
+    """0.25 of the way up, then down by a cosine, passing neither 0."""
+    peak = torch.tensor([(step + 1) / (length + 1) for step in range(length + 1)])
+    shape = torch.where(peak < 0.25, peak / 0.25, (1 - torch.cos(torch.pi * (1 - peak) / 0.75)) / 2)
+    return torchs.LambdaLR(optimizer, lambda step: shape[step].item())
+
+
+# By name: what YAML says, and what torch's documentation builds for a number of steps.
+SCHEDULES: dict[str, tuple[Any, Any]] = {
+    "step": (partial(torchs.StepLR, step_size=2, gamma=0.7), lambda o, n: torchs.StepLR(o, 2, 0.7)),
+    "multi-step": (partial(torchs.MultiStepLR, milestones=[1, 3]), lambda o, n: torchs.MultiStepLR(o, [1, 3])),
+    "exponential": (EXPONENTIAL, lambda o, n: torchs.ExponentialLR(o, 0.9)),
+    "polynomial": (partial(torchs.PolynomialLR, total_iters=None), torchs.PolynomialLR),
+    "cosine": (torchs.CosineAnnealingLR, torchs.CosineAnnealingLR),
+    "one-cycle": (torchs.OneCycleLR, lambda o, n: torchs.OneCycleLR(o, 0.05, n)),
+    "plateau": (partial(torchs.ReduceLROnPlateau, **WORSE), lambda o, n: torchs.ReduceLROnPlateau(o, **WORSE)),
+    "warm restarts": (
+        partial(torchs.CosineAnnealingWarmRestarts, T_0=2), lambda o, n: torchs.CosineAnnealingWarmRestarts(o, 2)
+    ),
+    "warm-up and cosine": (partial(WarmupDecay, warmup=0.25, decay="cosine"), warm_up),
+    "sequence": (
+        partial(Sequence, schedulers=[LINEAR, torchs.CosineAnnealingLR, EXPONENTIAL], milestones=[0.25, 0.5]), sequence
+    ),
+}  # fmt: skip
+CASES = [
+    *((name, "step", 1) for name in SCHEDULES if name != "plateau"),
+    *((name, "epoch", 1) for name in ("multi-step", "plateau", "sequence")),
+    ("sequence", "step", 3),
+    ("exponential", "epoch", 2),
+]
+
+
+def by_hand(build, interval, frequency):
+    """The rate of each optimizer step."""
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.zeros(1)
+    optimizer = torch.optim.Adam([parameter], lr=0.05)
+    scheduler = build(optimizer, (EPOCHS * STEPS if interval == "step" else EPOCHS) // frequency)
     rates = []
-    for _ in range(steps):
-        rates.append(optimizer.param_groups[0]["lr"])
-        assert optimizer.param_groups[1]["lr"] == pytest.approx(10 * rates[-1])
-        optimizer.step()
-        scheduler.step()
+    for epoch in range(1, EPOCHS + 1):
+        for _ in range(STEPS):
+            rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            if interval == "step" and len(rates) % frequency == 0:
+                scheduler.step()
+        if interval == "epoch" and epoch % frequency == 0:
+            scheduler.step(*([1.0] if isinstance(scheduler, torchs.ReduceLROnPlateau) else []))
     return rates
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "length"),
-    [
-        (lr_scheduler.CosineAnnealingLR, "T_max"),
-        (partial(lr_scheduler.OneCycleLR, max_lr=1.0), "total_steps"),
-        (WarmupDecay, "total_steps"),
-    ],
-)
-def test_length_comes_from_the_run(scheduler, length):
-    for interval, frequency, expected in (("step", 1, 120), ("step", 3, 40), ("epoch", 1, 6)):
-        built = Schedule(scheduler, interval, frequency).configure(_optimizer(), steps=120, epochs=6)
-        assert getattr(built["scheduler"], length) == expected
-        assert (built["interval"], built["frequency"]) == (interval, 1)  # the module counts steps, not Lightning
+@pytest.mark.parametrize(("name", "interval", "frequency"), CASES)
+def test_rates_are_those_of_the_plain_loop(tmp_path, monkeypatch, name, interval, frequency):
+    monkeypatch.setenv("PL_GLOBAL_SEED", "")
+    recipe, build = SCHEDULES[name]
+    schedule = Schedule(recipe, interval, frequency, "val/loss" if name == "plateau" else None)
+    model, _ = fit(
+        tmp_path, module=partial(Draws, schedule=schedule), options={}, max_epochs=EPOCHS, num_sanity_val_steps=0
+    )
+    rates = [model.rates[epoch, batch] for epoch in range(EPOCHS) for batch in (0, 2, 4)]
+    assert rates == pytest.approx(by_hand(build, interval, frequency), rel=1e-6, abs=1e-12)
+
+
+def two_groups():
+    parameters = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
+    return torch.optim.SGD([{"params": parameters[:1], "lr": 1.0}, {"params": parameters[1:], "lr": 10.0}])
 
 
 @pytest.mark.parametrize(
     "scheduler",
     [
-        partial(lr_scheduler.CosineAnnealingLR, T_max=7),
+        partial(torchs.CosineAnnealingLR, T_max=7),
         partial(WarmupDecay, total_steps=7),
-        partial(lr_scheduler.OneCycleLR, max_lr=1.0, epochs=7, steps_per_epoch=1),
+        partial(torchs.OneCycleLR, max_lr=1.0, epochs=7, steps_per_epoch=1),
     ],
 )
 def test_a_given_length_stays(scheduler):
-    built = Schedule(scheduler, "step").configure(_optimizer(), steps=6, epochs=6)["scheduler"]
+    built = Schedule(scheduler, "step").configure(two_groups(), steps=6, epochs=6)["scheduler"]
     assert 7 in (getattr(built, "T_max", None), getattr(built, "total_steps", None))
 
 
 def test_a_peak_that_is_left_out_is_the_rate_of_each_group():
-    optimizer = _optimizer()
-    Schedule(lr_scheduler.OneCycleLR, "step").configure(optimizer, steps=120, epochs=6)
+    optimizer = two_groups()
+    Schedule(torchs.OneCycleLR, "step").configure(optimizer, steps=120, epochs=6)
     assert [group["max_lr"] for group in optimizer.param_groups] == [1.0, 10.0]
 
 
 def test_schedulers_without_a_length_need_no_end():
-    built = Schedule(partial(lr_scheduler.StepLR, step_size=3)).configure(_optimizer(), steps=float("inf"), epochs=-1)
+    built = Schedule(partial(torchs.StepLR, step_size=3)).configure(two_groups(), steps=float("inf"), epochs=-1)
     assert built["scheduler"].step_size == 3
 
 
 @pytest.mark.parametrize(
-    ("schedule", "says"),
+    ("schedule", "steps", "says"),
     [
-        (Schedule(lr_scheduler.StepLR), "model.schedule.scheduler: 'step_size' is not set; it is required"),
-        (Schedule(lr_scheduler.CosineAnnealingLR), "T_max can't be taken from a run without an end"),
-        (Schedule(lr_scheduler.ReduceLROnPlateau), "model.schedule.monitor: it is not set"),
-        (Schedule(partial(WarmupDecay, warmup=1.0, total_steps=3)), "warmup is 1.0"),
-        (Schedule(WarmupDecay, frequency=0), "model.schedule.frequency: 0 is not valid"),
+        (Schedule(torchs.StepLR), 40, "model.schedule.scheduler: 'step_size' is not set; it is required"),
+        (Schedule(torchs.CosineAnnealingLR, "step"), float("inf"), "T_max can't be taken from a run without an end"),
+        (Schedule(torchs.ReduceLROnPlateau), 40, "model.schedule.monitor: it is not set"),
+        (Schedule(torchs.ReduceLROnPlateau, monitor="val/acc"), 40, "val/acc is better when higher; set max"),
+        (Schedule(partial(torchs.OneCycleLR, total_steps=30), "step"), 40, "OneCycleLR ends after 30 steps, and this"),
+        (Schedule(torchs.PolynomialLR, "step"), 40, "PolynomialLR ends after 5 steps"),
+        (
+            Schedule(partial(Sequence, schedulers=[torchs.CosineAnnealingLR] * 2, milestones=[50]), "step"), 40,
+            "milestones: [50] are steps [50] of 40; let them rise up to the length",
+        ),
+        (
+            Schedule(partial(Sequence, schedulers=[torchs.CosineAnnealingLR, torchs.StepLR], milestones=[5])), 40,
+            "model.schedule.scheduler: 'step_size' is not set",
+        ),
     ],
-)
-def test_errors_name_the_key(schedule, says):
-    with pytest.raises((UserError, ValueError)) as caught:
-        schedule.configure(_optimizer(), steps=float("inf"), epochs=-1)
-    assert says in str(caught.value)
+)  # fmt: skip
+def test_what_is_refused(schedule, steps, says):
+    with pytest.raises((UserError, ValueError)) as refused:
+        schedule.configure(two_groups(), steps=steps, epochs=20)
+    assert says in str(refused.value)
 
 
 def test_warmup_rises_then_falls_and_keeps_ratios():
-    optimizer = _optimizer()
-    rates = _rates(WarmupDecay(optimizer, warmup=0.2, total_steps=99), optimizer, 99)
-    assert rates[19] == pytest.approx(1.0)
-    assert rates[:20] == sorted(rates[:20])
-    assert rates[19:] == sorted(rates[19:], reverse=True)
-    assert rates[0] > 0
-    assert 0 < rates[-1] < 0.02
-
-
-def test_cosine_is_above_the_line_first_and_below_it_later():
     rates = {}
     for decay in ("linear", "cosine"):
-        optimizer = _optimizer()
-        rates[decay] = _rates(WarmupDecay(optimizer, warmup=0, final=0.1, decay=decay, total_steps=99), optimizer, 99)
-    assert rates["cosine"][20] > rates["linear"][20]
-    assert rates["cosine"][80] < rates["linear"][80]
-    assert rates["cosine"][-1] >= 0.1
+        optimizer = two_groups()
+        scheduler = WarmupDecay(optimizer, warmup=0.2, final=0.1, decay=decay, total_steps=99)
+        rates[decay] = []
+        for _ in range(99):
+            rates[decay].append(optimizer.param_groups[0]["lr"])
+            assert optimizer.param_groups[1]["lr"] == pytest.approx(10 * rates[decay][-1])
+            optimizer.step()
+            scheduler.step()
+    linear, cosine = rates["linear"], rates["cosine"]
+    assert 0 < linear[0] < linear[1] < linear[19] == pytest.approx(1.0)
+    assert linear[19:] == sorted(linear[19:], reverse=True)
+    assert 0.1 < linear[-1] < 0.12
+    assert cosine[30] > linear[30]
+    assert cosine[80] < linear[80]
+
+
+class Mine(torchs.LambdaLR):
+    """A scheduler of one's own, with a length and whatever else."""
+
+    def __init__(self, opt, total_steps, **others) -> None:
+        self.total_steps = total_steps
+        super().__init__(opt, lambda step: 1 - step / total_steps, **others)
+
+
+def test_a_scheduler_of_ones_own_gets_its_length():
+    built = Schedule(Mine, "step", frequency=3).configure(two_groups(), steps=120, epochs=6)
+    assert built["scheduler"].total_steps == 40
+    assert (built["interval"], built["frequency"]) == ("step", 1)  # the module counts steps, not Lightning

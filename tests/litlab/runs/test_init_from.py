@@ -31,9 +31,30 @@ def test_weights_of_another_run(run, folder, settings):
     assert "Not there, or of another shape, so left as initialised: network.layers.0.weight" in part.err
 
 
+def test_weights_of_a_plain_script(run, folder, settings):
+    """Of the network alone, compiled and in DDP, beside its optimizer's state."""
+    there = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)["state_dict"]
+    names = {name: name.replace("network.", "module._orig_mod.") for name in there}
+    torch.save({"model": {names[name]: weight for name, weight in there.items()}, "epoch": 3}, "best.pt")
+    done = run(
+        "fit", "--config", CONFIG, *settings, "--init_from=best.pt", "--trainer.max_epochs=1",
+        "--model.optimizer.lr=1e-12", "--test_after_fit=false", "--experiment=plain",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert done.err.count("best.pt: _orig_mod. and module. is left out of the names") == 1
+    assert "6 of the model's 6 tensors match" in done.err
+    [new] = folder.path.parents[1].glob("plain/*/checkpoints/last.ckpt")
+    here = torch.load(new, weights_only=True)["state_dict"]
+    for name, weight in there.items():
+        torch.testing.assert_close(here[name], weight, atol=1e-8, rtol=0)
+
+
 def test_weights_of_something_else(run, folder, texts):
     done = run(
         "fit", "--config", CONFIGS / "text.yaml", "--data.dataset=csv", f"--data.path={texts}", "--init_from=last"
     )
     assert "none of the 6 tensors of lightning_logs/series/version_0/checkpoints/epoch=" in error(done)
     assert not (folder.path.parents[1] / "text").exists()
+    torch.save({"epoch": 3}, "epoch.pt")
+    done = run("fit", "--config", CONFIG, "--init_from=epoch.pt")
+    assert "init_from: epoch.pt has no weights; give a checkpoint or a file with a state_dict" in error(done)

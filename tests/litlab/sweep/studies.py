@@ -33,7 +33,7 @@ def choice(choices: dict[Any, Any], **when: Any) -> Entry:
 
 SPACE = {
     "model.width": search_range(32, 256, step=32),
-    "model.optimizer": choice({"muon": {"class_path": "MuonSGD"}, "adamw": {"class_path": "AdamW"}}),
+    "model.optimizer": choice({"muon": {"class_path": "CifarMuon"}, "adamw": {"class_path": "AdamW"}}),
     "model.optimizer.lr": search_range(1e-4, 1e-1, log=True),
     "model.optimizer.init_args.momentum": search_range(0.5, 0.99, when={"model.optimizer": ["muon"]}),
     "data.flip": choice({True: True, False: False, None: None}),

@@ -33,6 +33,15 @@ def test_it_learns_the_line_that_least_squares_finds(fitted):
     assert table["learned"] == pytest.approx(table["least squares"], abs=0.03)
 
 
+def test_weight_and_bias_are_shown_while_they_are_learned(fitted):
+    printed = (fitted / "printed.txt").read_text()
+    shown = re.findall(r"^epoch \d+/10  bias (\S+) .*weight (\S+) ", printed, re.MULTILINE)
+    assert len(shown) == 10
+    learned = _table(printed)["learned"]
+    assert (float(shown[-1][1]), float(shown[-1][0])) == pytest.approx(learned, abs=2e-3)
+    assert abs(float(shown[0][1]) - 3) > abs(learned[0] - 3)
+
+
 def test_least_squares_is_that_of_the_training_points(fitted):
     x, y = (part.double() for part in LinearData().train[:])
     slope = ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()

@@ -122,6 +122,16 @@ def test_members_are_trained_each_by_itself():
         torch.testing.assert_close(2 * mean.grad, own.grad)  # half of the loss is its own
 
 
+def test_a_head_of_any_size_for_one_network_or_a_member():
+    plain = {"segment_length": 1, "decoder": "last_hidden", "channel_independent": False}
+    model = build(**plain, cell="gru", head_hidden_size=0, ensemble=[{}, {"cell": "lstm", "head_hidden_size": 5}])
+    heads = [
+        [tuple(layer.weight.shape) for layer in member.network.decoder.modules() if isinstance(layer, torch.nn.Linear)]
+        for member in model.network.members
+    ]
+    assert heads == [[(12, 8)], [(5, 8), (12, 5)]]
+
+
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "64-true"])
 def test_other_precisions(tmp_path, precision):
     data, errors = TinySeries(covariates=2), []

@@ -12,19 +12,25 @@ from tests.conftest import CONFIGS
 SHAPE = {"image_shape": (1, 4, 5), "num_classes": 3}
 
 
-def test_layers():
-    network = MLP((7, 6), nn.GELU, nn.LayerNorm, 0.3, **SHAPE)
+@pytest.mark.parametrize(("dropout", "rates"), [(0.3, [0.3, 0.3]), ([0.3, 0.2], [0.3, 0.2])])
+def test_layers(dropout, rates):
+    network = MLP((7, 6), nn.GELU, nn.LayerNorm, dropout, **SHAPE)
     hidden = [nn.Linear, nn.LayerNorm, nn.GELU, nn.Dropout]
     assert [type(layer) for layer in network.layers] == [nn.Flatten, *hidden, *hidden, nn.Linear]
     sizes = [(layer.in_features, layer.out_features) for layer in network.layers if isinstance(layer, nn.Linear)]
     assert sizes == [(20, 7), (7, 6), (6, 3)]
-    assert {layer.p for layer in network.layers if isinstance(layer, nn.Dropout)} == {0.3}
-    assert network(torch.randn(2, 1, 4, 5)).shape == (2, 3)
+    assert [layer.p for layer in network.layers if isinstance(layer, nn.Dropout)] == rates
 
 
-def test_without_hidden_layers_it_is_linear():
-    network, one, other = MLP((), **SHAPE), torch.randn(2, 1, 4, 5), torch.randn(2, 1, 4, 5)
-    torch.testing.assert_close(network(one) + network(other), network(one + other) + network(torch.zeros(2, 1, 4, 5)))
+def test_each_layer_drops_its_share():
+    shares = {}
+    network = MLP((200, 200), nn.Sigmoid, dropout=[0.6, 0.1], **SHAPE)
+    for number in (4, 8):
+        network.layers[number].register_forward_hook(
+            lambda _, inputs, out, number=number: shares.update({number: out.eq(0).float().mean().item()})
+        )
+    network(torch.randn(20, 1, 4, 5))
+    assert shares == {4: pytest.approx(0.6, abs=0.05), 8: pytest.approx(0.1, abs=0.05)}
 
 
 @pytest.mark.parametrize(
@@ -32,6 +38,7 @@ def test_without_hidden_layers_it_is_linear():
     [
         ({"hidden_sizes": (7, 0), **SHAPE}, r"hidden_sizes is \(7, 0\): it must be 1 or more"),
         ({"num_classes": 3}, "image_shape and num_classes are not set"),
+        ({"dropout": [0.1], **SHAPE}, r"dropout is \[0.1\]: give one number, or one for each of the 2 layers"),
     ],
 )
 def test_sizes_that_make_no_network(settings, says):
@@ -42,11 +49,14 @@ def test_sizes_that_make_no_network(settings, says):
 def test_the_config_sizes_it_by_the_data_and_compares_it_with_the_nearest_mean(run, images, tmp_path):
     data = ("--data.dataset=folder", f"--data.path={images}", "--data.mode=L", "--data.batch_size=40")
     short = ("--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1")
-    done = run("fit", "--config", CONFIGS / "mlp.yaml", *data, *short, "--model.network.hidden_sizes=[8]")
+    mine = ("--model.network.hidden_sizes=[8]", "--model.network.dropout=[0.3]", "--model.optimizer=RMSprop")
+    done = run("fit", "--config", CONFIGS / "mlp.yaml", *data, *short, *mine)
     assert done.code == 0, done.err
     folder = tmp_path / "lightning_logs/mlp/version_0"
     checkpoint = torch.load(folder / "checkpoints/last.ckpt", weights_only=True)
     settings = checkpoint["hyper_parameters"]["network"]["init_args"]
+    assert settings["dropout"] == [0.3]
+    assert "square_avg" in checkpoint["optimizer_states"][0]["state"][0]  # of RMSprop
     assert (tuple(settings["image_shape"]), settings["num_classes"]) == ((1, 32, 32), 10)
     assert checkpoint["state_dict"]["network.layers.1.weight"].shape == (8, 1024)
     rows = json.loads((folder / "baselines.json").read_text())

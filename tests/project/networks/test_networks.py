@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from litlab.nn import adapt_network
 from project.networks.vgg import VGG
 from project.networks.whitened_cnn import WhitenedCNN
 
@@ -14,21 +13,6 @@ from project.networks.whitened_cnn import WhitenedCNN
 def test_other_channels_classes_and_sizes(network, size):
     channels, classes = (1, 5) if size == 28 else (3, 10)
     assert network.eval()(torch.randn(2, channels, size, size)).shape == (2, classes)
-
-
-@pytest.mark.parametrize("network", [VGG(), WhitenedCNN()])
-def test_what_fits_the_data_is_not_adapted(network):
-    layers = dict(network.named_modules())
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-    assert adapt_network(network, (3, 32, 32), 10) is network
-    assert dict(network.named_modules()) == layers
-    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
-
-
-def test_the_baseline_is_the_one_that_is_named():
-    convolutions = [m.out_channels for m in VGG().modules() if isinstance(m, torch.nn.Conv2d)]
-    linears = [m.out_features for m in VGG().modules() if isinstance(m, torch.nn.Linear)]
-    assert (convolutions, linears) == ([64, 64, 128, 128, 256, 256], [1024, 512, 10])
 
 
 def test_convolutions_start_as_the_identity():
@@ -45,17 +29,3 @@ def test_whitening_is_kept_in_the_state_and_not_trained():
     assert other.whitened
     assert torch.equal(other.filters, network.filters)
     assert "filters" not in dict(network.named_parameters())
-
-
-@pytest.mark.parametrize(
-    ("build", "says"),
-    [
-        (lambda: VGG(widths=(0, 8, 8)), "widths is (0, 8, 8): it must be 1 or more"),
-        (lambda: WhitenedCNN(widths=(8, 8, -1)), "widths is"),
-        (lambda: WhitenedCNN(logit_scale=0.0), "logit_scale is 0.0: it must be above 0"),
-    ],
-)
-def test_sizes_that_make_no_network(build, says):
-    with pytest.raises(ValueError, match="it must be") as refused:
-        build()
-    assert says in str(refused.value)

@@ -30,36 +30,3 @@ def test_each_category_counts_by_its_own_embedding():
     changed["categories"][0, 1] = 0
     differs = (network(**changed) != expected).flatten()
     assert differs.nonzero().flatten().tolist() == [0]
-
-
-def test_training_reaches_the_embedding_of_unseen_categories():
-    torch.manual_seed(0)
-    batch = inputs(2, [4, 9], rows=2000)
-    for share in (0.0, 0.1):
-        network = TabularMLP(2, [4, 9], 1, category_dropout=share)
-        network(**batch).sum().backward()
-        for embedding in network.embeddings:
-            assert bool(embedding.weight.grad[0].any()) == (share > 0)
-            assert embedding.weight.grad[1:].any(dim=1).all()
-    hidden = []
-    network.embeddings[0].register_forward_hook(
-        lambda module, codes, out: hidden.append((codes[0] == 0).float().mean())
-    )
-    network(**batch)
-    assert hidden[0].item() == pytest.approx(0.1, abs=0.03)
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"num_numbers": 0, "category_sizes": []}, "inputs is 0: it must be 1 or more"),
-        ({"num_outputs": None}, "num_outputs is 0: it must be 1 or more"),
-        ({"embed_dim": 0}, "embed_dim is 0: it must be 1 or more"),
-        ({"hidden_sizes": []}, "hidden_sizes is []: it must be 1 or more"),
-        ({"hidden_sizes": [8, 0]}, "hidden_sizes is [8, 0]: it must be 1 or more"),
-    ],
-)
-def test_sizes_that_make_no_network(settings, says):
-    with pytest.raises(ValueError, match="it must be") as refused:
-        TabularMLP(**{"num_numbers": 2, "num_outputs": 1, **settings})
-    assert says in str(refused.value)

@@ -51,13 +51,6 @@ def test_patches_are_a_linear_layer_plus_the_mean_over_real_tokens(tokens):
     torch.testing.assert_close(joined[1, 1], half + x[1, 2])  # one real token: its mean is itself
 
 
-def test_a_length_that_patches_do_not_divide_is_filled_up(tokens):
-    x, real = tokens
-    joined, kept = Patches(4, size=4)(x, real)
-    assert joined.shape == (2, 2, 4)
-    assert kept.tolist() == [[True, True], [True, False]]
-
-
 def test_pooling_takes_real_tokens_only(tokens):
     x, real = tokens
     x = x.masked_fill(~real[:, :, None], 99.0)
@@ -68,14 +61,3 @@ def test_pooling_takes_real_tokens_only(tokens):
         weights = (alone @ pooling.score.weight[0]).softmax(0)
         expected = torch.cat([alone.mean(0), alone.amax(0), weights @ alone])
         torch.testing.assert_close(pooled[row], expected)
-
-
-@pytest.mark.parametrize("kinds", [("max",), ("attention", "mean")])
-def test_pooling_is_what_was_asked_for_in_that_order(tokens, kinds):
-    x, real = tokens
-    one, everything = Pooling(4, kinds), Pooling(4, ("mean", "max", "attention"))
-    if "attention" in kinds:
-        one.score = everything.score
-    parts = dict(zip(everything.kinds, everything(x, real).split(4, dim=1), strict=True))
-    torch.testing.assert_close(one(x, real), torch.cat([parts[kind] for kind in kinds], dim=1))
-    assert len(list(one.parameters())) == ("attention" in kinds)

@@ -4,7 +4,7 @@ from lightning.pytorch import LightningModule, Trainer
 from rich.markup import escape
 from rich.table import Table
 
-from litlab.optim.name_patterns import named_parameters, summarise
+from litlab.optim.parameters import named_parameters, summarise
 
 
 def groups_table(trainer: Trainer, module: LightningModule) -> Table | None:

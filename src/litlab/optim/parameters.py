@@ -1,0 +1,121 @@
+"""Parameters by patterns of their names, and by the kind of layer that has them."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from itertools import accumulate, chain, takewhile
+from typing import Any
+
+from torch import nn
+
+from litlab.errors import UserError
+from litlab.util.text import nearest
+
+
+def named_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Return all parameters by their names, without what FSDP adds to them."""
+    return {name.replace("_fsdp_wrapped_module.", ""): parameter for name, parameter in module.named_parameters()}
+
+
+# By name
+
+
+def matches(name: str, patterns: str | Iterable[str]) -> bool:
+    """Return whether a name matches one of some patterns, or lies in a module that does.
+
+    Args:
+        name: Such as ``network.layer1.0.weight``.
+        patterns: One or several. ``*`` stands for anything, dots included; ``network.layer1`` also matches everything
+            in that module.
+    """
+    patterns = [patterns] if isinstance(patterns, str) else patterns
+    return any(fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*") for pattern in patterns)
+
+
+def match_rules(names: Iterable[str], rules: Iterable[str | Sequence[str]], key: str) -> dict[str, int]:
+    """Find for each name the first of some rules that matches it.
+
+    Args:
+        names: Names of parameters.
+        rules: The patterns of each rule.
+        key: The setting that holds the rules, for messages.
+
+    Returns:
+        Number of the rule, for the names that one matches.
+
+    Raises:
+        UserError: If a pattern matches nothing, or nothing that an earlier rule has left.
+    """
+    rule_of: dict[str, int] = {}
+    for number, rule in enumerate(rules):
+        for pattern in [rule] if isinstance(rule, str) else rule:
+            if not any(matches(name, pattern) for name in names):
+                modules = chain.from_iterable(accumulate(name.split("."), "{}.{}".format) for name in names)
+                known = nearest(pattern.removesuffix(".*"), modules, f"; there are {summarise(names)}")
+                raise UserError(f"{key}[{number}]: '{pattern}' matches no parameter of the model{known}")
+        left = [name for name in names if name not in rule_of and matches(name, rule)]
+        if not left:
+            raise UserError(f"{key}[{number}]: earlier rules match all of {rule}; put it before them, or remove it")
+        rule_of |= dict.fromkeys(left, number)
+    return rule_of
+
+
+def summarise(names: Iterable[str]) -> str:
+    """Return names in short: how many there are in each part of the network."""
+    words = [name.split(".") for name in names]
+    shared = len(list(takewhile(lambda level: len(set(level)) == 1, zip(*words, strict=False))))
+    counts = Counter(".".join(name[: max(2, shared)]) for name in words)
+    return ", ".join(part if count == 1 else f"{part} ({count})" for part, count in counts.items())
+
+
+# By layer
+
+
+def member_networks(module: nn.Module) -> dict[str, nn.Module]:
+    """Return the members of an ensemble by their dotted names; of a module that has none, nothing."""
+    for name, part in module.named_modules():
+        if getattr(part, "is_ensemble", False):
+            members: Any = part.members
+            return {f"{name}.members.{number}".lstrip("."): member for number, member in enumerate(members)}
+    return {}
+
+
+def last_layer(module: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters of the layer with weights that is defined last, such as a classifier's head.
+
+    In an ensemble each member has a last layer.
+    """
+    parameters = []
+    for network in member_networks(module).values() or [module]:
+        names = [name for name, _ in network.named_parameters(remove_duplicate=False) if is_weight(name)]
+        for name in names[-1:]:
+            layer = network.get_submodule(name.rpartition(".")[0])
+            parameters += layer.parameters(recurse=False)
+    return parameters
+
+
+def hidden_weights(module: nn.Module, others: Sequence[str] | None, key: str) -> set[nn.Parameter]:
+    """Return the weights that map hidden features to hidden features: matrices and banks of filters.
+
+    A weight is a parameter of two or more dimensions whose name says so, as it does in all layers of torch. Positions,
+    class tokens and the like have other names. Left out are weights of embeddings, also where another layer shares
+    them, and those that are a vector but for their shape.
+
+    Args:
+        module: The network, or a module that has it.
+        others: Patterns of names that do not count. None: those of the last layer.
+        key: The setting that `others` is, for messages.
+
+    Raises:
+        UserError: If a pattern matches nothing.
+    """
+    named = named_parameters(module)
+    left_out = last_layer(module) if others is None else [named[name] for name in match_rules(named, others, key)]
+    embeddings = [layer.weight for layer in module.modules() if isinstance(layer, nn.Embedding | nn.EmbeddingBag)]
+    matrices = {p for name, p in named.items() if is_weight(name) and p.ndim > 1 and min(len(p), p[:1].numel()) > 1}
+    return matrices.difference(left_out, embeddings)
+
+
+def is_weight(name: str) -> bool:
+    """Return whether the name of a parameter, such as ``head.weight``, is that of a layer's weight."""
+    return "weight" in name.rpartition(".")[2]
