@@ -10,7 +10,6 @@ import torch
 from jsonargparse import ArgumentParser
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import OptimizerCallable
-from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
@@ -84,10 +83,15 @@ class ExperimentModule(LightningModule):
 
     def forward(self, inputs: Any) -> Tensor:
         """Return the network's output, in float32 or wider, for inputs of shape (batch, ...), or for a dict of them."""
-        # 16-true and 64-true precision
-        inputs = apply_to_collection(inputs, Tensor, lambda t: t.to(self.dtype) if t.is_floating_point() else t)
-        outputs = self.network(**inputs) if isinstance(inputs, dict) else self.network(inputs)
+        if isinstance(inputs, dict):
+            outputs = self.network(**{name: self._cast(value) for name, value in inputs.items()})
+        else:
+            outputs = self.network(self._cast(inputs))
         return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+
+    def _cast(self, inputs: Tensor) -> Tensor:
+        """Convert floating-point inputs to the type of the weights, for 16-true and 64-true precision."""
+        return inputs.to(self.dtype) if inputs.is_floating_point() else inputs
 
     def check_data(self) -> None:
         """Compare model and data: a checkpoint or a setting may be for other data.
@@ -104,7 +108,6 @@ class ExperimentModule(LightningModule):
                 )
 
     def on_fit_start(self) -> None:
-        """Compare model and data; the same before a validation, test or prediction."""
         self.check_data()
 
     on_validation_start = on_test_start = on_predict_start = on_fit_start

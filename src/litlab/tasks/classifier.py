@@ -196,7 +196,7 @@ class Classifier(ExperimentModule):
     def training_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> Tensor:
         loss, logits, target = self._training_outputs(batch)
         labels = target if target.ndim == 1 else target.argmax(dim=1)
-        self.train_metrics.add(loss, mean_prediction(logits.detach()), labels)
+        self.train_metrics.add(loss, mean_prediction(logits), labels)
         self.log_recent_loss(self.train_metrics.loss.flush)
         return loss
 
@@ -220,6 +220,7 @@ class Classifier(ExperimentModule):
         if len(self.networks) == 1 or not gradient_clip_val or gradient_clip_algorithm == "value":
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
             return
+        self.trainer.precision_plugin.clip_gradients(optimizer, math.inf)  # clips nothing, refuses scaled gradients
         for network in self.networks:
             nn.utils.clip_grad_norm_(network.parameters(), gradient_clip_val)
 
