@@ -4,10 +4,9 @@ python benchmarks/ensemble.py DIR [--members 4] [--seeds 3] [--epochs 5] [--imag
 
 DIR is a folder of images, train/<class>/ and test/<class>/, such as CIFAR-10. The network is `VGG` with 16, 32 and 64
 channels, group norms and a linear head: vmap can take it. Sides, in turns, each a process of its own on two threads:
-"one": one network. "loop": an ensemble, member after member. "vmap": the same, at once. "bootstrap": "loop", where each
-member has samples of its own. "runs": as many runs of one network, whose mean probability is the ensemble's; seconds
-are their sum. Accuracy and calibration (expected calibration error, 15 bins) are those of the test split after the last
-epoch; seconds those of the training.
+"one": one network. "loop": an ensemble, member after member. "vmap": the same, at once. "runs": as many runs of one
+network, whose mean probability is the ensemble's; seconds are their sum. Accuracy and calibration (expected calibration
+error, 15 bins) are those of the test split after the last epoch; seconds those of the training.
 """
 
 import argparse
@@ -25,7 +24,6 @@ SIDES = {
     "one": [],
     "loop": ["--model.vectorize=false"],
     "vmap": ["--model.vectorize=true"],
-    "bootstrap": ["--model.vectorize=false", "--model.bootstrap=true"],
     "runs": [],
 }
 
@@ -106,16 +104,15 @@ def main() -> None:
 
 
 def result(runs: list[Path], test: Any, members: int) -> dict[str, float]:
-    """Return what a side reached: the mean member, the ensemble where there is one, and what it took."""
+    """Return what a side reached: the mean network or the ensemble, and what it took."""
     found = [json.loads((run / "metrics.json").read_text()) for run in runs]
     cost = {
         "seconds": sum(metrics["seconds"] for metrics in found),
         "peak GiB": max(metrics["peak_memory_gib"] for metrics in found),
     }
-    if members > 1:
-        names = {"member acc": "member_acc", "member ece": "member_ece", "ensemble acc": "acc", "ensemble ece": "ece"}
-        return {name: found[0]["test"][f"test/{metric}"] for name, metric in names.items()} | cost
     outputs = [calibration(run, test) for run in runs]
+    if members > 1:
+        return {f"ensemble {name}": value for name, value in outputs[0][1].items()} | cost
     mean = {f"member {name}": sum(one[name] for _, one in outputs) / len(runs) for name in ("acc", "ece")}
     if len(runs) == 1:
         return mean | cost

@@ -10,7 +10,7 @@ from typing import get_type_hints
 from lightning.pytorch import LightningDataModule, LightningModule
 
 import litlab
-from litlab.callbacks.reporting import HasCoverage, HasTrainingLoss, protocols
+from litlab.callbacks.reporting import HasBatchLoss, HasCoverage, protocols
 from litlab.data import ExperimentData
 from litlab.tasks import ExperimentModule
 from tests.conftest import ROOT
@@ -69,7 +69,7 @@ def wanted() -> dict[str, set[str]]:
             found[kind].add(name)
     for _, cls in getmembers(protocols, isclass):
         if cls.__module__ == protocols.__name__:
-            found["model" if cls in (HasCoverage, HasTrainingLoss) else "data"] |= get_type_hints(cls).keys()
+            found["model" if cls in (HasCoverage, HasBatchLoss) else "data"] |= get_type_hints(cls).keys()
     return found
 
 

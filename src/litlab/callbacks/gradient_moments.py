@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from litlab.callbacks.reporting.protocols import HasTrainingLoss
+from litlab.callbacks.reporting.protocols import HasBatchLoss
 from litlab.nn.fake_quantize import Rounding
 
 LARGEST = 2**25  # numbers in the gradients of the samples of a chunk, if there are several: 128 MiB in float32
@@ -38,7 +38,7 @@ class Moments(NamedTuple):
     parts: int
 
 
-def per_sample_moments(model: HasTrainingLoss, batch: Any, context: Context, scale: float = 1.0) -> Moments:
+def per_sample_moments(model: HasBatchLoss, batch: Any, context: Context, scale: float = 1.0) -> Moments:
     """Take the gradient of each sample by itself, some at once (``torch.func.vmap``).
 
     Args:
@@ -71,7 +71,7 @@ def per_sample_moments(model: HasTrainingLoss, batch: Any, context: Context, sca
     return sums.moments(1, scale)
 
 
-def micro_batch_moments(model: HasTrainingLoss, batch: Any, context: Context, scale: float = 1.0) -> Moments:
+def micro_batch_moments(model: HasBatchLoss, batch: Any, context: Context, scale: float = 1.0) -> Moments:
     """Take the gradients of up to 8 equal micro-batches, one after the other; samples that are left over don't count.
 
     They are drawn at random from the batch: neighbours may be alike, as texts of the same length.
@@ -90,7 +90,7 @@ def micro_batch_moments(model: HasTrainingLoss, batch: Any, context: Context, sc
     sums = _Sums()
     for rows in torch.randperm(samples)[: samples - samples % size].split(size):
         with context():
-            loss = model.training_loss(part_of(batch, rows))
+            loss = model.batch_loss(part_of(batch, rows))
         # Neither fills `.grad` nor calls the hooks of DDP.
         gradients = torch.autograd.grad(loss * scale, parameters, materialize_grads=True)
         sums.add(gradient.unsqueeze(0) for gradient in gradients)
@@ -150,14 +150,14 @@ def untouched(model: nn.Module) -> Iterator[None]:
 
 
 class _Loss(nn.Module):
-    """Calls ``training_loss`` as a forward pass, as ``functional_call`` wants it."""
+    """Calls ``batch_loss`` as a forward pass, as ``functional_call`` wants it."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model: Any = model
 
     def forward(self, batch: Any) -> Tensor:
-        return self.model.training_loss(batch)
+        return self.model.batch_loss(batch)
 
 
 class _Sums:

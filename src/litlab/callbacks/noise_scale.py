@@ -22,7 +22,7 @@ from litlab.callbacks.gradient_moments import (
 from litlab.callbacks.noise_scale_curve import Point, draw_noise_scale, estimates, in_words, next_point
 from litlab.callbacks.reporting.figures import publish_figure
 from litlab.callbacks.reporting.folders import run_folder
-from litlab.callbacks.reporting.protocols import HasTrainingLoss
+from litlab.callbacks.reporting.protocols import HasBatchLoss
 from litlab.callbacks.reporting.tables import write_rows
 from litlab.errors import UserError, first_line
 from litlab.parallel.groups import shards
@@ -49,13 +49,13 @@ class GradientNoiseScale(Callback):
     training, which goes on as if there were none. Where a network can't be computed sample by sample (batch norms,
     recurrent layers, mixup, and what ``torch.func.vmap`` refuses), the gradients are those of up to 8 micro-batches,
     with the same expectation and more variance; a line says so. Where a batch holds samples that are alike, such as
-    texts of about the same length, the noise scale is too low. The model needs `HasTrainingLoss`.
+    texts of about the same length, the noise scale is too low. The model needs `HasBatchLoss`.
 
     Args:
         every_n_steps: Optimizer steps from one measurement to the next; the first step is not measured.
 
     Raises:
-        UserError: In a fit, if the model has no ``training_loss``, its weights are sharded or norms wait for other
+        UserError: In a fit, if the model has no ``batch_loss``, its weights are sharded or norms wait for other
             ranks, or batches can't be taken apart into samples.
     """
 
@@ -72,9 +72,9 @@ class GradientNoiseScale(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuse what it can't work with."""
-        if not isinstance(pl_module, HasTrainingLoss):
+        if not isinstance(pl_module, HasBatchLoss):
             raise UserError(
-                f"trainer.callbacks: {NAME} needs model.training_loss(batch), which returns the mean loss and logs "
+                f"trainer.callbacks: {NAME} needs model.batch_loss(batch), which returns the mean loss and logs "
                 f"nothing, and {type(pl_module).__name__} does not have it; add it, or leave {NAME} out"
             )
         if shards(trainer.strategy):

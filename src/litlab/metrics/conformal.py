@@ -50,16 +50,12 @@ class Conformal:
         Args:
             gather: Joins the scores (window, horizon, channel) of all ranks.
         """
-        scores = gather(torch.cat(self._scores))
-        self._scores = []
-        windows = len(scores)
-        if windows < self.windows_needed:
-            self.radius = None
-            return
-        rank = math.ceil((windows + 1) * self.coverage - 1e-9)  # the product can come out above a whole number
-        # Not `kthvalue`: it has no deterministic form on GPUs, and this is no slower.
-        highest = scores.topk(windows - rank + 1, dim=0).values
-        self.radius = highest[-1].clone()  # a view would put all of them into the checkpoint
+        scores, self._scores = gather(torch.cat(self._scores)), []
+        rank = math.ceil((len(scores) + 1) * self.coverage - 1e-9)  # the product can come out above a whole number
+        # Not `kthvalue`: it has no deterministic form on GPUs. A view would put all scores into the checkpoint.
+        self.radius = None
+        if rank <= len(scores):
+            self.radius = scores.topk(len(scores) - rank + 1, dim=0).values[-1].clone()
 
     def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Return the calibrated ends of intervals of shape (batch, horizon, channel), NaN without calibration."""

@@ -8,6 +8,9 @@ from torch import Tensor
 
 Reduce = Callable[[Tensor], Tensor]  # the sum over all ranks
 
+# Of sums: exact over millions of samples. Apple's GPUs don't have it.
+WIDEST = torch.float32 if torch.backends.mps.is_available() else torch.float64
+
 
 class MeanLoss:
     """Mean loss over an epoch, exact over its samples, at the cost of a list append per step.
@@ -25,7 +28,7 @@ class MeanLoss:
 
     def reset(self, device: torch.device) -> None:
         """Start an epoch, on this device."""
-        self._sums = torch.zeros(2, dtype=widest(device), device=device)  # of the losses, of the samples
+        self._sums = torch.zeros(2, dtype=WIDEST, device=device)  # of the losses, of the samples
         self._steps: list[tuple[Tensor, int]] = []
 
     def add(self, loss: Tensor, samples: int) -> None:
@@ -39,8 +42,8 @@ class MeanLoss:
         """Sum the steps since the last flush, at least one, and return their mean loss, shape ()."""
         losses, samples = zip(*self._steps, strict=True)
         self._steps.clear()
-        values = torch.stack(losses).to(self._sums.dtype)
-        weights = torch.tensor(samples, dtype=values.dtype).to(values.device, non_blocking=True)
+        values = torch.stack(losses).to(WIDEST)
+        weights = torch.tensor(samples, dtype=WIDEST).to(values.device, non_blocking=True)
         sums = torch.stack([values @ weights, weights.sum()])
         self._sums = self._sums.to(sums.device) + sums
         return sums[0] / sums[1]
@@ -53,20 +56,10 @@ class MeanLoss:
         return (total / samples).float()
 
     def state(self) -> dict[str, Any]:
-        """Return the sums and, so that the next `flush` still returns the mean of the same steps, the steps since."""
-        losses = [loss for loss, _ in self._steps]
-        return {
-            "sums": self._sums.cpu(),
-            "losses": torch.stack(losses).cpu() if losses else torch.empty(0),
-            "samples": [samples for _, samples in self._steps],
-        }
+        """Return the sums and the steps since the last flush, of which the next one returns the mean."""
+        return {"sums": self._sums.cpu(), "steps": [(loss.cpu(), samples) for loss, samples in self._steps]}
 
     def load_state(self, state: dict[str, Any], device: torch.device) -> None:
         """Continue from what `state` returned, on this device."""
-        self._sums = state["sums"].to(device, widest(device))
-        self._steps = list(zip(state["losses"].to(device).unbind(), state["samples"], strict=True))
-
-
-def widest(device: torch.device) -> torch.dtype:
-    """Return the type for sums: float64 keeps those of millions of samples exact, but Apple's GPUs don't have it."""
-    return torch.float32 if device.type == "mps" else torch.float64
+        self._sums = state["sums"].to(device)
+        self._steps = [(loss.to(device), samples) for loss, samples in state["steps"]]

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from litlab.metrics.mean_loss import widest
+from litlab.metrics.mean_loss import WIDEST
 
 
 class RegressionErrors(Metric):
     """Mean squared error, mean absolute error and R2 (the share of the variance that is explained) of each target.
 
-    R2 is the difference of large sums, and a resumed run must reach the very same ones, so float32 is too short for
-    them. float64 is not on every device: each sum is kept as a float32 number and what that leaves of it.
+    Not torchmetrics' own (1.9): its R2Score takes sums below 1e-4 for zero, so that small units have an R2 of 1, and
+    float32 sums of errors depend on where a run was interrupted.
 
     Args:
         targets: Their names. Several are told apart by them: ``mse_price``; a single one is just ``mse``.
@@ -24,23 +24,21 @@ class RegressionErrors(Metric):
 
     def __init__(self, targets: Sequence[str]) -> None:
         super().__init__()
-        self.ends = [f"_{name}" for name in targets] if len(targets) > 1 else [""]
-        self.add_state("sums", torch.zeros(2, 5, len(self.ends)), dist_reduce_fx="sum")
+        ends = [f"_{name}" for name in targets] if len(targets) > 1 else [""]
+        self.names = [kind + end for kind in ("mse", "mae", "r2") for end in ends]
+        self.add_state("sums", torch.zeros(5, len(ends), dtype=WIDEST), dist_reduce_fx="sum")
 
     def update(self, predicted: Tensor, target: Tensor) -> None:
         """Add rows, both float of shape (row, target)."""
-        kind = widest(target.device)
-        error, target = predicted.to(kind) - target.to(kind), target.to(kind)
-        terms = torch.stack([torch.ones_like(target), error.square(), error.abs(), target, target.square()])
-        total = self.sums.to(kind).sum(0) + terms.sum(1)
-        high = total.float()
-        self.sums = torch.stack([high, (total - high).float()])
+        target = target.to(WIDEST)
+        error = predicted.to(WIDEST) - target
+        terms = [torch.ones_like(target), error.square(), error.abs(), target, target.square()]
+        self.sums = self.sums + torch.stack(terms).sum(dim=1)
 
     def compute(self) -> dict[str, Tensor]:
         """Return the errors of each target, each of shape (); R2 is NaN where the target never changes."""
-        count, squared, absolute, total, total_squared = self.sums.to(widest(self.sums.device)).sum(0)
+        count, squared, absolute, total, total_squared = self.sums
         variation = total_squared - total.square() / count
-        same = variation <= 1e-12 * total_squared
-        r2 = (1 - squared / variation).masked_fill(same, torch.nan)
-        values = {"mse": squared / count, "mae": absolute / count, "r2": r2}
-        return {f"{name}{end}": v for name, of in values.items() for end, v in zip(self.ends, of.float(), strict=True)}
+        r2 = (1 - squared / variation).where(variation > 1e-12 * total_squared, torch.nan)
+        values = torch.cat([squared / count, absolute / count, r2]).float()
+        return dict(zip(self.names, values, strict=True))

@@ -1,11 +1,13 @@
 """Loss and metrics of one stage, at the cost of two list appends per step."""
 
-from typing import Any
+import warnings
 
 import torch
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
+from torchmetrics.utilities import dim_zero_cat
 
+from litlab.errors import UserError, building
 from litlab.metrics.gathering import gather_rows
 from litlab.metrics.mean_loss import MeanLoss, Reduce
 
@@ -18,76 +20,104 @@ class StageMetrics(nn.Module):
     once, and nothing waits for the device until `compute`.
 
     Args:
-        metrics: Counts, such as accuracy: updated with (logits, labels) of many steps at once. Cloned, so that each
-            stage counts on its own.
+        metrics: The task's own, updated with (outputs, target) of many steps at once. Cloned, so that each stage counts
+            on its own.
         stage: Prefix of the logged names: train, val or test.
-        flush_every: Steps kept at most before a flush; bounds the memory that their logits take.
-        further: Any metrics, updated with (probabilities, labels) batch by batch. Cloned as well.
-        softmax: Whether probabilities are the softmax of what was added; else they get that itself, as in regression.
+        further: The user's, updated with (outputs, target) batch by batch. Cloned as well.
+        softmax: Whether `further` get probabilities, the softmax of the outputs.
+        flush_every: Steps kept at most before a flush; bounds the memory that their outputs take.
+
+    Raises:
+        UserError: A name in `further` is taken; at the first step, if one of them returns more than one number.
     """
 
     def __init__(
         self,
         metrics: MetricCollection,
         stage: str,
-        flush_every: int = 50,
         further: dict[str, Metric] | None = None,
-        softmax: bool = True,
+        *,
+        softmax: bool = False,
+        flush_every: int = 50,
     ) -> None:
         super().__init__()
         self.stage = stage
+        self.softmax = softmax
+        self.flush_every = flush_every
         self.loss = MeanLoss(flush_every)
         self.metrics = metrics.clone(prefix=f"{stage}/")
-        self.further: Any = nn.ModuleDict({name: metric.clone() for name, metric in (further or {}).items()})
-        for metric in self.by_name.values():
-            metric.dist_sync_fn = metric.dist_sync_fn or gather_rows
-        self.flush_every = flush_every
-        self.softmax = softmax
+        self.further = MetricCollection(further or {}, prefix=f"{stage}/", compute_groups=False).clone()
         self._steps: list[tuple[Tensor, Tensor]] = []
+        self._tried = not further
 
-    def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
+        names = [name for metric in metrics.values() for name in getattr(metric, "names", [])]
+        for name in {"loss", "loss_step", *metrics, *names}.intersection(further or {}):
+            raise UserError(f"model.metrics.{name}: the model logs this name itself; choose another one")
+        for metric in self.modules():
+            if isinstance(metric, Metric):
+                metric.dist_sync_fn = metric.dist_sync_fn or gather_rows
+
+    def add(self, loss: Tensor, outputs: Tensor, target: Tensor) -> None:
         """Add a step.
 
         Args:
             loss: Mean loss of the batch, shape ().
-            logits: Shape (batch, classes).
-            labels: Shape (batch,).
+            outputs: Shape (batch, ...), such as logits.
+            target: Shape (batch, ...), such as labels.
         """
-        self.loss.add(loss, len(labels))
+        self.loss.add(loss, len(target))
+        outputs = outputs.detach()
+        if not self._tried:
+            self._try(outputs, target)
         if len(self._steps) >= self.flush_every:
             self.flush()
-        logits = logits.detach()
         # With CUDA graphs the next step overwrites it.
-        self._steps.append((logits.clone() if logits.is_cuda else logits, labels))
+        self._steps.append((outputs.clone() if outputs.is_cuda else outputs, target))
 
     def flush(self) -> None:
         """Update the metrics with all steps since the last flush."""
         steps, self._steps = self._steps, []
         if not steps:
             return
-        logits, labels = zip(*steps, strict=True)
-        self.metrics.update(torch.cat(logits).float(), torch.cat(labels))
+        outputs, targets = zip(*steps, strict=True)
+        self.metrics.update(torch.cat(outputs), torch.cat(targets))
         # Batch by batch: sums of floats then round alike, whenever a checkpoint made a flush.
-        for logits, labels in steps if self.further else []:
-            probabilities = logits.float().softmax(dim=1) if self.softmax else logits.float()
-            for metric in self.further.values():
-                metric.update(probabilities, labels)
+        for outputs, target in steps if self.further else []:
+            self.further.update(self._predictions(outputs), target)
 
     def compute(self, reduce: Reduce) -> dict[str, Tensor]:
         """Return the means since `reset` over all ranks, by logged name such as ``val/acc``."""
         self.flush()
-        further = {f"{self.stage}/{name}": metric.compute() for name, metric in self.further.items()}
-        return {f"{self.stage}/loss": self.loss.compute(reduce), **self.metrics.compute(), **further}
-
-    @property
-    def by_name(self) -> dict[str, Metric]:
-        """The metrics by logged name such as ``val/acc``, without the loss."""
-        further = {f"{self.stage}/{name}": metric for name, metric in self.further.items()}
-        return {**dict(self.metrics.items()), **further}
+        if torch.distributed.is_initialized():
+            for metric in self.further.values():
+                _join_lists(metric)
+        return {f"{self.stage}/loss": self.loss.compute(reduce), **self.metrics.compute(), **self.further.compute()}
 
     def reset(self, device: torch.device) -> None:
         """Start an epoch, on this device."""
-        self.loss.reset(device)
         self._steps.clear()
-        for metric in (self.metrics, *self.further.values()):
-            metric.reset()
+        self.loss.reset(device)
+        self.metrics.reset()
+        self.further.reset()
+
+    def _predictions(self, outputs: Tensor) -> Tensor:
+        return outputs.softmax(dim=1) if self.softmax else outputs
+
+    def _try(self, outputs: Tensor, target: Tensor) -> None:
+        """Refuse at the first step what could not be logged at the end of the epoch."""
+        self._tried = True
+        with warnings.catch_warnings(), building("model.metrics"):
+            warnings.simplefilter("ignore")  # of what is special about a few samples
+            values = self.further.clone()(self._predictions(outputs), target)
+        for name, value in values.items():
+            if not isinstance(value, Tensor) or value.numel() != 1:
+                key = name.replace(f"{self.stage}/", "model.metrics.")
+                raise UserError(f"{key}: it returns several numbers; set average, or use another metric")
+
+
+def _join_lists(metric: Metric) -> None:
+    """Let each state that is a list hold one tensor: ranks with fewer batches would keep the others waiting."""
+    for name, state in metric.metric_state.items():
+        if isinstance(state, list):
+            rows = dim_zero_cat(state) if state else torch.empty(0, device=metric.device)
+            setattr(metric, name, [rows])

@@ -3,9 +3,9 @@
 from typing import Any
 
 import torch
-from torch import nn
+from lightning_utilities.core.apply_func import apply_to_collection
+from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
-from torchmetrics.utilities.data import dim_zero_cat
 
 from litlab.metrics.mean_loss import MeanLoss
 from litlab.metrics.stage_metrics import StageMetrics
@@ -27,7 +27,7 @@ def metric_states(module: nn.Module) -> States:
             if isinstance(value, MeanLoss):
                 states[f"{name}.{key}"] = value.state()
         if isinstance(part, Metric) and part.update_count:
-            state = {key: _as_tensor(value) for key, value in part.metric_state.items()}
+            state = apply_to_collection(part.metric_state, Tensor, lambda value: value.detach().to("cpu", copy=True))
             states[name] = {"updates": part.update_count, "state": state}
     return states
 
@@ -42,15 +42,5 @@ def load_metric_states(module: nn.Module, states: States, device: torch.device) 
             continue
         metric = parts[name]
         metric._update_count = saved["updates"]
-        for key, value in saved["state"].items():
-            value = value.to(device)
-            if isinstance(metric.metric_state[key], list):
-                value = [value] if len(value) else []
+        for key, value in apply_to_collection(saved["state"], Tensor, Tensor.to, device).items():
             setattr(metric, key, value)
-
-
-def _as_tensor(state: Any) -> torch.Tensor:
-    """Return a state, which may be a list of tensors, as one tensor on the CPU that nothing else changes."""
-    if isinstance(state, list):
-        state = dim_zero_cat(state) if state else torch.empty(0)
-    return state.detach().to("cpu", copy=True)

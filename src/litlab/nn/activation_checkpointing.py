@@ -1,16 +1,12 @@
 """Blocks of a network that keep no activations for the backward pass, but compute them again."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from types import MethodType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.checkpoint import checkpoint
-
-Buffers = list[tuple[nn.Module, str, Tensor]]
 
 
 def checkpoint_activations(block: nn.Module) -> None:
@@ -37,42 +33,29 @@ def _forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     return checkpoint(partial(_run, self, []), *args, use_reentrant=False, **kwargs)
 
 
-def _run(block: nn.Module, before: list[Buffers], *args: Any, **kwargs: Any) -> Any:
-    """Run the forward pass of a block, for the first time or again.
-
-    Args:
-        block: The block.
-        before: Empty at first; gets the buffers as they are then.
-        *args: Of the forward pass.
-        **kwargs: Of the forward pass.
-    """
+def _run(block: nn.Module, runs: list["_BuffersOfFirstRun"], *args: Any, **kwargs: Any) -> Any:
     forward = partial(type(block).forward, block, *args, **kwargs)
     if torch.compiler.is_compiling():  # the compiler itself sees to it that buffers are updated once
         return forward()
-    if not before:
-        before.append([(module, name, buffer.clone()) for module, name, buffer in _buffers(block)])
+    if not runs:
+        runs.append(_BuffersOfFirstRun(block))
         return forward()
-    with _with_buffers([(module, name, buffer.clone()) for module, name, buffer in before[0]]):
+    with runs[0]:
         return forward()
 
 
-@contextmanager
-def _with_buffers(buffers: Buffers) -> Iterator[None]:
-    """Put other tensors in the place of buffers."""
-    own = [(module, name, module._buffers[name]) for module, name, _ in buffers]
-    try:
-        for module, name, buffer in buffers:
-            module._buffers[name] = buffer
-        yield
-    finally:
-        for module, name, buffer in own:
-            module._buffers[name] = buffer
+class _BuffersOfFirstRun:
+    """While a block runs again, puts the buffers that the first run began with in the place of its own."""
 
+    def __init__(self, block: nn.Module) -> None:
+        owners = [(part._buffers, name, buffer) for part in block.modules() for name, buffer in part._buffers.items()]
+        self.before = [(owner, name, buffer.clone()) for owner, name, buffer in owners if buffer is not None]
 
-def _buffers(block: nn.Module) -> Buffers:
-    return [
-        (module, name, buffer)
-        for module in block.modules()
-        for name, buffer in module._buffers.items()
-        if buffer is not None
-    ]
+    def __enter__(self) -> None:
+        self.own = [owner[name] for owner, name, _ in self.before]
+        for owner, name, buffer in self.before:
+            owner[name] = buffer.clone()
+
+    def __exit__(self, *error: object) -> None:
+        for (owner, name, _), buffer in zip(self.before, self.own, strict=True):
+            owner[name] = buffer

@@ -26,56 +26,52 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
     Raises:
         UserError: If the network can't take such images, or does not return logits of shape (batch, num_classes).
     """
-    outcome = _try(network, image_shape)
-    layers = [(name, m) for name, m in network.named_modules() if isinstance(m, nn.Conv2d | nn.Linear)]
-    if isinstance(outcome, Exception) and layers:
+    layers = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    result = _try(network, image_shape)
+
+    if isinstance(result, Exception) and layers:
         name, first = layers[0]
         if isinstance(first, nn.Conv2d) and first.in_channels != image_shape[0] and first.groups == 1:
             network.set_submodule(name, _with_channels(first, image_shape[0]))
-            outcome = _try(network, image_shape)
-    kind, shape = type(network).__name__, " x ".join(map(str, image_shape))
-    if isinstance(outcome, Exception):
-        reason = first_line(outcome).rstrip(".")
+            result = _try(network, image_shape)
+    if isinstance(result, Exception):
+        shape = " x ".join(map(str, image_shape))
         raise UserError(
-            f"model.network: {kind} can't take images of {shape} ({reason}); "
+            f"model.network: {type(network).__name__} can't take images of {shape} ({first_line(result).rstrip('.')}); "
             "set data.image_size or data.mode to what the network expects, or choose another network"
-        ) from outcome
-    if isinstance(outcome, Tensor) and outcome.shape != (2, num_classes) and layers:
+        ) from result
+
+    if isinstance(result, Tensor) and result.shape != (2, num_classes) and layers:
         name, last = layers[-1]
         if isinstance(last, nn.Linear):
             network.set_submodule(name, nn.Linear(last.in_features, num_classes, bias=last.bias is not None))
         else:  # SqueezeNet ends in a 1 x 1 convolution
             network.set_submodule(name, nn.Conv2d(last.in_channels, num_classes, kernel_size=1))
-        outcome = _try(network, image_shape)
-    if not isinstance(outcome, Tensor) or outcome.shape != (2, num_classes):
-        found = tuple(outcome.shape) if isinstance(outcome, Tensor) else type(outcome).__name__
+        result = _try(network, image_shape)
+    if not isinstance(result, Tensor) or result.shape != (2, num_classes):
+        kind = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
         raise UserError(
-            f"model.network: {kind} returns {found} for 2 images, not logits of shape (2, {num_classes}); "
-            "switch its auxiliary outputs off, or choose a classifier"
+            f"model.network: {type(network).__name__} returns {kind} for 2 images, not logits of shape "
+            f"(2, {num_classes}); switch its auxiliary outputs off, or choose a classifier"
         )
     return network
 
 
 def without_head(network: nn.Module) -> Iterator[nn.Module]:
     """Yield the largest parts of a network that do not contain its last linear layer or convolution."""
-    layers: list[nn.Module] = [part for part in network.modules() if isinstance(part, nn.Linear | nn.Conv2d)]
-    yield from _without(network, layers[-1]) if layers else network.children()
-
-
-def _without(module: nn.Module, head: nn.Module) -> Iterator[nn.Module]:
-    for child in module.children():
-        if not any(part is head for part in child.modules()):
+    head = [part for part in network.modules() if isinstance(part, nn.Linear | nn.Conv2d)][-1:]
+    for child in network.children():
+        if not any(part in head for part in child.modules()):
             yield child
-        elif child is not head:
-            yield from _without(child, head)
+        elif child not in head:
+            yield from without_head(child)
 
 
 def _with_channels(old: nn.Conv2d, channels: int) -> nn.Conv2d:
     settings = {"stride": old.stride, "padding": old.padding, "dilation": old.dilation, "bias": old.bias is not None}
     new = nn.Conv2d(channels, old.out_channels, old.kernel_size, **settings)  # pyright: ignore[reportArgumentType]
     with torch.no_grad():
-        mean = old.weight.mean(dim=1, keepdim=True) * (old.in_channels / channels)
-        new.weight.copy_(mean.expand_as(new.weight))
+        new.weight.copy_(old.weight.mean(dim=1, keepdim=True) * (old.in_channels / channels))
         if new.bias is not None and old.bias is not None:
             new.bias.copy_(old.bias)
     return new
@@ -83,16 +79,16 @@ def _with_channels(old: nn.Conv2d, channels: int) -> nn.Conv2d:
 
 def _try(network: nn.Module, image_shape: tuple[int, int, int]) -> object:
     """Return the network's output for two black images in training, or the exception that it raises."""
-    states = {name: buffer.clone() for name, buffer in network.named_buffers()}
-    device = next((p.device for p in network.parameters()), torch.device("cpu"))
+    buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
     training = network.training
+    images = torch.zeros(2, *image_shape, device=next(network.parameters(), torch.zeros(())).device)
     try:
         with torch.no_grad():
-            network.eval()(torch.zeros(2, *image_shape, device=device))  # sizes that fit no layer fail here
-            return network.train()(torch.zeros(2, *image_shape, device=device))  # auxiliary outputs show here
+            network.eval()(images)  # sizes that fit no layer fail here
+            return network.train()(images)  # auxiliary outputs show here
     except (RuntimeError, ValueError, AssertionError, TypeError) as error:
         return error
     finally:
         network.train(training)
         for name, buffer in network.named_buffers():
-            buffer.copy_(states[name])  # batch norms count what they see in training
+            buffer.copy_(buffers[name])  # batch norms count what they see in training

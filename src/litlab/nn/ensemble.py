@@ -1,26 +1,28 @@
 """Networks of one kind that are trained on the same batches, each as if it were alone."""
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from jsonargparse import ArgumentParser
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
 from litlab.errors import UserError, first_line
-from litlab.nn.vmapping import refused_by_vmap, why_not_vmap
 
 
 class Ensemble(nn.Module):
     """Networks whose predictions are averaged (Lakshminarayanan et al. 2017, arXiv:1612.01474).
 
-    It returns the logits of all members, shape (member, batch, classes); `mean_prediction` combines them.
+    In training it returns the logits of all members, (member, batch, classes); else the logarithm of their mean
+    probability, (batch, classes), which stands where the logits of one network would.
 
-    The members are modules of their own, in ``members``: so optimizers, checkpoints and callbacks see what they see of
-    a single network. They are computed one after the other, or at once, by `torch.func.vmap` over their stacked weights
+    The members are modules of their own: optimizers, checkpoints and callbacks see what they see of a single network.
+    They are computed one after the other, or at once, by `torch.func.vmap` over their stacked weights
     (https://docs.pytorch.org/tutorials/intermediate/ensembling.html). Both give the same numbers up to rounding.
 
     Args:
@@ -37,103 +39,82 @@ class Ensemble(nn.Module):
         super().__init__()
         self.members = nn.ModuleList(members)
         self.vectorize = vectorize
-        self.obstacle: str | None = None  # why vmap can't take them
-        if reason := _difference(members) or why_not_vmap(members[0]):
-            self._refuse(reason)
-
-    @property
-    def at_once(self) -> bool:
-        """Whether the members are computed at once, on the device where they are."""
-        tracing: bool = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
-        if self.obstacle or tracing or torch.compiler.is_exporting():  # vmap would fix the size of the batch
-            return False
-        return next(self.parameters()).is_cuda if self.vectorize is None else self.vectorize
-
-    @property
-    def description(self) -> str:
-        """How the members are computed, in one line."""
-        how = "at once, by vmap" if self.at_once else "one after the other"
-        why = f", as vmap can't take them ({self.obstacle})" if self.obstacle else ""
-        return f"ensemble: {len(self.members)} x {type(self.members[0]).__name__}, computed {how}{why}"
+        if vectorize and (reason := why_not_vmap(members[0])):
+            raise UserError(f"model.vectorize: vmap can't take the network ({reason}); leave it out")
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Return the logits of all members, shape (member, batch, classes).
+        """Return logits, see the class, for what a member takes."""
+        at_once = next(self.parameters()).is_cuda if self.vectorize is None else self.vectorize
+        exporting = torch.jit.is_tracing() or torch.compiler.is_exporting()  # vmap would fix the size of the batch
+        if at_once and not exporting and why_not_vmap(self.members[0]) is None:
+            logits = self._compute_at_once(args, kwargs)
+        else:
+            logits = torch.stack([member(*args, **kwargs) for member in self.members])
+        return logits if self.training else mean_prediction(logits)
 
-        Args:
-            *args: What a member takes.
-            **kwargs: What a member takes by name.
-
-        Raises:
-            UserError: The members are to be computed at once, and vmap can't take them.
-        """
-        if self.at_once and (logits := self._vectorized(args, kwargs)) is not None:
-            return logits
-        return torch.stack([member(*args, **kwargs) for member in self.members])
-
-    def _vectorized(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-        """Compute all members at once; None if vmap can't take them, and they need not be."""
-        if reason := why_not_vmap(self.members[0]):
-            return self._give_up(reason)
-        # Stacked anew for each batch, unlike torch.func.stack_module_state, whose stacks would have to be trained in
-        # place of the members.
-        states = [{**dict(member.named_parameters()), **dict(member.named_buffers())} for member in self.members]
+    def _compute_at_once(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        # Not torch.func.stack_module_state, whose stacks would have to be trained in place of the members.
+        states = [dict(member.named_parameters()) for member in self.members]
         stacked = {name: torch.stack([state[name] for state in states]) for name in states[0]}
-        # In inference mode tensors have no versions; buffers change in training.
-        versions = {name: tensor._version for name, tensor in stacked.items() if self.training}
-        changed: list[str] = []
-
-        def member(state: dict[str, Tensor]) -> Tensor:
-            given = dict(state)
-            logits = functional_call(self.members[0], given, args, kwargs)
-            changed.extend(name for name in given if given[name] is not state[name])
-            return logits
-
+        call = vmap(lambda state: functional_call(self.members[0], state, args, kwargs), randomness="different")
         try:
-            logits = vmap(member, randomness="different")(stacked)
+            return call(stacked)
         except RuntimeError as error:
-            if not refused_by_vmap(error):
+            if self.vectorize or not refused_by_vmap(error):
                 raise
-            return self._give_up(first_line(error).rstrip("."), error)
-        changed += [name for name, version in versions.items() if stacked[name]._version != version]
-        return self._give_up(f"it changes {changed[0]}, which would be lost") if changed else logits
-
-    def _give_up(self, reason: str, error: Exception | None = None) -> None:
-        """Compute the members one after the other from now on, and say so."""
-        self._refuse(reason, error)
-        rank_zero_info(self.description)
-
-    def _refuse(self, reason: str, error: Exception | None = None) -> None:
-        self.obstacle = reason
-        if self.vectorize:
-            kind = type(self.members[0]).__name__
-            raise UserError(f"model.vectorize: vmap can't take {kind} ({reason}); leave it out") from error
+            rank_zero_info(f"model.members: computed one after the other, as vmap refuses ({first_line(error)})")
+            self.vectorize = False
+            return torch.stack([member(*args, **kwargs) for member in self.members])
 
 
 def mean_prediction(logits: Tensor) -> Tensor:
-    """Return the logarithm of the mean probability, shape (batch, classes), of logits (member, batch, classes).
+    """Return the logarithm of the mean probability, (batch, classes), of logits (member, batch, classes).
 
-    It stands where the logits of one network would. Those, (batch, classes), stay as they are.
+    Those of one network, (batch, classes), stay as they are.
     """
     if logits.ndim == 2:
         return logits
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return F.log_softmax(wide, dim=-1).logsumexp(dim=0) - math.log(len(logits))
+    return F.log_softmax(logits.float(), dim=-1).logsumexp(dim=0) - math.log(len(logits))
 
 
-def bootstrap_counts(members: int, samples: int, seed: int) -> Tensor:
-    """Draw as many training samples as there are for each member, with replacement.
+def build_networks(network: nn.Module | Callable[[], nn.Module], count: int, block: Any) -> list[nn.Module]:
+    """Return several networks of one kind, each with its own initialisation.
 
-    Returns:
-        How often each member has drawn each sample, uint8 of shape (member, sample).
+    Args:
+        network: A network, or what makes one.
+        count: How many there are to be.
+        block: The block of the config (``class_path`` and ``init_args``) that a network was made from. Without it they
+            are copies, which is right only where weights are loaded next: see `are_copies`.
     """
-    generator = torch.Generator().manual_seed(seed)
-    drawn = (torch.randint(samples, (samples,), generator=generator) for _ in range(members))
-    return torch.stack([numbers.bincount(minlength=samples) for numbers in drawn]).to(torch.uint8)
+    if not isinstance(network, nn.Module):
+        return [network() for _ in range(count)]
+    if not isinstance(block, dict):
+        return [network, *(copy.deepcopy(network) for _ in range(count - 1))]
+    parser = ArgumentParser()
+    parser.add_argument("--network", type=nn.Module)
+    config = parser.parse_object({"network": block})
+    return [network, *(parser.instantiate_classes(config)["network"] for _ in range(count - 1))]
 
 
-def _difference(members: Sequence[nn.Module]) -> str | None:
-    """Return how members differ in more than their weights; vmap runs the code of the first for all."""
-    if len({repr(member) for member in members}) > 1:
-        return "the members differ in their parts"
-    shapes = [{name: tensor.shape for name, tensor in member.state_dict().items()} for member in members]
-    return None if all(shape == shapes[0] for shape in shapes) else "the members differ in their shapes"
+def are_copies(networks: Sequence[nn.Module]) -> bool:
+    """Return whether several networks start with the same weights, and so would learn the same."""
+    first, *others = (list(network.parameters()) for network in networks)
+    return any(all(map(torch.equal, first, other)) for other in others)
+
+
+def why_not_vmap(network: nn.Module) -> str | None:
+    """Return why `torch.func.vmap` can't take a network, as it is now, as far as its parts show it; else None."""
+    for part in network.modules():
+        name = type(part).__name__
+        if isinstance(part, nn.RNNBase):
+            return f"it has no rule for {name}"
+        if any(buffer is not None for buffer in part._buffers.values()):
+            return f"{name} has buffers, whose changes would be lost"
+        if "forward" in vars(part):
+            return f"a callback has replaced the forward of {name}"
+    return None
+
+
+def refused_by_vmap(error: RuntimeError) -> bool:
+    """Return whether an error is that vmap, or torch.func within it, can't compute something."""
+    return any(words in str(error) for words in ("vmap", "Batching rule", "torch.func"))

@@ -1,5 +1,6 @@
 """Layers that round as if they were computed in int8, and how much of a network such layers are."""
 
+from collections import Counter
 from types import MethodType
 from typing import Any
 
@@ -22,17 +23,14 @@ def share_of(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> tuple[flo
     Returns:
         The share, and the other kind of layer that holds most of the rest; empty where there is none.
     """
-    inside, total, others = 0, 0, dict[str, int]()
+    inside, others = 0, Counter[str]()
     for layer in module.modules():
-        own = sum(parameter.numel() for parameter in layer.parameters(recurse=False) if parameter.ndim > 1)
-        if isinstance(layer, nn.Embedding):
-            continue
-        total += own
+        weights = sum(parameter.numel() for parameter in layer.parameters(recurse=False) if parameter.ndim > 1)
         if isinstance(layer, kinds):
-            inside += own
-        elif own:
-            others[type(layer).__name__] = others.get(type(layer).__name__, 0) + own
-    return inside / max(total, 1), max(others, key=others.__getitem__, default="")
+            inside += weights
+        elif weights and not isinstance(layer, nn.Embedding):
+            others[type(layer).__name__] += weights
+    return inside / max(inside + others.total(), 1), max(others, key=others.__getitem__, default="")
 
 
 class Rounding:
@@ -45,41 +43,40 @@ class Rounding:
     """
 
     def __init__(self) -> None:
-        self.range = {"least": torch.tensor(torch.inf), "most": torch.tensor(-torch.inf)}  # of the inputs
-        self.scale, self.zero = torch.ones(1), torch.zeros(1, dtype=torch.int32)
         self.seen = False  # whether there is a range: inputs are not rounded before
+        self.range = {
+            "least": torch.tensor(torch.inf),
+            "most": torch.tensor(-torch.inf),
+            "scale": torch.ones(1),
+            "zero": torch.zeros(1, dtype=torch.int32),
+        }
 
     def __call__(self, inputs: Tensor, weight: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Return rounded inputs, of any shape, and weights; the range of the inputs is noted in training only."""
-        return self._inputs(inputs.float(), training).to(inputs.dtype), _rounded(weight.float()).to(weight.dtype)
-
-    def _inputs(self, inputs: Tensor, training: bool) -> Tensor:
         self.seen = self.seen or training
-        if not self.seen:
-            return inputs
-        device = inputs.device
+        rounded = self._round_inputs(inputs.float(), training) if self.seen else inputs
+        return rounded.to(inputs.dtype), _round_weight(weight.float()).to(weight.dtype)
+
+    def _round_inputs(self, inputs: Tensor, training: bool) -> Tensor:
         # Copies, as the kernel writes into them, and a compiled backward pass may want to see what was there before.
-        self.range = {name: value.to(device, copy=True) for name, value in self.range.items()}
-        self.scale, self.zero = self.scale.to(device, copy=True), self.zero.to(device, copy=True)
-        observe, rounds = torch.tensor([training, True], dtype=torch.int64).to(device, non_blocking=True).unbind()
+        self.range = {name: value.to(inputs.device, copy=True) for name, value in self.range.items()}
+        flags = torch.tensor([training, True], dtype=torch.int64).to(inputs.device, non_blocking=True)
         # In one kernel: range, scale and rounding. torchao and PyTorch's former quantization use it too.
         return torch.fused_moving_avg_obs_fake_quant(
-            inputs, observe, rounds, self.range["least"], self.range["most"], self.scale, self.zero,
-            averaging_const=0.01, quant_min=0, quant_max=255, ch_axis=0,
-        )  # fmt: skip
+            inputs, *flags.unbind(), *self.range.values(), averaging_const=0.01, quant_min=0, quant_max=255, ch_axis=0
+        )
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the range of the inputs; that of the weights follows from them."""
-        return {**self.range, "scale": self.scale, "zero": self.zero}
+        return self.range
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from such a range."""
-        self.range = {name: state[name].clone() for name in self.range}
-        self.scale, self.zero = state["scale"].clone(), state["zero"].clone()
+        self.range = {name: state[name] for name in self.range}
         self.seen = bool(self.range["least"].isfinite())
 
 
-def _rounded(weight: Tensor) -> Tensor:
+def _round_weight(weight: Tensor) -> Tensor:
     """Round weights of shape (output, ...) to -127 to 127 steps; with -128 the largest would get no gradient."""
     largest = weight.detach().abs().flatten(1).amax(dim=1)
     scale = (largest / 127).clamp(min=torch.finfo(weight.dtype).tiny)

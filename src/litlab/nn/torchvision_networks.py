@@ -1,11 +1,13 @@
 """Networks of torchvision with pre-trained weights, where these can be had."""
 
 import http.client
+import pickle
 import sys
 import urllib.error
 from typing import Literal
 
-from lightning.pytorch.utilities import rank_zero_only
+import torch
+from lightning.pytorch.utilities import rank_zero_warn
 from torch import nn
 
 from litlab.errors import UserError, first_line
@@ -25,24 +27,32 @@ def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["ra
         The network. Its attribute ``stand_in`` says so where its weights are random in place of others.
 
     Raises:
-        UserError: There is no such network, or no such weights, or they can't be downloaded and there is no fallback.
+        UserError: There is no such network, or no such weights, or they can't be downloaded and there is no fallback,
+            or their file holds other things than weights.
     """
     from torchvision.models import get_model, get_model_weights, list_models
 
     if name not in list_models():
         raise UserError(f"model.network.name: torchvision has no '{name}'{nearest(name, list_models())}")
-    known = list(get_model_weights(name).__members__)
-    if weights is not None and weights not in known:
-        raise UserError(f"model.network.weights: {name} has no '{weights}'; choose one of {', '.join(known)}")
+    if weights is None:
+        return get_model(name, weights=None)
+    known = get_model_weights(name)
+    if weights not in known.__members__:
+        choices = ", ".join(known.__members__)
+        raise UserError(f"model.network.weights: {name} has no '{weights}'; choose one of {choices}")
+
+    url = known[weights].url
+    file = f"{torch.hub.get_dir()}/checkpoints/{url.rpartition('/')[2]}"
     try:
         with socket_timeout(10):  # for the next bytes; without it, for ever
-            return get_model(name, weights=weights, progress=sys.stderr.isatty())
+            # torchvision unpickles what lies in torch.hub's folder: first see that there are weights in it alone.
+            known[weights].get_state_dict(progress=sys.stderr.isatty(), check_hash=True, weights_only=True)
+        return get_model(name, weights=weights)
+    except pickle.UnpicklingError as error:
+        raise UserError(f"{file}: it holds other things than weights, or is damaged; delete it") from error
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
-        from torch.hub import get_dir
-
-        url = get_model_weights(name)[str(weights)].url
         reason = first_line(Exception(getattr(error, "reason", error)))
-        remedy = f"save {url} as {get_dir()}/checkpoints/{url.rpartition('/')[2]}"
+        remedy = f"save {url} as {file}"
         if fallback is None:
             raise UserError(
                 f"model.network.weights: {weights} of {name} can't be downloaded ({reason}); {remedy}, or set "
@@ -50,19 +60,8 @@ def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["ra
             ) from error
         network = get_model(name, weights=None)
         network.stand_in = f"RANDOM, not pre-trained: {weights} of {name} can't be downloaded"  # pyright: ignore[reportArgumentType]
-        _say(f"{network.stand_in} ({reason})", remedy)
+        rank_zero_warn(
+            f"The weights are {network.stand_in} ({reason}). This run trains from scratch, as model.network.fallback "
+            f"says, and what it freezes stays random. For the real ones {remedy}."
+        )
         return network
-
-
-@rank_zero_only
-def _say(what: str, remedy: str) -> None:
-    from rich.console import Console
-    from rich.panel import Panel
-    from rich.text import Text
-
-    text = Text.assemble(
-        (f"The weights are {what}.", "bold"),
-        "\nThis run trains from scratch, as model.network.fallback says: what it freezes stays random.\nFor the real "
-        f"ones {remedy}",
-    )
-    Console(stderr=True).print(Panel(text, title="RANDOM WEIGHTS", border_style="bold yellow"))

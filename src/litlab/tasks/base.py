@@ -11,15 +11,19 @@ from jsonargparse import ArgumentParser
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor
+from torch.nn import functional as F
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.errors import UserError, building
+from litlab.metrics.stage_metrics import StageMetrics
 from litlab.optim import Muon, ParamGroups, Schedule
 from litlab.optim.parameters import named_parameters
 from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
 from litlab.optim.recipe import plain_recipe
 from litlab.util.steps import steps_of_run
+
+LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}  # of numbers
 
 
 class ExperimentModule(LightningModule):
@@ -34,6 +38,7 @@ class ExperimentModule(LightningModule):
         param_groups: Learning rates and weight decay that differ by the parameters' names.
     """
 
+    network: Any
     data_facts: tuple[str, ...] = ()  # settings that must be the same in model and data
     frozen_for_now: frozenset[str] = frozenset()  # parameters that the callback `Freeze` lets train later
 
@@ -76,6 +81,18 @@ class ExperimentModule(LightningModule):
         filled = {name: getattr(data, name) for name in facts if settings.get(name) is None}
         return cls(*network, **settings | filled)
 
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the network's output, in float32 or wider, for inputs of shape (batch, ...), or for a dict of them."""
+        if isinstance(inputs, dict):
+            outputs = self.network(**{name: self._cast(value) for name, value in inputs.items()})
+        else:
+            outputs = self.network(self._cast(inputs))
+        return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+
+    def _cast(self, inputs: Tensor) -> Tensor:
+        """Convert floating-point inputs to the type of the weights, for 16-true and 64-true precision."""
+        return inputs.to(self.dtype) if inputs.is_floating_point() else inputs
+
     def check_data(self) -> None:
         """Compare model and data: a checkpoint or a setting may be for other data.
 
@@ -85,13 +102,12 @@ class ExperimentModule(LightningModule):
         data = getattr(self.trainer, "datamodule", None)
         for name in self.data_facts:
             mine, theirs = getattr(self, name, self.hparams.get(name)), getattr(data, name, None)
-            if mine is not None and theirs is not None and mine != theirs:
+            if mine is not None and theirs is not None and not _are_equal(mine, theirs):
                 raise UserError(
                     f"model.{name}: {mine} differs from the data's {theirs}; leave it out, or set the same in both"
                 )
 
     def on_fit_start(self) -> None:
-        """Compare model and data; the same before a validation, test or prediction."""
         self.check_data()
 
     on_validation_start = on_test_start = on_predict_start = on_fit_start
@@ -176,6 +192,16 @@ class ExperimentModule(LightningModule):
             for logger in self.loggers:
                 logger.log_metrics({"train/loss_step": value}, step=self.global_step)
 
+    def log_epoch(self, metrics: StageMetrics) -> None:
+        """Log the means of a stage at the end of its epoch, and start anew."""
+        with warnings.catch_warnings():
+            if self.trainer.sanity_checking:  # on a few batches, in which classes may be missing
+                warnings.simplefilter("ignore")
+            values = metrics.compute(self.sum_over_ranks)
+        # They are the same on all ranks already; sync_dist only tells Lightning so.
+        self.log_dict(values, sync_dist=True)
+        metrics.reset(self.device)
+
     def sum_over_ranks(self, sums: Tensor) -> Tensor:
         """Return the sum of a tensor of any shape over all ranks."""
         return self.trainer.strategy.reduce(sums, reduce_op="sum")  # pyright: ignore[reportReturnType]
@@ -192,6 +218,10 @@ def is_fact(data: type, name: str) -> bool:
         True for a property, and for a number or several, as in ``num_classes = 3``. Words are of other use.
     """
     return isinstance(getattr(data, name, None), property | cached_property | int | float | list | tuple)
+
+
+def _are_equal(mine: Any, theirs: Any) -> bool:
+    return list(mine) == list(theirs) if isinstance(mine, tuple | list) else mine == theirs
 
 
 def _holds_object(value: Any) -> bool:

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import Optimizer
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from litlab.data.class_counts import Balance, training_weights
 from litlab.errors import UserError
-from litlab.metrics.check import check_metrics
-from litlab.metrics.member_metrics import NAMES
+from litlab.metrics.stage_metrics import StageMetrics
 from litlab.nn.adapt import adapt_network, without_head
-from litlab.nn.ensemble import mean_prediction
-from litlab.nn.image_batches import check_image_settings, mixes, views
-from litlab.tasks.ensemble import EnsembleModule
+from litlab.nn.ensemble import Ensemble, are_copies, build_networks, mean_prediction
+from litlab.nn.images import average_views, make_mix
+from litlab.parallel.groups import shards
+from litlab.tasks.base import ExperimentModule
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 if TYPE_CHECKING:
@@ -26,20 +27,20 @@ else:
     Network = nn.Module  # what a config describes
 
 
-class Classifier(EnsembleModule):
+class Classifier(ExperimentModule):
     """Train any network with cross-entropy.
 
     A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel, height, width), or a dict
     of tensors, which the network gets as keyword arguments; and integer labels of shape (batch,). The network returns
     logits of shape (batch, classes).
 
+    For a loss of your own extend `training_loss`.
+
     Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at most 50). Once
     per epoch, exact over all samples and ranks: ``loss``, ``acc``, ``f1`` (macro) and `metrics`, for train, val and
     test. Of mixed images (`mixup`, `cutmix`) the class with the larger share counts as correct, and the loss is that of
-    both labels by their share: train/acc is below val/acc then.
-
-    With `members`, predictions are the ensemble's and train/loss the mean member's; the test also logs ``member_loss``,
-    ``member_acc`` and ``member_ece`` (expected calibration error) of the mean member, and ``ece`` of the ensemble.
+    both labels by their share: train/acc is below val/acc then. With `members`, predictions are the ensemble's and
+    train/loss the mean member's.
 
     Args:
         network: The network, for example torchvision.models.resnet18 or a class of your own. With images, its first
@@ -47,7 +48,6 @@ class Classifier(EnsembleModule):
             or function that is called to make it.
         members: How many networks are trained on the same batches, each with its own initialisation and as if it were
             alone; their mean probability is the prediction.
-        bootstrap: Whether each member has training samples of its own, drawn with replacement.
         vectorize: Whether members are computed at once, by torch.func.vmap, instead of one after the other; null: on a
             GPU, if vmap can take them.
         num_classes: Number of classes. Taken from the data when left out.
@@ -72,10 +72,10 @@ class Classifier(EnsembleModule):
         **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
-        UserError: If there are fewer than two classes, the network can't take the images, or a metric can't be used.
+        UserError: If there are fewer than two classes, or the network can't take the images.
     """
 
-    data_facts = ("num_classes",)
+    data_facts = ("num_classes", "image_shape")
     class_weights: Tensor | None
 
     def __init__(
@@ -83,7 +83,6 @@ class Classifier(EnsembleModule):
         network: Network,
         *,
         members: PositiveInt = 1,
-        bootstrap: bool = False,
         vectorize: bool | None = None,
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
@@ -104,105 +103,137 @@ class Classifier(EnsembleModule):
             )
         if num_classes < 2:
             raise UserError(f"model.num_classes: {num_classes} is not valid; use data with 2 classes or more")
-        networks = self.make_networks(network, members)
+        for_images = {"mixup": mixup, "cutmix": cutmix, "flip_tta": flip_tta, "shift_tta": shift_tta}
+        for name, value in for_images.items():
+            if value and image_shape is None:
+                raise UserError(f"model.{name}: it is for images, and the data has no image_shape; leave {name} out")
+
+        networks = build_networks(network, members, self.hparams.get("network"))
         if image_shape is not None:
-            networks = [adapt_network(one, image_shape, num_classes) for one in networks]
-        self.set_members(networks, bootstrap, vectorize, num_classes)
-        if bootstrap and (mixup or cutmix):
-            raise UserError("model.bootstrap: mixed images are of two samples; leave it, or mixup and cutmix, out")
+            networks = [adapt_network(each, image_shape, num_classes) for each in networks]
+        self.network = networks[0] if members == 1 else Ensemble(networks, vectorize)
+
+        block = self.hparams.get("network")
+        if isinstance(block, dict) and "weights" in block.get("init_args", {}):
+            block["init_args"]["weights"] = None  # rebuilt from a checkpoint, which holds them, without a download
+
         self.label_smoothing = label_smoothing
         # Shape (classes,); known when a fit begins.
         self.register_buffer("class_weights", None if class_weights is None else torch.ones(num_classes))
-        of_images = {"mixup": mixup, "cutmix": cutmix, "flip_tta": flip_tta, "shift_tta": shift_tta}
-        check_image_settings(of_images, image_shape)
-        self._mixes = mixes(num_classes, mixup, cutmix)
+        self.mix = make_mix(num_classes, mixup, cutmix)
         self.flip_tta, self.shift_tta = flip_tta, shift_tta
-        check_metrics(metrics or {}, num_classes, taken=NAMES if members > 1 else ())
+
         counts = MetricCollection(
             {  # cross-entropy has already refused labels out of range
                 "acc": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
                 "f1": MulticlassF1Score(num_classes, average="macro", validate_args=False),
             }
         )
-        self.measure(counts, metrics)
+        self.train_metrics = StageMetrics(counts, "train", metrics, softmax=True)
+        self.val_metrics = StageMetrics(counts, "val", metrics, softmax=True)
+        self.test_metrics = StageMetrics(counts, "test", metrics, softmax=True)
+
+    @property
+    def networks(self) -> list[Any]:
+        """The network, or the members of the ensemble."""
+        return list(self.network.members) if isinstance(self.network, Ensemble) else [self.network]
 
     @property
     def backbone(self) -> nn.ModuleList:
-        """Return the network without its last linear layer or convolution, for Lightning's ``BackboneFinetuning``."""
+        """The network without its last linear layer or convolution, for Lightning's ``BackboneFinetuning``."""
         return nn.ModuleList(part for network in self.networks for part in without_head(network))
 
     @property
     def couples_samples(self) -> bool:
         """Whether the training loss of a sample depends on the others of its batch, as with mixup and cutmix."""
-        return bool(self._mixes)
+        return self.mix is not None
 
-    def forward(self, inputs: Any) -> Tensor:
-        """Return logits, (batch, classes); in evaluation their mean over the views of test-time augmentation.
-
-        Those of an ensemble are (member, batch, classes): `mean_prediction` combines them.
-        """
-        if self.training or not (self.flip_tta or self.shift_tta):
-            return super().forward(inputs)
-        seen = list(views(inputs, self.flip_tta, self.shift_tta))
-        # In one call: quantization by torch.export wants each layer once in the graph.
-        logits = super().forward(torch.cat(seen))
-        return logits.unflatten(-2, (len(seen), inputs.shape[0])).mean(dim=-3)
+    def setup(self, stage: str) -> None:
+        if stage == "fit" and len(self.networks) > 1 and shards(self.trainer.strategy):
+            raise UserError(
+                f"model.members: trainer.strategy {type(self.trainer.strategy).__name__} divides a network, and an "
+                "ensemble has several; use ddp or one device, or set model.members to 1"
+            )
 
     def on_fit_start(self) -> None:
-        """Compare model and data; compute the weights of the classes."""
         super().on_fit_start()
+        if are_copies(self.networks):
+            raise UserError(
+                "model.members: all have the same weights and would learn the same; in Python give the network's "
+                "class, or a function that makes it"
+            )
         if self.class_weights is not None:
             data: Any = getattr(self.trainer, "datamodule", None)
             self.class_weights.copy_(training_weights(data, self.hparams["class_weights"]))
 
-    def outcome(self, inputs: Any, target: Tensor, stage: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the cross-entropy, shape (), logits, shape (batch, classes), and labels, those of larger share."""
-        if stage == "train" and self._mixes:
-            return self._mixed_outcome(inputs, target)
-        logits = self(inputs)
-        if stage == "train":
-            return self._training_loss(logits, target), mean_prediction(logits.detach()), target
-        # Validation and test report the plain cross-entropy, so that runs with other smoothing can be compared.
-        logits = mean_prediction(logits)
-        return F.cross_entropy(_wide(logits), target), logits, target
+    def forward(self, inputs: Any) -> Tensor:
+        """Return logits, (batch, classes); in evaluation their mean over the views of test-time augmentation.
 
-    def _mixed_outcome(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        # Drawn from torch's own generators, which `ExactResume` seeds for each batch.
-        chosen = int(torch.randint(len(self._mixes), ())) if len(self._mixes) > 1 else 0
-        images, shares = self._mixes[chosen](images, labels)
-        logits = self(images)
-        return self._training_loss(logits, shares), mean_prediction(logits.detach()), shares.argmax(dim=1)
+        Those of an ensemble in training are (member, batch, classes).
+        """
+        if self.training or not (self.flip_tta or self.shift_tta):
+            return super().forward(inputs)
+        return average_views(super().forward, inputs, self.flip_tta, self.shift_tta)
 
-    def _training_loss(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the mean loss, shape (), for labels, shape (batch,), or shares of the classes, (batch, classes).
+    def training_loss(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the mean training loss of a network, shape (); extend it for a loss of your own.
 
         Args:
-            logits: Shape (batch, classes), or (member, batch, classes).
-            target: As above.
+            logits: Shape (batch, classes).
+            target: Labels, shape (batch,), or with mixup and cutmix shares of the classes, (batch, classes).
         """
-        if logits.ndim == 2 and self.class_weights is None:
-            return F.cross_entropy(_wide(logits), target, label_smoothing=self.label_smoothing)
-        rows = _wide(logits).flatten(0, -2)
-        targets = target.repeat(len(rows) // len(target), *(1 for _ in target.shape[1:]))
-        losses = F.cross_entropy(rows, targets, label_smoothing=self.label_smoothing, reduction="none")
-        losses = losses.view(-1, len(target))  # (member, batch)
-        if self.class_weights is not None:
-            # Not `weight=`, which divides by the weights of the batch: a rare class would count less in a small one.
-            shares = target.is_floating_point()
-            losses = losses * (target @ self.class_weights if shares else self.class_weights[target])
-        return self.member_loss(losses)
+        if self.class_weights is None:
+            return F.cross_entropy(logits, target, label_smoothing=self.label_smoothing)
+        losses = F.cross_entropy(logits, target, label_smoothing=self.label_smoothing, reduction="none")
+        # Not `weight=`, which divides by the weights of the batch: a rare class would count less in a small one.
+        weights = target @ self.class_weights if target.is_floating_point() else self.class_weights[target]
+        return (losses * weights).mean()
+
+    def batch_loss(self, batch: tuple[Any, Tensor]) -> Tensor:
+        """Return what `training_step` does, the mean loss of the batch, but leave metrics and loggers alone."""
+        return self._training_outputs(batch)[0]
+
+    def training_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> Tensor:
+        loss, logits, target = self._training_outputs(batch)
+        labels = target if target.ndim == 1 else target.argmax(dim=1)
+        self.train_metrics.add(loss, mean_prediction(logits), labels)
+        self.log_recent_loss(self.train_metrics.loss.flush)
+        return loss
+
+    def _training_outputs(self, batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        # Mixes draw from torch's own generators, which `ExactResume` seeds for each batch.
+        inputs, target = batch if self.mix is None else self.mix(*batch)
+        logits = self(inputs)
+        if logits.ndim == 2:
+            return self.training_loss(logits, target), logits, target
+        losses = torch.stack([self.training_loss(member, target) for member in logits])
+        # The mean of the members' losses, of which each gets the gradient of its own.
+        return losses.sum() - (losses.sum() - losses.mean()).detach(), logits, target
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip gradients as the trainer's flags say; by the norm of each member on its own."""
+        if len(self.networks) == 1 or not gradient_clip_val or gradient_clip_algorithm == "value":
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+            return
+        self.trainer.precision_plugin.clip_gradients(optimizer, math.inf)  # clips nothing, refuses scaled gradients
+        for network in self.networks:
+            nn.utils.clip_grad_norm_(network.parameters(), gradient_clip_val)
+
+    def validation_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> None:
+        inputs, target = batch
+        logits = self(inputs)
+        # The plain cross-entropy, so that runs with other smoothing can be compared.
+        self.val_metrics.add(F.cross_entropy(logits, target), logits, target)
 
     def test_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> dict[str, Tensor]:
         """Add the batch to the test metrics; callbacks that plot get its logits."""
         inputs, target = batch
-        logits = self.test_logits(inputs, target)
-        loss = F.cross_entropy(_wide(logits), target)
-        self.test_metrics.add(loss, logits, target)
-        return {"loss": loss, "logits": logits}
-
-    def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Return class probabilities, shape (batch, classes), for a batch of inputs without labels."""
-        return mean_prediction(self(batch)).float().softmax(dim=1)
+        return self._add_test_batch(self(inputs), target)
 
     def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
@@ -211,15 +242,32 @@ class Classifier(EnsembleModule):
             predicted: What `predict_step` returns: probabilities, shape (batch, classes).
             target: Labels, shape (batch,).
         """
-        logits = predicted.float().clamp(min=1e-38).log()  # of the same probabilities; never -inf, as its loss is NaN
+        # Logits of the same probabilities; never -inf, as its loss is NaN.
+        return self._add_test_batch(predicted.float().clamp(min=1e-38).log(), target)
+
+    def _add_test_batch(self, logits: Tensor, target: Tensor) -> dict[str, Tensor]:
         loss = F.cross_entropy(logits, target)
         self.test_metrics.add(loss, logits, target)
         return {"loss": loss, "logits": logits}
 
-    def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
-        """Return the loss of equal probabilities for all classes: ln(classes), with or without label smoothing.
+    def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """Return class probabilities, shape (batch, classes), for a batch of inputs without labels."""
+        return self(batch).float().softmax(dim=1)
 
-        With class weights it is that times the mean weight of the batch.
+    def on_train_epoch_start(self) -> None:
+        self.train_metrics.reset(self.device)
+
+    def on_train_epoch_end(self) -> None:
+        self.log_epoch(self.train_metrics)
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_epoch(self.val_metrics)
+
+    def on_test_epoch_end(self) -> None:
+        self.log_epoch(self.test_metrics)
+
+    def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
+        """Return the loss of equal probabilities for all classes: ln(classes), times the mean weight of the batch.
 
         Raises:
             UserError: If a label of the batch is not a class.
@@ -232,16 +280,3 @@ class Classifier(EnsembleModule):
             )
         weights = 1.0 if self.class_weights is None else float(self.class_weights[batch[1]].mean())
         return weights * math.log(classes)
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Let a pre-trained network be rebuilt without a download: the checkpoint holds its weights."""
-        hparams = checkpoint.get("hyper_parameters", {})
-        network = hparams.get("network")
-        if isinstance(network, dict) and network.get("init_args", {}).get("weights") is not None:
-            bare = {**network, "init_args": {**network["init_args"], "weights": None}}
-            checkpoint["hyper_parameters"] = {**hparams, "network": bare}
-
-
-def _wide(logits: Tensor) -> Tensor:
-    """Return logits in float32, if they are of 16 bits, as with bf16-true."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -6,17 +6,16 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torchmetrics import MetricCollection
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from litlab.errors import UserError
 from litlab.metrics.conformal import Conformal
 from litlab.metrics.forecast_metrics import ForecastMetrics
-from litlab.metrics.mean_loss import MeanLoss
+from litlab.metrics.stage_metrics import StageMetrics
 from litlab.parallel.groups import data_group
-from litlab.tasks.base import ExperimentModule
+from litlab.tasks.base import LOSSES, ExperimentModule
 from litlab.types import OpenUnitInterval
-
-LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}
 
 
 class Forecaster(ExperimentModule):
@@ -30,11 +29,12 @@ class Forecaster(ExperimentModule):
     Intervals are split-conformal (see ``Conformal``), calibrated at the end of each validation on all of its windows,
     and kept in the checkpoint.
 
+    For a loss of your own extend `training_loss`.
+
     Logged, in scaled units: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at
     most 50). Once per epoch, exact over all windows and ranks: ``loss`` for train, val and test, ``mse`` and ``mae``
     for val and test, and for test ``mase`` (mean absolute error over that of the seasonal naive forecast within the
-    training rows, Hyndman & Koehler 2006), ``coverage`` and ``interval_width``. After a test, ``test_metrics``
-    has all but the first and ``mase`` for each horizon step and for each channel, until the next test starts.
+    training rows, Hyndman & Koehler 2006), ``coverage`` and ``interval_width``.
 
     Args:
         network: The network, for example one of your own.
@@ -83,44 +83,48 @@ class Forecaster(ExperimentModule):
         self.quantiles = quantiles
         self.coverage = coverage
         self.conformal = Conformal(coverage, (horizon, num_targets))
-        self.train_loss, self.val_loss, self.test_loss = MeanLoss(), MeanLoss(), MeanLoss()
-        self.val_metrics = ForecastMetrics((horizon, num_targets))
-        self.test_metrics = ForecastMetrics((horizon, num_targets))
+        # Added up at once: forecasts of many steps and channels would take much memory.
+        errors = MetricCollection({"errors": ForecastMetrics(num_targets)})
+        self.train_metrics = StageMetrics(MetricCollection({}), "train")
+        self.val_metrics = StageMetrics(errors, "val", flush_every=1)
+        self.test_metrics = StageMetrics(errors, "test", flush_every=1)
 
     def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:
         """Return a forecast (batch, horizon, channel, outputs) for a past (batch, past, channel)."""
         return self.network(past, calendar)
 
-    def training_loss(self, batch: dict[str, Tensor]) -> Tensor:
+    def training_loss(self, outputs: Tensor, future: Tensor) -> Tensor:
+        """Return the mean training loss, shape (); extend it for a loss of your own.
+
+        Args:
+            outputs: What the network returns, (batch, horizon, channel, outputs).
+            future: The truth, (batch, horizon, channel), in scaled units.
+        """
+        return self._loss(outputs, future)
+
+    def batch_loss(self, batch: dict[str, Tensor]) -> Tensor:
         """Return what `training_step` does, the mean loss of the batch, but leave metrics and loggers alone."""
-        return self._loss(self._outputs(batch), batch["future"].float())
+        return self.training_loss(self._outputs(batch), batch["future"].float())
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        """Return the mean loss of the batch, shape ()."""
-        loss = self.training_loss(batch)
-        self.train_loss.add(loss, len(batch["past"]))
-        self.log_recent_loss(self.train_loss.flush)
+        loss = self.batch_loss(batch)
+        self.train_metrics.loss.add(loss, len(batch["past"]))
+        self.log_recent_loss(self.train_metrics.loss.flush)
         return loss
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """Add the batch to the validation metrics and the calibration."""
         future = batch["future"].float()
         outputs = self._outputs(batch)
         forecast, lower, upper = self._forecast(outputs)
-        self.val_loss.add(self._loss(outputs, future), len(future))
-        self.val_metrics.add(forecast, future)
         self.conformal.add(lower, upper, future)
+        unknown = torch.full_like(forecast, torch.nan)
+        self.val_metrics.add(self._loss(outputs, future), torch.stack([forecast, unknown, unknown], dim=-1), future)
 
     def test_step(self, batch: dict[str, Tensor], batch_idx: int) -> dict[str, Tensor]:
         """Add the batch to the test metrics; callbacks get loss, forecast, lower and upper, in scaled units."""
         future = batch["future"].float()
         outputs = self._outputs(batch)
-        forecast, lower, upper = self._forecast(outputs)
-        lower, upper = self.conformal.interval(lower, upper)
-        loss = self._loss(outputs, future)
-        self.test_loss.add(loss, len(future))
-        self.test_metrics.add(forecast, future, None if self.conformal.radius is None else (lower, upper))
-        return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}
+        return self._add_test_batch(self._loss(outputs, future), self._calibrate(outputs), future)
 
     def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
@@ -131,19 +135,34 @@ class Forecaster(ExperimentModule):
             predicted: What `predict_step` returns, (batch, horizon, channel, 3).
             target: The scaled future, (batch, horizon, channel).
         """
-        future = target.float()
-        forecast, lower, upper = predicted.unbind(dim=-1)
+        forecast, future = predicted[..., 0], target.float()
         loss = self.loss(forecast, future) if self.quantiles is None else F.l1_loss(forecast, future) / 2
-        self.test_loss.add(loss, len(future))
-        self.test_metrics.add(forecast, future, None if self.conformal.radius is None else (lower, upper))
+        return self._add_test_batch(loss, predicted, future)
+
+    def _add_test_batch(self, loss: Tensor, predicted: Tensor, future: Tensor) -> dict[str, Tensor]:
+        self.test_metrics.add(loss, predicted, future)
+        forecast, lower, upper = predicted.unbind(dim=-1)
         return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}
 
     def predict_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon, channel, 3)."""
-        forecast, lower, upper = self._forecast(self._outputs(batch))
-        return torch.stack([forecast, *self.conformal.interval(lower, upper)], dim=-1)
+        return self._calibrate(self._outputs(batch))
 
-    def on_test_start(self) -> None:
+    def on_train_epoch_start(self) -> None:
+        self.train_metrics.reset(self.device)
+
+    def on_train_epoch_end(self) -> None:
+        self.log_epoch(self.train_metrics)
+
+    def on_validation_epoch_start(self) -> None:
+        self.conformal.reset(self.device)
+
+    def on_validation_epoch_end(self) -> None:
+        if not self.trainer.sanity_checking:
+            self.conformal.calibrate(self._gather_from_ranks)
+        self.log_epoch(self.val_metrics)
+
+    def on_predict_start(self) -> None:
         """Compare model and data, and say so if there will be no intervals."""
         self.check_data()
         if self.conformal.radius is None:
@@ -152,45 +171,13 @@ class Forecaster(ExperimentModule):
                 f"has calibrated these weights for model.coverage {self.coverage}."
             )
 
-    on_predict_start = on_test_start
-
-    def on_train_epoch_start(self) -> None:
-        """Reset the metrics."""
-        self.train_loss.reset(self.device)
-
-    def on_train_epoch_end(self) -> None:
-        """Log the mean loss of the epoch."""
-        self.log_dict(self._mean_loss("train"), sync_dist=True)
-
-    def on_validation_epoch_start(self) -> None:
-        """Reset the metrics, and start a calibration."""
-        self.val_loss.reset(self.device)
-        self.val_metrics.reset(self.device)
-        self.conformal.reset(self.device)
-
-    def on_validation_epoch_end(self) -> None:
-        """Log the means, and calibrate the intervals."""
-        self.val_metrics.reduce(self.sum_over_ranks)
-        if not self.trainer.sanity_checking:
-            self.conformal.calibrate(self._gather_from_ranks)
-        means = {f"val/{name}": mean.mean() for name, mean in self.val_metrics.means().items()}
-        # The values are the same on all ranks already; sync_dist only tells Lightning so.
-        self.log_dict({**self._mean_loss("val"), **means}, sync_dist=True)
-
-    def on_test_epoch_start(self) -> None:
-        """Reset the metrics."""
-        self.test_loss.reset(self.device)
-        self.test_metrics.reset(self.device)
+    def on_test_start(self) -> None:
+        self.on_predict_start()
+        data = getattr(self.trainer, "datamodule", None)
+        self.test_metrics.metrics["errors"].naive_error = getattr(data, "naive_error", None)
 
     def on_test_epoch_end(self) -> None:
-        """Log the means over the test split."""
-        self.test_metrics.reduce(self.sum_over_ranks)
-        means = {f"test/{name}": mean.mean() for name, mean in self.test_metrics.means().items()}
-        naive_error = getattr(getattr(self.trainer, "datamodule", None), "naive_error", None)
-        if naive_error is not None:
-            errors = self.test_metrics.per_target()["mae"]
-            means["test/mase"] = (errors / naive_error.to(errors)).mean()
-        self.log_dict({**self._mean_loss("test"), **means}, sync_dist=True)
+        self.log_epoch(self.test_metrics)
 
     def expected_loss(self, batch: dict[str, Tensor]) -> float:
         """Return the loss of forecasting the mean of the training rows everywhere, which is 0 in scaled units."""
@@ -231,8 +218,10 @@ class Forecaster(ExperimentModule):
         middle = 0 if self.quantiles is None else self.quantiles.index(0.5)
         return outputs[..., middle], outputs[..., 0], outputs[..., -1]
 
-    def _mean_loss(self, stage: str) -> dict[str, Tensor]:
-        return {f"{stage}/loss": getattr(self, f"{stage}_loss").compute(self.sum_over_ranks)}
+    def _calibrate(self, outputs: Tensor) -> Tensor:
+        """Return forecast and ends of the interval after calibration, (batch, horizon, channel, 3)."""
+        forecast, lower, upper = self._forecast(outputs)
+        return torch.stack([forecast, *self.conformal.interval(lower, upper)], dim=-1)
 
     def _gather_from_ranks(self, scores: Tensor) -> Tensor:
         if self.trainer.world_size == 1:

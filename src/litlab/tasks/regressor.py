@@ -7,13 +7,14 @@ from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
 from litlab.errors import UserError
-from litlab.metrics.check import check_metrics
 from litlab.metrics.regression_errors import RegressionErrors
-from litlab.tasks.forecaster import LOSSES
-from litlab.tasks.supervised import SupervisedModule
+from litlab.metrics.stage_metrics import StageMetrics
+from litlab.tasks.base import LOSSES, ExperimentModule
+
+LARGEST = 1e18  # mean or deviation of a target: float32 ends at the square of about that
 
 
-class Regressor(SupervisedModule):
+class Regressor(ExperimentModule):
     """Train any network to predict numbers.
 
     A batch is (inputs, target): inputs of shape (batch, ...), or a dict of tensors, which the network gets as keyword
@@ -21,6 +22,8 @@ class Regressor(SupervisedModule):
     The network returns standardised predictions, (batch, target), which the model scales back. The loss is that of
     standardised values, so that no target outweighs the others by its units; a huber loss is linear from one standard
     deviation on.
+
+    For a loss of your own extend `training_loss`.
 
     Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at most 50). Once
     per epoch, exact over all samples and ranks, for train, val and test: ``loss``, and in the units of the file
@@ -37,7 +40,7 @@ class Regressor(SupervisedModule):
         **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
-        UserError: If model and data don't fit together, or a metric can't be used.
+        UserError: If model and data don't fit together, or the targets are too large for squares in float32.
     """
 
     data_facts = ("target_names",)
@@ -58,35 +61,52 @@ class Regressor(SupervisedModule):
         super().__init__(**training)
         if not target_names:
             raise UserError("model.target_names: it is not set, and the data does not provide it; name the targets")
-        count = len(target_names)
-        for name, values in (("target_mean", target_mean), ("target_std", target_std)):
-            if values is not None and (len(values) != count or (name == "target_std" and min(values) <= 0)):
-                above = " above 0" if name == "target_std" else ""
-                raise UserError(
-                    f"model.{name}: {values} is not valid; give one number{above} for each of {target_names}"
-                )
+        for name, values in {"target_mean": target_mean, "target_std": target_std}.items():
+            if any(abs(value) > LARGEST for value in values or []):
+                raise UserError(f"model.{name}: {values} is too large to square in float32; scale the targets down")
+        if min(target_std or [1.0]) <= 0:
+            raise UserError(f"model.target_std: {target_std} is not valid; give numbers above 0")
         self.network = network
         self.loss = LOSSES[loss]
         # Settings, not weights: a checkpoint has them among its settings, and no average touches them.
-        self.register_buffer("mean", torch.tensor(target_mean or [0.0] * count), persistent=False)
-        self.register_buffer("std", torch.tensor(target_std or [1.0] * count), persistent=False)
-        check_metrics(metrics or {}, None, count)
-        self.measure(MetricCollection({"errors": RegressionErrors(target_names)}), metrics, softmax=False)
+        self.register_buffer("mean", torch.tensor(target_mean or [0.0] * len(target_names)), persistent=False)
+        self.register_buffer("std", torch.tensor(target_std or [1.0] * len(target_names)), persistent=False)
 
-    def outcome(self, inputs: Any, target: Tensor, stage: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the loss, shape (), and predictions and target in the units of the file, (batch, target)."""
+        errors = MetricCollection({"errors": RegressionErrors(target_names)})
+        self.train_metrics = StageMetrics(errors, "train", metrics)
+        self.val_metrics = StageMetrics(errors, "val", metrics)
+        self.test_metrics = StageMetrics(errors, "test", metrics)
+
+    def training_loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return the mean training loss, shape (); extend it for a loss of your own.
+
+        Args:
+            outputs: What the network returns, standardised, (batch, target).
+            target: What it should, standardised, (batch, target).
+        """
+        return self.loss(outputs, target)
+
+    def batch_loss(self, batch: tuple[Any, Tensor]) -> Tensor:
+        """Return what `training_step` does, the mean loss of the batch, but leave metrics and loggers alone."""
+        inputs, target = batch
+        return self.training_loss(self._outputs(inputs), self._standardise(target))
+
+    def training_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> Tensor:
+        inputs, target = batch
         outputs = self._outputs(inputs)
-        target = target.reshape(len(target), -1).float()
-        return self.loss(outputs, (target - self.mean) / self.std), self._scaled_back(outputs), target
+        loss = self.training_loss(outputs, self._standardise(target))
+        self.train_metrics.add(loss, self._scale_back(outputs), _as_rows(target))
+        self.log_recent_loss(self.train_metrics.loss.flush)
+        return loss
+
+    def validation_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> None:
+        inputs, target = batch
+        self._add_batch(self.val_metrics, self._outputs(inputs), target)
 
     def test_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> dict[str, Tensor]:
         """Add the batch to the test metrics; callbacks that plot get its predictions, in the units of the file."""
-        loss, predicted = self._step(batch, self.test_metrics)
-        return {"loss": loss, "predicted": predicted}
-
-    def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Return predictions in the units of the file, (batch, target), for a batch of inputs without a target."""
-        return self._scaled_back(self._outputs(batch))
+        inputs, target = batch
+        return self._add_batch(self.test_metrics, self._outputs(inputs), target)
 
     def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
@@ -95,19 +115,31 @@ class Regressor(SupervisedModule):
             predicted: What `predict_step` returns, shape (batch, target).
             target: Shape (batch, target) or (batch,).
         """
-        target = target.reshape(len(target), -1).float()
-        loss = self.loss((predicted - self.mean) / self.std, (target - self.mean) / self.std)
-        self.test_metrics.add(loss, predicted, target)
-        return {"loss": loss, "predicted": predicted}
+        return self._add_batch(self.test_metrics, self._standardise(predicted), target)
+
+    def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """Return predictions in the units of the file, (batch, target), for a batch of inputs without a target."""
+        return self._scale_back(self._outputs(batch))
+
+    def on_train_epoch_start(self) -> None:
+        self.train_metrics.reset(self.device)
+
+    def on_train_epoch_end(self) -> None:
+        self.log_epoch(self.train_metrics)
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_epoch(self.val_metrics)
+
+    def on_test_epoch_end(self) -> None:
+        self.log_epoch(self.test_metrics)
 
     def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
         """Return the loss of predicting the mean of the training rows everywhere, which is 0 when standardised."""
-        target = batch[1].reshape(len(batch[1]), -1).float()
-        target = (target - self.mean) / self.std
+        target = self._standardise(batch[1])
         return self.loss(torch.zeros_like(target), target).item()
 
     def _outputs(self, inputs: Any) -> Tensor:
-        """Return what the network returns, standardised, float32 of shape (batch, target)."""
+        """Return what the network returns, standardised, of shape (batch, target)."""
         outputs = self(inputs).float()
         if outputs.ndim != 2 or outputs.shape[1] != len(self.mean):
             raise UserError(
@@ -116,5 +148,18 @@ class Regressor(SupervisedModule):
             )
         return outputs
 
-    def _scaled_back(self, outputs: Tensor) -> Tensor:
+    def _add_batch(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        loss, predicted = self.loss(outputs, self._standardise(target)), self._scale_back(outputs)
+        metrics.add(loss, predicted, _as_rows(target))
+        return {"loss": loss, "predicted": predicted}
+
+    def _standardise(self, target: Tensor) -> Tensor:
+        return (_as_rows(target) - self.mean) / self.std
+
+    def _scale_back(self, outputs: Tensor) -> Tensor:
         return outputs * self.std + self.mean
+
+
+def _as_rows(target: Tensor) -> Tensor:
+    """Return a target of shape (batch, target) or (batch,) as float32 of shape (batch, target)."""
+    return target.reshape(len(target), -1).float()

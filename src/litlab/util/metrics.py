@@ -11,8 +11,8 @@ if TYPE_CHECKING:  # `runs` and `compare` answer without torch
 Direction = Literal["min", "max"]
 
 # What litlab's and the project's tasks log after ``train/``, ``val/`` and ``test/``.
-HIGHER = {"acc", "f1", "r2", "member_acc"}
-LOWER = {"loss", "loss_step", "mse", "mae", "mase", "ece", "member_loss", "member_ece"}
+HIGHER = {"acc", "f1", "r2"}
+LOWER = {"loss", "loss_step", "mse", "mae", "mase"}
 PER_TARGET = {"mse", "mae", "r2"}
 STAGES = ("train", "val", "test")
 
@@ -68,5 +68,4 @@ def _metrics_of(model: "nn.Module") -> "dict[str, Metric]":
     for part in model.modules():
         if isinstance(part, MetricCollection):
             metrics |= dict(part.items())
-        metrics |= getattr(part, "by_name", {})  # of litlab's StageMetrics
     return metrics

@@ -65,20 +65,18 @@ class CifarCNN(Classifier):
         self._small_steps = 0
 
     def on_train_start(self) -> None:
-        """Set for how many steps the images stay small."""
         steps = self.steps_of_run() if self.small_image_fraction else 0
         self._small_steps = 0 if math.isinf(steps) else int(self.small_image_fraction * steps)
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        """Whiten the network's first layer by the first batch of a training that starts from nothing."""
         if self.global_step == 0 and batch_idx == 0 and not self.networks[0].whitened:
             # Every rank has another batch; all take the first rank's, so that they start from the same network.
             images = self.trainer.strategy.broadcast(batch[0].cpu())
             for network in self.networks:
                 network.whiten(images)
 
-    def outcome(self, inputs: Tensor, target: Tensor, stage: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Return loss, logits and labels of a batch, whose images are smaller at the beginning of the training."""
-        if stage == "train" and self.global_step < self._small_steps and min(inputs.shape[2:]) >= 24:
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return logits as `Classifier` does, of images that are smaller at the beginning of the training."""
+        if self.training and self.global_step < self._small_steps and min(inputs.shape[2:]) >= 24:
             inputs = F.interpolate(inputs, scale_factor=0.75, mode="bilinear", antialias=True)
-        return super().outcome(inputs, target, stage)
+        return super().forward(inputs)

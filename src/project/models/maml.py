@@ -109,13 +109,13 @@ class MAML(ExperimentModule):
                     f"({first_line(error)[:150]}); use another network"
                 ) from error
 
-    def training_loss(self, batch: dict[str, Tensor]) -> Tensor:
+    def batch_loss(self, batch: dict[str, Tensor]) -> Tensor:
         """Return the mean squared error of the query points of all tasks after the inner steps, shape ()."""
         return self._errors(batch, [self.inner_steps]).mean()
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         """Return the training loss, and add it to that of the epoch."""
-        loss = self.training_loss(batch)
+        loss = self.batch_loss(batch)
         self.train_loss.add(loss, len(batch["query_y"]))
         self.log_recent_loss(self.train_loss.flush)
         return loss

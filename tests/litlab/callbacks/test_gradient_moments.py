@@ -32,11 +32,11 @@ class Shift(LightningModule):
         self.weight = nn.Parameter(torch.zeros(size, dtype=torch.float64))
         self.frozen = nn.Parameter(torch.ones((), dtype=torch.float64), requires_grad=False)
 
-    def training_loss(self, batch):
+    def batch_loss(self, batch):
         return (batch @ self.weight).mean() * self.frozen
 
     def training_step(self, batch, batch_idx):
-        return self.training_loss(batch)
+        return self.batch_loss(batch)
 
     def configure_optimizers(self):
         return SGD([self.weight])
@@ -51,7 +51,7 @@ def test_moments_are_those_of_a_loop_over_samples(monkeypatch):
     trained = [p for p in model.parameters() if p.requires_grad]
     gradients = []
     for image, label in zip(*batch, strict=True):
-        loss = model.training_loss((image[None], label[None]))
+        loss = model.batch_loss((image[None], label[None]))
         gradients.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, trained)]))
     stacked = torch.stack(gradients)
     expected = Moments(stacked.square().sum(dim=1).mean().item(), stacked.mean(dim=0).square().sum().item(), 1, 11)

@@ -167,7 +167,7 @@ def test_what_is_refused(tmp_path):
         with pytest.raises(UserError, match=line):
             make_trainer(tmp_path, callbacks=[GradientNoiseScale()], limit_val_batches=0).fit(model, data)
 
-    refused(Tiny(), r"^trainer\.callbacks: .* model\.training_loss\(batch\), .* Tiny does not have it", TinyData())
+    refused(Tiny(), r"^trainer\.callbacks: .* model\.batch_loss\(batch\), .* Tiny does not have it", TinyData())
     refused(classifier(nn.SyncBatchNorm(3)), r"^trainer\.sync_batchnorm: .*; set it to false, or leave", TinyData())
     uneven = DataLoader([0, 0], collate_fn=lambda _: (torch.ones(3), torch.ones(2, 1)))
     refused(Shift(3), r"^trainer\.callbacks: .* differ in their first dimension \(.*\(3,\), .*\(2, 1\)\)", uneven)
@@ -178,11 +178,11 @@ def test_what_is_refused(tmp_path):
 
 def test_a_mistake_in_the_model_is_not_hidden(tmp_path):
     class Wrong(Shift):
-        def training_loss(self, batch):
+        def batch_loss(self, batch):
             return (batch @ torch.ones(7).double()).mean()  # of another size
 
         def training_step(self, batch, batch_idx):
-            return super().training_loss(batch)
+            return super().batch_loss(batch)
 
     data = DataLoader(list(torch.randn(12, 5).double()), batch_size=4)
     with pytest.raises(RuntimeError, match="size mismatch"):

@@ -35,7 +35,7 @@ TECHNIQUES = {
     "activation checkpointing": ["--activation_checkpointing.blocks=[network.1, network.5]"],
     "adaptive clipping": ["--agc.factor=0.1", "--grad_norms={}"],
     "classes drawn evenly": ["--data.balance=even"],
-    "an ensemble": ["--model.members=2", "--model.bootstrap=true"],
+    "an ensemble": ["--model.members=2"],
     "averaged": ["--ema=null", "--swa.start=0"],
     "learning rate found": ["--trainer.callbacks+=LRFinder"],
     "batch size found": ["--data.batch_size=8", f"--trainer.callbacks+={LARGEST}"],

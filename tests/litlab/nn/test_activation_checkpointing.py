@@ -5,8 +5,6 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch.distributed import destroy_process_group, init_process_group
-from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.parametrizations import spectral_norm
 
 from benchmarks.peak_memory import peak_tensor_bytes
@@ -89,14 +87,6 @@ def test_same_numbers_compiled(breaks):
         return train(network, steps=1)
 
     assert same(compiled(checkpointed(False, breaks)), compiled(Network(False, breaks)))
-
-
-def test_same_numbers_in_ddp(tmp_path):
-    init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
-        assert same(train(DistributedDataParallel(checkpointed())), train(Network()))
-    finally:
-        destroy_process_group()
 
 
 def test_backward_twice():

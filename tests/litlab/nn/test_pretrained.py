@@ -8,6 +8,7 @@ import torchvision
 
 from litlab.errors import UserError
 from litlab.nn import pretrained
+from litlab.tasks import Classifier
 from tests.conftest import OFFLINE
 
 URL = torchvision.models.ResNet18_Weights.IMAGENET1K_V1.url
@@ -33,6 +34,25 @@ def test_weights_come_from_torchs_cache(tmp_path):
         assert not hasattr(network, "stand_in")
     file.unlink()
     assert not hasattr(pretrained("resnet18", None), "stand_in")
+
+
+class Harm:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, file) -> None:
+        self.file = file
+
+    def __reduce__(self):
+        return open, (self.file, "w")
+
+
+def test_code_in_torchs_cache_is_not_run(tmp_path):
+    file = tmp_path / "torch/hub/checkpoints" / URL.rpartition("/")[2]
+    file.parent.mkdir(parents=True)
+    torch.save({"fc.bias": Harm(str(tmp_path / "harm"))}, file)
+    with pytest.raises(UserError, match=f"^{file}: it holds other things than weights, or is damaged; delete it$"):
+        pretrained("resnet18", fallback="random")
+    assert not (tmp_path / "harm").exists()
 
 
 @pytest.mark.parametrize(
@@ -75,18 +95,18 @@ def test_without_a_fallback_the_error_names_the_file(fit, tmp_path):
     assert error.endswith(f"; save {url} as {file}, or set fallback: random")
 
 
+@pytest.mark.filterwarnings("ignore:The weights are RANDOM")
 def test_random_weights_are_announced_and_remembered(fit, run, tmp_path):
-    """Panel, summary and a file in the run; neither a test nor a resumed run asks for the weights again."""
-    done = fit("{name: squeezenet1_1, fallback: random}")
+    """Neither a test nor a resumed run asks for the weights again."""
+    with pytest.warns(UserWarning, match="The weights are RANDOM, not pre-trained: .*what it freezes stays random"):
+        done = fit("{name: squeezenet1_1, fallback: random}")
     assert done.code == 0, done.err
-    note = "RANDOM, not pre-trained: DEFAULT of squeezenet1_1 can't be downloaded"
-    said = " ".join(re.sub("[│╭╮╰╯]", " ", done.err).split())
-    assert f"The weights are {note}" in said
-    assert "what it freezes stays random" in said
     assert "RANDOM, not pre-trained" in done.out
+    note = "RANDOM, not pre-trained: DEFAULT of squeezenet1_1 can't be downloaded"
     assert (tmp_path / "lightning_logs/default/version_0/RANDOM_WEIGHTS.txt").read_text() == note
     for again in (["test", "--run=last"], ["fit", "--resume=last", "--trainer.max_epochs=2"]):
         done = run(*again)
         assert done.code == 0, done.err
-        assert "RANDOM WEIGHTS" not in done.err
         assert "RANDOM, not pre-trained" in done.out
+    checkpoint = tmp_path / "lightning_logs/default/version_0/checkpoints/last.ckpt"
+    Classifier.load_from_checkpoint(checkpoint, weights_only=True)

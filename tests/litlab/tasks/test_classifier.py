@@ -1,96 +1,183 @@
-"""Classifier and StageMetrics."""
+"""Classifier: losses, mixup and cutmix, test-time augmentation, and a subclass with a loss of its own."""
 
+import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
+from lightning.pytorch import LightningDataModule, Trainer
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
-from torchmetrics import MetricCollection
-from torchmetrics.classification import MulticlassAccuracy
 
 from litlab.errors import UserError
-from litlab.metrics.stage_metrics import StageMetrics
-from litlab.metrics.state import load_metric_states, metric_states
 from litlab.tasks import Classifier
+from tests.conftest import ROOT
+
+SHAPE = (3, 8, 8)
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*logging interval")
 
 
-def _collection() -> MetricCollection:
-    return MetricCollection({"acc": MulticlassAccuracy(3, average="micro")})
+def network() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
 
 
-@pytest.mark.parametrize("flush_every", [1, 2, 50])
-def test_every_sample_counts_once_whatever_the_chunks(flush_every):
+def classifier(**settings) -> Classifier:
     torch.manual_seed(0)
-    batches = [(torch.randn(n, 3), torch.randint(0, 3, (n,))) for n in (4, 4, 1, 3, 4)]
-    metrics = StageMetrics(_collection(), "val", flush_every)
-    for logits, labels in batches:
-        metrics.add(F.cross_entropy(logits, labels), logits, labels)
-    values = metrics.compute(lambda sums: sums)
-    logits, labels = (torch.cat(part) for part in zip(*batches, strict=True))
-    assert values["val/acc"] == (logits.argmax(1) == labels).float().mean()
-    assert values["val/loss"] == pytest.approx(F.cross_entropy(logits, labels).item(), rel=1e-5)
+    return Classifier(network(), num_classes=3, **{"image_shape": SHAPE, **settings})
 
 
-def test_reset_forgets_what_was_not_flushed_too():
-    metrics = StageMetrics(_collection(), "val")
-    right, wrong = torch.eye(3), torch.eye(3).roll(1, 0)
-    metrics.add(torch.tensor(9.0), wrong, torch.arange(3))
-    metrics.reset(torch.device("cpu"))
-    metrics.add(torch.tensor(1.0), right, torch.arange(3))
-    assert metrics.compute(lambda sums: sums) == {"val/loss": 1.0, "val/acc": 1.0}
+@pytest.fixture
+def batch():
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(6, *SHAPE, generator=generator), torch.tensor([0, 1, 2, 0, 1, 2])
 
 
-def test_a_loss_that_is_not_a_number_is_seen():
-    metrics = StageMetrics(_collection(), "val")
-    metrics.add(torch.tensor(float("nan")), torch.eye(3), torch.arange(3))
-    metrics.add(torch.tensor(1.0), torch.eye(3), torch.arange(3))
-    assert metrics.compute(lambda sums: sums)["val/loss"].isnan()
+class Images(LightningDataModule):
+    num_classes, image_shape = 3, SHAPE
+
+    def train_dataloader(self):
+        generator = torch.Generator().manual_seed(2)
+        return DataLoader(TensorDataset(torch.randn(12, *SHAPE, generator=generator), torch.arange(12) % 3), 5)
+
+    val_dataloader = train_dataloader
 
 
-def test_it_goes_on_from_its_sums():
-    torch.manual_seed(0)
-    batches = [(torch.randn(4, 3), torch.randint(0, 3, (4,))) for _ in range(6)]
-    whole, first, second, idle = (StageMetrics(_collection(), "train", flush_every=4) for _ in range(4))
-    for number, (logits, labels) in enumerate(batches):
-        if number == 5:
-            load_metric_states(second, metric_states(first), torch.device("cpu"))
-        for metrics in (whole, first if number < 5 else second):
-            metrics.add(F.cross_entropy(logits, labels), logits, labels)
-    load_metric_states(idle, metric_states(whole), torch.device("cpu"))  # no further step comes; without a warning
-    assert idle.compute(lambda sums: sums) == second.compute(lambda sums: sums) == whole.compute(lambda sums: sums)
-
-
-def _fit(tmp_path, **settings):
-    torch.manual_seed(0)
-    data = DataLoader(TensorDataset(torch.randn(12, 4), torch.arange(12) % 3), batch_size=5)
-    model = Classifier(nn.Linear(4, 3), num_classes=3, **settings)
+def fitted(model, tmp_path, data=None) -> Trainer:
     trainer = Trainer(
         max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, default_root_dir=tmp_path,
     )  # fmt: skip
-    return model, trainer, data
+    trainer.fit(model, data or Images())
+    return trainer
 
 
-@pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*logging interval")
 def test_smoothing_is_for_training_only(tmp_path):
-    model, trainer, data = _fit(tmp_path, label_smoothing=0.5, optimizer=partial(torch.optim.SGD, lr=1e-12))
-    trainer.fit(model, data, data)
-    train, val = (trainer.callback_metrics[f"{stage}/loss"].item() for stage in ("train", "val"))
-    inputs, labels = (torch.stack(part) for part in zip(*data.dataset, strict=True))
-    assert val == pytest.approx(F.cross_entropy(model(inputs), labels).item(), rel=1e-4)
-    assert train == pytest.approx(F.cross_entropy(model(inputs), labels, label_smoothing=0.5).item(), rel=1e-4)
+    still = partial(torch.optim.SGD, lr=1e-12)
+    model = Classifier(
+        nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), num_classes=3, label_smoothing=0.5, optimizer=still
+    )
+    trainer = fitted(model, tmp_path)
+    images, labels = (torch.stack(part) for part in zip(*Images().train_dataloader().dataset, strict=True))
+    for stage, smoothing in (("train", 0.5), ("val", 0.0)):
+        loss = F.cross_entropy(model(images), labels, label_smoothing=smoothing).item()
+        assert trainer.callback_metrics[f"{stage}/loss"].item() == pytest.approx(loss, rel=1e-4)
 
 
-def test_the_number_of_classes_is_needed():
-    with pytest.raises(UserError, match=r"^model\.num_classes: it is not set, .*; set it, or give"):
-        Classifier(nn.Linear(4, 3))
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("kind", ["mixup", "cutmix"])
+def test_mixed_images_have_the_loss_of_both_labels_by_their_share(batch, kind, smoothing):
+    model, (images, labels) = classifier(**{kind: 5.0}, label_smoothing=smoothing), batch
+    seen = []
+    model.network[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    torch.manual_seed(4)
+    loss = model.batch_loss(batch)
+    if kind == "mixup":
+        torch.manual_seed(4)
+        share = torch.distributions.Beta(torch.tensor([5.0]), torch.tensor([5.0])).sample(()).item()
+        torch.testing.assert_close(seen[0], share * images + (1 - share) * images.roll(1, 0))
+    else:
+        share = (seen[0] == images).all(dim=1).flatten(1).float().mean(dim=1)[0].item()
+        assert ((seen[0] == images) | (seen[0] == images.roll(1, 0))).all()
+    assert 0.05 < share < 0.95
+    logits = model.network(seen[0])
+    parts = [F.cross_entropy(logits, part, label_smoothing=smoothing) for part in (labels, labels.roll(1))]
+    torch.testing.assert_close(loss, share * parts[0] + (1 - share) * parts[1])
 
 
-@pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*have no `val_dataloader`")
-def test_a_wrong_optimizer_argument_is_one_line(tmp_path):
-    model, trainer, data = _fit(tmp_path, optimizer=partial(torch.optim.SGD, lr=-1.0))
-    with pytest.raises(ValueError, match=r"^Invalid learning rate: -1.0"):
-        trainer.fit(model, data)
+def test_with_both_each_batch_gets_one_of_the_two_in_training_alone(batch, tmp_path):
+    model, (images, _) = classifier(mixup=1.0, cutmix=1.0), batch
+    seen = []
+    model.network[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    for _ in range(40):
+        model.batch_loss(batch)
+    cut = [((mixed == images) | (mixed == images.roll(1, 0))).all().item() for mixed in seen]
+    assert 10 < sum(cut) < 30
+    model.eval().validation_step(batch, 0)
+    assert torch.equal(seen[-1], images)
+
+
+def test_class_weights_count_for_labels_and_shares(batch):
+    model, logits, labels = classifier(class_weights="even"), torch.randn(6, 3), batch[1]
+    model.class_weights.copy_(torch.tensor([0.5, 1.0, 4.0]))
+    expected = (F.cross_entropy(logits, labels, reduction="none") * model.class_weights[labels]).mean()
+    torch.testing.assert_close(model.training_loss(logits, labels), expected)
+    torch.testing.assert_close(model.training_loss(logits, F.one_hot(labels, 3).float()), expected)
+
+
+def test_views_are_averaged_in_evaluation_only(batch):
+    images, _ = batch
+    model, plain = classifier(flip_tta=True, shift_tta=2), classifier()
+    assert torch.equal(model(images), plain(images))
+    model.eval(), plain.eval()
+    padded = F.pad(images, (2, 2, 2, 2), mode="reflect")
+    views = [images, padded[..., 4:, 4:], padded[..., :8, :8]]
+    expected = torch.stack([plain(view) for view in [*views, *(view.flip(3) for view in views)]]).mean(dim=0)
+    torch.testing.assert_close(model(images), expected)
+    torch.testing.assert_close(model.predict_step(images, 0), expected.softmax(dim=1))
+
+
+def test_a_prediction_of_an_export_is_tested_like_the_models_own(batch):
+    model = classifier().eval()
+    own, exported = model.test_step(batch, 0), model.test_predictions(model.predict_step(batch[0], 0), batch[1])
+    torch.testing.assert_close(own["loss"], exported["loss"])
+    assert model.test_predictions(torch.eye(3), torch.tensor([0, 1, 1]))["loss"].isfinite()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"num_classes": None}, "model.num_classes: it is not set, .*; set it, or give"),
+        ({"num_classes": 1}, "model.num_classes: 1 is not valid; use data with 2 classes or more"),
+        (
+            {"image_shape": None, "cutmix": 1.0},
+            "model.cutmix: it is for images, and the data has no image_shape; leave",
+        ),
+    ],
+)
+def test_refusals(settings, says):
+    with pytest.raises(UserError, match=says):
+        Classifier(network(), **{"num_classes": 3, **settings})
+
+
+def test_images_of_another_shape_are_refused(tmp_path):
+    any_size = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    model = Classifier(any_size, num_classes=3, image_shape=[3, 9, 9])
+    with pytest.raises(
+        UserError, match=r"model.image_shape: \[3, 9, 9\] differs from the data's \(3, 8, 8\); leave it"
+    ):
+        fitted(model, tmp_path)
+
+
+def test_a_subclass_with_a_loss_of_its_own_as_documented(run, tmp_path, monkeypatch):
+    """The class in docs/experiments.md, from Python and by the command line."""
+    page = (ROOT / "docs/experiments.md").read_text()
+    [code] = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "SmoothClassifier" in block]
+    Path(tmp_path, "smooth.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    from smooth import SmoothClassifier  # pyright: ignore[reportMissingImports]
+
+    model = SmoothClassifier.for_data(nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), Images(), smooth=0.5)
+    plain = Classifier(model.network, num_classes=3)
+    images, labels = next(iter(Images().train_dataloader()))
+    term = 0.5 * model.network(images).square().mean()
+    torch.testing.assert_close(model.batch_loss((images, labels)), plain.batch_loss((images, labels)) + term)
+    model.optimizer = partial(torch.optim.SGD, lr=1e-12)
+    losses = []
+    model.on_train_batch_end = lambda outputs, batch, index: losses.append((outputs["loss"].item(), len(batch[1])))
+    logged = fitted(model, tmp_path).callback_metrics
+    assert logged["train/loss"].item() == pytest.approx(sum(loss * size for loss, size in losses) / 12, rel=1e-5)
+    assert logged["val/loss"] < logged["train/loss"] - 0.01
+
+    network = "{class_path: torch.nn.Linear, init_args: {in_features: 4, out_features: 2}}"
+    done = run(
+        "fit", "--model=SmoothClassifier", f"--model.network={network}", "--model.smooth=0.2", "--model.members=2",
+        "--model.optimizer=torch.optim.SGD", "--data=tests.litlab.tasks.plain.CountedPointsData",
+        "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    loaded = SmoothClassifier.load_from_checkpoint(
+        "lightning_logs/default/version_0/checkpoints/last.ckpt", weights_only=True
+    )
+    assert loaded.smooth == 0.2

@@ -11,7 +11,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from litlab.errors import UserError
-from litlab.optim import Schedule
 from litlab.tasks import Forecaster
 from tests.conftest import ROOT
 from tests.litlab.tasks.tiny_series import TinySeries, everything, make_trainer
@@ -67,8 +66,6 @@ def test_what_is_logged_is_the_mean_over_all_windows(tmp_path, loss):
     torch.testing.assert_close(logged["test/mase"], (error / data.naive_error).mean())
     torch.testing.assert_close(logged["test/coverage"], (error <= radius).float().mean())
     torch.testing.assert_close(logged["test/interval_width"], 2 * radius.mean())
-    torch.testing.assert_close(model.test_metrics.per_step()["mae"], error.mean(dim=(0, 2)))
-    torch.testing.assert_close(model.test_metrics.per_target()["mae"], error.mean(dim=(0, 1)))
     trainer.test(model, data, verbose=False)
     assert trainer.callback_metrics["test/mse"] == logged["test/mse"]  # the second test starts anew
 
@@ -144,7 +141,6 @@ def test_intervals_cover_what_they_promise(tmp_path):
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
     assert trainer.callback_metrics["test/coverage"] == pytest.approx(0.8, abs=0.03)
-    assert model.test_metrics.per_step()["coverage"].sub(0.8).abs().max() < 0.1
 
 
 def test_without_validation_there_are_no_intervals_and_it_says_so(tmp_path, monkeypatch):
@@ -203,19 +199,6 @@ def test_data_of_another_size_and_a_network_of_another_shape(tmp_path):
         make_trainer(tmp_path, num_sanity_val_steps=0).fit(build(outputs=2), data)
 
 
-def test_schedule_and_optimizer_are_those_given(tmp_path):
-    schedule = Schedule(partial(torch.optim.lr_scheduler.StepLR, step_size=1, gamma=0.5), interval="step")
-    model = build(optimizer=partial(torch.optim.SGD, lr=0.5), schedule=schedule)
-    trainer = make_trainer(tmp_path, limit_val_batches=0)
-    trainer.fit(model, TinySeries())
-    assert trainer.optimizers[0].param_groups[0]["lr"] == 0.5 * 0.5**5
-    assert "optimizer" not in model.hparams
-    assert "schedule" not in model.hparams
-    assert model.hparams["coverage"] == 0.9
-    with pytest.raises(ValueError, match=r"^Invalid learning rate: -1.0"):
-        make_trainer(tmp_path).fit(build(optimizer=partial(torch.optim.SGD, lr=-1.0)), TinySeries())
-
-
 def evaluate(folder, **options) -> dict:
     """What a validation and a test of a fresh model give."""
     model, data = build(2, quantiles=[0.5, 0.9]), TinySeries(windows=21)
@@ -225,7 +208,6 @@ def evaluate(folder, **options) -> dict:
     trainer.test(model, data, verbose=False)
     result = {name: value.item() for name, value in {**logged, **trainer.callback_metrics}.items()}
     result["radius"] = model.conformal.radius.flatten().tolist()
-    result["per_step"] = model.test_metrics.per_step()["mae"].tolist()
     return {**result, "rank": trainer.global_rank}
 
 

@@ -22,7 +22,7 @@ class Model(nn.Module):
     ("name", "known"),
     [
         ("val/loss", "min"), ("train/acc", "max"), ("val/mse", "min"), ("test/r2", "max"), ("val/mae_price", "min"),
-        ("val/r2_price", "max"), ("test/mse_5", "min"), ("test/member_acc", "max"), ("val/mine", "min"),
+        ("val/r2_price", "max"), ("test/mse_5", "min"), ("test/acc", "max"), ("val/mine", "min"),
         ("val/loss_of_mine", "max"), ("own/top", "max"), ("val/coverage", None), ("val/score", None), ("loss", None),
         ("val/accident", None), ("val/loss_weighted", None), ("epoch", None),
     ],

@@ -16,8 +16,8 @@ from litlab.callbacks.reporting import (
     ClassNames,
     Described,
     HasBaselines,
+    HasBatchLoss,
     HasCoverage,
-    HasTrainingLoss,
     ImageFacts,
     Labelled,
     MaybeGenerated,
@@ -34,7 +34,7 @@ from tests.litlab.callbacks.tiny import make_trainer
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
 PROTOCOLS = [cls for _, cls in getmembers(protocols, isclass) if cls.__doc__ and cls.__module__ == protocols.__name__]
-OF_A_MODEL = [HasCoverage, HasTrainingLoss]
+OF_A_MODEL = [HasCoverage, HasBatchLoss]
 FOLDERS = tuple(str(ROOT / f"src/{package}/callbacks/") for package in ("litlab", "project"))
 # What each callback that looks at the data gets from the DataModules that it is meant for, and the file that it writes.
 GETS: dict[str, tuple[list[type], str, set[str]]] = {

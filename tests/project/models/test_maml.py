@@ -24,8 +24,8 @@ def model(**settings) -> MAML:
 
 
 def gradients(model: MAML, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-    """What `training_loss` gives."""
-    return list(torch.autograd.grad(model.training_loss(batch), list(model.parameters())))
+    """What `batch_loss` gives."""
+    return list(torch.autograd.grad(model.batch_loss(batch), list(model.parameters())))
 
 
 def by_hand(model: MAML, batch: dict[str, torch.Tensor], steps: int, second_order: bool) -> list[torch.Tensor]:
@@ -58,7 +58,7 @@ def test_the_gradient_is_that_of_a_loop_over_the_tasks(steps, first_order):
 
 def test_first_and_second_order_have_the_same_loss_and_other_gradients():
     first, second, batch = model(first_order=True), model(), tasks()
-    assert first.training_loss(batch).item() == second.training_loss(batch).item()
+    assert first.batch_loss(batch).item() == second.batch_loss(batch).item()
     pairs = zip(gradients(first, batch), gradients(second, batch), strict=True)
     assert max((one - other).abs().max() / other.abs().max() for one, other in pairs) > 0.05
 
@@ -102,12 +102,12 @@ def test_a_network_that_branches_on_values_is_refused():
     with pytest.raises(
         UserError, match=r"^model\.network: torch\.func\.vmap can't take Branching \(vmap: It looks like"
     ):
-        MAML(Branching(1, 1)).double().training_loss(tasks())
+        MAML(Branching(1, 1)).double().batch_loss(tasks())
 
 
 def test_data_without_tasks_is_refused():
     with pytest.raises(UserError, match=r"^data: its batches have no support_x"):
-        model().training_loss([torch.zeros(2, 1), torch.zeros(2, 1)])  # pyright: ignore[reportArgumentType]
+        model().batch_loss([torch.zeros(2, 1), torch.zeros(2, 1)])  # pyright: ignore[reportArgumentType]
 
 
 def test_dropout_differs_between_tasks():

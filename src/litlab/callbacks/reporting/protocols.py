@@ -97,10 +97,10 @@ class HasCoverage(Protocol):
 
 
 @runtime_checkable
-class HasTrainingLoss(Protocol):
+class HasBatchLoss(Protocol):
     """A model whose training loss can be computed beside the training."""
 
-    training_loss: Callable[[Any], Tensor]
+    batch_loss: Callable[[Any], Tensor]
     """The mean training loss over the samples of a batch, shape (); logs nothing and changes nothing but buffers."""
 
 
