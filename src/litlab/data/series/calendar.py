@@ -1,24 +1,21 @@
 """Calendar features: what is known of the future."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Covariate = Literal["minute", "hour", "weekday", "day", "month"]
 
 
-def make_calendar(times: "pd.DatetimeIndex", covariates: list[Covariate]) -> Tensor:
+def make_calendar(times: Any, covariates: list[Covariate]) -> Tensor:
     """Tell where each time is in its hour, day, week, month or year.
 
     Each covariate is an angle, given by its sine and cosine, so that 23 h is as near to 0 h as 1 h is.
 
     Args:
-        times: The times.
+        times: The times, a DatetimeIndex.
         covariates: `minute` of the hour, `hour` of the day, `weekday` (from Monday), `day` of the month (a month's
             length is a full turn), `month` of the year.
 

@@ -17,7 +17,7 @@ from litlab.data.predictions import check_finite, write_predictions
 from litlab.data.public import PublicFile
 from litlab.data.series.baselines import fit_ridge, forecast_errors, linear_forecast, repeat_last, seasonal_naive
 from litlab.data.series.calendar import Covariate, make_calendar
-from litlab.data.series.forecasts import continue_times, name_columns, read_last_rows, write_times
+from litlab.data.series.forecasts import name_columns, read_last_rows, write_times
 from litlab.data.series.generated import GENERATED_COLUMNS, generate_series
 from litlab.data.series.metadata import SeriesMetadata
 from litlab.data.series.regular import Gaps, Series, read_series
@@ -27,7 +27,6 @@ from litlab.data.series.steps import read_step
 from litlab.data.series.windows import FRACTIONS, Split, Windows, check_split, find_bounds, find_starts
 from litlab.errors import UserError
 from litlab.types import PositiveInt, Seed
-from litlab.util.text import nearest
 
 _DEVICE_SHARE = 0.25  # of a GPU's free memory that the series may take
 
@@ -149,35 +148,17 @@ class SeriesData(ExperimentData):
         self.save_hyperparameters(logger=False, ignore=ignored)
         self.form = FileFormat(delimiter, decimal, tuple(missing or ()), time_format)
         self.freq = None if freq is None else read_step(freq)
-        self.columns: dict[str, Any] = {"time_column": time_column, "series_column": series_column, "targets": targets}
-        self._check_settings(targets, covariates or [], split, fold)
+        if targets is not None and not 0 < len(targets) == len(set(targets)):
+            raise UserError(f"data.targets: {targets} is not valid; name each column once, or leave it out for all")
+        if split is not None:
+            check_split(split)
+        if fold is not None and split is not None and isinstance(split[0], str):
+            raise UserError("data.fold: it does not go with dates as data.split; give fractions, or leave it out")
         self.split: Split = split or FRACTIONS
         self._series: Series | None = None
         self._bounds = np.zeros((0, 4), np.int64)
         self._starts: dict[str, Tensor] = {}
         self._predicted: Series | None = None
-
-    def _check_settings(
-        self, targets: list[str] | None, covariates: list[Covariate], split: Split | None, fold: str | None
-    ) -> None:
-        """Refuse values that fit no series."""
-        if targets == []:
-            raise UserError("data.targets: [] is not valid; name at least one, or leave it out")
-        for key, names in (("targets", targets or []), ("covariates", covariates)):
-            twice = [name for name in names if names.count(name) > 1]
-            if twice:
-                raise UserError(f"data.{key}: {twice[0]!r} is listed twice; delete one")
-        known = self._known_columns
-        for name in targets or []:
-            if name in (self.columns["time_column"], self.columns["series_column"]):
-                raise UserError(f"data.targets: {name!r} is the column of times or series; delete it")
-            if known and name not in known:
-                only = f", only {', '.join(map(repr, known))}"
-                raise UserError(f"data.targets: {self.source_name} has no column {name!r}{nearest(name, known, only)}")
-        if split is not None:
-            check_split(split)
-        if fold is not None and split is not None and isinstance(split[0], str):
-            raise UserError("data.fold: it does not go with dates as data.split; give fractions, or leave it out")
 
     # ---- what is known before the series is read; from the checkpoint where one was loaded
 
@@ -210,7 +191,7 @@ class SeriesData(ExperimentData):
         """Names of the columns to forecast: the channels."""
         if self.restored:
             return self.metadata.targets
-        return self.columns["targets"] or list(self._known_columns or self._read().names)
+        return self.hparams["targets"] or list(self._known_columns or self._read().names)
 
     @property
     def num_targets(self) -> int:
@@ -275,14 +256,14 @@ class SeriesData(ExperimentData):
     def _read(self) -> Series:
         if self._series is not None:
             return self._series
-        if self.generated:
-            names = self._known_columns or GENERATED_COLUMNS
-            self._series = generate_series(names).select(self.columns["targets"] or list(names))
-            return self._series
         own = self.hparams
-        file = self.path if self.dataset or self.public is None else self.path / self.public.file.name
-        options = {"form": self.form, "freq": self.freq, "gaps": own["gaps"], "bad_rows": own["bad_rows"]}
-        self._series = read_series(file, **self.columns, **options)
+        file: Any = self.path
+        if self.generated:
+            file = generate_series(own["time_column"], self._known_columns or GENERATED_COLUMNS)
+        elif self.public is not None and self.dataset is None:
+            file = self.path / self.public.file.name
+        names = ("time_column", "targets", "series_column", "gaps", "bad_rows")
+        self._series = read_series(file, **{name: own[name] for name in names}, form=self.form, freq=self.freq)
         return self._series
 
     def open(self, stage: str | None) -> SeriesMetadata:
@@ -295,17 +276,15 @@ class SeriesData(ExperimentData):
             self._bounds = find_bounds(series, split, own["fold"], self.source_name)
         self._starts = find_starts(self._bounds, own["context_length"], own["horizon"], self.source_name)
         self.sizes = {split: len(starts) for split, starts in self._starts.items()}
+        settings = {name: own[name] for name in ("context_length", "horizon", "time_column", "series_column")}
         return SeriesMetadata(
+            **settings,
+            **measure(series, self._bounds, own["season"], self.source_name),
             targets=series.names,
-            context_length=own["context_length"],
-            horizon=own["horizon"],
             covariates=own["covariates"] or [],
-            time_column=own["time_column"],
-            series_column=own["series_column"],
             freq=series.freq,
             utc=series.utc,
             generated=self.generated,
-            **measure(series, self._bounds, own["season"], self.source_name),
         )
 
     def setup(self, stage: str | None = None) -> None:
@@ -363,7 +342,9 @@ class SeriesData(ExperimentData):
         if key not in self._samples:
             values, _ = self.rows
             parts = [(values[b:t], values[max(b, t - past) : v]) for b, t, v, _ in self._bounds.tolist()]
-            train, val = ([part for part in half if len(part) >= past + self.horizon] for half in zip(*parts, strict=True))
+            train, val = (
+                [part for part in half if len(part) >= past + self.horizon] for half in zip(*parts, strict=True)
+            )
             if not train:
                 rows = (self._bounds[:, 1] - self._bounds[:, 0]).max()
                 raise UserError(
@@ -380,13 +361,13 @@ class SeriesData(ExperimentData):
             For "repeat last", "seasonal naive" and "ridge (N rows)", from the whole, half or a quarter of the past as
             validates best: "test/mse" and "test/mae" of the scaled series, and "test/mase".
         """
-        lengths = [rows for rows in (self.context_length, self.context_length // 2, self.context_length // 4) if rows]
+        lengths = [self.context_length // part for part in (1, 2, 4)]
         if "val" not in self.sizes:
             lengths = lengths[:1]
-        ridges = {f"ridge ({rows} rows)": partial(linear_forecast, weight=self.ridge(rows)) for rows in lengths}
+        ridges = {f"ridge ({n} rows)": partial(linear_forecast, weight=self.ridge(n)) for n in lengths if n}
         if len(ridges) > 1:
-            tried = forecast_errors(ridges, self.samples("val"), self.naive_error)
-            best = min(tried, key=lambda name: tried[name]["mse"])
+            errors = forecast_errors(ridges, self.samples("val"), self.naive_error)
+            best = min(errors, key=lambda name: errors[name]["mse"])
             ridges = {best: ridges[best]}
         methods = {
             "repeat last": partial(repeat_last, horizon=self.horizon),
@@ -424,15 +405,13 @@ class SeriesData(ExperimentData):
         """
         assert self._predicted is not None  # `open_input` was called
         series, known = self._predicted, self.metadata
-        units = torch.stack(self.serving().decode(torch.cat(outputs).cpu()), dim=-1)
-        future = np.concatenate([np.arange(end - self.horizon, end) for end in series.ends])
-        times = write_times(series.times[future], known.freq, known.utc)
-        rows = units.flatten(0, 1)
-        check_finite(rows if rows[..., 1:].isfinite().any() else rows[..., :1], times)
+        is_future = np.arange(len(series.times)) % (self.context_length + self.horizon) >= self.context_length
+        times = write_times(series.times[is_future], known.freq, known.utc)
+        units = torch.stack(self.serving().decode(torch.cat(outputs).cpu()), dim=-1).flatten(0, 1)
+        check_finite(units if units[..., 1:].isfinite().any() else units[..., :1], times)
 
         columns: dict[str, Any] = {known.time_column: times}
         if known.series_column is not None:
-            columns = {known.series_column: np.repeat(series.series, self.horizon).tolist(), **columns}
-        for number, names in enumerate(name_columns(known.targets, list(columns))):
-            columns |= {name: rows[:, number, end].tolist() for end, name in enumerate(names)}
-        write_predictions(Path(path), columns)
+            columns = {known.series_column: np.repeat(series.series, self.horizon), **columns}
+        names = name_columns(known.targets, columns)
+        write_predictions(Path(path), columns | dict(zip(names, units.flatten(1).T.tolist(), strict=True)))

@@ -1,8 +1,8 @@
 """Forecasting: the last rows of a new file, and the columns of what follows them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,16 +10,11 @@ from litlab.data.frames import FileFormat, Policy, Source
 from litlab.data.series.regular import Gaps, Series, read_series
 from litlab.errors import UserError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-_NEEDED = "the model needs it"
-
 
 def read_last_rows(
     source: Source,
     known: Mapping[str, Any],
-    form: FileFormat = FileFormat(),
+    form: FileFormat | None = None,
     gaps: Gaps = "error",
     bad_rows: Policy = "error",
     setting: str = "--input",
@@ -41,24 +36,28 @@ def read_last_rows(
     Raises:
         UserError: It is missing, wrong, too short, or not like that of the training.
     """
-    names = known["time_column"], known["targets"], known.get("series_column")
+    import pandas as pd
+
     series = read_series(
-        source, *names, form=form, freq=known["freq"], utc=known["utc"], gaps=gaps, bad_rows=bad_rows,
-        setting=setting, remedies=(_NEEDED,) * 3,
+        source, known["time_column"], known["targets"], known["series_column"], form=form, freq=known["freq"],
+        utc=known["utc"], gaps=gaps, bad_rows=bad_rows, setting=setting,
     )  # fmt: skip
-    least, horizon = known["context_length"], known["horizon"]
-    times, values = [], []
-    for name, begin, end in zip(series.series, series.begins, series.ends, strict=True):
-        if end - begin < least:
-            what = f"series {name!r} of {source}" if name else setting if isinstance(source, bytes) else source
-            raise UserError(f"{what}: {end - begin} rows, and the model forecasts from {least}; give at least that many")
+    least, horizon, ends = known["context_length"], known["horizon"], np.array(series.ends)
+    sizes = ends - series.begins
+    if sizes.min() < least:
+        name = f"series {series.series[sizes.argmin()]!r}: " if len(sizes) > 1 else ""
+        raise UserError(f"{setting}: {name}{sizes.min()} rows, the model forecasts from {least}; give that many or more")
+    rows = ends[:, None] + np.arange(-least, horizon)
+    values = series.values[np.minimum(rows, ends[:, None] - 1).flatten()]
+    times = []
+    for end in series.ends:
         times += [series.times[end - least : end], continue_times(series.times[end - 1], series.freq, horizon)]
-        values.append(np.pad(series.values[end - least : end], ((0, horizon), (0, 0)), mode="edge"))
-    ends = [(number + 1) * (least + horizon) for number in range(len(values))]
-    return replace(series, times=times[0].append(times[1:]), values=np.concatenate(values), ends=ends)
+    whole = pd.DatetimeIndex(np.concatenate(times))
+    new_ends = (np.arange(1, len(ends) + 1) * (least + horizon)).tolist()
+    return replace(series, times=whole, values=values, ends=new_ends)
 
 
-def continue_times(last: "pd.Timestamp", freq: str, count: int) -> "pd.DatetimeIndex":
+def continue_times(last: Any, freq: str, count: int) -> Any:
     """Return so many times at equal steps after one."""
     import pandas as pd
     from pandas.tseries.frequencies import to_offset
@@ -69,7 +68,7 @@ def continue_times(last: "pd.Timestamp", freq: str, count: int) -> "pd.DatetimeI
     return pd.date_range(start, periods=count + 1, freq=offset)[1:] + (last - start)
 
 
-def write_times(times: "pd.DatetimeIndex", freq: str, utc: bool) -> list[str]:
+def write_times(times: Any, freq: str, utc: bool) -> list[str]:
     """Return times as files of predictions have them: dates where all rows are midnights, +00:00 where they are UTC."""
     following = continue_times(times[-1], freq, 1)
     is_daily = all((part == part.normalize()).all() for part in (times, following))
@@ -78,12 +77,12 @@ def write_times(times: "pd.DatetimeIndex", freq: str, utc: bool) -> list[str]:
     return [str(time) for time in (times.tz_localize("UTC") if utc else times)]
 
 
-def name_columns(targets: list[str], others: list[str]) -> list[tuple[str, str, str]]:
-    """Return the columns of each target's forecast, lower and upper bound.
+def name_columns(targets: list[str], others: Iterable[str]) -> list[str]:
+    """Return the columns of a forecast: for each target its forecast, lower and upper bound.
 
     Bounds end in ``_lower`` and ``_upper``, with more underscores where a column has such a name itself.
     """
-    lower, upper = "_lower", "_upper"
-    while {name + end for name in targets for end in (lower, upper)} & {*others, *targets}:
-        lower, upper = f"_{lower}", f"_{upper}"
-    return [(name, name + lower, name + upper) for name in targets]
+    ends = ["_lower", "_upper"]
+    while {name + end for name in targets for end in ends} & {*others, *targets}:
+        ends = [f"_{end}" for end in ends]
+    return [name + end for name in targets for end in ("", *ends)]

@@ -1,15 +1,22 @@
 """A table becomes series at equal steps of time: bad rows and gaps are refused, or left out and filled."""
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.frames import (
-    FileFormat, Policy, Source, check_columns, drop_bad_rows, is_mostly_numbers, read_frame, read_times, to_numbers,
+    FileFormat,
+    Policy,
+    Source,
+    check_columns,
+    drop_bad_rows,
+    is_mostly_numbers,
+    read_frame,
+    read_times,
+    to_numbers,
 )  # fmt: skip
 from litlab.data.series.steps import find_grid
 from litlab.errors import UserError
@@ -28,7 +35,7 @@ class Series:
     """One series or several at equal steps of time, one below the other, without gaps.
 
     Args:
-        times: Time of each row.
+        times: Time of each row, a DatetimeIndex.
         values: float64 of shape (row, column).
         names: Names of the columns.
         freq: Time from row to row, a pandas offset alias.
@@ -38,7 +45,7 @@ class Series:
         remarks: What was interpolated and left out, as the description of a data set ends.
     """
 
-    times: "pd.DatetimeIndex"
+    times: Any
     values: np.ndarray
     names: list[str]
     freq: str
@@ -59,11 +66,6 @@ class Series:
         times = self.times.to_numpy("datetime64[ns]").tobytes()
         return hashlib.sha256(labels + times + self.values.tobytes()).hexdigest()
 
-    def select(self, names: list[str]) -> "Series":
-        """Take some of the columns, in the order wanted."""
-        columns = [self.names.index(name) for name in names]
-        return replace(self, values=self.values[:, columns], names=list(names))
-
     def name_row(self, row: int) -> str:
         """Return a row as messages name it."""
         series = self.series[int(np.searchsorted(self.ends, row, side="right"))]
@@ -76,13 +78,12 @@ def read_series(
     targets: list[str] | None = None,
     series_column: str | None = None,
     *,
-    form: FileFormat = FileFormat(),
+    form: FileFormat | None = None,
     freq: str | None = None,
     utc: bool | None = None,
     gaps: Gaps = "error",
     bad_rows: Policy = "error",
     setting: str = "data.path",
-    remedies: tuple[str, str, str] = ("set --data.time_column", "set --data.series_column", "set --data.targets"),
 ) -> Series:
     """Read series from a file, see `read_frame`.
 
@@ -100,52 +101,56 @@ def read_series(
         gaps: Whether missing rows and values are errors or interpolated linearly.
         bad_rows: Whether rows without a time, with text for a number, with a time that is there twice or is off the
             step are errors or left out.
-        setting: Where the file's name comes from, for messages.
-        remedies: What to do where the column of times, of series or a target is missing.
+        setting: Where the file's name comes from; a model needs the columns where this is not data.path.
 
     Raises:
         UserError: It can't be read, a column is missing or holds no numbers, or the rows make no regular series.
     """
     import pandas as pd
 
-    where = setting if isinstance(source, bytes | pd.DataFrame) else source
-    frame = read_frame(source, form, setting=setting, bad_rows=bad_rows)
-    needed = {time_column: remedies[0]} | ({} if series_column is None else {series_column: remedies[1]})
-    check_columns(frame, where, needed | dict.fromkeys(targets or [], remedies[2]))
-    columns = targets or [name for name in frame.columns if name not in needed]
+    form = form or FileFormat()
+    where = setting if isinstance(source, bytes | pd.DataFrame) else str(source)
+    frame: Any = read_frame(source, form, setting=setting, bad_rows=bad_rows)
+    keys = {time_column: "time_column", **({} if series_column is None else {series_column: "series_column"})}
+    needed = dict.fromkeys(targets or [], "targets") | keys
+    is_own = setting == "data.path"
+    check_columns(
+        frame, where, {n: f"set --data.{key}" if is_own else "the model needs it" for n, key in needed.items()}
+    )
+
+    # Rows without a number, a series or a time.
     problems: dict[Any, str] = {}
+    columns = targets or [name for name in frame.columns if name not in keys]
     numbers = _read_numbers(frame[columns], form, where, problems, is_chosen=targets is not None)
-    series = pd.Series("", frame.index, dtype="string") if series_column is None else frame[series_column].astype("string")
+    series: Any = frame[series_column].astype("string") if series_column else pd.Series("", frame.index, dtype="string")
     problems |= dict.fromkeys(series.index[series.isna()], f"column {series_column!r} is empty")
-
     universal, wall = read_times(frame[time_column], form, where)
-    lost = universal.index[universal.isna()]
-    texts = frame[time_column].fillna("")
-    problems |= {row: f"column {time_column!r} is {str(texts[row])!r}, no time" for row in lost}
-    if universal is wall and utc:
-        raise UserError(f"{where}: its times have no UTC offsets, those of the training have some; write them alike")
-    clocks = {True: universal, False: wall} if universal is not wall else {False: wall}
-    clocks = clocks if utc is None else {utc: clocks[utc]}
-
+    for row in universal.index[universal.isna()]:
+        problems[row] = f"column {time_column!r} is {frame[time_column][row]}, no time"
     good = ~frame.index.isin(list(problems))
     if not good.any():
         drop_bad_rows(frame, problems, bad_rows, where)
-    _refuse_interleaved(pd.DataFrame({"series": series, "time": universal})[good], series_column, where)
+    _refuse_interleaved(pd.DataFrame({"series": series, "time": universal})[good], where)
 
-    # The longest series chooses between the clocks, and the step.
+    # The longest series chooses the step, and the clock: that on the wall where only it goes in equal steps.
+    clocks: dict[bool, Any] = {False: wall} if universal is wall else {True: universal, False: wall}
+    if utc is not None and utc not in clocks:
+        raise UserError(f"{where}: its times have no UTC offsets, those of the training have some; write them alike")
     longest = good & (series == series[good].mode()[0]).to_numpy(bool, na_value=False)
     if freq is None and universal[longest].nunique() < 2:
         raise UserError(f"{where}: only one row, so the time step is unknown; add more rows")
-    fits = {}
-    for is_utc, times in clocks.items():
-        grid = find_grid(pd.DatetimeIndex(times[longest].drop_duplicates().sort_values()), freq)
-        if grid is not None:
-            fits[is_utc] = grid
+    grids = {
+        is_utc: find_grid(pd.DatetimeIndex(times[longest].drop_duplicates().sort_values()), freq)
+        for is_utc, times in clocks.items()
+        if utc in (None, is_utc)
+    }
+    fits = {is_utc: grid for is_utc, grid in grids.items() if grid is not None}
     if not fits:
         raise _irregular(where, freq)
     is_utc = min(fits, key=lambda key: fits[key].error)
     step = fits[is_utc].freq
 
+    # Each series gets the grid of its own times.
     pieces = {}
     may_trim = gaps == "interpolate" or bad_rows == "drop"
     for name, times in clocks[is_utc][good].groupby(series[good], sort=False):
@@ -160,7 +165,7 @@ def read_series(
 
 
 def _read_numbers(
-    frame: "pd.DataFrame", form: FileFormat, where: object, problems: dict[Any, str], *, is_chosen: bool
+    frame: Any, form: FileFormat, where: object, problems: dict[Any, str], *, is_chosen: bool
 ) -> "pd.DataFrame":
     """Return the columns that hold numbers, float64, and note the rows with something else in them."""
     import pandas as pd
@@ -172,7 +177,7 @@ def _read_numbers(
             columns[name] = numbers
             problems |= {row: f"column {name!r} is {frame[name][row]!r}, no number" for row in wrong.index[wrong]}
         elif is_chosen:
-            raise UserError(f"{where}: column {name!r} holds no numbers; leave it out of data.targets")
+            raise UserError(f"{where}: column {name!r} holds no numbers; give numbers, or leave it out of the targets")
         else:
             words.append(name)
     if not columns:
@@ -182,14 +187,13 @@ def _read_numbers(
     return pd.DataFrame(columns)
 
 
-def _refuse_interleaved(rows: "pd.DataFrame", series_column: str | None, where: object) -> None:
+def _refuse_interleaved(rows: "pd.DataFrame", where: object) -> None:
     """Refuse rows of which many have the time of another one: they are several series."""
     share = rows.duplicated().mean()
     if share > _MOST_TWICE:
-        more = "" if series_column is None else f" within a value of {series_column!r}"
         raise UserError(
-            f"{where}: {share:.0%} of the rows have the time of another row{more}, as where there are several series; "
-            "name the column that tells them apart with --data.series_column"
+            f"{where}: {share:.0%} of the rows have the time of another row, as where there are several series; give "
+            "one, or use --data.series_column COLUMN for that which tells them apart"
         )
 
 
@@ -197,13 +201,13 @@ def _irregular(where: object, freq: str | None) -> UserError:
     step = "" if freq is None else f" of {freq}"
     return UserError(
         f"{where}: most of its times are not at equal steps{step}, or one is far from all others; correct or resample "
-        "them, or set data.freq"
+        "them, or use --data.freq STEP"
     )
 
 
 def _place_rows(
     numbers: "pd.DataFrame", times: "pd.Series", freq: str, may_trim: bool, problems: dict[Any, str], where: str
-) -> tuple["pd.DatetimeIndex", np.ndarray]:
+) -> tuple[Any, np.ndarray]:
     """Put the rows of one series on the grid of its times, and note those that have no place there.
 
     Args:
@@ -227,8 +231,8 @@ def _place_rows(
     if grid.missing > MOST_MADE_UP * len(grid.times):
         raise UserError(
             f"{where}: at steps of {freq}, {grid.missing:,} of {len(grid.times):,} rows "
-            f"({grid.missing / len(grid.times):.0%}) would be made up; add what is missing, leave out the part with "
-            "the gaps, or set another data.freq"
+            f"({grid.missing / len(grid.times):.0%}) would be made up; add what is missing, or use --data.freq "
+            "STEP for another step"
         )
     places = np.full(len(times), -1)
     places[~twice] = grid.places
@@ -250,9 +254,7 @@ def _place_rows(
     return grid.times[first : last + 1], rows
 
 
-def _fill_gaps(
-    pieces: Mapping[str, tuple["pd.DatetimeIndex", np.ndarray]], gaps: Gaps, where: object
-) -> tuple[np.ndarray, str]:
+def _fill_gaps(pieces: dict[str, tuple[Any, np.ndarray]], gaps: Gaps, where: object) -> tuple[np.ndarray, str]:
     """Return the rows of all series with what is missing interpolated, and a remark on it; or refuse to."""
     import pandas as pd
 
@@ -270,7 +272,9 @@ def _fill_gaps(
     shown = ", ".join(str(pd.Timestamp(time)) for time in times[empty.any(1)][:3])
     message = f"{where}: {empty.any(1).sum():,} of {len(values):,} rows are missing or lack a value ({shown}, ...)"
     if most > MOST_MADE_UP:
-        raise UserError(f"{message}, {most:.0%} of a column, which is too much to make up; leave it out of data.targets")
+        raise UserError(
+            f"{message}, {most:.0%} of a column, which is too much to make up; leave it out of data.targets"
+        )
     if np.isnan(result).any():
         raise UserError(f"{message}, some at an end; fill them in, or use --data.bad_rows drop")
     raise UserError(f"{message}; add them, or use --data.gaps interpolate ({empty.mean():.1%} would be made up)")

@@ -11,7 +11,7 @@ from litlab.errors import UserError
 
 _LARGEST = 1e36  # of a mean or deviation, which are float32 in places
 _FARTHEST = 1e9  # scaled; errors are squared in float32
-_ODD = 100  # distances from the median, in those that are usual
+_ODD = 100  # distances from the median, in that which one row in a hundred exceeds
 
 
 def measure(series: Series, bounds: np.ndarray, season: int | None, where: str) -> dict[str, Any]:
@@ -47,17 +47,12 @@ def measure(series: Series, bounds: np.ndarray, season: int | None, where: str) 
                 f"{where}: column {name!r} runs from {low:g} to {high:g} in the training rows, which can't be scaled; "
                 "correct it, or leave it out of data.targets"
             )
-    _warn_of_outliers(train, series.names, where)
+    distance = abs(train - np.median(train, axis=0))
+    odd = np.flatnonzero(distance.max(0) > _ODD * np.quantile(distance, 0.99, axis=0))
+    if len(odd):
+        rank_zero_info(f"warning: {where}: few values far from all others set the scale of {series.names[odd[0]]!r}")
     naive = np.concatenate([abs(part[season:] - part[:-season]) for part in parts]).mean(0) / scale
     return {"season": season, "mean": mean.tolist(), "scale": scale.tolist(), "naive_error": naive.tolist()}
-
-
-def _warn_of_outliers(train: np.ndarray, names: list[str], where: str) -> None:
-    distance = abs(train - np.median(train, axis=0))
-    usual = np.sqrt(np.square(np.minimum(distance, np.quantile(distance, 0.99, axis=0))).mean(0))
-    for name, value in zip(names, train[distance.argmax(0), range(len(names))], strict=True):
-        if distance.max(0)[names.index(name)] > _ODD * usual[names.index(name)]:
-            rank_zero_info(f"warning: {where}: {value:g} in column {name!r} is far from all others, and sets its scale")
 
 
 def check_range(scaled: np.ndarray, series: Series) -> None:

@@ -68,7 +68,7 @@ class SeriesServing(Serving):
     def facts(self) -> dict[str, Any]:
         """Return the columns in order, their scales, how many rows come in and out, and the step."""
         known = self.metadata
-        names = ("targets", "time_column", "context_length", "horizon", "covariates", "freq", "utc", "mean", "scale")
+        names = ("targets", "time_column", "series_column", "context_length", "horizon", "covariates", "freq", "utc", "mean", "scale")
         return {name: getattr(known, name) for name in names}
 
     def unit(self) -> Tensor:

@@ -2,16 +2,13 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from litlab.errors import UserError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-_TOLERANCE = 0.1  # of a step: times so near to the grid are on it
+TOLERANCE = 0.1  # of a step: times so near to the grid are on it
 _LARGEST = 20  # rows of a grid for each time; a larger one comes of a wrong time
 _SAME = {"W": (7, "D"), "QS": (3, "MS"), "QE": (3, "ME"), "YS": (12, "MS"), "YE": (12, "ME")}
 
@@ -22,13 +19,13 @@ class Grid:
 
     Args:
         freq: The step.
-        times: From the first to the last of them that is met.
+        times: From the first to the last of them that is met, a DatetimeIndex.
         places: For each given time its number among `times`; -1 where it is off the step, or another is there.
-        error: How many of both are without the other, and how far the others are off: less is better.
+        error: How many of both are without the other, and how far the others are off, in seconds: less is better.
     """
 
     freq: str
-    times: "pd.DatetimeIndex"
+    times: Any
     places: np.ndarray
     error: tuple[int, float]
 
@@ -38,21 +35,22 @@ class Grid:
         return len(self.times) - int((self.places >= 0).sum())
 
 
-def read_step(freq: object) -> str:
-    """Return a step in the one form that is compared: weeks as days, quarters and years as months.
+def read_step(freq: Any) -> str:
+    """Return an offset alias in the one form that is compared: days for weeks, months for quarters and years.
 
     Raises:
-        UserError: It is no offset alias of pandas.
+        UserError: It is no step.
     """
     from pandas.tseries.frequencies import to_offset
 
     try:
-        offset = to_offset(freq)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        offset: Any = to_offset(freq)
     except ValueError as error:
         raise UserError(f"data.freq: {freq!r} is no step; give one such as 15min, h, D, B, MS, QS or YS") from error
-    kind = offset.rule_code.partition("-")[0]
-    size, unit = _SAME.get(kind, (1, ""))
-    return f"{offset.n * size}{unit}" if unit else offset.freqstr
+    if offset.rule_code == "h" and offset.n % 24 == 0:
+        return read_step(f"{offset.n // 24}D")
+    size, unit = _SAME.get(offset.rule_code.partition("-")[0], (0, ""))
+    return f"{offset.n * size}{unit}" if size else offset.freqstr
 
 
 def find_season(freq: str) -> int:
@@ -60,25 +58,23 @@ def find_season(freq: str) -> int:
     import pandas as pd
     from pandas.tseries.frequencies import to_offset
 
-    offset = to_offset(freq)
-    kind = offset.rule_code.partition("-")[0]
-    if kind == "B":
-        return 5
-    if kind in ("MS", "ME", "BMS", "BME"):
-        return 12 // offset.n if 12 % offset.n == 0 else 1
-    day = pd.Timestamp("2024-01-01")
-    step, whole = day + offset - day, pd.Timedelta(days=1)
-    if step < whole:
-        return whole // step if whole % step == pd.Timedelta(0) else 1
-    return {1: 7, 7: 52}.get(step / whole, 1)
+    offset: Any = to_offset(freq)
+    if offset.rule_code in ("B", "D"):
+        return {"B1": 5, "D1": 7, "D7": 52}.get(f"{offset.rule_code}{offset.n}", 1)
+    if offset.rule_code in ("MS", "ME", "BMS", "BME"):
+        whole, step = 12, offset.n
+    else:
+        start = pd.Timestamp("2024-01-01")
+        whole, step = 86_400.0, (start + offset - start).total_seconds()
+    return int(whole // step) if whole % step == 0 else 1
 
 
-def find_grid(times: "pd.DatetimeIndex", freq: str | None) -> Grid | None:
+def find_grid(times: Any, freq: str | None) -> Grid | None:
     """Find the grid that fits times best.
 
     Args:
-        times: Ascending, no two the same.
-        freq: Its step; None: the one that leaves out and makes up the fewest rows, of those that are likely.
+        times: A DatetimeIndex, ascending, no two the same.
+        freq: Its step; None: of those that are likely the one that leaves out and makes up the fewest rows.
 
     Returns:
         The grid; None where there is none that half of the times are on, or one time is far from all others.
@@ -90,60 +86,53 @@ def find_grid(times: "pd.DatetimeIndex", freq: str | None) -> Grid | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pandas 3 announces that it will return an offset
         inferred = pd.infer_freq(times) if len(times) > 2 else None
-    grids = [_lay_grid(times, read_step(inferred))] if inferred is not None else []
-    if not grids or grids[0] is None or grids[0].error > (0, 0.0):
-        grids += [_lay_grid(times, guess) for guess in _guess_steps(times)]
+    grid = None if inferred is None else _lay_grid(times, read_step(inferred))
+    if grid is not None and grid.error == (0, 0):
+        return grid
+    grids = [_lay_grid(times, guess) for guess in _guess_steps(times)]
     return min((grid for grid in grids if grid is not None), key=lambda grid: grid.error, default=None)
 
 
-def _guess_steps(times: "pd.DatetimeIndex") -> list[str]:
-    """Return the usual difference, the middle one without its jitter, business days, and calendar months."""
+def _guess_steps(times: Any) -> list[str]:
+    """Return calendar months, the usual difference, the middle one without its jitter, and business days."""
     import pandas as pd
 
     gaps = times.to_series().diff().dropna()
     usual, middle = gaps.mode()[0], gaps.median()
     months = round(usual / pd.Timedelta(days=30.44))
-    steps = [usual, *(middle.round(unit) for unit in ("s", "min", "5min", "h", "D"))]
-    calendar = [read_step(f"{months}{unit}") for unit in ("MS", "ME") if months]
-    return list(dict.fromkeys([*calendar, *(_name_step(step) for step in steps if step), "B"]))
+    rounded = [middle.round(unit) for unit in ("s", "min", "5min", "h", "D")]
+    calendar = [f"{months}{unit}" for unit in ("MS", "ME") if months]
+    guesses = [*calendar, *(step for step in (usual, *rounded) if step), "B"]
+    return list(dict.fromkeys(read_step(guess) for guess in guesses))
 
 
-def _name_step(step: "pd.Timedelta") -> str:
-    import pandas as pd
-    from pandas.tseries.frequencies import to_offset
-
-    days = pd.Timedelta(days=1)
-    return read_step(f"{step // days}D" if step % days == pd.Timedelta(0) else to_offset(step))
-
-
-def _lay_grid(times: "pd.DatetimeIndex", freq: str) -> Grid | None:
+def _lay_grid(times: Any, freq: str) -> Grid | None:
     import pandas as pd
     from pandas.tseries.frequencies import to_offset
 
     # Months may begin on any day: the grid keeps the distance of the first time from the offset before it.
-    offset = to_offset(freq)
+    offset: Any = to_offset(freq)
     start = offset.rollback(times[0])
     if (times[-1] - start) / (start + offset - start) > _LARGEST * (len(times) + 1):
         return None
     shift = times[0] - start
-    grid = pd.date_range(start, times[-1] - shift + 2 * offset, freq=offset) + shift
-    tolerance = _TOLERANCE * (grid[1:] - grid[:-1]).min()
+    grid: Any = pd.date_range(start, times[-1] - shift + 2 * offset, freq=offset) + shift
+    step = (grid[1:] - grid[:-1]).min()
 
     # Where most times jitter, the grid goes through their middle, at a round time if one is near enough.
-    off = times - grid[grid.get_indexer(times, method="nearest")]
-    middle = off.to_series().median()
-    if abs(off - middle).to_series().median() > pd.Timedelta(0):
-        grid += middle
-        nearest = grid[0].round(tolerance / _TOLERANCE)
-        grid += nearest - grid[0] if abs(nearest - grid[0]) <= tolerance else pd.Timedelta(0)
+    off = (times - grid[grid.get_indexer(times, method="nearest")]).to_series()
+    if (off - off.median()).abs().median() > pd.Timedelta(0):
+        grid += off.median()
+        to_round = grid[0].round(step) - grid[0]
+        grid += to_round if abs(to_round) <= TOLERANCE * step else pd.Timedelta(0)
 
     places = grid.get_indexer(times, method="nearest")
     off = abs(times - grid[places])
-    fits = np.asarray(off <= tolerance)
+    fits = np.asarray(off <= TOLERANCE * step)
     fits &= ~pd.Series(places).where(fits).duplicated().to_numpy()
     if 2 * fits.sum() < len(times):
         return None
     first, last = places[fits].min(), places[fits].max()
     unmet = len(times) + last - first + 1 - 2 * int(fits.sum())
-    error = unmet, float(off[fits].total_seconds().to_numpy().sum())
-    return Grid(freq, grid[first : last + 1], np.where(fits, places - first, -1), error)
+    far = float(off[fits].total_seconds().to_numpy().sum())
+    return Grid(freq, grid[first : last + 1], np.where(fits, places - first, -1), (unmet, far))

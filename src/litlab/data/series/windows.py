@@ -1,7 +1,7 @@
 """All windows of some series, cut out by indexing, and which of them are for training, validation and test."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +11,6 @@ from torch.utils.data import Dataset
 from litlab.data.series.regular import Series
 from litlab.data.split import SPLITS, read_fold
 from litlab.errors import UserError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Split = list[float] | list[str]
 FRACTIONS = [0.7, 0.1, 0.2]
@@ -103,12 +100,12 @@ def check_split(split: Split) -> None:
         )
 
 
-def read_date(date: object) -> "pd.Timestamp":
+def read_date(date: object) -> Any:
     """Read a date of a split; one with a UTC offset is brought to UTC."""
     import pandas as pd
 
     try:
-        time = pd.Timestamp(str(date))
+        time: Any = pd.Timestamp(str(date))
     except ValueError as error:
         raise UserError(f"data.split: {date!r} is no date; write it like 2024-01-31") from error
     return time if time.tz is None else time.tz_convert("UTC").tz_localize(None)
@@ -134,12 +131,9 @@ def find_bounds(series: Series, split: Split, fold: str | None, where: str) -> n
     """
     begins, ends = np.array(series.begins), np.array(series.ends)
     if isinstance(split[0], str):
-        dates = [read_date(date) for date in split]
-        if not series.times.min() < dates[0] or not dates[1] <= series.times.max():
-            raise UserError(
-                f"data.split: {', '.join(map(str, split))}: {where} is from {series.times.min()} to "
-                f"{series.times.max()}; choose other dates"
-            )
+        dates, start, end = [read_date(date) for date in split], series.times.min(), series.times.max()
+        if not (start < dates[0] and dates[1] <= end):
+            raise UserError(f"data.split: {where} is from {start} to {end}, and not {split}; choose other dates")
         parts = [series.times[begin:end].searchsorted(dates) for begin, end in zip(begins, ends, strict=True)]
         cuts = begins[:, None] + np.stack(parts)
         return np.column_stack([begins, cuts, ends] if len(dates) == 2 else [begins, cuts])

@@ -1,4 +1,4 @@
-"""Rows as JSON, brought to the bytes of a CSV file, which `read_frame` reads as for ``predict``: one way of checking for both."""
+"""Rows as JSON, brought to the bytes of a CSV file that `read_frame` reads as for ``predict``: one way of checking."""
 
 import csv
 import io

@@ -57,7 +57,9 @@ def test_gaps_are_interpolated_and_their_share_is_said(freq, kept, made_up):
     columns = {"load": values[rows]}
     message = refusal(read, times[rows], columns=columns)
     share = f"{len(made_up) / kept:.1%}"
-    assert message.startswith(f"data.path: {len(made_up)} of {kept} rows are missing or lack a value ({times[made_up[0]]}")
+    assert message.startswith(
+        f"data.path: {len(made_up)} of {kept} rows are missing or lack a value ({times[made_up[0]]}"
+    )
     assert message.endswith(f"or use --data.gaps interpolate ({share} would be made up)")
     series = read(times[rows], columns=columns, gaps="interpolate")
     assert series.freq == read_step(freq)
@@ -82,14 +84,18 @@ def test_too_much_is_never_made_up(options):
     """Half-hourly with every fifth row left out; at random; with a wrong year; and a column of holes."""
     rows = np.arange(400)
     message = refusal(read, pd.date_range("2024-01-01", periods=400, freq="30min")[rows % 5 != 2], **options)
-    assert message.startswith("data.path: at steps of 30min, 80 of 400 rows (20%) would be made up; add what is missing")
+    assert message.startswith(
+        "data.path: at steps of 30min, 80 of 400 rows (20%) would be made up; add what is missing"
+    )
     steps = np.random.default_rng(0).integers(5, 60, 500)
     for times in (pd.Timestamp("2024-01-01") + pd.to_timedelta(steps.cumsum(), "min"), [*hours(50), "2094-01-01"]):
         for freq in (None, "30min"):
             assert "most of its times are not at equal steps" in refusal(read, times, freq=freq, **options)
     sparse = np.where(rows[:100] % 5 == 2, np.nan, rows[:100])
     message = refusal(read, hours(100), columns={"load": sparse}, **options)
-    assert message.startswith("data.path: 20 of 100 rows are missing or lack a value (2024-01-01 02:00:00, 2024-01-01 07")
+    assert message.startswith(
+        "data.path: 20 of 100 rows are missing or lack a value (2024-01-01 02:00:00, 2024-01-01 07"
+    )
     assert message.endswith(", 20% of a column, which is too much to make up; leave it out of data.targets")
 
 
@@ -110,8 +116,8 @@ def test_days_of_a_clock_that_is_put_forward():
 def test_interleaved_series_are_not_one():
     times = [time for time in hours(50) for _ in range(2)]
     message = (
-        "data.path: 50% of the rows have the time of another row, as where there are several series; name the column "
-        "that tells them apart with --data.series_column"
+        "data.path: 50% of the rows have the time of another row, as where there are several series; give one, or use "
+        "--data.series_column COLUMN for that which tells them apart"
     )
     for options in ({}, {"bad_rows": "drop", "gaps": "interpolate"}):
         assert refusal(read, times, **options) == message
@@ -123,7 +129,7 @@ def test_interleaved_series_are_not_one():
 
 
 ODD = {
-    3: ("date", "soon", "column 'date' is 'soon', no time"),
+    3: ("date", "soon", "column 'date' is soon, no time"),
     7: ("heat", "12 kW", "column 'heat' is '12 kW', no number"),
     15: ("date", "2024-01-01 07:10:00", "2024-01-01 07:10:00 is off the step of h"),
     20: ("date", "2024-01-01 08:00:00", "2024-01-01 08:00:00 occurs twice; where clocks were put back, add UTC"),
@@ -137,7 +143,7 @@ def test_bad_rows_are_named_or_left_out(said):
     for row, (column, value, _) in ODD.items():
         frame.loc[row, column] = value
     message = refusal(read_series, frame, "date", gaps="interpolate")
-    assert message.startswith("data.path: 6 of 100 rows can't be used: row 4 (column 'date' is 'soon'")
+    assert message.startswith("data.path: 6 of 100 rows can't be used: row 4 (column 'date' is soon")
     assert message.endswith("and 3 more; correct or delete them, or use --data.bad_rows drop")
     series = read_series(frame, "date", gaps="interpolate", bad_rows="drop")
     assert series.remarks == ", 6 rows with gaps interpolated (6.0% of the values), 6 rows dropped"
@@ -163,7 +169,7 @@ def test_rows_may_be_in_any_order_and_cells_empty(said):
     [
         ({"targets": ["lod"]}, "there is no column 'lod', only 'date', 'load', 'heat'; did you mean 'load'?"),
         ({"columns": {"note": ["a"] * 9}}, "there is no column of numbers besides that of the times; add one"),
-        ({"columns": {"note": ["a"] * 9}, "targets": ["note"]}, "column 'note' holds no numbers; leave it out of"),
+        ({"columns": {"note": ["a"] * 9}, "targets": ["note"]}, "column 'note' holds no numbers; give numbers"),
         ({"times": hours(1)}, "only one row, so the time step is unknown; add more rows"),
         ({"utc": True}, "its times have no UTC offsets, those of the training have some; write them alike"),
         ({"series_column": "plcae"}, "there is no column 'plcae'"),
