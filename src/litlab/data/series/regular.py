@@ -137,14 +137,11 @@ def read_series(
     if utc is not None and utc not in clocks:
         raise UserError(f"{where}: its times have no UTC offsets, those of the training have some; write them alike")
     longest = good & (series == series[good].mode()[0]).to_numpy(bool, na_value=False)
-    if freq is None and universal[longest].nunique() < 2:
-        raise UserError(f"{where}: only one row, so the time step is unknown; add more rows")
-    grids = {
-        is_utc: find_grid(pd.DatetimeIndex(times[longest].drop_duplicates().sort_values()), freq)
-        for is_utc, times in clocks.items()
-        if utc in (None, is_utc)
-    }
-    fits = {is_utc: grid for is_utc, grid in grids.items() if grid is not None}
+    fits = {}
+    for is_utc, times in clocks.items():
+        grid = find_grid(pd.DatetimeIndex(times[longest].drop_duplicates().sort_values()), freq)
+        if grid is not None and utc in (None, is_utc):
+            fits[is_utc] = grid
     if not fits:
         raise _irregular(where, freq)
     is_utc = min(fits, key=lambda key: fits[key].error)
@@ -152,16 +149,16 @@ def read_series(
 
     # Each series gets the grid of its own times.
     pieces = {}
-    may_trim = gaps == "interpolate" or bad_rows == "drop"
     for name, times in clocks[is_utc][good].groupby(series[good], sort=False):
         what = f"{where}, series {name!r}" if name else where
-        pieces[str(name)] = _place_rows(numbers, times.sort_values(kind="stable"), step, may_trim, problems, what)
+        pieces[str(name)] = _place_rows(numbers, times.sort_values(kind="stable"), step, problems, what)
     drop_bad_rows(frame, dict(sorted(problems.items())), bad_rows, where)
-    values, remarks = _fill_gaps(pieces, gaps, where)
-    times = pd.DatetimeIndex(np.concatenate([times for times, _ in pieces.values()]))
+    remarks = _fill_gaps(pieces, gaps, where) + (f", {len(problems):,} rows dropped" if problems else "")
+    times, values = (np.concatenate(parts) for parts in zip(*pieces.values(), strict=True))
     ends = np.cumsum([len(times) for times, _ in pieces.values()]).tolist()
-    remarks += f", {len(problems):,} rows dropped" if problems else ""
-    return Series(times, values, list(numbers.columns), step, is_utc, list(pieces), ends, remarks)
+    return Series(
+        pd.DatetimeIndex(times), values, list(numbers.columns), step, is_utc, list(pieces), ends, remarks
+    )
 
 
 def _read_numbers(
@@ -200,13 +197,13 @@ def _refuse_interleaved(rows: "pd.DataFrame", where: object) -> None:
 def _irregular(where: object, freq: str | None) -> UserError:
     step = "" if freq is None else f" of {freq}"
     return UserError(
-        f"{where}: most of its times are not at equal steps{step}, or one is far from all others; correct or resample "
-        "them, or use --data.freq STEP"
+        f"{where}: its times are too few, most are not at equal steps{step}, or one is far from all others; correct or "
+        "resample them, or use --data.freq STEP"
     )
 
 
 def _place_rows(
-    numbers: "pd.DataFrame", times: "pd.Series", freq: str, may_trim: bool, problems: dict[Any, str], where: str
+    numbers: Any, times: "pd.Series", freq: str, problems: dict[Any, str], where: str
 ) -> tuple[Any, np.ndarray]:
     """Put the rows of one series on the grid of its times, and note those that have no place there.
 
@@ -214,7 +211,6 @@ def _place_rows(
         numbers: The columns of all rows.
         times: Those of the series by its rows, ascending.
         freq: The step.
-        may_trim: Whether rows without a value at the ends, from where nothing can be interpolated, are bad rows.
         problems: What is wrong with a row.
         where: What messages call the series.
 
@@ -228,12 +224,6 @@ def _place_rows(
     grid = find_grid(moments[~twice], freq)
     if grid is None:
         raise _irregular(where, freq)
-    if grid.missing > MOST_MADE_UP * len(grid.times):
-        raise UserError(
-            f"{where}: at steps of {freq}, {grid.missing:,} of {len(grid.times):,} rows "
-            f"({grid.missing / len(grid.times):.0%}) would be made up; add what is missing, or use --data.freq "
-            "STEP for another step"
-        )
     places = np.full(len(times), -1)
     places[~twice] = grid.places
     for row in times.index[twice]:
@@ -241,40 +231,36 @@ def _place_rows(
     for row in times.index[(places < 0) & ~twice]:
         problems[row] = f"{times[row]} is off the step of {freq}"
 
-    values = numbers.loc[times.index].to_numpy()
-    whole = np.flatnonzero((places >= 0) & ~np.isnan(values).any(1))
-    if may_trim and len(whole):
-        for place in (*range(whole[0]), *range(whole[-1] + 1, len(times))):
-            problems.setdefault(times.index[place], "a value is empty at an end of the series")
-            places[place] = -1
-    kept = places >= 0
-    first, last = places[kept].min(), places[kept].max()
-    rows = np.full((last - first + 1, values.shape[1]), np.nan)
-    rows[places[kept] - first] = values[kept]
-    return grid.times[first : last + 1], rows
+    rows = np.full((len(grid.times), len(numbers.columns)), np.nan)
+    rows[places[places >= 0]] = numbers.loc[times.index[places >= 0]]
+    missing = len(rows) - int((places >= 0).sum())
+    if missing > MOST_MADE_UP * len(rows):
+        raise UserError(
+            f"{where}: at steps of {freq}, {missing:,} of {len(rows):,} rows ({missing / len(rows):.0%}) would be made "
+            "up; add what is missing, or use --data.freq STEP for another step"
+        )
+    return grid.times, rows
 
 
-def _fill_gaps(pieces: dict[str, tuple[Any, np.ndarray]], gaps: Gaps, where: object) -> tuple[np.ndarray, str]:
-    """Return the rows of all series with what is missing interpolated, and a remark on it; or refuse to."""
+def _fill_gaps(pieces: dict[str, tuple[Any, np.ndarray]], gaps: Gaps, where: object) -> str:
+    """Interpolate what is missing in the rows of each series, and say how much; or refuse to."""
     import pandas as pd
 
-    values = np.concatenate([rows for _, rows in pieces.values()])
-    empty = np.isnan(values)
-    if not empty.any():
-        return values, ""
-    most = max(np.isnan(rows).mean(0).max() for _, rows in pieces.values())
-    filled = [pd.DataFrame(rows).interpolate(limit_area="inside").to_numpy() for _, rows in pieces.values()]
-    result = np.concatenate(filled)
-    if gaps == "interpolate" and most <= MOST_MADE_UP and not np.isnan(result).any():
-        return result, f", {empty.any(1).sum():,} rows with gaps interpolated ({empty.mean():.1%} of the values)"
-
-    times = np.concatenate([times for times, _ in pieces.values()])
-    shown = ", ".join(str(pd.Timestamp(time)) for time in times[empty.any(1)][:3])
-    message = f"{where}: {empty.any(1).sum():,} of {len(values):,} rows are missing or lack a value ({shown}, ...)"
+    empty = {name: np.isnan(rows) for name, (_, rows) in pieces.items()}
+    count = sum(part.any(1).sum() for part in empty.values())
+    if not count:
+        return ""
+    total = sum(map(len, empty.values()))
+    first = next(times[empty[name].any(1)][0] for name, (times, _) in pieces.items() if empty[name].any())
+    message = f"{where}: {count:,} of {total:,} rows are missing or lack a value, the first at {first}"
+    most = max(part.mean(0).max() for part in empty.values())
     if most > MOST_MADE_UP:
-        raise UserError(
-            f"{message}, {most:.0%} of a column, which is too much to make up; leave it out of data.targets"
-        )
-    if np.isnan(result).any():
-        raise UserError(f"{message}, some at an end; fill them in, or use --data.bad_rows drop")
-    raise UserError(f"{message}; add them, or use --data.gaps interpolate ({empty.mean():.1%} would be made up)")
+        raise UserError(f"{message}, {most:.0%} of a column, too much to make up; fill it, or leave it out")
+    share = sum(part.sum() for part in empty.values()) / sum(part.size for part in empty.values())
+    if gaps == "error":
+        raise UserError(f"{message}; add them, or use --data.gaps interpolate ({share:.1%} would be made up)")
+    for name, (times, rows) in pieces.items():
+        filled = pd.DataFrame(rows).interpolate(limit_area="inside").to_numpy()
+        whole = ~np.isnan(filled).any(1)  # but for rows at the ends, where there is nothing to interpolate from
+        pieces[name] = times[whole], filled[whole]
+    return f", {count:,} rows with gaps interpolated ({share:.1%} of the values)"

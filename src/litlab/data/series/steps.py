@@ -10,6 +10,7 @@ from litlab.errors import UserError
 
 TOLERANCE = 0.1  # of a step: times so near to the grid are on it
 _LARGEST = 20  # rows of a grid for each time; a larger one comes of a wrong time
+_SEASONS = {"B": 5, "D": 7, "7D": 52, "MS": 12, "ME": 12, "3MS": 4, "3ME": 4}
 _SAME = {"W": (7, "D"), "QS": (3, "MS"), "QE": (3, "ME"), "YS": (12, "MS"), "YE": (12, "ME")}
 
 
@@ -28,11 +29,6 @@ class Grid:
     times: Any
     places: np.ndarray
     error: tuple[int, float]
-
-    @property
-    def missing(self) -> int:
-        """How many of its times are not met."""
-        return len(self.times) - int((self.places >= 0).sum())
 
 
 def read_step(freq: Any) -> str:
@@ -56,17 +52,10 @@ def read_step(freq: Any) -> str:
 def find_season(freq: str) -> int:
     """Return the rows of the season that is usual for a step: a day, a week of days, a year of weeks or months."""
     import pandas as pd
-    from pandas.tseries.frequencies import to_offset
 
-    offset: Any = to_offset(freq)
-    if offset.rule_code in ("B", "D"):
-        return {"B1": 5, "D1": 7, "D7": 52}.get(f"{offset.rule_code}{offset.n}", 1)
-    if offset.rule_code in ("MS", "ME", "BMS", "BME"):
-        whole, step = 12, offset.n
-    else:
-        start = pd.Timestamp("2024-01-01")
-        whole, step = 86_400.0, (start + offset - start).total_seconds()
-    return int(whole // step) if whole % step == 0 else 1
+    day = pd.date_range("2024-01-01", "2024-01-02", freq=freq)
+    rows_of_a_day = len(day) - 1 if len(day) and day[-1] == pd.Timestamp("2024-01-02") else 1
+    return _SEASONS.get(freq, rows_of_a_day)
 
 
 def find_grid(times: Any, freq: str | None) -> Grid | None:
@@ -83,6 +72,8 @@ def find_grid(times: Any, freq: str | None) -> Grid | None:
 
     if freq is not None:
         return _lay_grid(times, freq)
+    if len(times) < 2:
+        return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pandas 3 announces that it will return an offset
         inferred = pd.infer_freq(times) if len(times) > 2 else None
