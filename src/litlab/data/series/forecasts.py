@@ -46,7 +46,7 @@ def read_last_rows(
     sizes = ends - series.begins
     if sizes.min() < least:
         name = f"series {series.series[sizes.argmin()]!r}: " if len(sizes) > 1 else ""
-        raise UserError(f"{setting}: {name}{sizes.min()} rows, the model forecasts from {least}; give that many or more")
+        raise UserError(f"{setting}: {name}{sizes.min()} rows, the model forecasts from {least}; give that many")
     rows = ends[:, None] + np.arange(-least, horizon)
     values = series.values[np.minimum(rows, ends[:, None] - 1).flatten()]
     times = []

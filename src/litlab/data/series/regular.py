@@ -124,6 +124,7 @@ def read_series(
     numbers = _read_numbers(frame[columns], form, where, problems, is_chosen=targets is not None)
     series: Any = frame[series_column].astype("string") if series_column else pd.Series("", frame.index, dtype="string")
     problems |= dict.fromkeys(series.index[series.isna()], f"column {series_column!r} is empty")
+    universal: Any
     universal, wall = read_times(frame[time_column], form, where)
     for row in universal.index[universal.isna()]:
         problems[row] = f"column {time_column!r} is {frame[time_column][row]}, no time"
@@ -156,9 +157,7 @@ def read_series(
     remarks = _fill_gaps(pieces, gaps, where) + (f", {len(problems):,} rows dropped" if problems else "")
     times, values = (np.concatenate(parts) for parts in zip(*pieces.values(), strict=True))
     ends = np.cumsum([len(times) for times, _ in pieces.values()]).tolist()
-    return Series(
-        pd.DatetimeIndex(times), values, list(numbers.columns), step, is_utc, list(pieces), ends, remarks
-    )
+    return Series(pd.DatetimeIndex(times), values, list(numbers.columns), step, is_utc, list(pieces), ends, remarks)
 
 
 def _read_numbers(
@@ -167,6 +166,7 @@ def _read_numbers(
     """Return the columns that hold numbers, float64, and note the rows with something else in them."""
     import pandas as pd
 
+    wrong: Any
     columns, words = {}, []
     for name in frame.columns:
         numbers, wrong = to_numbers(frame[name], form, where)
@@ -184,13 +184,13 @@ def _read_numbers(
     return pd.DataFrame(columns)
 
 
-def _refuse_interleaved(rows: "pd.DataFrame", where: object) -> None:
+def _refuse_interleaved(rows: Any, where: object) -> None:
     """Refuse rows of which many have the time of another one: they are several series."""
     share = rows.duplicated().mean()
     if share > _MOST_TWICE:
         raise UserError(
             f"{where}: {share:.0%} of the rows have the time of another row, as where there are several series; give "
-            "one, or use --data.series_column COLUMN for that which tells them apart"
+            "one alone, or use --data.series_column COLUMN"
         )
 
 
@@ -237,7 +237,7 @@ def _place_rows(
     if missing > MOST_MADE_UP * len(rows):
         raise UserError(
             f"{where}: at steps of {freq}, {missing:,} of {len(rows):,} rows ({missing / len(rows):.0%}) would be made "
-            "up; add what is missing, or use --data.freq STEP for another step"
+            "up; add what is missing, or use --data.freq STEP"
         )
     return grid.times, rows
 

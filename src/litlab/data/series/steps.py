@@ -53,7 +53,7 @@ def find_season(freq: str) -> int:
     """Return the rows of the season that is usual for a step: a day, a week of days, a year of weeks or months."""
     import pandas as pd
 
-    day = pd.date_range("2024-01-01", "2024-01-02", freq=freq)
+    day: Any = pd.date_range("2024-01-01", "2024-01-02", freq=freq)
     rows_of_a_day = len(day) - 1 if len(day) and day[-1] == pd.Timestamp("2024-01-02") else 1
     return _SEASONS.get(freq, rows_of_a_day)
 

@@ -66,7 +66,7 @@ class Windows(Dataset[dict[str, Tensor]]):
             calendar: (batch, context_length + horizon, feature), where there are covariates; start: int64 (batch,),
             row where the past begins.
         """
-        start = self.starts[index.to(self.values.device, non_blocking=True)]
+        start = self.starts.index_select(0, index.to(self.values.device, non_blocking=True))
         channels = self.values.shape[1]
         batch = {
             name: view.index_select(0, start).view(len(start), -1, self.widths.get(name, channels))

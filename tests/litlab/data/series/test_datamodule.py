@@ -307,7 +307,10 @@ def test_times_of_the_forecast(train, make_trainer, tmp_path, training, new, fol
         (frame_of(hours(9), load=[1] * 9), "there is no column 'heat', only 'date', 'load'; the model needs it"),
         (frame_of(hours(5)), "5 rows, the model forecasts from 6; give that many"),
         (frame_of(pd.date_range("2024-01-01", periods=9)), "at steps of h, 184 of 193 rows (95%) would be made up"),
-        (frame_of(np.delete(hours(30), 7)), "1 of 30 rows are missing or lack a value, the first at 2024-01-01 07:00:00"),
+        (
+            frame_of(np.delete(hours(30), 7)),
+            "1 of 30 rows are missing or lack a value, the first at 2024-01-01 07:00:00",
+        ),
         (frame_of(hours(9), load=[1] * 9, heat=["x"] * 9), "column 'heat' holds no numbers"),
     ],
 )

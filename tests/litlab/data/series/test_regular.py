@@ -116,8 +116,8 @@ def test_days_of_a_clock_that_is_put_forward():
 def test_interleaved_series_are_not_one():
     times = [time for time in hours(50) for _ in range(2)]
     message = (
-        "data.path: 50% of the rows have the time of another row, as where there are several series; give one, or use "
-        "--data.series_column COLUMN for that which tells them apart"
+        "data.path: 50% of the rows have the time of another row, as where there are several series; give one alone, "
+        "or use --data.series_column COLUMN"
     )
     for options in ({}, {"bad_rows": "drop", "gaps": "interpolate"}):
         assert refusal(read, times, **options) == message
