@@ -260,7 +260,8 @@ class ExperimentData(LightningDataModule):
         """Where the data comes from, in a few words."""
         if self.generated:
             return f"GENERATED {self.kind}" if self.dataset else f"GENERATED stand-in for {self.public.name}"
-        return f"{self.dataset} {self.path}" if self.dataset else self.public.name
+        place = self.path if isinstance(self.path, Path) else "frame"
+        return f"{self.dataset} {place}" if self.dataset else self.public.name
 
     def describe(self, contents: str) -> str:
         """Return the data set in one line: where it is from, the sizes of its splits once known, its contents."""

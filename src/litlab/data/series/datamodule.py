@@ -274,6 +274,10 @@ class SeriesData(ExperimentData):
         else:
             split = FRACTIONS if is_stand_in and isinstance(self.split[0], str) else self.split  # dates of real data
             self._bounds = find_bounds(series, split, own["fold"], self.source_name)
+        is_long = self._bounds[:, 3] - self._bounds[:, 0] >= own["context_length"] + own["horizon"]
+        if is_long.any() and not is_long.all():
+            rank_zero_info(f"{self.source_name}: {(~is_long).sum():,} series are shorter than a window and left out")
+            self._bounds = self._bounds[is_long]
         self._starts = find_starts(self._bounds, own["context_length"], own["horizon"], self.source_name)
         self.sizes = {split: len(starts) for split, starts in self._starts.items()}
         settings = {name: own[name] for name in ("context_length", "horizon", "time_column", "series_column")}
@@ -387,7 +391,7 @@ class SeriesData(ExperimentData):
         own = self.hparams
         series = read_last_rows(source, vars(self.metadata), self.form, own["gaps"], own["bad_rows"])
         if series.remarks:
-            rank_zero_info(f"{source}{series.remarks}")
+            rank_zero_info(f"--input{series.remarks}")
         self._predicted = series
         starts = torch.tensor(series.begins)
         return Windows(*self._encode(series), starts, self.context_length, self.horizon, known=False)

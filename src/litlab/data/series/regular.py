@@ -233,12 +233,6 @@ def _place_rows(
 
     rows = np.full((len(grid.times), len(numbers.columns)), np.nan)
     rows[places[places >= 0]] = numbers.loc[times.index[places >= 0]]
-    missing = len(rows) - int((places >= 0).sum())
-    if missing > MOST_MADE_UP * len(rows):
-        raise UserError(
-            f"{where}: at steps of {freq}, {missing:,} of {len(rows):,} rows ({missing / len(rows):.0%}) would be made "
-            "up; add what is missing, or use --data.freq STEP"
-        )
     return grid.times, rows
 
 
@@ -252,11 +246,13 @@ def _fill_gaps(pieces: dict[str, tuple[Any, np.ndarray]], gaps: Gaps, where: obj
         return ""
     total = sum(map(len, empty.values()))
     first = next(times[empty[name].any(1)][0] for name, (times, _) in pieces.items() if empty[name].any())
-    message = f"{where}: {count:,} of {total:,} rows are missing or lack a value, the first at {first}"
-    most = max(part.mean(0).max() for part in empty.values())
-    if most > MOST_MADE_UP:
-        raise UserError(f"{message}, {most:.0%} of a column, too much to make up; fill it, or leave it out")
     share = sum(part.sum() for part in empty.values()) / sum(part.size for part in empty.values())
+    most = max(part.mean(0).max() for part in empty.values())
+    message = f"{where}: {count:,} of {total:,} rows are missing or lack a value, the first at {first}"
+    if most > MOST_MADE_UP:
+        raise UserError(
+            f"{message}; {most:.0%} of a column is too much to make up: fill it, leave it out, or use --data.freq STEP"
+        )
     if gaps == "error":
         raise UserError(f"{message}; add them, or use --data.gaps interpolate ({share:.1%} would be made up)")
     for name, (times, rows) in pieces.items():

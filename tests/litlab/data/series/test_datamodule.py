@@ -90,6 +90,14 @@ def test_several_series_are_one_data_set(make, make_trainer, tmp_path):
     assert table["load_upper"].tolist() == pytest.approx([train.mean(0)[0]] * 6)
 
 
+def test_series_shorter_than_a_window_are_left_out(make, said):
+    short = frame_of(hours(4)).assign(place="c")
+    data = prepared(make(pd.concat([long_frame(), short]), series_column="place"))
+    alone = prepared(make(long_frame(), series_column="place"))
+    assert (data.sizes, data.metadata) == (alone.sizes, alone.metadata)
+    assert said == ["csv frame: 1 series are shorter than a window and left out"]
+
+
 def test_folds(make):
     sizes = [prepared(make(fold=f"{number}/3", split=[0.8, 0.2, 0.0])).sizes for number in range(3)]
     assert sizes == [
@@ -306,7 +314,7 @@ def test_times_of_the_forecast(train, make_trainer, tmp_path, training, new, fol
     [
         (frame_of(hours(9), load=[1] * 9), "there is no column 'heat', only 'date', 'load'; the model needs it"),
         (frame_of(hours(5)), "5 rows, the model forecasts from 6; give that many"),
-        (frame_of(pd.date_range("2024-01-01", periods=9)), "at steps of h, 184 of 193 rows (95%) would be made up"),
+        (frame_of(pd.date_range("2024-01-01", periods=9)), "; 95% of a column is too much to make up: "),
         (
             frame_of(np.delete(hours(30), 7)),
             "1 of 30 rows are missing or lack a value, the first at 2024-01-01 07:00:00",
