@@ -134,8 +134,6 @@ class ForecastPlots(Callback):
         publish_figure(trainer, folder, "error_by_step", draw_error_by_step(panels, aim))
 
         origins = times[errors.starts + self._past - 1]
-        order = origins.argsort(kind="stable")  # several series come one after the other
-        origins, errors.measures = origins[order], errors.measures[order]
         header, rows = errors.by_period(origins, self.periods)
         publish_figure(trainer, folder, "backtest", draw_backtest(origins, errors.measures, rows, aim))
         publish_table(trainer, folder, "backtest", header, rows)
