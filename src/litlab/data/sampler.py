@@ -141,4 +141,4 @@ class EpochBatches(EpochSampler):
         order = torch.randperm(self.size, generator=generator) if self.draw is None else self.draw(generator)
         for batch in order.split(self.batch_size * self.world_size)[: len(self)]:
             per_rank = len(batch) // self.world_size
-            yield batch[self.rank * per_rank :][:per_rank]
+            yield batch[self.rank * per_rank : (self.rank + 1) * per_rank]

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from litlab.data.series.datamodule import SeriesData
+    from litlab.data.series.datamodule import PublicSeries, SeriesData
     from litlab.data.series.metadata import SeriesMetadata
-    from litlab.data.series.source import PublicSeries
 
 __all__ = ["PublicSeries", "SeriesData", "SeriesMetadata"]
 

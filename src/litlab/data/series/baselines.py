@@ -3,14 +3,18 @@
 All work on windows of shape (batch, time, channel) and treat every channel alike.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor
 
+from litlab.data.series.windows import Windows
+
 # Penalties that are tried, relative to the mean eigenvalue of the windows' second moments: a decade in two steps.
 _PENALTIES = [10 ** (k / 2) for k in range(-12, 5)]
 _WITHOUT_VALIDATION = 1e-2
+_CHUNK = 2**24  # numbers in the batches that the errors are computed on
 
 
 def repeat_last(past: Tensor, horizon: int) -> Tensor:
@@ -19,21 +23,7 @@ def repeat_last(past: Tensor, horizon: int) -> Tensor:
 
 
 def seasonal_naive(past: Tensor, horizon: int, season: int) -> Tensor:
-    """Forecast that the last season comes again and again.
-
-    Args:
-        past: Shape (batch, context_length, channel).
-        horizon: Rows to forecast.
-        season: Rows of a season.
-
-    Returns:
-        The forecast, (batch, horizon, channel).
-
-    Raises:
-        ValueError: The past is shorter than a season.
-    """
-    if past.shape[1] < season:
-        raise ValueError(f"a past of {past.shape[1]} rows holds no season of {season}")
+    """Forecast that the last season, which the past holds, comes again and again: (batch, horizon, channel)."""
     row = past.shape[1] - season + torch.arange(horizon, device=past.device) % season
     return past.index_select(1, row)
 
@@ -51,7 +41,7 @@ def linear_forecast(past: Tensor, weight: Tensor) -> Tensor:
     return weight.to(past) @ past[:, past.shape[1] - weight.shape[1] :]
 
 
-def fit_ridge(train: Tensor, val: Tensor | None, context_length: int, horizon: int) -> Tensor:
+def fit_ridge(train: Sequence[Tensor], val: Sequence[Tensor], context_length: int, horizon: int) -> Tensor:
     """Fit the linear map from window to forecast that ridge regression gives (Hoerl & Kennard 1970).
 
     Each window is taken relative to the mean of its past, x - mean(x) to y - mean(x), and all channels are pooled; the
@@ -62,9 +52,9 @@ def fit_ridge(train: Tensor, val: Tensor | None, context_length: int, horizon: i
     and the errors of all penalties follow from running sums, in float64.
 
     Args:
-        train: Training rows, (time, channel), at least one window long.
-        val: Validation rows together with the `past` rows before them, (time, channel), at least one window long;
-            None where there are none.
+        train: Training rows of each series, (time, channel), at least one window long.
+        val: Validation rows of each series together with the `past` rows before them, likewise; empty where there are
+            none.
         context_length: Rows that a forecast is made from.
         horizon: Rows to forecast.
 
@@ -82,7 +72,7 @@ def fit_ridge(train: Tensor, val: Tensor | None, context_length: int, horizon: i
         return cross / (eigenvalues + penalty * unit)[:, None]
 
     penalty = _WITHOUT_VALIDATION
-    if val is not None:
+    if val:
         val_gram, val_cross = _centred(_products(val, context_length + horizon), context_length)
         val_gram, val_cross = basis.T @ val_gram @ basis, basis.T @ val_cross
 
@@ -95,9 +85,12 @@ def fit_ridge(train: Tensor, val: Tensor | None, context_length: int, horizon: i
     return (weight - weight.mean(1, keepdim=True) + 1 / context_length).float()
 
 
-def _products(rows: Tensor, length: int) -> Tensor:
+def _products(series: Sequence[Tensor], length: int) -> Tensor:
     """Sum of the products of each two rows of a window, over all windows and channels: (length, length)."""
-    rows = rows.double().cpu()
+    return reduce(torch.add, [_products_of_one(rows.double().cpu(), length) for rows in series])
+
+
+def _products_of_one(rows: Tensor, length: int) -> Tensor:
     windows = len(rows) - length + 1
     products = torch.empty(length, length, dtype=torch.float64)
     for lag in range(length):
@@ -122,13 +115,13 @@ def _centred(products: Tensor, context_length: int) -> tuple[Tensor, Tensor]:
 
 
 def forecast_errors(
-    methods: dict[str, Callable[[Tensor], Tensor]], windows: Iterable[tuple[Tensor, Tensor]], naive_error: Tensor
+    methods: dict[str, Callable[[Tensor], Tensor]], windows: Windows, naive_error: Tensor
 ) -> dict[str, dict[str, float]]:
     """Mean errors of several methods over all windows, rows and channels.
 
     Args:
         methods: Name and function from past (batch, context_length, channel) to forecast (batch, horizon, channel).
-        windows: Batches of past and future (batch, horizon, channel).
+        windows: The windows.
         naive_error: What the absolute errors of each channel are divided by for the mase (Hyndman & Koehler 2006),
             (channel,).
 
@@ -137,7 +130,10 @@ def forecast_errors(
     """
     sums = {name: torch.zeros(3, dtype=torch.float64) for name in methods}
     count = 0
-    for past, future in windows:
+    size = max(1, _CHUNK // sum(view.shape[1] for view in windows.views.values()))
+    for index in torch.arange(len(windows)).split(size):
+        batch = windows[index]
+        past, future = batch["past"], batch["future"]
         count += future.numel()
         for name, method in methods.items():
             error = method(past) - future

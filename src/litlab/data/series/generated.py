@@ -5,18 +5,18 @@ exact.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from litlab.data.series.step import Step
-from litlab.data.series.timeline import Series
+if TYPE_CHECKING:
+    import pandas as pd
 
 GENERATED_COLUMNS = ("sine", "tide", "delayed", "working", "drift", "levels", "bursts")
 _ROWS = 10_000
-_START = np.datetime64("2016-07-01T00:00:00")
 
 
-def generated_series(names: Sequence[str] = GENERATED_COLUMNS) -> Series:
+def generate_series(time_column: str = "date", names: Sequence[str] = GENERATED_COLUMNS) -> "pd.DataFrame":
     """Make a series of 10,000 hours; every call makes the same.
 
     The columns: a noisy sine; a tide of two periods near half a day and a day; what follows the tide 5 hours later;
@@ -24,8 +24,11 @@ def generated_series(names: Sequence[str] = GENERATED_COLUMNS) -> Series:
     and then; a cycle whose noise grows with its level.
 
     Args:
-        names: Names for the seven columns.
+        time_column: Name for the column of the times.
+        names: Names for the others; where there are more than seven, they come again.
     """
+    import pandas as pd
+
     rng = np.random.default_rng(0)
     hours = np.arange(_ROWS)
     day, weekday = 2 * np.pi * hours / 24, (hours // 24 + 4) % 7  # 2016-07-01 was a Friday
@@ -49,5 +52,6 @@ def generated_series(names: Sequence[str] = GENERATED_COLUMNS) -> Series:
         np.sin(inner + 2) + 0.3 * np.sin(day) + jumps + noise(0.2),
         20 + 4 * np.sin(2 * np.pi * hours / 37) + noise(1.0) * np.exp(0.6 * np.sin(2 * np.pi * hours / 37)),
     )
-    times = _START + hours.astype("timedelta64[h]")
-    return Series(times, np.stack(columns, axis=1), list(names), Step(seconds=3600))
+    times = pd.date_range("2016-07-01", periods=_ROWS, freq="h")
+    values = {name: columns[number % len(columns)] for number, name in enumerate(names)}
+    return pd.DataFrame({time_column: times, **values})

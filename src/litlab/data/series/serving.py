@@ -66,10 +66,8 @@ class SeriesServing(Serving):
         return batch["future"]
 
     def facts(self) -> dict[str, Any]:
-        """Return the columns in order, their scales, how many rows come in and out, and the step."""
-        known = self.metadata
-        names = ("targets", "time_column", "context_length", "horizon", "covariates", "step", "utc", "mean", "scale")
-        return {name: getattr(known, name) for name in names}
+        """Return the metadata: the columns in order, their scales, how many rows come in and out, the step, ..."""
+        return self.metadata.state_dict()
 
     def unit(self) -> Tensor:
         """Return the standard deviation of each column, (column,)."""

@@ -1,4 +1,4 @@
-"""Rows as JSON, brought to the CSV text that the code of ``predict`` reads: one way of checking for both."""
+"""Rows as JSON, brought to the bytes of a CSV file that `read_frame` reads as for ``predict``: one way of checking."""
 
 import csv
 import io
@@ -6,15 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from litlab.data.text_file import Sent
 from litlab.serve.body import Given, check_characters
 from litlab.serve.refusal import Refusal
 
 _ENDS = re.compile(rb"\r\n?|\n")  # of lines, as the module csv sees them
 
 
-def sent_rows(given: Given, name: str, columns: Sequence[str], most: int) -> Sent:
-    """Return the rows of a request as a CSV file: the form's file, CSV as a text, or a list of objects.
+def sent_rows(given: Given, name: str, columns: Sequence[str], most: int) -> bytes:
+    """Return the rows of a request as the bytes of a CSV file: the form's file, CSV as a text, or a list of objects.
 
     Args:
         given: The request.
@@ -27,12 +26,12 @@ def sent_rows(given: Given, name: str, columns: Sequence[str], most: int) -> Sen
     """
     value = given.values.get(name)
     if value is None and given.file is not None:
-        return _limited(Sent("file", given.file), most)
+        return _check_lines("file", given.file, most)
     if value is None:
         raise Refusal(422, f"there is no {name}; send it as '{name}', or as the file 'file' of a form")
     if isinstance(value, str):
         check_characters(name, value)
-        return _limited(Sent(name, value.encode()), most)
+        return _check_lines(name, value.encode(), most)
     if not isinstance(value, list) or not value:
         raise Refusal(422, f"{name}: it must be a list of objects, one for each row, or the text of a CSV file")
     if len(value) > most:
@@ -44,13 +43,14 @@ def sent_rows(given: Given, name: str, columns: Sequence[str], most: int) -> Sen
         if not isinstance(row, dict):
             raise Refusal(422, f"{name}[{number}]: it must be an object, such as {{...}}")
         writer.writerow([_cell(f"{name}[{number}]", row, column) for column in columns])
-    return Sent(f"{name} (line 1 names the columns)", text.getvalue().encode())
+    return text.getvalue().encode()
 
 
-def _limited(sent: Sent, most: int) -> Sent:
-    if (lines := len(_ENDS.findall(sent.content))) > most + 1:
-        raise Refusal(413, f"{sent}: it has {lines:,} lines; send at most {most:,} rows")
-    return sent
+def _check_lines(name: str, content: bytes, most: int) -> bytes:
+    lines = len(_ENDS.findall(content))
+    if lines > most + 1:
+        raise Refusal(413, f"{name}: it has {lines:,} lines; send at most {most:,} rows")
+    return content
 
 
 def _cell(place: str, row: dict[str, Any], column: str) -> str:

@@ -1,9 +1,11 @@
-"""Small CSV files, and a model that keeps its batches."""
+"""Small files of series, and a model that keeps its batches."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -11,12 +13,7 @@ from litlab.data import PublicFile, SeriesData
 from litlab.data.series import PublicSeries
 from tests.litlab.data.conftest import Recorder
 
-START = np.datetime64("2024-01-01T00:00:00")
-TRAIN = 70  # training rows of the 100 that `write` writes, unless another split is asked for
-
-
-def hourly(rows: int, start: np.datetime64 = START) -> list[str]:
-    return [str(start + np.timedelta64(i, "h")).replace("T", " ") for i in range(rows)]
+TRAIN = 70  # training rows of the 100 that `make` writes, unless another split is asked for
 
 
 def wave(rows: int) -> np.ndarray:
@@ -25,19 +22,14 @@ def wave(rows: int) -> np.ndarray:
     return np.stack([row / 10 + np.sin(row), 100 - np.cos(row * 0.7)], axis=1).round(4)
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a CSV file, by default of 100 hours and the columns load and heat."""
+def frame_of(times: Any, **columns: Any) -> pd.DataFrame:
+    """Times and two columns, or others."""
+    values = dict(zip(("load", "heat"), wave(len(times)).T, strict=True))
+    return pd.DataFrame({"date": list(times), **(columns or values)})
 
-    def write_it(text: str | None = None, name: str = "data.csv", rows: int = 100) -> Path:
-        if text is None:
-            lines = [f"{t},{a},{b}" for t, (a, b) in zip(hourly(rows), wave(rows).tolist(), strict=True)]
-            text = "date,load,heat\n" + "\n".join(lines) + "\n"
-        path = tmp_path / name
-        path.write_bytes(text.encode())
-        return path
 
-    return write_it
+def hours(rows: int, start: str = "2024-01-01") -> list[str]:
+    return pd.date_range(start, periods=rows, freq="h").astype(str).tolist()
 
 
 class SeriesRecorder(Recorder):
@@ -67,21 +59,33 @@ class Etth1(SeriesData):
 
 
 @pytest.fixture
-def make(write):
-    def make_it(rows: int = 100, **options) -> SeriesData:
-        settings = {"dataset": "csv", "context_length": 6, "horizon": 3, "season": 4, "batch_size": 8, **options}
-        if settings["dataset"] == "csv":
-            settings.setdefault("path", str(write(rows=rows)))
-        if settings["dataset"] == "etth1":
-            return Etth1(**{**settings, "dataset": None})
-        return SeriesData(**settings)
+def make() -> Callable[..., SeriesData]:
+    """Data of a frame, by default of 100 hours and the columns load and heat, with short windows."""
+
+    def make_it(path: Any = None, **options: Any) -> SeriesData:
+        path = frame_of(hours(100)) if path is None else path
+        return SeriesData("csv", path, **{"context_length": 6, "horizon": 3, "season": 4, "batch_size": 8, **options})
 
     return make_it
 
 
-def trained(make, make_trainer, tmp_path, **options) -> tuple[SeriesData, str]:
-    data, model = make(**options), SeriesRecorder()
-    trainer = make_trainer()
-    trainer.fit(model, data)
-    trainer.save_checkpoint(tmp_path / "model.ckpt")
-    return data, str(tmp_path / "model.ckpt")
+@pytest.fixture
+def train(make, make_trainer, tmp_path) -> Callable[..., tuple[SeriesData, Path]]:
+    """Trains on some data, and returns it with the checkpoint."""
+
+    def train_it(path: Any = None, **options: Any) -> tuple[SeriesData, Path]:
+        data, trainer = make(path, **options), make_trainer()
+        trainer.fit(SeriesRecorder(), data)
+        trainer.save_checkpoint(tmp_path / "model.ckpt")
+        return data, tmp_path / "model.ckpt"
+
+    return train_it
+
+
+@pytest.fixture
+def said(monkeypatch) -> list[str]:
+    """What the user is told."""
+    lines: list[str] = []
+    for module in ("frames", "series.regular", "series.scale", "series.datamodule"):
+        monkeypatch.setattr(f"litlab.data.{module}.rank_zero_info", lines.append)
+    return lines

@@ -1,76 +1,122 @@
-"""SeriesData as a whole: through a trainer, as a run uses it."""
+"""SeriesData as a whole: through a trainer, from a checkpoint, with public and made-up data."""
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from litlab.data import SeriesData
-from litlab.errors import UserError
-from tests.litlab.data.conftest import a_rank
-from tests.litlab.data.series.conftest import TRAIN, Etth1, SeriesRecorder, hourly, wave
+from litlab.data.public import Unavailable
+from tests.litlab.data.conftest import a_rank, prepared, refusal
+from tests.litlab.data.series.conftest import TRAIN, Etth1, SeriesRecorder, frame_of, hours, wave
 
 
-def test_facts_are_known_before_setup(make, tmp_path):
+def scaled_wave() -> torch.Tensor:
+    values = wave(100)
+    return torch.tensor((values - values[:TRAIN].mean(0)) / values[:TRAIN].std(0), dtype=torch.float32)
+
+
+def long_frame() -> pd.DataFrame:
+    """Two places, 100 and 80 hours, row by row in turns; of the second one other values."""
+    parts = [frame_of(hours(rows)).assign(place=name) for name, rows in (("b", 100), ("a", 80))]
+    parts[1]["load"] += 50
+    return pd.concat(parts).sort_values("date", kind="stable")
+
+
+def test_facts_are_known_before_setup(make):
     data = make(covariates=["hour", "weekday"])
     assert (data.context_length, data.horizon, data.num_targets, data.num_covariates) == (6, 3, 2, 4)
-    assert data.target_names == ["load", "heat"]
-    assert data.has_val
-    assert data.has_test
-    assert not data.generated
-    elsewhere = str(tmp_path / "none")
-    assert Etth1(path=elsewhere).target_names == ["HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"]
-    assert Etth1(path=elsewhere, targets=["OT"]).num_targets == 1
-    assert SeriesData("csv", path=elsewhere, targets=["a", "b"]).num_targets == 2
+    assert (data.target_names, data.has_val, data.has_test, data.generated) == (["load", "heat"], True, True, False)
+    assert Etth1(targets=["OT"]).target_names == ["OT"]
+    assert SeriesData("csv", "none.csv", targets=["a", "b"]).num_targets == 2
     assert SeriesData("generated").num_targets == 7
     assert not make(split=[0.5, 0.5, 0.0]).has_test
     assert not make(split=[0.5, 0.0, 0.5]).has_val
 
 
-def test_csv_through_a_run(make, make_trainer):
-    data, model = make(covariates=["hour"]), SeriesRecorder()
-    trainer = make_trainer(max_epochs=2)
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_file_through_a_run(tmp_path, make, make_trainer, suffix):
+    path = tmp_path / f"load{suffix}"
+    frame = frame_of(hours(100))
+    frame.to_parquet(path) if suffix == ".parquet" else frame.to_csv(path, sep=";", decimal=",", index=False)
+    options = {"covariates": ["hour"], "decimal": "." if suffix == ".parquet" else ","}
+    data, model, trainer = make(str(path), **options), SeriesRecorder(), make_trainer(max_epochs=2)
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
-    assert data.description == (f"csv {data.path}: 62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns")
-    values = wave(100)
-    mean, std = values[:TRAIN].mean(0), values[:TRAIN].std(0)
-    scaled = torch.tensor((values - mean) / std, dtype=torch.float32)
-    torch.testing.assert_close(data.mean, torch.tensor(mean, dtype=torch.float32))
-    torch.testing.assert_close(data.scale, torch.tensor(std, dtype=torch.float32))
-    expected = (scaled[4:TRAIN] - scaled[: TRAIN - 4]).abs().mean(0)
-    torch.testing.assert_close(data.naive_error, expected)
+    assert data.description == f"csv {path}: 62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns"
+    scaled = scaled_wave()
+    torch.testing.assert_close(data.naive_error, (scaled[4:TRAIN] - scaled[: TRAIN - 4]).abs().mean(0))
     assert data.season == 4
-    assert data.times.astype(str).tolist() == [time.replace(" ", "T") for time in hourly(100)]
-
+    assert data.times.astype(str).tolist() == [time.replace(" ", "T") for time in hours(100)]
     assert [len(batch["past"]) for batch in model.seen["train", 0]] == [8] * 7  # the incomplete batch is dropped
     assert model.all("train", "start").unique().numel() == 56
     assert not model.all("train", "start", 0).equal(model.all("train", "start", 1))
     assert model.all("val", "start").tolist() == list(range(64, 72))
-    assert model.all("val", "start", 1).equal(model.all("val", "start"))
     assert model.all("test", "start", 2).tolist() == list(range(74, 92))
     for stage, epoch in (("train", 1), ("val", 0), ("test", 2)):
+        starts = model.all(stage, "start", epoch)
         for name, begin, length in (("past", 0, 6), ("future", 6, 3)):
-            rows = model.all(stage, "start", epoch)[:, None] + begin + torch.arange(length)
+            rows = starts[:, None] + begin + torch.arange(length)
             torch.testing.assert_close(model.all(stage, name, epoch), scaled[rows])
-        assert model.all(stage, "calendar", epoch).shape == (len(rows), 9, 2)
         hour = torch.atan2(*model.all(stage, "calendar", epoch)[:, 0].T) * 24 / (2 * torch.pi)
-        assert (hour.round() % 24).equal((model.all(stage, "start", epoch) % 24).float())
+        assert (hour.round() % 24).equal((starts % 24).float())
+
+
+def test_several_series_are_one_data_set(make, make_trainer, tmp_path):
+    data, model = make(long_frame(), series_column="place", split=[0.6, 0.2, 0.2]), SeriesRecorder()
+    make_trainer().fit(model, data)
+    assert data.sizes == {"train": 52 + 40, "val": 18 + 14, "test": 18 + 14}
+    assert data.description.endswith("windows of 6 + 3 rows, 2 columns of 2 series")
+    values = np.concatenate([wave(100), wave(80) + np.array([50, 0])])
+    train = np.concatenate([values[:60], values[100:148]])
+    scaled = torch.tensor((values - train.mean(0)) / train.std(0), dtype=torch.float32)
+    windows = data.samples("val")[torch.arange(32)]
+    starts = [*range(54, 72), *range(142, 156)]
+    assert windows["start"].tolist() == starts
+    torch.testing.assert_close(windows["future"], torch.stack([scaled[s + 6 : s + 9] for s in starts]))
+    wrong = [scaled[s + 5] - scaled[s + 6 : s + 9] for s in [*range(74, 92), *range(158, 172)]]
+    assert data.baselines()["repeat last"]["test/mse"] == pytest.approx(torch.stack(wrong).square().mean().item())
+    assert "season" in refusal(prepared, make(long_frame(), series_column="place", season=56))
+
+    later = make(long_frame(), series_column="place")
+    later.load_state_dict(data.state_dict())
+    later.predict_input = long_frame()
+    (batch,) = list(later.predict_dataloader())
+    torch.testing.assert_close(batch["past"], torch.stack([scaled[94:100], scaled[174:180]]))
+    later.write_predictions([torch.zeros(2, 3, 2, 3)], str(tmp_path / "out.csv"))
+    table = pd.read_csv(tmp_path / "out.csv")
+    assert table["place"].tolist() == ["b"] * 3 + ["a"] * 3
+    assert table["date"].tolist()[2:4] == ["2024-01-05 06:00:00", "2024-01-04 08:00:00"]
+    assert table["load_upper"].tolist() == pytest.approx([train.mean(0)[0]] * 6)
+
+
+def test_series_shorter_than_a_window_are_left_out(make, said):
+    short = frame_of(hours(4)).assign(place="c")
+    data = prepared(make(pd.concat([long_frame(), short]), series_column="place"))
+    alone = prepared(make(long_frame(), series_column="place"))
+    assert (data.sizes, data.metadata) == (alone.sizes, alone.metadata)
+    assert said == ["csv frame: 1 series are shorter than a window and left out"]
+
+
+def test_folds(make):
+    sizes = [prepared(make(fold=f"{number}/3", split=[0.8, 0.2, 0.0])).sizes for number in range(3)]
+    assert sizes == [
+        {"train": 12, "val": 3, "test": 23},
+        {"train": 32, "val": 8, "test": 23},
+        {"train": 52, "val": 13, "test": 23},
+    ]
+    assert "data.fold: it does not go with dates" in refusal(make, fold="0/3", split=["2024-01-02", "2024-01-03"])
 
 
 def test_the_order_depends_on_seed_and_epoch_only(make, make_trainer):
     starts = []
     for noise, seed in ((1, 5), (2, 5), (1, 6)):
         torch.manual_seed(noise)
-        data, model = make(seed=seed), SeriesRecorder()
-        make_trainer().fit(model, data)
+        model = SeriesRecorder()
+        make_trainer().fit(model, make(seed=seed))
         starts.append(model.all("train", "start").tolist())
     assert starts[0] == starts[1]
     assert starts[0] != starts[2]
-
-
-def test_overfitting_repeats_the_same_windows(make, make_trainer):
-    data, model = make(), SeriesRecorder()
-    make_trainer(overfit_batches=1, max_epochs=2).fit(model, data)
-    assert model.all("train", "start", 0).equal(model.all("train", "start", 1))
 
 
 def test_two_processes_share_the_work(make):
@@ -91,88 +137,234 @@ def test_without_validation_and_test(make, make_trainer):
     make_trainer().fit(model, data)
     assert {stage for stage, _ in model.seen} == {"train"}
     assert data.ridge().shape == (3, 6)
-    with pytest.raises(UserError, match=r"^data\.split: there are no val rows; give val a fraction above 0$"):
-        make_trainer().validate(model, data)
-    with pytest.raises(UserError, match=r"^data\.split: there are no test rows; give test a fraction above 0$"):
-        make_trainer().test(model, data)
+    message = "data.split: there are no test rows; give test a fraction above 0"
+    assert refusal(make_trainer().test, model, data) == message
 
 
-def test_split_by_dates(make):
-    data = make(split=["2024-01-03", "2024-01-04 00:00", "2024-01-04 20:00"])
-    data.setup()
-    assert data.sizes == {"train": 40, "val": 22, "test": 18}
+def test_baselines_on_all_test_windows(make):
+    """Also with a season that is longer than the past."""
+    scaled = scaled_wave()
+    starts = range(74, 92)
+    for season in (4, 20):
+        data = prepared(make(season=season), "test")
+        errors = data.baselines()
+        ridges = {rows: data.ridge(rows) for rows in (6, 3, 1)}
+        forecasts = {
+            "repeat last": lambda s: scaled[s + 5],
+            "seasonal naive": lambda s, season=season: scaled[s + 6 - season :][:3],
+            **{
+                f"ridge ({rows} rows)": lambda s, w=w, n=rows: w @ scaled[s + 6 - n : s + 6]
+                for rows, w in ridges.items()
+            },
+        }
+        best = min((6, 3, 1), key=lambda n: np.mean([
+            ((ridges[n] @ scaled[s + 6 - n : s + 6] - scaled[s + 6 : s + 9]) ** 2).mean() for s in range(64, 72)
+        ]))  # fmt: skip
+        assert list(errors) == ["repeat last", "seasonal naive", f"ridge ({best} rows)"]
+        for name, found in errors.items():
+            wrong = torch.stack([forecasts[name](s) - scaled[s + 6 : s + 9] for s in starts])
+            assert found["test/mse"] == pytest.approx(wrong.square().mean().item(), rel=1e-4)
+            assert found["test/mae"] == pytest.approx(wrong.abs().mean().item(), rel=1e-4)
+            assert found["test/mase"] == pytest.approx((wrong.abs() / data.naive_error).mean().item(), rel=1e-4)
 
 
-def test_gaps(make, write):
-    lines = write().read_text().splitlines()
-    load = lines[50].split(",")[1]
-    lines[50] = lines[50].replace(f",{load},", ",,")
-    del lines[30:32]
-    path = str(write("\n".join(lines), name="gaps.csv"))
-    with pytest.raises(
-        UserError, match=r"gaps\.csv: 2 rows and 1 value are missing: line 31 \(2 rows are .*, line 49 \(col"
-    ):
-        make(path=path).setup()
-    data = make(path=path, gaps="interpolate")
-    data.setup()
-    assert data.description.endswith("windows of 6 + 3 rows, 2 columns, 2 missing rows and 1 empty values interpolated")
-    assert len(data.times) == 100
-    start = data.train_dataloader().dataset[torch.tensor([45])]["past"][0, :, 0] * data.scale[0] + data.mean[0]
-    values = wave(100)[:, 0]
-    assert start[4].item() == pytest.approx((values[48] + values[50]) / 2, abs=1e-4)
+def test_scale_and_ridge_know_nothing_of_the_test(make):
+    other = frame_of(hours(100))
+    other.loc[80:, ["load", "heat"]] = 777.0
+    one, two = prepared(make()), prepared(make(other))
+    assert one.state_dict() == two.state_dict()
+    assert one.ridge().equal(two.ridge())
+    assert one.ridge(67).shape == (3, 67)
+    assert "70 training rows are too few for a ridge regression from 68 rows to 3" in refusal(one.ridge, 68)
+    assert one.fingerprint != two.fingerprint
+    assert one.fingerprint == make().fingerprint
 
 
-def test_generated_through_a_run(make_trainer):
-    data, model = SeriesData("generated", targets=["sine"], context_length=48, horizon=24), SeriesRecorder()
-    make_trainer(limit_train_batches=2, limit_val_batches=1).fit(model, data)
-    assert data.generated
-    assert data.description == (
-        "GENERATED series: 6,929 train / 977 val / 1,977 test windows of 48 + 24 rows, 1 columns"
-    )
-    assert data.state_dict()["targets"] == ["sine"]
-    assert data.state_dict()["generated"] is True
+def test_the_usual_season_needs_two_in_training(make):
+    assert [prepared(make(frame_of(hours(rows)), season=None)).season for rows in (100, 60)] == [24, 1]
+    assert refusal(prepared, make(season=70)) == "data.season: 70 is too long for 70 training rows; make it shorter"
+
+
+def test_values_far_from_the_training_rows_are_refused(make):
+    frame = frame_of(hours(100))
+    frame.loc[90, "heat"] = 1e30
+    message = "data: column 'heat' is 1e+30 at 2024-01-04 18:00:00, far outside the range of the training rows; correct"
+    assert refusal(prepared, make(frame)).startswith(message)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dataset": "csv", "path": None}, "data.path: null is not valid; dataset csv needs your file"),
-        ({"targets": []}, "data.targets: [] is not valid; name at least one, or leave it out"),
-        ({"targets": ["load", "load"]}, "data.targets: 'load' is listed twice; delete one"),
-        ({"targets": ["load", "date"]}, "data.targets: 'date' is the time column; delete it"),
-        ({"covariates": ["hour", "hour"]}, "data.covariates: 'hour' is listed twice; delete one"),
-        (
-            {"split": [0.5, 0.5]},
-            "data.split: [0.5, 0.5] is not valid; "
-            "give three shares (train, val, test) that sum to 1, or two or three dates",
-        ),
-        (
-            {"dataset": "etth1", "targets": ["ot"]},
-            "data.targets: etth1 has no column 'ot'; did you mean 'OT'?",
-        ),
-        (
-            {"dataset": "etth1", "targets": ["load"]},
-            "data.targets: etth1 has no column 'load', only 'HUFL', 'HULL', 'MUFL', 'MULL', 'LUFL', 'LULL', 'OT'",
-        ),
-        (
-            {"dataset": "generated", "targets": ["sinus"]},
-            "data.targets: generated has no column 'sinus'; did you mean 'sine'?",
-        ),
+        ({"targets": []}, "data.targets: [] is not valid; name each column once, or leave it out for all"),
+        ({"targets": ["load", "load"]}, "data.targets: ['load', 'load'] is not valid; name each column once"),
+        ({"freq": "fortnight"}, "data.freq: 'fortnight' is no step"),
+        ({"split": [0.5, 0.5]}, "data.split: [0.5, 0.5] is not valid; give three shares"),
     ],
 )
 def test_impossible_values(make, options, message):
-    with pytest.raises(UserError) as error:
-        make(**options)
-    assert str(error.value) == message
+    assert refusal(make, **options).startswith(message)
 
 
-def test_errors_of_the_data_reach_the_user(make, write):
-    lines = write().read_text().splitlines()
-    constant = [lines[0], *(",".join([*line.split(",")[:2], "5"]) for line in lines[1:])]
-    data = make(path=str(write("\n".join(constant), name="constant.csv")))
-    with pytest.raises(UserError, match=r"constant\.csv: column 'heat' is 5 in all training rows; leave it out of"):
-        data.setup()
-    with pytest.raises(UserError, match="14 train rows are too few for one window of 15"):
-        make(rows=20, context_length=12).setup()
-    with pytest.raises(UserError, match=r"data\.split: 2023-01-01 is outside csv .*data\.csv, 2024-01-01 00:00:00 to"):
-        make(split=["2023-01-01", "2024-01-02"]).setup()
+def test_a_target_that_is_not_there():
+    assert refusal(prepared, SeriesData("generated", targets=["sinus"])).endswith("; did you mean 'sine'?")
+
+
+# ---- checkpoints and prediction
+
+
+def test_the_checkpoints_scale_is_used(make, make_trainer):
+    """Whether it is loaded after `setup`, as Lightning does it, or before."""
+    data, model = prepared(make(), "test"), SeriesRecorder()
+    ridge = data.ridge()
+    other = {**data.state_dict(), "mean": [0.0, 0.0], "scale": [1.0, 2.0], "naive_error": [3.0, 4.0]}
+    data.load_state_dict(other)
+    assert not data.ridge().equal(ridge)
+    later = make()
+    later.load_state_dict(other)
+    make_trainer().test(model, later, verbose=False)
+    expected = torch.tensor(wave(100)[74:80] / [1, 2], dtype=torch.float32)
+    for batch in (data.test_dataloader().dataset[torch.arange(3)]["past"], model.all("test", "past")):
+        torch.testing.assert_close(batch[0], expected)
+    assert later.naive_error.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize(("key", "value"), [("targets", ["a"]), ("horizon", 9), ("freq", "D"), ("utc", True)])
+def test_a_checkpoint_of_other_data_is_refused(make, key, value):
+    data = prepared(make(), "test")
+    state = {**data.state_dict(), key: value}
+    assert f"the checkpoint was trained with {key} " in refusal(data.load_state_dict, state)
+    later = make()
+    later.load_state_dict(state)
+    assert f"the checkpoint was trained with {key} " in refusal(later.setup, "test")
+
+
+def predict(make_trainer, checkpoint, source, **options) -> tuple[SeriesData, dict[str, torch.Tensor]]:
+    """From the checkpoint alone: what the settings say of the data is wrong."""
+    data = SeriesData("csv", "gone.csv", time_column="gone", context_length=2, horizon=1, **options)
+    data.predict_input = source
+    model = SeriesRecorder()
+    make_trainer().predict(model, data, ckpt_path=checkpoint, weights_only=True)
+    return data, model.seen["predict", 0][0]
+
+
+def test_forecast_of_a_new_file_from_the_checkpoint_alone(train, make_trainer, tmp_path):
+    frame_of(hours(100)).to_csv(tmp_path / "train.csv", index=False)
+    data, checkpoint = train(str(tmp_path / "train.csv"), covariates=["hour"], split=[0.6, 0.2, 0.2])
+    state = torch.load(checkpoint, weights_only=True)["SeriesData"]
+    assert state == data.state_dict()
+    assert state["freq"] == "h"
+    assert dict(SeriesData.load_from_checkpoint(checkpoint, weights_only=True).hparams) == dict(data.hparams)
+    # More columns, in another order; seven rows, the last six are what counts.
+    new = frame_of(hours(7, "2025-12-31 18:00"), note=["x"] * 7, heat=range(7), load=range(0, 14, 2))
+    new.to_csv(tmp_path / "new.csv", index=False)
+    data, batch = predict(make_trainer, checkpoint, str(tmp_path / "new.csv"))
+    assert (data.context_length, data.horizon, data.target_names, data.num_covariates) == (6, 3, ["load", "heat"], 2)
+    assert "future" not in batch
+    expected = torch.stack([torch.arange(2.0, 14.0, 2), torch.arange(1.0, 7.0)], dim=1)
+    torch.testing.assert_close(batch["past"][0] * data.scale + data.mean, expected, atol=1e-4, rtol=0)
+    turns = torch.atan2(*batch["calendar"][0].T) / (2 * torch.pi) * 24 % 24
+    assert (turns.round() % 24).tolist() == [19, 20, 21, 22, 23, 0, 1, 2, 3]
+
+    scaled = (torch.tensor([[[1.0, 200.0]] * 3]) - data.mean) / data.scale
+    output = torch.stack([scaled, scaled - 1, scaled + 2], dim=-1)
+    for name, read in (("out.csv", pd.read_csv), ("out.parquet", pd.read_parquet)):
+        data.write_predictions([output], str(tmp_path / name))
+        table = read(tmp_path / name)
+        assert list(table) == ["date", "load", "load_lower", "load_upper", "heat", "heat_lower", "heat_upper"]
+        assert table["date"].tolist() == hours(3, "2026-01-01 01:00")
+        load, heat = data.scale.tolist()
+        bounds = [1, 1 - load, 1 + 2 * load, 200, 200 - heat, 200 + 2 * heat]
+        np.testing.assert_allclose(table.iloc[:, 1:].to_numpy(), [bounds] * 3, rtol=1e-4, atol=1e-4)
+    data.write_predictions([output.where(torch.arange(3) < 1, torch.nan)], str(tmp_path / "out.csv"))
+    table = pd.read_csv(tmp_path / "out.csv")
+    assert table.isna().sum().tolist() == [0, 0, 3, 3, 0, 3, 3]
+    assert "is NaN or infinite" in refusal(data.write_predictions, [output * torch.nan], str(tmp_path / "out.csv"))
+
+
+@pytest.mark.parametrize(
+    ("training", "new", "following"),
+    [
+        (pd.date_range("2020-01-31", periods=60, freq="ME"), ["2024-01-31", "2024-02-29", "2024-03-31"],
+            ["2024-04-30", "2024-05-31"]),
+        (pd.date_range("2020-01-15", periods=60, freq="MS") + pd.Timedelta(days=14), ["2024-01-15", "2024-02-15",
+            "2024-03-15"], ["2024-04-15", "2024-05-15"]),
+        (pd.date_range("2024-01-01", periods=60, freq="B"), ["2024-02-28", "2024-02-29", "2024-03-01"],
+            ["2024-03-04", "2024-03-05"]),
+        (pd.date_range("2024-01-01", periods=60, freq="h", tz="UTC"),
+            ["2024-03-31T00:00+01:00", "2024-03-31T01:00+01:00", "2024-03-31T03:00+02:00"],
+            ["2024-03-31 02:00:00+00:00", "2024-03-31 03:00:00+00:00"]),
+        (pd.date_range("2024-01-01", periods=100, freq="D", tz="Europe/Berlin"),
+            ["2024-03-30T00:00+01:00", "2024-03-31T00:00+01:00", "2024-04-01T00:00+02:00"],
+            ["2024-04-02", "2024-04-03"]),
+        (pd.date_range("2024-01-01", periods=60, freq="h"), hours(3, "2024-02-28 20:00"),
+            ["2024-02-28 23:00:00", "2024-02-29 00:00:00"]),
+    ],
+)  # fmt: skip
+def test_times_of_the_forecast(train, make_trainer, tmp_path, training, new, following):
+    """Months, business days, UTC where clocks are put forward, and days of such a clock."""
+    frame = frame_of([time.isoformat() for time in training])
+    _, checkpoint = train(frame, context_length=3, horizon=2, split=[0.6, 0.2, 0.2])
+    data, _ = predict(make_trainer, checkpoint, frame_of(new))
+    data.write_predictions([torch.zeros(1, 2, 2, 3)], str(tmp_path / "forecast.csv"))
+    assert pd.read_csv(tmp_path / "forecast.csv")["date"].tolist() == following
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (frame_of(hours(9), load=[1] * 9), "there is no column 'heat', only 'date', 'load'; the model needs it"),
+        (frame_of(hours(5)), "5 rows, the model forecasts from 6; give that many"),
+        (frame_of(pd.date_range("2024-01-01", periods=9)), "; 95% of a column is too much to make up: "),
+        (
+            frame_of(np.delete(hours(30), 7)),
+            "1 of 30 rows are missing or lack a value, the first at 2024-01-01 07:00:00",
+        ),
+        (frame_of(hours(9), load=[1] * 9, heat=["x"] * 9), "column 'heat' holds no numbers"),
+    ],
+)
+def test_new_files_that_do_not_fit(train, make_trainer, frame, message):
+    assert message in refusal(predict, make_trainer, train()[1], frame)
+
+
+def test_gaps_of_a_new_file_are_interpolated_where_wanted(train, make_trainer):
+    frame = frame_of(hours(30), load=range(30), heat=range(30)).drop(index=27)
+    data, batch = predict(make_trainer, train()[1], frame, gaps="interpolate")
+    past = batch["past"][0] * data.scale + data.mean
+    torch.testing.assert_close(past[:, 0], torch.arange(24.0, 30.0), atol=1e-4, rtol=0)
+
+
+# ---- made-up and public data
+
+
+def test_generated_through_a_run(make_trainer):
+    data = SeriesData("generated", targets=["sine"], context_length=48, horizon=24)
+    make_trainer(limit_train_batches=2, limit_val_batches=1).fit(SeriesRecorder(), data)
+    counts = "6,929 train / 977 val / 1,977 test"
+    assert data.description == f"GENERATED series: {counts} windows of 48 + 24 rows, 1 columns"
+    assert (data.state_dict()["targets"], data.state_dict()["generated"]) == (["sine"], True)
+
+
+def test_stand_in_for_the_public_series(tmp_path, monkeypatch, capsys):
+    def refuse(self, root):
+        raise Unavailable("example.org: no answer")
+
+    monkeypatch.setattr("litlab.data.public.PublicFile.download", refuse)
+    assert "--data.fallback generated" in refusal(Etth1(path=str(tmp_path)).prepare_data)
+    split = ["2017-07-01", "2017-11-01"]  # the stand-in ends before
+    data = prepared(Etth1(path=str(tmp_path), fallback="generated", targets=["OT", "HUFL"], split=split))
+    assert "GENERATED" in capsys.readouterr().err
+    assert data.target_names == data.state_dict()["targets"] == ["OT", "HUFL"]
+    assert data.description.startswith("GENERATED stand-in for etth1: 6,569 train / 905 val / 1,905 test windows")
+
+
+def test_the_public_series_has_the_published_split(tmp_path, monkeypatch):
+    values = np.random.default_rng(0).normal(size=(14_500, 7)).round(3)
+    columns = dict(zip(Etth1.public.columns, values.T, strict=True))
+    frame_of(hours(14_500, "2016-07-01"), **columns).to_csv(tmp_path / "ETTh1.csv", index=False)
+    asked = []
+    monkeypatch.setattr("litlab.data.public.PublicFile.download", lambda self, root: asked.append(root))
+    data = prepared(Etth1(path=str(tmp_path), horizon=720))
+    assert asked == [tmp_path]
+    assert data.sizes == {"train": 7585, "val": 2161, "test": 2161}
+    assert (data.season, data.fingerprint[:6]) == (24, "etth1-")
+    assert prepared(Etth1(path=str(tmp_path), fold="0/4")).sizes["test"] == 2805
