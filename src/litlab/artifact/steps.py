@@ -13,7 +13,7 @@ from litlab.data import ExperimentData
 from litlab.errors import UserError
 
 
-def serving_data(data: LightningDataModule, model: LightningModule, verb: str) -> ExperimentData[Any]:
+def serving_data(data: LightningDataModule, model: LightningModule, verb: str) -> ExperimentData:
     """Return the DataModule, if it and the model are such that they can be exported.
 
     Args:
@@ -49,7 +49,7 @@ def replace_network(
     use_artifact(model, serving, Artifact(folder, threads).run)
 
 
-def restore(model: LightningModule, data: ExperimentData[Any], checkpoint: dict[str, Any]) -> None:
+def restore(model: LightningModule, data: ExperimentData, checkpoint: dict[str, Any]) -> None:
     """Give model and data what a checkpoint holds besides the weights, as the Trainer does.
 
     Raises:
@@ -62,7 +62,7 @@ def restore(model: LightningModule, data: ExperimentData[Any], checkpoint: dict[
     data.load_state_dict(checkpoint[name])
 
 
-def use_artifact(model: Any, data: ExperimentData[Any], run: Run) -> None:
+def use_artifact(model: Any, data: ExperimentData, run: Run) -> None:
     """Replace the steps of a model by the calls of an exported one.
 
     Callbacks see the same batches as before; the exported model gets what these were before `transform`.

@@ -117,7 +117,7 @@ def _loaded(form: str, file: Path, serving: Serving, made: dict[str, str], threa
     return run, time.perf_counter() - start
 
 
-def _evaluated(data: ExperimentData[Any], serving: Serving) -> tuple[Callable[[], Iterator[Raw]], int, int]:
+def _evaluated(data: ExperimentData, serving: Serving) -> tuple[Callable[[], Iterator[Raw]], int, int]:
     """Return what to compare on: the validation split, or the test's where there is none.
 
     Returns:

@@ -44,7 +44,7 @@ class Source:
 
     trainer: Trainer
     model: LightningModule
-    data: ExperimentData[Any]
+    data: ExperimentData
     checkpoint: dict[str, Any]
     run: RunFolder | None
     file: Path

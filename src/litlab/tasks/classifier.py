@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
-from litlab.data.class_counts import Balance, training_weights
+from litlab.data.classes import Balance, weigh_classes
 from litlab.errors import UserError
 from litlab.metrics.stage_metrics import StageMetrics
 from litlab.nn.adapt import adapt_network, without_head
@@ -164,7 +164,7 @@ class Classifier(ExperimentModule):
             )
         if self.class_weights is not None:
             data: Any = getattr(self.trainer, "datamodule", None)
-            self.class_weights.copy_(training_weights(data, self.hparams["class_weights"]))
+            self.class_weights.copy_(weigh_classes(data, self.hparams["class_weights"]))
 
     def forward(self, inputs: Any) -> Tensor:
         """Return logits, (batch, classes); in evaluation their mean over the views of test-time augmentation.

@@ -13,7 +13,7 @@ AMPLITUDE, PHASE, X = (0.1, 5.0), (0.0, torch.pi), (-5.0, 5.0)  # the paper's ra
 SPLITS = ("train", "val", "test")
 
 
-class Sinusoids(ExperimentData[Metadata]):
+class Sinusoids(ExperimentData):
     """Regression tasks of Finn et al. 2017 (arXiv:1703.03400): y = amplitude * sin(x - phase), without noise.
 
     A sample is a task. Its amplitude is drawn from [0.1, 5], its phase from [0, pi], and x from [-5, 5]. Tasks are

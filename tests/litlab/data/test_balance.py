@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 import torch
+from litlab.data.balance import BalancedDraw, shared_out
+from litlab.data.class_counts import training_weights
+from litlab.data.text.memory import StoredTexts
 from torch.nn import functional as F
 
 from litlab.data import TabularData, TextData
-from litlab.data.balance import BalancedDraw, shared_out
-from litlab.data.class_counts import training_weights
 from litlab.data.images.memory import StoredImages
 from litlab.data.length_batches import LengthBatches
 from litlab.data.sampler import EpochBatches
 from litlab.data.tables.memory import EncodedRows
-from litlab.data.text.memory import StoredTexts
 from litlab.errors import UserError
 from litlab.tasks import Classifier
 

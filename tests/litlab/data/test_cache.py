@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from litlab.data.cache import cache_lock, checksum, find_corruption, is_whole, new_cache, open_array, write_array
 
 from litlab.data import cache
-from litlab.data.cache import cache_lock, checksum, find_corruption, is_whole, new_cache, open_array, write_array
 from litlab.errors import UserError
 
 ARRAY = np.arange(60, dtype=np.uint8).reshape(5, 3, 2, 2)

@@ -4,9 +4,9 @@ import hashlib
 import sys
 
 import pytest
+from litlab.data.download import Unavailable, obtain_file
 
 from litlab.data import PublicFile
-from litlab.data.download import Unavailable, obtain_file
 from litlab.errors import UserError
 
 

@@ -8,9 +8,9 @@ import torch
 from auks.text import SmallTextClassifier
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
+from litlab.data.loading import LoaderSettings
 
 from litlab.data import ImageData, SeriesData, TextData
-from litlab.data.loading import LoaderSettings
 from litlab.data.sampler import EpochBatches
 from litlab.errors import UserError
 from litlab.optim import Schedule, WarmupDecay

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from litlab.data.table import write_classes
 
 from litlab.data.images import folder
 from litlab.data.images.copies import check_copies
 from litlab.data.images.decode import peek
 from litlab.data.images.folder import list_folder
 from litlab.data.images.predictions import find_images
-from litlab.data.table import write_classes
 from litlab.errors import UserError
 from tests.litlab.data.images.conftest import write_image
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 import torchvision.datasets
-
 from litlab.data.download import Unavailable
+
 from litlab.data.images import public
 from litlab.errors import UserError
 from tests.litlab.data.conftest import Recorder
