@@ -111,12 +111,10 @@ def read_series(
     form = form or FileFormat()
     where = setting if isinstance(source, bytes | pd.DataFrame) else str(source)
     frame: Any = read_frame(source, form, setting=setting, bad_rows=bad_rows)
-    keys = {time_column: "time_column", **({} if series_column is None else {series_column: "series_column"})}
+    keys = {time_column: "time_column"} | ({series_column: "series_column"} if series_column else {})
+    remedy = "set --data.{}" if setting == "data.path" else "the model needs it"
     needed = dict.fromkeys(targets or [], "targets") | keys
-    is_own = setting == "data.path"
-    check_columns(
-        frame, where, {n: f"set --data.{key}" if is_own else "the model needs it" for n, key in needed.items()}
-    )
+    check_columns(frame, where, {name: remedy.format(key) for name, key in needed.items()})
 
     # Rows without a number, a series or a time.
     problems: dict[Any, str] = {}
