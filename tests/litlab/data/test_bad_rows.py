@@ -1,10 +1,10 @@
 """Rows that can't be used: all are found in one pass, then named, or left out and counted."""
 
 import pytest
+from litlab.data.labels import label_notes
 from PIL import Image
 
 from litlab.data import ImageData, TextData
-from litlab.data.labels import label_notes
 from litlab.data.text.predictions import read_input
 from tests.litlab.data.conftest import prepared, refusal
 

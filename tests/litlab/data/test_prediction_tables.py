@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from litlab.data.table import class_columns, forecast_columns, is_predictions, write_classes, write_table
 
 from litlab.data.series.predictions import write_forecast
-from litlab.data.table import class_columns, forecast_columns, is_predictions, write_classes, write_table
 from litlab.errors import UserError
 
 

@@ -4,8 +4,9 @@ import os
 import socket
 from types import SimpleNamespace
 
-from litlab.data import ImageData, SeriesData, TextData
 from litlab.data.paths import check_file, user_path
+
+from litlab.data import ImageData, SeriesData, TextData
 from litlab.data.series.predictions import read_last_window
 from litlab.data.text.predictions import read_input
 from tests.litlab.data.conftest import prepared, refusal

@@ -1,6 +1,7 @@
 """Images and their classes, for training, evaluation and prediction."""
 
 import hashlib
+import io
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from typing_extensions import override
 from litlab.data.classes import Balance
 from litlab.data.frames import FileFormat, Policy, UserFile
 from litlab.data.images.augment import Augment, augment_batch
-from litlab.data.images.decode import ImageFormat, Mode, Resize, find_depth, peek, pick_evenly
+from litlab.data.images.decode import ImageFormat, Mode, Resize, find_depth, peek, pick_evenly, to_picture
 from litlab.data.images.files import Listing, find_images, list_folder, list_table
 from litlab.data.images.generated import make_images, name_classes
 from litlab.data.images.public import PublicImages
@@ -420,15 +421,14 @@ class ImageData(ExperimentData):
 
     def _encode(self, split: str) -> Iterator[dict[str, bytes | int]]:
         """Yield image files with their classes, those to train on in random order: a folder lists class after class."""
-        from torchvision.io import encode_png
-
         images = self._stored_images(split) if self._stored is not None else self.samples(split)
         count, generator = len(images), torch.Generator().manual_seed(0)
         order = torch.randperm(count, generator=generator) if split == "train" else torch.arange(count)
         for numbers in order.split(_BLOCK):
             batch = images[numbers]  # decoded too where the files are written: damaged ones are found
-            files = (encode_png(image).numpy().tobytes() for image in batch["image"])
-            if isinstance(images, LazyImages):
-                files = (Path(name).read_bytes() for name in images.read(numbers)[0])
-            for file, label in zip(files, batch["label"].tolist(), strict=True):
-                yield {"image": file, "label": label}
+            paths = images.read(numbers)[0] if isinstance(images, LazyImages) else None
+            for place, label in enumerate(batch["label"].tolist()):
+                stream = io.BytesIO()
+                if paths is None:
+                    to_picture(batch["image"][place].numpy()).save(stream, "PNG")
+                yield {"image": stream.getvalue() if paths is None else Path(paths[place]).read_bytes(), "label": label}

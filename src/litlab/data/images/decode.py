@@ -187,6 +187,11 @@ def _make_plain(image: Picture, form: ImageFormat) -> Picture:
     return image if image.mode == form.mode else image.convert(form.mode)
 
 
+def to_picture(image: np.ndarray) -> Picture:
+    """Return what `conform` takes, for uint8 of shape (channel, height, width)."""
+    return _load_pillow().fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
+
+
 def _fit(image: Picture, form: ImageFormat) -> Picture:
     from PIL import ImageOps
 

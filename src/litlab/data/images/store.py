@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from litlab.data.images.augment import reflect_pad
-from litlab.data.images.decode import ImageFormat, OddImage, Picture, conform, decode, decode_all, refuse
+from litlab.data.images.decode import ImageFormat, OddImage, Picture, conform, decode, decode_all, refuse, to_picture
 from litlab.data.module import LoaderError
 from litlab.data.sampler import EpochSampler
 from litlab.data.scores import classification_scores
@@ -117,13 +117,10 @@ def decode_blocks(
 
 def conform_blocks(images: np.ndarray, form: ImageFormat) -> Iterator[np.ndarray]:
     """Bring decoded images, uint8 of shape (image, channel, height, width), to a format, some at a time."""
-    from PIL import Image
-
     for start in range(0, len(images), 2048):
         block = images[start : start + 2048]
         if block.shape[1:] != form.shape:
-            arrays = [image[0] if len(image) == 1 else image.transpose(1, 2, 0) for image in block]
-            block = np.stack([conform(Image.fromarray(array), form) for array in arrays])
+            block = np.stack([conform(to_picture(image), form) for image in block])
         yield block
 
 
@@ -315,8 +312,6 @@ def change_image(transforms: Sequence[nn.Module], draw: str, picture: Picture) -
     Raises:
         LoaderError: They return something else.
     """
-    from PIL import Image
-
     image = torch.from_numpy(np.array(picture)).reshape(picture.height, picture.width, -1).permute(2, 0, 1)
     channels = len(image)
     with draw_by(draw):
@@ -328,8 +323,7 @@ def change_image(transforms: Sequence[nn.Module], draw: str, picture: Picture) -
             f"data.transform: the last one returns {kind}, not uint8 ({channels}, height, width); leave out what "
             "changes the type or normalises, which is done afterwards"
         )
-    array = image.permute(1, 2, 0).numpy()
-    return Image.fromarray(array[..., 0] if channels == 1 else array)
+    return to_picture(image.numpy())
 
 
 @contextmanager
