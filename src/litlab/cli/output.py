@@ -18,7 +18,7 @@ def check_prediction(config: Namespace) -> Path:
     Raises:
         UserError: If there is no input, not all of it would be predicted, or the file would replace something else.
     """
-    from litlab.data.table import is_predictions
+    from litlab.data.predictions import is_predictions
 
     if not config.input:
         raise UserError("--input: it is not set; give a file or a folder")

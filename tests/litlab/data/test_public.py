@@ -59,8 +59,8 @@ class Gone:
 def test_a_set_that_can_not_be_had(tmp_path, capsys):
     root = tmp_path / "data"
     assert refusal(obtain, Gone(), root, None, "--data.path FILE") == (
-        f"load: it is not in {root}/ and can't be downloaded (server: offline); put a.csv and b.csv there, use your own "
-        "data (--data.path FILE), or made-up data (--data.fallback generated)"
+        f"load: it is not in {root}/ and can't be downloaded (server: offline); put a.csv and b.csv there, use your "
+        "own data (--data.path FILE), or made-up data (--data.fallback generated)"
     )
     assert not obtain(Gone(), root, "generated", "--data.path FILE")
     assert "This run uses GENERATED data" in " ".join(capsys.readouterr().err.replace("│", " ").split())
@@ -75,5 +75,5 @@ def test_servers_that_do_not_answer(tmp_path, monkeypatch):
         raise OSError("no route")
 
     monkeypatch.setattr("urllib.request.urlopen", ask)
-    with pytest.raises(Unavailable, match="^one: no route$"):
+    with pytest.raises(Unavailable, match=r"^one: no route$"):
         check_reachable(["https://one/a"])

@@ -22,7 +22,7 @@ class Batches(Dataset):
 
 
 class Numbers(ExperimentData):
-    """Numbers from 0 to `count`, of which each fifth is of class "rare"; a tenth is for validation and the test each."""
+    """Numbers from 0 to `count`, each fifth of class "rare"; a tenth is for validation and the test each."""
 
     metadata_type = ClassMetadata
     own_files = ("folder", "csv")

@@ -3,17 +3,20 @@
 import random
 import shutil
 
+import pandas as pd
 import pytest
 import torch
+from jsonargparse import ArgumentParser
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torchvision.transforms import v2
 
-from litlab.data import Augment, ImageData, StreamedImages
+from litlab.data import Augment, StreamedImages
 from litlab.data.module import LoaderError
 from litlab.data.shard_batches import ShardBatches
 from litlab.data.shards import new_shards
+from tests.litlab.conftest import CONFIGS
 from tests.litlab.data.conftest import Recorder, prepared, refusal
-from tests.litlab.data.images.conftest import pixels, write_image
+from tests.litlab.data.images.conftest import write_image
 
 # litdata leaves files open that it has downloaded.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -220,18 +223,30 @@ def test_what_is_written_in_memory_is_png(make, pets, tmp_path):
 
 
 def test_flags_of_shards_are_their_own():
-    import inspect
-
-    from jsonargparse import ArgumentParser
-
     parser = ArgumentParser()
     parser.add_class_arguments(StreamedImages, "data")
     flags = {action.dest for action in parser._actions}
     assert {"data.num_workers", "data.transform", "data.normalize"} <= flags
     assert "data.file_column" not in flags
-    assert "file_column" in inspect.signature(ImageData).parameters
 
 
-def test_the_first_image_is_read_as_it_is(make, pets):
-    data = prepared(make(pets, cache="none"))
-    assert data.samples("test")[torch.tensor([0])]["image"][0].equal(pixels(pets / "test/cat/00.png"))
+def test_from_a_folder_to_predictions_by_commands(run, images, tmp_path):
+    """With transforms that a config names by their classes."""
+    source = ("--data.dataset=folder", f"--data.path={images}", "--data.cache=none")
+    written = run("shards", "--config", CONFIGS / "images.yaml", *source, "--output=shards", "--shard_mb=1")
+    assert written.code == 0, written.err
+    (tmp_path / "with.yaml").write_text(
+        "data:\n  init_args:\n    normalize: imagenet\n    transform:\n"
+        "      - class_path: torchvision.transforms.v2.RandomResizedCrop\n        init_args: {size: [32, 32]}\n"
+        "      - class_path: torchvision.transforms.v2.TrivialAugmentWide\n"
+    )
+    done = run(
+        "fit", "--config", CONFIGS / "images.yaml", "--data=StreamedImages", "--config=with.yaml", "--data.path=shards",
+        "--data.batch_size=40", "--data.num_workers=2", "--trainer.accelerator=cpu", "--trainer.max_epochs=1",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    done = run("predict", "--run", "images", "--input", images / "test", "--output", "classes.csv")
+    assert done.code == 0, done.err
+    assert len(pd.read_csv(tmp_path / "classes.csv")) == 50
+    done = run("fit", "--config", CONFIGS / "images.yaml", *source, "--config=with.yaml", "--trainer.max_epochs=1")
+    assert done.code == 0, done.err

@@ -122,8 +122,9 @@ def test_archives_that_the_user_put_there_are_unpacked(tmp_path, monkeypatch):
 def test_nothing_there(make, make_trainer, tmp_path, capsys):
     root = tmp_path / "raw"
     assert refusal(make(root, CIFAR10Data).prepare_data) == (
-        f"cifar10: it is not in {root}/ and can't be downloaded (www.cs.toronto.edu: offline); put cifar-10-python.tar.gz "
-        "there, use your own data (--data.dataset folder --data.path DIR), or made-up data (--data.fallback generated)"
+        f"cifar10: it is not in {root}/ and can't be downloaded (www.cs.toronto.edu: offline); put "
+        "cifar-10-python.tar.gz there, use your own data (--data.dataset folder --data.path DIR), or made-up data "
+        "(--data.fallback generated)"
     )
     data, model = make(root, CIFAR10Data, fallback="generated"), Recorder()
     assert data.class_names[0] == "airplane"
