@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,6 +54,7 @@ class Listing:
         return digest.hexdigest()
 
 
+@cache
 def get_suffixes() -> tuple[str, ...]:
     return (*_SUFFIXES, ".heic", ".heif") if find_spec("pillow_heif") else _SUFFIXES
 

@@ -73,7 +73,6 @@ def _paint(parameters: Tensor, shape: tuple[int, int, int], generator: torch.Gen
     texture = torch.cos(across * x + draw(0, 6.3)) * torch.cos(along * y + draw(0, 6.3)) * (across + along > 0)
     waves = torch.sin(rows * draw(0.5, 8) + columns * draw(-8, 8) + draw(0, 6.3)) * draw(0, 0.25)
     step = draw(0.1, 0.6) * draw(-1, 1).sign() + draw(-0.2, 0.2, channels) * (channels > 1)
-    inner = step + texture * draw(0.1, 0.4) * draw(0.6, 1, channels)
-    images = draw(0.3, 0.7, channels) - step / 2 + torch.lerp(waves * draw(0.5, 1, channels), inner, mask)
+    images = draw(0.3, 0.7, channels) - step / 2 + torch.lerp(waves, step + texture * draw(0.1, 0.4, channels), mask)
     images += torch.randn(images.shape, generator=generator) * draw(0.03, 0.18)
     return (images * 255).round_().clamp_(0, 255).to(torch.uint8)
