@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from litlab.data.images.memory import StoredImages
+from litlab.data.images.store import StoredImages
 from litlab.tasks import Classifier
 from tests.fake_cuda import DEVICE, FEW, Waited, Watch, expect_warnings, fake_modes
 from tests.fake_cuda import on_fake_cuda as on_fake_cuda

@@ -3,6 +3,7 @@
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -343,6 +344,7 @@ class ExperimentData(LightningDataModule):
         is_on_host = getattr(samples, "device", torch.device("cpu")).type == "cpu"
         if self.num_workers and not is_on_host:
             raise UserError("data.num_workers: workers can't read data that lies on the accelerator; set it to 0")
+        samples = copy(samples)  # what is set on it is for this loader
         sampler = self.sampler(samples, split)
         if sampler.train and self.trainer is not None and self.trainer.fit_loop.is_resuming:
             sampler.go_on_from(*_find_progress(self.trainer))

@@ -3,17 +3,15 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from jsonargparse import ArgumentError, ArgumentParser
 from lightning.pytorch import LightningDataModule
 
 from litlab.cli.argv import find_bases
 from litlab.cli.messages import describe_error
-from litlab.data.cache import find_corruption
-from litlab.data.download import PublicData, Unavailable, reach
-from litlab.data.images import PublicImages
-from litlab.data.selectable import SelectableData
+from litlab.data.module import ExperimentData
+from litlab.data.public import Unavailable, check_reachable
 from litlab.doctor.line import DATA, FAILED, NOTE, OK, WARNING, Line, described
 from litlab.errors import UserError
 from litlab.util.team import typed
@@ -84,9 +82,16 @@ def _source(module: LightningDataModule) -> Any:
     """Return what is the same for two DataModules that read the same data."""
     if getattr(module, "generated", False):
         return "generated"
-    if not isinstance(module, SelectableData):
+    if not _reads_files(module):
         return "other"
-    return module.path, (module.dataset or (module.public.name, *module.caches()))
+    if module.dataset is None:
+        return module.path, module.public.name, module.cache_folder()
+    return str(module.path), module.dataset
+
+
+def _reads_files(module: LightningDataModule) -> TypeGuard[ExperimentData]:
+    """Return whether it is known where a DataModule reads from."""
+    return isinstance(module, ExperimentData) and (module.dataset is not None or module.public is not None)
 
 
 def data_set(module: LightningDataModule, configs: list[str]) -> Line:
@@ -99,18 +104,18 @@ def data_set(module: LightningDataModule, configs: list[str]) -> Line:
     use, facts = f"for {', '.join(configs)}", {"configs": configs}
     if getattr(module, "generated", False):
         return Line(DATA, "generated", OK, f"{use}: made when it is needed", facts=facts)
-    if not isinstance(module, SelectableData):
+    if not _reads_files(module):
         what = f"{use}: doctor can't tell what their DataModules read"
         return Line(DATA, "other data", NOTE, what, f"{typed('fit', '--config', 'FILE', '--check')} tries it", facts)
     if module.dataset is None:
         return public_data(module, use, facts)
-    facts = {**facts, "path": str(module.path), "there": module.path.exists()}
+    facts = {**facts, "path": str(module.path), "there": Path(module.path).exists()}
     if facts["there"]:
         return Line(DATA, str(module.path), OK, f"{use}: it is there", facts=facts)
     return Line(DATA, str(module.path), FAILED, f"{use}: it is not there", "put it there, or set data.path", facts)
 
 
-def public_data(module: SelectableData[Any], use: str, facts: dict[str, Any]) -> Line:
+def public_data(module: ExperimentData, use: str, facts: dict[str, Any]) -> Line:
     """Say whether a public data set is here, and otherwise whether it can be downloaded.
 
     Args:
@@ -119,19 +124,18 @@ def public_data(module: SelectableData[Any], use: str, facts: dict[str, Any]) ->
         facts: The same for programs.
     """
     public, root, name = module.public, module.path, module.public.name
-    caches = list(module.caches())
-    prepared = bool(caches) and not any(find_corruption(folder, quick=True) for folder in caches)
-    facts = {**facts, "path": str(root), "prepared": prepared, "there": _is_there(public, root), "reachable": None}
-    if prepared:
-        return Line(DATA, name, OK, f"{use}: prepared in {module.cache_dir}/", facts=facts)
+    cache = module.cache_folder()
+    is_prepared = cache is not None and cache.is_dir()
+    facts = {**facts, "path": str(root), "prepared": is_prepared, "there": _is_there(public, root), "reachable": None}
+    if cache is not None and is_prepared:
+        return Line(DATA, name, OK, f"{use}: prepared in {cache.parent}/", facts=facts)
     if facts["there"]:
         return Line(DATA, name, OK, f"{use}: in {root}/", facts=facts)
-    servers = _servers(public)
-    if not servers:
+    urls = getattr(public, "urls", None)
+    if not urls:
         return Line(DATA, name, NOTE, f"{use}: not in {root}/; where it is downloaded from is not known", facts=facts)
     try:
-        for mirrors in servers:
-            reach(mirrors, SECONDS)
+        check_reachable(urls, SECONDS)
     except Unavailable as error:
         facts["reachable"] = False
         remedy = f"put {', '.join(public.file_names)} into {root}/, or use {module.own_flags}"
@@ -143,17 +147,9 @@ def public_data(module: SelectableData[Any], use: str, facts: dict[str, Any]) ->
     return Line(DATA, name, OK, f"{use}: not in {root}/ yet, but can be downloaded", facts=facts)
 
 
-def _is_there(public: PublicData, root: Path) -> bool:
+def _is_there(public: Any, root: Path) -> bool:
     """Return whether the files are in a folder, as they were downloaded or unpacked; what is in them is not checked."""
     unpacked = getattr(public, "folder", None)
     return bool(unpacked and any((root / unpacked).glob("*"))) or all(
         (root / name).is_file() for name in public.file_names
     )
-
-
-def _servers(public: Any) -> list[list[str]]:
-    """Return the addresses of the files, each with its mirrors; none where a class of the team's own names none."""
-    if isinstance(public, PublicImages):
-        return [public.servers()]
-    files = getattr(public, "files", None) or [file for file in [getattr(public, "file", None)] if file]
-    return [[file.url] for file in files]

@@ -39,7 +39,7 @@ class ForecastMetrics(Metric):
     def compute(self) -> dict[str, Tensor]:
         """Return the means, each of shape ()."""
         means = (self.sums[:4] / self.sums[4]).float()  # of each channel
-        values = dict(zip(self.names, means.mean(dim=1), strict=True))
+        values: dict[str, Tensor] = dict(zip(self.names, means.mean(dim=1), strict=True))
         if values["interval_width"].isnan():
             values = {name: values[name] for name in ("mse", "mae")}
         if self.naive_error is not None:

@@ -1,6 +1,7 @@
 """Loss and metrics of one stage, at the cost of two list appends per step."""
 
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +47,8 @@ class StageMetrics(nn.Module):
         self.flush_every = flush_every
         self.loss = MeanLoss(flush_every)
         self.metrics = metrics.clone(prefix=f"{stage}/")
-        self.further = MetricCollection(further or {}, prefix=f"{stage}/", compute_groups=False).clone()
+        chosen: Any = further or {}
+        self.further = MetricCollection(chosen, prefix=f"{stage}/", compute_groups=False).clone()
         self._steps: list[tuple[Tensor, Tensor]] = []
         self._tried = not further
 

@@ -45,7 +45,8 @@ class Ensemble(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Return logits, see the class, for what a member takes."""
         at_once = next(self.parameters()).is_cuda if self.vectorize is None else self.vectorize
-        exporting = torch.jit.is_tracing() or torch.compiler.is_exporting()  # vmap would fix the size of the batch
+        # vmap would fix the size of the batch.
+        exporting = torch.compiler.is_exporting() or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
         if at_once and not exporting and why_not_vmap(self.members[0]) is None:
             logits = self._compute_at_once(args, kwargs)
         else:

@@ -68,7 +68,9 @@ class Muon(Optimizer):
     ) -> None:
         # torch's own optimizer steps the rest, in their groups and with the state of this one.
         nothing = [torch.zeros(1)]
-        self._rest = SGD(nothing, momentum=0.9, nesterov=True) if rest == "sgd" else AdamW(nothing, betas=tuple(betas))
+        self._rest = (
+            SGD(nothing, momentum=0.9, nesterov=True) if rest == "sgd" else AdamW(nothing, betas=(betas[0], betas[1]))
+        )
         self._rest_lr, self._vector_lr, self._others = rest_lr, vector_lr, others
         self._rest_momentum = momentum if rest_momentum is None else rest_momentum
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "unit_norm": unit_norm}

@@ -4,10 +4,7 @@ from typing import Any
 
 from lightning.pytorch import LightningDataModule
 
-from litlab.data.cache import is_whole
-from litlab.data.loading import LoaderSettings
 from litlab.data.module import ExperimentData
-from litlab.data.selectable import SelectableData
 
 
 def without_download(data: LightningDataModule) -> None:
@@ -15,11 +12,12 @@ def without_download(data: LightningDataModule) -> None:
 
     No processes load it, either.
     """
-    if isinstance(data, ExperimentData):
-        data.loading = LoaderSettings()
-    if isinstance(data, SelectableData) and data.dataset is None:
-        folders = list(data.caches())
-        data.generated = not folders or not all(map(is_whole, folders))
+    if not isinstance(data, ExperimentData):
+        return
+    data.num_workers, data.prefetch_factor, data.persistent_workers = 0, None, False
+    if data.public is not None and data.dataset is None:
+        folder = data.cache_folder()
+        data.generated = folder is None or not folder.is_dir()
 
 
 def training_batch(data: LightningDataModule) -> tuple[Any, str]:
@@ -34,6 +32,6 @@ def training_batch(data: LightningDataModule) -> tuple[Any, str]:
         batch = next(iter(data.train_dataloader()))
         return data.on_after_batch_transfer(data.on_before_batch_transfer(batch, 0), 0), "the first one"
     batch = data.widest(next(data.batches("train")))
-    if isinstance(data, SelectableData):
+    if data.dataset is not None or data.public is not None:
         return batch, f"from {data.source_name}"
     return batch, "of generated data" if data.generated else "of the data"

@@ -13,7 +13,7 @@ from litlab.cli.fit import build
 from litlab.cli.messages import describe_error
 from litlab.cli.quiet import silence_noise
 from litlab.cli.trainer import build_trainer
-from litlab.data.selectable import SelectableData
+from litlab.data.module import ExperimentData
 from litlab.errors import UserError
 from litlab.report.blocks import Evaluation
 from litlab.report.classification import Classification
@@ -104,7 +104,7 @@ def _test(argv: list[str], generated: bool) -> Evaluation:
     experiment = build(Command(argv))
     data, model = experiment.data, experiment.model
     trainer = build_trainer(experiment, None)
-    if isinstance(data, SelectableData):
+    if isinstance(data, ExperimentData):
         data.generated, data.fallback = data.generated or generated, None
     collector = Collector(data)
     trainer.callbacks.append(collector)  # pyright: ignore[reportAttributeAccessIssue]

@@ -89,7 +89,7 @@ class Forecaster(ExperimentModule):
         self.val_metrics = StageMetrics(errors, "val", flush_every=1)
         self.test_metrics = StageMetrics(errors, "test", flush_every=1)
 
-    def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:
+    def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return a forecast (batch, horizon, channel, outputs) for a past (batch, past, channel)."""
         return self.network(past, calendar)
 

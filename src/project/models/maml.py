@@ -65,7 +65,7 @@ class MAML(ExperimentModule):
         self.train_loss = MeanLoss()
         self.losses = {steps: MeanLoss() for steps in (*TEST_STEPS, inner_steps)}  # of an evaluation
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the network's output without an inner step, (point, target), for inputs of shape (point, feature)."""
         return self.network(x)
 

@@ -14,6 +14,7 @@ from torch.utils.data import TensorDataset
 
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.resume import ExactResume
+from litlab.data.metadata import Metadata
 from litlab.data.module import ExperimentData
 from litlab.data.sampler import EpochBatches
 from litlab.tasks import Classifier
@@ -26,23 +27,21 @@ class Interrupted(Exception):
 
 
 class Data(ExperimentData):
-    seed, num_workers = 0, 0
-
     def __init__(self, batch_size: int = 4) -> None:
-        super().__init__()
-        self.batch_size = batch_size
+        super().__init__(batch_size=batch_size)
         inputs = torch.randn(20, 6, generator=torch.Generator().manual_seed(0))
         self.dataset = TensorDataset(inputs, torch.arange(20) % 3)
 
-    def train_dataloader(self):
-        return self.loading.loader(
-            self.dataset, EpochBatches(20, self.batch_size, **self.sampler_options("train")), self.trainer, self.seed
-        )
+    def open(self, stage):
+        self.sizes = {"train": 20, "val": 20}
+        return Metadata()
 
-    def val_dataloader(self):
-        return self.loading.loader(
-            self.dataset, EpochBatches(20, 10, **self.sampler_options("val")), self.trainer, self.seed
-        )
+    def samples(self, split):
+        return self.dataset
+
+    def sampler(self, samples, split):
+        size = self.batch_size if split == "train" else 10
+        return EpochBatches(20, size, **self.sampler_options(split))
 
     def on_after_batch_transfer(self, batch, dataloader_idx):
         inputs, labels = batch

@@ -1,5 +1,6 @@
 """A module that keeps what it is given, and a trainer that leaves nothing behind."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -67,26 +68,30 @@ def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
     return make
 
 
-def a_rank(rank: int) -> SimpleNamespace:
-    """What a data module asks of the trainer of one of two processes."""
+def a_rank(rank: int, ranks: int = 2) -> SimpleNamespace:
+    """What a data module asks of the trainer of one of several processes."""
     loop = SimpleNamespace(is_resuming=False)
     strategy = SimpleNamespace(
-        distributed_sampler_kwargs={"num_replicas": 2, "rank": rank}, root_device=torch.device("cpu"),
+        distributed_sampler_kwargs={"num_replicas": ranks, "rank": rank}, root_device=torch.device("cpu"),
         broadcast=lambda value: value, reduce_boolean_decision=lambda decision, all: decision,
     )  # fmt: skip
     return SimpleNamespace(
-        global_rank=rank, local_rank=rank, world_size=2, num_devices=1, strategy=strategy, fit_loop=loop
+        global_rank=rank, local_rank=rank, world_size=ranks, num_devices=1, strategy=strategy, fit_loop=loop
     )
 
 
 @pytest.fixture
-def said(monkeypatch):
+def said():
     """What the user is told."""
-    lines = []
-    modules = "bad_rows", "text.datamodule", "text.batches", "series.scaler", "images.catalog", "images.datamodule"
-    for module in modules:
-        monkeypatch.setattr(f"litlab.data.{module}.rank_zero_info", lines.append)
-    return lines
+    lines, logger = [], logging.getLogger("lightning.pytorch")
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield lines
+    logger.removeHandler(handler)
+    logger.setLevel(level)
 
 
 def refusal(action, *arguments, **options) -> str:

@@ -3,18 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from litlab.data.balance import BalancedDraw, shared_out
-from litlab.data.class_counts import training_weights
-from litlab.data.text.memory import StoredTexts
 from torch.nn import functional as F
 
-from litlab.data import TabularData, TextData
-from litlab.data.images.memory import StoredImages
+from litlab.data.classes import BalancedDraw, sort_classes, warn_of_like_classes, weigh_classes
 from litlab.data.length_batches import LengthBatches
 from litlab.data.sampler import EpochBatches
-from litlab.data.tables.memory import EncodedRows
-from litlab.errors import UserError
 from litlab.tasks import Classifier
+from tests.litlab.data.conftest import prepared, refusal
+from tests.litlab.data.toys import Numbers
 
 NAMES = ["many", "some", "few"]
 COUNTS = [90, 9, 1]
@@ -44,11 +40,6 @@ def test_what_is_left_out_and_the_order_change_with_the_epoch_alone():
     assert len(torch.cat(epochs).unique()) > 95, "over some epochs nearly all samples come"
 
 
-def test_parts_add_up():
-    for total in range(1, 50):
-        assert int(shared_out(total, torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)).sum()) == total
-
-
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["batches", "lengths"])
 def test_ranks_share_the_draws_and_a_resumed_epoch_goes_on(kind, world_size):
@@ -72,29 +63,6 @@ def test_ranks_share_the_draws_and_a_resumed_epoch_goes_on(kind, world_size):
     assert all(map(torch.equal, again, list(ranks[0])[3:]))
 
 
-def test_numbers_of_further_draws_are_those_of_the_samples():
-    index = torch.tensor([1, 0, 4, 6])  # of three samples
-    images = StoredImages(torch.arange(3, dtype=torch.uint8).view(3, 1, 1, 1), torch.tensor([5, 6, 7]))[index]
-    assert images["image"].flatten().tolist() == [1, 0, 1, 0]
-    assert images["label"].tolist() == [6, 5, 6, 5]
-    assert images["index"].tolist() == [1, 0, 4, 6], "each draw is augmented in a way of its own"
-    rows = EncodedRows(torch.arange(3.0)[:, None], torch.empty(3, 0, dtype=torch.int64), torch.tensor([5, 6, 7]))
-    inputs, target = rows[index]
-    assert inputs["numbers"].flatten().tolist() == [1, 0, 1, 0]
-    assert target.tolist() == [6, 5, 6, 5]
-    texts = StoredTexts(np.arange(3, dtype=np.int32), np.arange(4), np.array([5, 6, 7]))
-    inputs, target = texts[index]
-    assert inputs["ids"].flatten().tolist() == [1, 0, 1, 0]
-    assert target.tolist() == [6, 5, 6, 5]
-
-
-def test_a_text_that_comes_twice_is_cropped_in_two_ways():
-    texts = StoredTexts(np.arange(1000, dtype=np.int32), np.array([0, 1000]), np.array([0]), max_tokens=2)
-    texts.crop_at_random(LengthBatches(texts.lengths, 4, train=True))
-    inputs, _ = texts[torch.arange(8)]
-    assert len(inputs["ids"][:, 0].unique()) > 4
-
-
 class Data:
     balance = None
     class_names = NAMES
@@ -106,7 +74,7 @@ class Data:
 
 @pytest.mark.parametrize(("balance", "power"), [("even", 1.0), ("sqrt", 0.5)])
 def test_weights_make_up_for_the_counts(balance, power):
-    weights = training_weights(Data(), balance)
+    weights = weigh_classes(Data(), balance)
     assert float(weights[LABELS].mean()) == pytest.approx(1, rel=1e-6)
     assert float(weights[2] / weights[0]) == pytest.approx(90**power, rel=1e-5)
 
@@ -115,46 +83,45 @@ def test_the_weighted_loss_is_that_of_its_samples():
     model = Classifier(torch.nn.Identity(), num_classes=3, class_weights="even", label_smoothing=0.1)
     model.class_weights.copy_(torch.tensor([0.5, 1.0, 4.0]))
     logits, labels = torch.randn(6, 3), torch.tensor([0, 0, 0, 1, 2, 2])
+    loss, _, _ = model.outcome(logits, labels, "train")
     one_by_one = [
         float(w) * F.cross_entropy(logit, label, label_smoothing=0.1)
         for logit, label, w in zip(logits, labels, [0.5, 0.5, 0.5, 1, 4, 4], strict=True)
     ]
-    assert float(model.batch_loss((logits, labels))) == pytest.approx(float(sum(one_by_one)) / 6, rel=1e-5)
+    assert float(loss) == pytest.approx(float(sum(one_by_one)) / 6, rel=1e-5)
+    shares = F.one_hot(labels, 3).float()
+    assert float(model._training_loss(logits, shares)) == pytest.approx(float(loss), rel=1e-5)
+    assert float(model.outcome(logits, labels, "val")[0]) == pytest.approx(float(F.cross_entropy(logits, labels)))
     assert model.expected_loss((logits, labels)) == pytest.approx(np.log(3) * 10.5 / 6)
 
 
-def test_texts_and_rows_are_drawn_by_their_classes(tmp_path):
-    path = tmp_path / "texts.csv"
-    lines = [
-        f"{'rare' if number % 10 == 0 else 'frequent'},word{number} is here,{number % 7}\n" for number in range(100)
-    ]
-    path.write_text("label,text,size\n" + "".join(lines))
-    texts = TextData("csv", str(path), batch_size=8, balance="even", cache_dir=str(tmp_path / "cache"))
-    rows = TabularData("csv", str(path), target="label", ignore=["text"], batch_size=8, balance="even")
-    for data in (texts, rows):
-        labels = torch.cat([labels for _, labels in data.batches("train")])
-        counts = torch.bincount(data.labels("train"))
-        assert int(counts.max()) > 1.5 * int(counts.min())
-        assert torch.bincount(labels).tolist() == pytest.approx([len(labels) / 2] * 2, abs=8)
+def test_batches_are_drawn_by_class(said):
+    data = Numbers(batch_size=8)
+    data.balance = "even"
+    labels = (torch.cat(list(data.batches("train"))) % 5 > 0).long()
+    assert torch.bincount(labels).tolist() == [40, 40]
+    rare, frequent = data.labels("train").bincount().tolist()
+    line = f"class 'rare' ({rare}) is drawn 40 times, class 'frequent' ({frequent}) is drawn 40 times"
+    assert said == [f"data.balance: even: in each epoch {line}"]
+    data.labels = lambda split: None
+    assert refusal(prepared, data) == "data.balance: Numbers has no classes to balance; leave it out"
 
 
-def test_what_is_not_drawn_by_classes(tmp_path):
-    line = "data.balance: even is not valid; leave it out, or data.tokens_per_batch"
-    with pytest.raises(UserError, match=line):
-        TextData("generated", balance="even", tokens_per_batch=500, cache_dir=str(tmp_path))
-    spend = TabularData("generated", target="spend", balance="even")
-    with pytest.raises(UserError, match=r"data\.balance: the target is a number, not a class; leave it out"):
-        spend.setup("fit")
-
-
-def test_what_cannot_be_balanced():
-    with pytest.raises(UserError, match=r"data\.balance: the data has a single class; leave it out"):
-        BalancedDraw(torch.zeros(4, dtype=torch.int64), "even", ["one"])
-    with pytest.raises(UserError, match=r"data\.balance: class 'few' has no training samples; add some"):
-        BalancedDraw(torch.tensor([0, 1, 1]), "even", NAMES)
+def test_what_can_not_be_balanced():
+    message = refusal(BalancedDraw, torch.tensor([0, 1, 1]), "even", NAMES)
+    assert message == "data.balance: class 'few' has no training samples; add some, or leave data.balance out"
     data = Data()
     data.balance = "even"
-    with pytest.raises(UserError, match=r"model\.class_weights: data\.balance evens out the classes already"):
-        training_weights(data, "even")
-    with pytest.raises(UserError, match=r"model.class_weights: object has no labels\(\) to count; leave"):
-        training_weights(object(), "even")
+    assert refusal(weigh_classes, data, "even").startswith(
+        "model.class_weights: data.balance evens out the classes alre"
+    )
+    assert refusal(weigh_classes, object(), "even").startswith("model.class_weights: object has no labels() to count")
+
+
+def test_names_of_classes(said):
+    assert sort_classes(["10", "9", "-1.5", "9"]) == ["-1.5", "9", "10"]
+    assert sort_classes(["b", "10", "9"]) == ["10", "9", "b"]
+    warn_of_like_classes(["cat", "dog"], "pets")
+    assert not said
+    warn_of_like_classes(["cat", "Cat", "dog", "big  dog", "Big dog"], "pets")
+    assert said == ["warning: pets: classes differ only in how they are written: cat, big dog"]

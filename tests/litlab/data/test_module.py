@@ -1,133 +1,146 @@
-"""A run that is resumed in the middle of an epoch gets the batches that are left."""
+"""What all DataModules share: the source, the splits, batches, and a run that is resumed within an epoch."""
 
-import os
-from functools import cache, partial
-
+import pandas as pd
 import pytest
 import torch
-from auks.text import SmallTextClassifier
-from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
-from litlab.data.loading import LoaderSettings
 
-from litlab.data import ImageData, SeriesData, TextData
-from litlab.data.sampler import EpochBatches
 from litlab.errors import UserError
-from litlab.optim import Schedule, WarmupDecay
+from tests.litlab.data.conftest import Recorder, prepared, refusal
+from tests.litlab.data.toys import Batches, Numbers, PublicNumbers
 
 
 class Interrupted(Exception):
     pass
 
 
-def _fit(folder, texts, stop=None, resume=None, scheduled=True, loader=None, **settings):
-    """Returns the first token ids of each training batch, by epoch and batch."""
-    data = TextData(
-        "csv", path=str(texts), batch_size=16, max_tokens=20, long_texts="crop", cache_dir=str(texts.parent / "cache"),
-        **(loader or {}),
-    )  # fmt: skip
-    schedule = Schedule(WarmupDecay, interval="step") if scheduled else None
-    optimizer = partial(torch.optim.SGD, lr=0.1)
-    model = SmallTextClassifier(vocab_size=data.vocab_size, num_classes=4, schedule=schedule, optimizer=optimizer)
-    seen, step = {}, model.training_step
+class Stops(Recorder):
+    def __init__(self, stop) -> None:
+        super().__init__()
+        self.stop = stop
 
-    def watched(batch, batch_idx):
-        if (model.current_epoch, batch_idx) == stop:
+    def training_step(self, batch, index):
+        if (self.current_epoch, index) == self.stop:
             raise Interrupted
-        seen[model.current_epoch, batch_idx] = batch[0]["ids"].tolist()
-        return step(batch, batch_idx)
+        return super().training_step(batch, index)
 
-    model.training_step = watched
-    checkpoint = ModelCheckpoint(folder, save_last=True, every_n_train_steps=1, enable_version_counter=False)
-    trainer = Trainer(
-        max_epochs=3, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
-        use_distributed_sampler=False, callbacks=[checkpoint], num_sanity_val_steps=0, **settings,
-    )  # fmt: skip
+
+def fit(make_trainer, folder, stop=None, resume=None, loader=None, **settings):
+    """Returns the training batches by epoch."""
+    keep = ModelCheckpoint(folder, save_last=True, every_n_train_steps=1, enable_version_counter=False)
+    options = {
+        "max_epochs": 3,
+        "num_sanity_val_steps": 0,
+        "enable_checkpointing": True,
+        "callbacks": [keep],
+        **settings,
+    }
+    model, trainer = Stops(stop), make_trainer(**options)
+    data = Numbers(batch_size=10, **(loader or {}))
     if stop is None:
         trainer.fit(model, data, ckpt_path=resume, weights_only=True)
     else:
         with pytest.raises(Interrupted):
             trainer.fit(model, data)
-    return seen
-
-
-@pytest.fixture(scope="module")
-def whole(texts, tmp_path_factory):
-    """The batches of a run that never stopped."""
-    return cache(lambda **settings: _fit(tmp_path_factory.mktemp("whole"), texts, **settings))
+    return {
+        epoch: [batch.tolist() for batch in some] for (stage, epoch), some in model.seen.items() if stage == "train"
+    }
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory", "ignore:.*resuming from a checkpoint that ended before")
-@pytest.mark.parametrize("scheduled", [True, False])
-@pytest.mark.parametrize("stop", [(1, 0), (1, 3), (1, 7), (2, 0)])
-def test_resumed_batches(tmp_path, texts, whole, stop, scheduled):
-    expected = whole(scheduled=scheduled)
-    assert max(expected) == (2, 7)
-    before = _fit(tmp_path, texts, stop, scheduled=scheduled)
-    after = _fit(tmp_path, texts, resume=tmp_path / "last.ckpt", scheduled=scheduled)
-    assert min(after) == stop
-    assert {**before, **after} == expected
-
-
-@pytest.mark.filterwarnings("ignore:Checkpoint directory")
 @pytest.mark.parametrize(
-    ("stop", "loader"),
+    ("stop", "settings"),
     [
-        ((1, 3), {"num_workers": 2}),
-        ((2, 0), {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 3}),
+        *[((1, batch), {}) for batch in (0, 3, 7)],
+        ((1, 0), {"limit_train_batches": 4}),
+        ((1, 3), {"loader": {"num_workers": 2}}),
+        ((2, 0), {"loader": {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 3}}),
     ],
 )
-def test_resumed_batches_of_workers(tmp_path, texts, whole, stop, loader):
-    """Their copies of the texts are cut where those of the training process are, and prefetching loses no batch."""
-    settings = {"loader": loader, "limit_val_batches": 0}  # whose workers would take time to start, too
-    before = _fit(tmp_path, texts, stop, **settings)
-    after = _fit(tmp_path, texts, resume=tmp_path / "last.ckpt", **settings)
-    assert {**before, **after} == whole(scheduled=True)
-
-
-@pytest.mark.filterwarnings("ignore:Checkpoint directory")
-def test_a_limited_epoch_is_complete(tmp_path, texts, whole):
-    before = _fit(tmp_path, texts, (1, 0), limit_train_batches=4)
-    after = _fit(tmp_path, texts, resume=tmp_path / "last.ckpt", limit_train_batches=4)
-    assert max(before) == (0, 3)
-    assert {**before, **after} == whole(limit_train_batches=4)
-
-
-class OnGPU:
-    device = torch.device("cuda")
-
-
-def test_workers_cannot_read_from_an_accelerator():
-    with pytest.raises(UserError, match=r"^data\.num_workers: 2 worker processes can't read data that lies on the acc"):
-        LoaderSettings(num_workers=2).loader(OnGPU(), EpochBatches(4, 2, train=True), None, seed=0)
-
-
-@pytest.mark.parametrize("kind", [ImageData, TextData, SeriesData])
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"prefetch_factor": 2}, r"data\.prefetch_factor: there are no workers; set data\.num_workers"),
-        ({"persistent_workers": True}, r"data\.persistent_workers: there are no workers"),
-    ],
-)
-def test_settings_of_loaders_that_make_no_sense(kind, settings, message):
-    with pytest.raises(UserError, match=message):
-        kind("generated", **settings)
+def test_a_resumed_run_gets_the_batches_that_are_left(make_trainer, tmp_path, stop, settings):
+    plain = {name: value for name, value in settings.items() if name != "loader"}
+    whole = fit(make_trainer, tmp_path / "whole", **plain)
+    assert [len(batches) for batches in whole.values()] == [plain.get("limit_train_batches", 8)] * 3
+    before = fit(make_trainer, tmp_path, stop, **settings)
+    after = fit(make_trainer, tmp_path, resume=tmp_path / "last.ckpt", **settings)
+    epoch, batch = stop
+    assert before.get(epoch, []) + after[epoch] == whole[epoch]
+    assert len(after[epoch]) == len(whole[epoch]) - batch
+    assert {**before, **after, epoch: whole[epoch]} == whole
 
 
 def test_settings_reach_the_loader():
-    data = TextData("generated", num_workers=2, persistent_workers=True, prefetch_factor=5)
-    loader = data.loading.loader([], EpochBatches(4, 2, train=True), None, seed=0)
+    data = prepared(Numbers(num_workers=2, persistent_workers=True, prefetch_factor=5, batch_size=9))
+    loader = data.train_dataloader()
     assert (loader.num_workers, loader.persistent_workers, loader.prefetch_factor) == (2, True, 5)
     assert not loader.pin_memory  # there is no GPU
-    with pytest.raises(UserError, match=r"data\.pin_memory: the batches are used by the CPU"):
-        LoaderSettings(pin_memory=True).loader([], EpochBatches(4, 2, train=True), None, seed=0)
+    assert [len(batch) for batch in prepared(Numbers(batch_size=30)).train_dataloader()] == [30, 30]
+    assert [len(batch) for batch in prepared(Numbers(batch_size=30, drop_last=False)).train_dataloader()] == [
+        30,
+        30,
+        20,
+    ]
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("gone"), lambda path: path.symlink_to(path)])
-@pytest.mark.parametrize("data", [ImageData("generated"), TextData("generated"), SeriesData("generated")])
-def test_a_pipe_is_no_input_to_predict(tmp_path, data, make):
-    make(tmp_path / "new.csv")
-    data.predict_input, data.restored = str(tmp_path / "new.csv"), True
-    with pytest.raises(UserError, match=r"^--input .*new\.csv: a broken link, a pipe or a device; name a file$"):
-        data.predict_dataloader()
+def test_workers_can_not_read_from_an_accelerator(monkeypatch):
+    data = prepared(Numbers(num_workers=2))
+    monkeypatch.setattr(Batches, "device", torch.device("cuda"), raising=False)
+    assert refusal(data.train_dataloader).startswith("data.num_workers: workers can't read data that lies on the accel")
+
+
+class Public(Numbers):
+    public = PublicNumbers()
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "dataset"),
+    [
+        (Numbers, {"path": "{root}"}, "folder"),
+        (Numbers, {"path": "{root}/a.parquet"}, "csv"),
+        (Numbers, {"path": "gone"}, "folder"),
+        (Numbers, {"path": pd.DataFrame({"a": [1]})}, "csv"),
+        (Numbers, {"dataset": "generated"}, "generated"),
+        (Public, {}, None),
+        (Public, {"path": "{root}/elsewhere"}, None),
+        (Public, {"path": "{root}"}, "folder"),
+        (Public, {"path": "gone.csv"}, "csv"),
+    ],
+)
+def test_a_path_tells_what_is_read(tmp_path, kind, settings, dataset):
+    (tmp_path / "train").mkdir()
+    if isinstance(settings.get("path"), str):
+        settings = {**settings, "path": settings["path"].format(root=tmp_path)}
+    data = kind(**settings)
+    assert (data.dataset, data.generated) == (dataset, dataset == "generated")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dataset": "generated", "path": "x.csv"}, "data.path: generated data is read from no file; leave it out"),
+        ({"dataset": "csv"}, "data.path: it is not set; name your own data for data.dataset csv"),
+        ({"fallback": "generated"}, "data.dataset: it is not set; use --data.path FILE, or --data.dataset generated"),
+    ],
+)
+def test_sources_that_make_no_sense(settings, message):
+    assert refusal(lambda: Numbers().choose_source(settings.get("dataset"), settings.get("path"))).startswith(message)
+
+
+def test_the_metadata_of_a_checkpoint_counts_and_has_to_fit():
+    data = prepared(Numbers())
+    assert data.state_dict() == {"class_names": ["rare", "frequent"]}
+    message = "data: the checkpoint was trained with class_names a, b, here it is rare, frequent; use data and settings"
+    assert refusal(data.load_state_dict, {"class_names": ["a", "b"]}).startswith(message)
+    fresh = Numbers()
+    fresh.load_state_dict({"class_names": ["a", "b"]})
+    assert refusal(prepared, fresh).startswith(message)
+    assert "with class_names a, b, c, d, e, ... (9), here" in refusal(
+        data.load_state_dict, {"class_names": [*"abcdefghi"]}
+    )
+
+
+def test_what_is_not_there():
+    with pytest.raises(UserError, match=r"^data: there are no validation samples; add some, or set data\."):
+        next(Numbers().batches("validation"))
+    assert refusal(Numbers().predict_dataloader) == "predict: there is nothing to predict; name a file with --input"
+    assert refusal(Numbers().serving).startswith("export: Numbers has no serving(); use a DataModule that has one")

@@ -1,11 +1,13 @@
+"""Which samples make up which batch, on any number of processes; and which are held out."""
+
 import numpy as np
 import pytest
 import torch
 
 from litlab.data.length_batches import LengthBatches
 from litlab.data.sampler import EpochBatches
-from litlab.data.split import partition, stratified
-from litlab.errors import UserError
+from litlab.data.split import draw_by_class
+from tests.litlab.data.conftest import refusal
 
 LENGTHS = np.random.default_rng(0).integers(1, 30, 20)
 
@@ -15,7 +17,6 @@ def batches(size, batch_size, world_size=1, epoch=0, **options):
     samplers = [EpochBatches(size, batch_size, rank=r, world_size=world_size, **options) for r in range(world_size)]
     for sampler in samplers:
         sampler.set_epoch(epoch)
-    for sampler in samplers:
         assert len(list(sampler)) == len(sampler)
     return [list(sampler) for sampler in samplers]
 
@@ -30,90 +31,63 @@ def test_evaluation_takes_each_sample_once_in_as_many_batches_everywhere(world_s
         lengths = [len(batch) for rank in ranks for batch in rank]
         assert min(lengths) >= 1
         assert max(lengths) <= batch_size + (world_size > 1)
-
-
-def test_evaluation_batches_are_of_equal_size():
     assert {len(batch) for batch in batches(10_000, 512, train=False)[0]} == {500}
 
 
-@pytest.mark.parametrize(
-    ("size", "batch_size", "world_size"), [(100, 8, 1), (100, 8, 3), (7, 8, 1), (7, 8, 2), (16, 8, 2)]
-)
-def test_training_never_repeats_a_sample_and_never_has_no_batch(size, batch_size, world_size):
-    ranks = batches(size, batch_size, world_size, train=True)
-    taken = torch.cat([batch for rank in ranks for batch in rank])
-    assert len(taken.unique()) == len(taken)
-    lengths = {len(batch) for rank in ranks for batch in rank}
-    assert len(lengths) == 1  # the incomplete batch is dropped
-    assert lengths == {min(batch_size, size // world_size)}
-    assert len({len(rank) for rank in ranks}) == 1
-    assert len(ranks[0]) == max(1, size // (batch_size * world_size))
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("size", [3, 7, 16, 24, 25, 26, 48, 100])
+def test_training_never_repeats_a_sample_and_drops_the_rest_only_if_told(size, world_size):
+    for drop_last in (True, False):
+        ranks = batches(size, 8, world_size, train=True, drop_last=drop_last)
+        assert len({len(rank) for rank in ranks}) == 1
+        lengths = [[len(batch) for batch in rank] for rank in ranks]
+        assert all(some == lengths[0] for some in lengths), "the gradients of all processes count alike"
+        taken = torch.cat([batch for rank in ranks for batch in rank])
+        assert len(taken.unique()) == len(taken)
+        whole, rest = divmod(size, 8 * world_size)
+        last = [rest // world_size] if rest >= world_size and (not drop_last or not whole) else []
+        assert lengths[0] == [8] * whole + last
+        if not drop_last:
+            assert size - len(taken) < world_size
 
 
 def test_order_is_a_function_of_seed_and_epoch():
     def order(**options):
         return torch.cat(batches(64, 8, train=True, **options)[0]).tolist()
 
-    assert order(seed=1, epoch=2) == order(seed=1, epoch=2)
-    assert sorted(order(seed=1)) == list(range(64))
-    assert len({tuple(order(seed=s, epoch=e)) for s in range(4) for e in range(4)}) == 16
-
-
-def test_order_leaves_the_global_generator_alone():
     torch.manual_seed(0)
     expected = torch.rand(1)
     torch.manual_seed(0)
-    batches(64, 8, train=True)
-    stratified(torch.arange(10) % 2, 4, 0)
-    assert torch.rand(1) == expected
+    assert order(seed=1, epoch=2) == order(seed=1, epoch=2)
+    assert torch.rand(1) == expected, "the global generator is left alone"
+    assert sorted(order(seed=1)) == list(range(64))
+    assert len({tuple(order(seed=s, epoch=e)) for s in range(4) for e in range(4)}) == 16
+    assert order(seed=1, epoch=5, repeat=True) == order(seed=1)
 
 
-def test_global_batches_do_not_depend_on_the_number_of_processes():
-    one = batches(64, 8, 1, train=True, seed=3)[0]
-    two = batches(64, 4, 2, train=True, seed=3)
+@pytest.mark.parametrize("drop_last", [True, False])
+@pytest.mark.parametrize(("ranks", "batch_size"), [(2, 6), (3, 4)])
+def test_global_batches_do_not_depend_on_the_number_of_processes(ranks, batch_size, drop_last):
+    options = {"train": True, "seed": 3, "drop_last": drop_last}
+    one, several = batches(66, 12, 1, **options)[0], batches(66, batch_size, ranks, **options)
+    assert len(one) == (5 if drop_last else 6)
     assert [set(batch.tolist()) for batch in one] == [
-        set(a.tolist()) | set(b.tolist()) for a, b in zip(*two, strict=True)
+        set(torch.cat(parts).tolist()) for parts in zip(*several, strict=True)
     ]
 
 
 def test_fewer_samples_than_processes_is_an_error():
-    with pytest.raises(UserError, match=r"^test images: 2 samples can't be shared by 3 processes; use fewer") as error:
-        EpochBatches(2, 4, train=False, world_size=3, name="test images")
-    assert "\n" not in str(error.value)
-
-
-def test_stratified_keeps_the_mix_and_the_last_of_each_class():
-    labels = torch.tensor([0] * 500 + [1] * 300 + [2] * 200 + [3])
-    left, taken = stratified(labels, 100, seed=0)
-    assert len(taken) == 100
-    assert torch.cat([left, taken]).sort().values.tolist() == list(range(1001))
-    counts = torch.bincount(labels[taken], minlength=4)
-    assert ((counts - torch.tensor([50, 30, 20, 0])).abs() <= 1).all()
-    assert 3 in labels[left]
-    assert (labels[stratified(labels, 1001, seed=0)[0]].sort().values == torch.arange(4)).all()
-
-
-def test_stratified_is_seeded():
-    labels = torch.arange(100) % 3
-    assert stratified(labels, 20, 0)[1].equal(stratified(labels, 20, 0)[1])
-    assert not stratified(labels, 20, 0)[1].equal(stratified(labels, 20, 1)[1])
-
-
-def test_partition():
-    labels = {"train": torch.arange(100) % 2}
-    rows = partition(labels, 0.1, 0.1, seed=0)
-    assert {split: len(part) for split, (_, part) in rows.items()} == {"train": 80, "val": 10, "test": 10}
-    assert torch.cat([part for _, part in rows.values()]).sort().values.tolist() == list(range(100))
-    assert list(partition(labels, 0.0, 0.0, seed=0)) == ["train"]
-    rows = partition({"train": labels["train"], "val": torch.arange(6) % 2}, 0.1, 0.0, seed=0)
-    assert {split: (origin, len(part)) for split, (origin, part) in rows.items()} == {
-        "train": ("train", 100),
-        "val": ("val", 6),
-    }
+    message = refusal(EpochBatches, 2, 4, train=False, world_size=3, name="test images")
+    assert message.startswith("test images: 2 samples can't be shared by 3 processes; use fewer")
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: EpochBatches(20, 3, train=True), lambda: LengthBatches(LENGTHS, 3, train=True)]
+    "make",
+    [
+        lambda: EpochBatches(20, 3, train=True),
+        lambda: EpochBatches(20, 3, train=True, drop_last=False),
+        lambda: LengthBatches(LENGTHS, 3, train=True),
+    ],
 )
 def test_an_interrupted_epoch_goes_on_with_what_is_left(make):
     whole, sampler = make(), make()
@@ -126,3 +100,15 @@ def test_an_interrupted_epoch_goes_on_with_what_is_left(make):
         each.set_epoch(3)
     assert [batch.tolist() for batch in sampler] == [batch.tolist() for batch in whole]
     assert len(sampler) == len(whole)
+
+
+def test_a_draw_by_class_keeps_the_mix_and_the_last_of_each_class():
+    labels = torch.tensor([0] * 500 + [1] * 300 + [2] * 200 + [3])
+    left, taken = draw_by_class(labels, 100, seed=0)
+    assert len(taken) == 100
+    assert torch.cat([left, taken]).sort().values.tolist() == list(range(1001))
+    counts = torch.bincount(labels[taken], minlength=4)
+    assert ((counts - torch.tensor([50, 30, 20, 0])).abs() <= 1).all()
+    assert (labels[draw_by_class(labels, 1001, seed=0)[0]].sort().values == torch.arange(4)).all()
+    assert taken.equal(draw_by_class(labels, 100, 0)[1])
+    assert not taken.equal(draw_by_class(labels, 100, 1)[1])

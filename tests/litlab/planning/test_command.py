@@ -69,7 +69,7 @@ def test_data_is_loaded_without_processes_of_its_own():
     data = SeriesData("generated", targets=["sine"], context_length=48, horizon=24, batch_size=4, num_workers=2)
     without_download(data)
     batch, _ = training_batch(data)
-    assert data.loading.num_workers == 0
+    assert data.num_workers == 0
     assert len(batch["past"]) == 4
 
 

@@ -1,14 +1,39 @@
 """Random changes to training images: whole batches at once, and yet each image its own draw."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from litlab.data.images.draws import draws
-from litlab.data.images.steps import apply_steps
+from litlab.data.images.draws import draws, uniform
 from litlab.errors import UserError
+
+Draw = Callable[[str], Tensor]
+
+
+class AugmentStep(nn.Module, ABC):
+    """A random change to a batch of training images, of a class that a config names in ``data.augment.steps``.
+
+    It takes random numbers from `draw` alone. They depend only on (seed, epoch, number of the image, name of the draw):
+    neither the batch nor the number of processes matters, and a resumed run repeats them exactly.
+    """
+
+    @abstractmethod
+    def forward(self, images: Tensor, draw: Draw) -> Tensor:
+        """Change a batch, on the device it is on.
+
+        Args:
+            images: float32 from 0 to 1, shape (batch, channel, height, width).
+            draw: Called with a name, it returns a random number for each image, uniform in [0, 1), float32 of shape
+                (batch, 1, 1, 1). The same name gives the same numbers again.
+
+        Returns:
+            The changed images, of the same shape.
+        """
 
 
 @dataclass(frozen=True)
@@ -43,13 +68,8 @@ class Augment:
         """
         channels, height, width = image_shape
         side = min(height, width)
-        for name, limit in (
-            ("crop", side - 1),
-            ("cutout", side),
-            ("brightness", 1),
-            ("contrast", 1),
-            ("saturation", 1),
-        ):
+        limits = {"crop": side - 1, "cutout": side, "brightness": 1, "contrast": 1, "saturation": 1}
+        for name, limit in limits.items():
             value = getattr(self, name)
             if not 0 <= value <= limit:
                 raise UserError(
@@ -138,13 +158,12 @@ def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     return images.to(torch.float32, copy=True).mul_(scale).add_(shift)
 
 
-def augmented(
+def augment_batch(
     images: Tensor,
     index: Tensor,
     augment: Augment,
     size: tuple[int, int],
-    mean: Tensor,
-    std: Tensor,
+    encode: Callable[[Tensor], Tensor],
     seed: int,
     epoch: int,
 ) -> Tensor:
@@ -156,8 +175,7 @@ def augmented(
         index: Number of each sample in the training split, int64 of shape (batch,).
         augment: What to do.
         size: (height, width) of the result.
-        mean: Mean of each channel, see `normalise`.
-        std: Standard deviation of each channel.
+        encode: Normalises images from 0 to 255.
         seed: Seed of the draws.
         epoch: Number of the epoch, from 0.
 
@@ -180,14 +198,39 @@ def augmented(
     if augment.brightness or augment.contrast or augment.saturation:
         images = _jitter(images.float(), augment, draw)
     if augment.steps:
-        images = apply_steps(augment.steps, images.float() / 255, index, seed, epoch) * 255
-    images = normalise(images, mean, std)
+        images = images.float() / 255
+        for number, step in enumerate(augment.steps):
+            images = _apply_step(step, images, partial(_draw_for_step, index, seed, epoch, number))
+        images = images * 255
+    images = encode(images)
     if augment.cutout:
-        inside = []
-        for stream, length in (("cutout_y", height), ("cutout_x", width)):
-            corner = _choose(draw[stream], length - augment.cutout + 1)[:, None]
-            place = torch.arange(length, device=images.device)
-            inside.append(((place >= corner) & (place < corner + augment.cutout)).float())
         # Multiplying is several times quicker than `masked_fill_`; 0 is the mean colour.
-        images.mul_((1 - inside[0][:, :, None] * inside[1][:, None, :])[:, None])
+        rows, columns = (
+            _find_inside(draw[stream], length, augment.cutout)
+            for stream, length in (("cutout_y", height), ("cutout_x", width))
+        )
+        images.mul_((1 - rows[:, :, None] * columns[:, None, :])[:, None])
     return images
+
+
+def _find_inside(draw: Tensor, length: int, side: int) -> Tensor:
+    """Return where a piece at a random place along an axis is: 1 inside, 0 outside, of shape (batch, length)."""
+    corner = _choose(draw, length - side + 1)[:, None]
+    place = torch.arange(length, device=draw.device)
+    return ((place >= corner) & (place < corner + side)).float()
+
+
+def _draw_for_step(index: Tensor, seed: int, epoch: int, number: int, name: str) -> Tensor:
+    return uniform(index, seed, epoch, f"{number} {name}")[:, None, None, None]
+
+
+def _apply_step(step: nn.Module, images: Tensor, draw: Draw) -> Tensor:
+    step.to(images.device)  # where it has tensors of its own
+    changed = step(images, draw) if isinstance(step, AugmentStep) else step(images)
+    if not isinstance(changed, Tensor) or changed.shape != images.shape:
+        kind = tuple(changed.shape) if isinstance(changed, Tensor) else type(changed).__name__
+        raise UserError(
+            f"data.augment.steps: {type(step).__name__} returns {kind} for images of shape {tuple(images.shape)}; use "
+            "a step that keeps the shape"
+        )
+    return changed

@@ -1,37 +1,61 @@
 """Images and their classes, for training, evaluation and prediction."""
 
-from collections.abc import Callable
+import hashlib
+import io
+import os
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from lightning.pytorch.utilities import rank_zero_info
-from torch import Tensor
+from torch import Tensor, nn
 from typing_extensions import override
 
-from litlab.data.bad_rows import Policy, count_text
-from litlab.data.class_counts import Balance
-from litlab.data.images.augment import Augment
-from litlab.data.images.baselines import nearest_class_mean
-from litlab.data.images.batches import ImageBatches
-from litlab.data.images.catalog import Catalog
-from litlab.data.images.decode import ImageFormat, Mode, Resize
-from litlab.data.images.lazy import FileImages, some_mean_std
-from litlab.data.images.memory import StoredImages, mean_std
-from litlab.data.images.metadata import ImageMetadata
+from litlab.data.classes import Balance
+from litlab.data.frames import FileFormat, Policy, UserFile
+from litlab.data.images.augment import Augment, augment_batch
+from litlab.data.images.decode import ImageFormat, Mode, Resize, find_depth, peek, pick_evenly, to_picture
+from litlab.data.images.files import Listing, find_images, list_folder, list_table
+from litlab.data.images.generated import make_images, name_classes
 from litlab.data.images.public import PublicImages
-from litlab.data.images.shard_files import as_png, in_files, write_image_shards
-from litlab.data.images.sources import Source
-from litlab.data.images.stored import Stored, load, store
-from litlab.data.selectable import SelectableData, check_settings
-from litlab.data.split import partition
+from litlab.data.images.serving import ImageMetadata, ImageServing
+from litlab.data.images.store import (
+    LazyImages,
+    Stored,
+    StoredImages,
+    classify_by_mean,
+    conform_blocks,
+    decode_blocks,
+    mean_std,
+    moments,
+    open_images,
+    read_files,
+    store_images,
+    warn_of_copies,
+)  # fmt: skip
+from litlab.data.module import ExperimentData
+from litlab.data.predictions import write_classes
+from litlab.data.sampler import EpochSampler
+from litlab.data.split import SPLITS, split_samples
+from litlab.errors import UserError
 from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt, Seed
+from litlab.util.progress import progress_bar
+
+Normalize = Literal["imagenet", "data"] | list[list[float]]
+
+_IMAGENET = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]
+_VERSION = 2  # raise it when the arrays of the same source would come out different
+_FLAT = 4.0  # grey levels: images that deviate by less were hardly saved as they were meant
+_BLOCK = 256  # images that are read at a time where no batch is asked for
 
 
-class ImageData(ImageBatches, SelectableData[ImageMetadata]):
-    """Images with one class each: your own folder or CSV file, a public data set (in subclasses), or generated.
+class ImageData(ExperimentData):
+    """Images with one class each: your own folder or table, a public data set (in subclasses), or generated.
 
     They are decoded once, into a cache, and stay in memory as uint8, unless `cache` says otherwise; batches are
     gathered, augmented and normalised as a whole. The model gets float32 images of shape (batch, channel, height,
@@ -39,94 +63,150 @@ class ImageData(ImageBatches, SelectableData[ImageMetadata]):
     ``use_distributed_sampler=False``, as the command line does.
 
     Args:
-        dataset: `folder` or `csv` for your own images, `generated` for made-up ones; null: the public data set that the
-            class is named for.
-        path: `folder`: the folder that holds train/<class>/, and optionally val/ and test/ like it. `csv`: the CSV
-            file; its file names are relative to its folder. Public: folder to download to (`data` where null).
-        file_column: CSV column of the image file names.
-        label_column: CSV column of the class names.
-        split_column: CSV column that says train, val or test; null splits the rows 80/10/10, stratified by class.
+        dataset: `folder` or `csv` for your own images, `generated` for made-up ones; null: what `path` tells, or the
+            public data set that the class is named for.
+        path: `folder`: the folder that holds train/<class>/, and optionally val/ and test/ like it. `csv`: the CSV,
+            Parquet, Excel or JSON lines file, or a frame; its file names are relative to its folder. Public: folder to
+            download to (`data` where null).
+        file_column: Column of the image file names.
+        label_column: Column of the class names.
+        split_column: Column that says train, val or test; null splits the rows 80/10/10, stratified by class.
+        delimiter: What separates the cells of a CSV file; null: the one that makes the most columns.
+        decimal: The decimal sign of numbers.
+        missing: Words that stand for a missing value, beside nothing, NA, NaN, null and the like.
         image_size: Height and width that all images get; null takes them as they are, and they must be alike.
         mode: RGB or L (grey); null takes the images as they are, and they must be alike.
         resize: How to fit an image of another shape: crop what sticks out, stretch it, or pad it with black.
+        normalize: What images are brought to mean 0 and deviation 1 by: `data`: mean and deviation of each channel over
+            the training images; `imagenet`: those of ImageNet, as networks want them that were trained on it; or two
+            lists of your own, of means and deviations of pixels from 0 to 1.
         batch_size: Images per batch and process.
         val_fraction: Fraction of the training images kept for validation where there is no validation split; 0 for
             none.
+        fold: Such as 0/5: the training images make five folds, of which the first is the test split.
         balance: Draw classes in training evenly (`even`), or by the square root of their counts (`sqrt`); null: as they
             are. An epoch keeps its length, so samples of rare classes come several times, others not in every epoch.
-        bad_rows: Images that can't be decoded, and CSV rows that can't be used: `error` names them, `drop` leaves them
+        bad_rows: Images that can't be decoded, and rows that can't be used: `error` names them, `drop` leaves them
             out and says how many there are.
         seed: Seed of the order and the augmentation; that of the run (seed_everything) when left out. The split is the
             same for every seed.
-        augment: Random changes to the training images.
+        augment: Random changes to the training images, in whole batches.
+        transform: Random changes to each training image in its original size, such as those of
+            torchvision.transforms.v2; with `cache: none`.
         fallback: `generated` uses made-up images where a public set can't be downloaded, and says so; null stops there.
         device_memory_fraction: The images are kept on the GPU when they fit into this fraction of its free memory.
         cache: `decoded`: images are decoded once and stay in memory, or in the cache where it is too small; `none`:
-            those of a folder or CSV file are decoded whenever they come into a batch, by `num_workers`.
+            your own are decoded whenever they come into a batch, by `num_workers`.
         cache_dir: Folder for the decoded images.
-        **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
+        **loader: num_workers, pin_memory, persistent_workers, prefetch_factor and drop_last, as of `ExperimentData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing, incomplete or damaged.
     """
 
     public: ClassVar[PublicImages | None] = None
-    kind = "images"
-    own_files: ClassVar[dict[str, str]] = {"folder": "folder", "csv": "file"}
+    item = kind = "images"
+    input_kinds = "a folder, a file or a pattern"
+    metadata_type = ImageMetadata
+    own_files = ("folder", "csv")
     own_flags = "--data.dataset folder --data.path DIR"
 
     def __init__(
         self,
         dataset: Literal["folder", "csv", "generated"] | None = None,
-        path: str | None = None,
+        path: UserFile | None = None,
         *,
         file_column: str = "file",
         label_column: str = "label",
         split_column: str | None = None,
+        delimiter: str | None = None,
+        decimal: Literal[".", ","] = ".",
+        missing: list[str] = [],  # noqa: B006 - it is only read
         image_size: tuple[PositiveInt, PositiveInt] | None = None,
         mode: Mode | None = None,
         resize: Resize = "crop",
+        normalize: Normalize = "data",
         batch_size: PositiveInt = 512,
         val_fraction: HalfOpenUnitInterval = 0.1,
+        fold: str | None = None,
         balance: Balance | None = None,
         bad_rows: Policy = "error",
         seed: Seed | None = None,
         augment: Augment = Augment(),  # noqa: B008 - it is frozen
+        transform: list[nn.Module] = [],  # noqa: B006
         fallback: Literal["generated"] | None = None,
         device_memory_fraction: ClosedUnitInterval = 0.25,
         cache: Literal["decoded", "none"] = "decoded",
         cache_dir: str = "data/cache",
         **loader: Any,
     ) -> None:
-        super().__init__(dataset, path, fallback, batch_size=batch_size, seed=seed, cache_dir=cache_dir, **loader)
-        self.augment = Augment(**augment) if isinstance(augment, dict) else augment
-        # Checkpoints hold plain values only: the command line describes the steps, objects from Python are left out.
+        super().__init__(batch_size=batch_size, seed=seed, **loader)
+        self.choose_source(dataset, path, fallback)
+        self.set_changes(augment, transform, normalize)
+        # Checkpoints hold plain values only: objects and frames from Python are left out.
+        path = str(path) if isinstance(path, Path) else path
         augment = asdict(replace(self.augment, steps=[]))  # type: ignore[assignment]
-        self.save_hyperparameters(logger=False)  # the model has settings of the same names, perhaps from a checkpoint
-        good, late = dataset in self.own_files, "with data.cache none damaged images are found in mid-epoch; use error"
-        check_settings(
-            ("cache", cache, good or cache == "decoded", "it is for images of your own, in files; leave it out"),
-            ("bad_rows", bad_rows, bad_rows == "error" or cache == "decoded", late),
-        )
-        size = None if image_size is None else (image_size[0], image_size[1])
-        columns = file_column, label_column, split_column
-        self.catalog = Catalog(dataset, self.public, self.path, *columns, size, mode, resize, bad_rows)
-        self.val_fraction, self.bad_rows = val_fraction, bad_rows
-        self.balance = balance
+        self.save_hyperparameters(logger=False, ignore=["transform", *([] if isinstance(path, str) else ["path"])])
+        if cache == "none" and self.dataset not in self.own_files:
+            raise UserError("data.cache: none is for images of your own, in files; leave it out")
+        if cache == "none" and bad_rows == "drop":
+            raise UserError("data.bad_rows: with data.cache none, damaged images are found in mid-epoch; use error")
+        if transform and cache != "none":
+            raise UserError("data.transform: it changes images as they are decoded; add --data.cache none")
+        self.columns = file_column, label_column, split_column
+        self.file_format = FileFormat(delimiter, decimal, tuple(missing))
+        self.image_size = image_size
+        self.mode: Mode | None = mode
+        self.resize: Resize = resize
+        self.val_fraction, self.fold, self.balance = val_fraction, fold, balance
+        self.bad_rows: Policy = bad_rows
         self.device_memory_fraction = device_memory_fraction
-        self.cache = cache
+        self.cache, self.cache_dir = cache, Path(cache_dir).expanduser()
         self._stored: Stored | None = None  # with a cache
-        self._labels: dict[str, Tensor] = {}
-        self._rows: dict[str, tuple[str, Tensor]] = {}
+        self._labels = torch.empty(0)
+        self._rows: dict[str, np.ndarray] = {}
 
-    # ---- what is known before `setup`, without decoding any image
+    def set_changes(self, augment: Augment, transform: list[nn.Module], normalize: Normalize) -> None:
+        """Set what happens to images on their way to the model; arguments as of the class."""
+        self.augment = Augment(**augment) if isinstance(augment, dict) else augment
+        self.transforms, self.normalize = transform, normalize
+        self._serving: ImageServing | None = None  # where batches are
+        self._predicted: list[Path] = []
+
+    # ---- what is known before `setup`, without decoding all images
+
+    @cached_property
+    def listing(self) -> Listing:
+        """The files of the user's own images."""
+        if self.dataset == "folder":
+            return list_folder(self.path)
+        return list_table(self.path, self.file_format, *self.columns, self.bad_rows)
+
+    @cached_property
+    def form(self) -> ImageFormat:
+        """The format that all images get; what the settings leave open is taken from the first image."""
+        channels, height, width = (3, 32, 32) if self.public is None else self.public.shape
+        mode: Mode = "RGB" if channels == 3 else "L"
+        depth = 16
+        if self.dataset in self.own_files:
+            height, width, mode = peek(self.listing.files)
+            depth = find_depth(self.listing.files)
+        height, width = self.image_size or (height, width)
+        resize = None if self.image_size is None else self.resize
+        return ImageFormat(height, width, self.mode or mode, resize, self.mode is not None, depth)
 
     @property
     def class_names(self) -> list[str]:
         """Name of each class, in the order of the labels; those of the checkpoint where one was loaded."""
-        if self.metadata and self.restored:
-            return self.metadata.class_names
-        return self._source.class_names if self.generated else self.catalog.class_names
+        return self.metadata.class_names if self.restored else self._find_class_names()
+
+    def _find_class_names(self) -> list[str]:
+        if self.dataset in self.own_files:
+            return self.listing.class_names
+        names = None if self.public is None else list(self.public.class_names)
+        if names is not None and not self.generated:
+            return names
+        return name_classes(10 if names is None else len(names))
 
     @property
     def num_classes(self) -> int:
@@ -136,113 +216,219 @@ class ImageData(ImageBatches, SelectableData[ImageMetadata]):
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(channel, height, width) of the images that the model gets; of the checkpoint's where one was loaded."""
-        if self.metadata and self.restored:
-            return self.metadata.image_shape
-        return self.catalog.form.shape
+        return self.metadata.image_shape if self.restored else self.form.shape
 
     @property
-    def has_val(self) -> bool:
-        """Whether there are images to validate on."""
-        return self.val_fraction > 0 or self.catalog.has("val")
+    def mean(self) -> list[float]:
+        """Mean of each channel, of pixels from 0 to 1, that normalisation subtracts; known after `setup`."""
+        return self.metadata.mean
+
+    @property
+    def std(self) -> list[float]:
+        """Standard deviation of each channel, of pixels from 0 to 1, that normalisation divides by; after `setup`."""
+        return self.metadata.std
 
     @property
     def has_test(self) -> bool:
-        """Whether there are images to test on."""
-        return self.generated or self.catalog.unsplit or self.catalog.has("test")
+        """Whether there are images to test on; before `setup` it is taken that there are."""
+        return not self.sizes or "test" in self.sizes
 
     @property
     def description(self) -> str:
         """The data set in one line; with the numbers of images after `setup`."""
-        shape = " x ".join(map(str, self.image_shape))
-        contents = (
-            f"images of {shape}, {self.num_classes} classes{count_text(self._stored.dropped if self._stored else 0)}"
-        )
-        return self.described(contents)
+        return self.describe(f"images of {' x '.join(map(str, self.image_shape))}, {self.num_classes} classes")
 
     @property
     def fingerprint(self) -> str:
         """Changes whenever the data or their preparation do."""
-        return self._source.cache_name
-
-    @property
-    def _source(self) -> Source:
-        return self.catalog.stand_in if self.generated else self.catalog.source
+        name, marks = "generated", self._find_class_names()
+        if self.dataset in self.own_files:
+            name = self.path.stem if isinstance(self.path, Path) else "frame"
+            marks = self.listing.digest, self.bad_rows
+        elif self.public is not None and not self.generated:
+            name = self.public.name  # its contents are known by checksum
+        return f"{name[:60]}-{hashlib.sha256(repr((_VERSION, marks, self.form)).encode()).hexdigest()[:12]}"
 
     # ---- from files to memory
 
     @override
-    def caches(self) -> dict[Path, Callable[[Path], None]]:
-        return {} if self.cache == "none" else {self.cache_folder: partial(store, self._source)}
+    def cache_folder(self) -> Path | None:
+        return None if self.cache == "none" else self.cache_dir / self.fingerprint
+
+    @override
+    def fill_cache(self, folder: Path) -> None:
+        form = self.form
+        if self.dataset in self.own_files:
+            labels, given, kept = self.listing.labels, self.listing.given, []
+            blocks = decode_blocks(self.listing.files, form, self.path, kept, drop=self.bad_rows == "drop")
+        else:
+            public = None if self.generated else self.public
+            source = make_images(self.num_classes, form.shape) if public is None else public.read(self.path)
+            images, labels, given = source
+            blocks, kept = conform_blocks(images, form), range(len(labels))
+        measured = store_images(folder, form.shape, blocks)
+        facts = {"labels": labels[kept], "given": given[kept], "places": kept, **measured}
+        np.savez(folder / "facts.npz", allow_pickle=False, **facts)
 
     @override
     def open(self, stage: str | None) -> ImageMetadata:
-        form = self.catalog.form
+        form, folder = self.form, self.cache_folder()
         self.augment.check(form.shape)
-        if self.cache == "none":
-            self._labels = self.catalog.listing.labels
+        self._stored = None if folder is None else open_images(folder)
+        source = self._stored or self.listing
+        test_fraction = 0.1 if self.dataset == "csv" and self.columns[2] is None else 0.0
+        splits = split_samples(source.given, self.val_fraction, test_fraction, labels=source.labels, fold=self.fold)
+        rows = {split: np.flatnonzero(splits == split) for split in SPLITS}
+        self._rows = {split: some for split, some in rows.items() if len(some)}
+        self._labels = torch.from_numpy(source.labels)
+        self.sizes = {split: len(some) for split, some in self._rows.items()}
+
+        if self.metadata is None and self._stored is not None and self.dataset in self.own_files:  # once
+            warn_of_copies(self._stored, self._rows, self.listing.files, self.path)
+        mean, std = self._choose_colours()
+        names = self._find_class_names()
+        return ImageMetadata(names, mean, std, form.shape, form.mode, self.resize, form.depth, self.generated)
+
+    def _choose_colours(self) -> tuple[list[float], list[float]]:
+        """Return mean and deviation of each channel that images are normalised by."""
+        if self.normalize == "data":  # measured once: each stage has its setup
+            return self._measure_colours() if self.metadata is None else (self.mean, self.std)
+        pair = _IMAGENET if isinstance(self.normalize, str) else self.normalize
+        if list(map(len, pair)) != [self.form.shape[0]] * 2:
+            raise UserError(
+                f"data.normalize: {pair} is no mean and deviation for each channel; give two lists of numbers"
+            )
+        return pair[0], pair[1]
+
+    def _measure_colours(self) -> tuple[list[float], list[float]]:
+        """Return mean and deviation of each channel over the training images, or many of them where none are stored."""
+        rows = self._rows["train"]
+        if self._stored is not None:
+            sums = self._stored.moments[rows]
         else:
-            self._stored = load(self._source, self.cache_folder)
-            self._labels = self._stored.labels
-            for note in self._stored.notes:
-                rank_zero_info(note)
-        test_fraction = 0.1 if self.catalog.unsplit and not self.generated else 0.0
-        self._rows = partition(self._labels, self.val_fraction, test_fraction, seed=0)
-        self.sizes = {split: len(part) for split, (_, part) in self._rows.items()}
-        mean, std = self._mean_std(form)
-        names = self.class_names if self._stored is None else self._stored.class_names
-        return ImageMetadata(names, mean, std, form.shape, form.mode, self.catalog.resize, self.generated)
+            files = pick_evenly([self.listing.files[row] for row in rows], 2000)
+            images = LazyImages(len(files), partial(read_files, files, None), self.form)
+            blocks = progress_bar(torch.arange(len(files)).split(_BLOCK), desc="measuring colours")
+            sums = np.concatenate([moments(images[some]["image"].numpy()) for some in blocks])
+        mean, std = mean_std(sums, self.form.height * self.form.width)
+        if max(std) < _FLAT / 255:
+            shown = f"mean {255 * max(mean):.0f}, deviation {255 * max(std):.1f} of 255"
+            rank_zero_info(f"warning: {self.source_name}: the images are almost of one value ({shown}); look at some")
+        return mean, std
 
-    def _mean_std(self, form: ImageFormat) -> tuple[list[float], list[float]]:
-        if self._stored is None:  # once: each stage has its setup, and what a checkpoint has counts anyway
-            known = self.metadata
-            return (known.mean, known.std) if known else some_mean_std(self._files("train").files, form)
-        origin, part = self._rows["train"]
-        return mean_std(self._stored.sums[origin][part.numpy()], form.height * form.width)
-
-    def _files(self, split: str) -> FileImages:
-        """Return the images of a split as files."""
-        origin, part = self._rows[split]
-        listing = self.catalog.listing
-        files = [listing.root / listing.files[origin][place] for place in part.tolist()]
-        return FileImages(files, self.labels(split), self.catalog.form)
-
-    def _images(self, split: str) -> StoredImages:
+    def _stored_images(self, split: str) -> StoredImages:
         """Return the images of a split as they are stored."""
         assert self._stored is not None
-        origin, part = self._rows[split]
-        every = len(part) == len(self._labels[origin])
-        return StoredImages(self._stored.images[origin], self.labels(split), None if every else part)
+        rows, labels = self._rows[split], self.labels(split)
+        if rows[-1] - rows[0] + 1 == len(rows):
+            return StoredImages(self._stored.images[rows[0] : rows[-1] + 1], labels)
+        return StoredImages(self._stored.images, labels, torch.from_numpy(rows))
 
     @override
-    def samples(self, split: str) -> StoredImages | FileImages:
-        if self.cache == "none":
-            return self._files(split)
-        images = self._images(split)
+    def samples(self, split: str) -> StoredImages | LazyImages:
+        is_train = split == "train"
+        if self._stored is None:
+            files = [self.listing.files[row] for row in self._rows[split]]
+            read = partial(read_files, files, self.labels(split))
+            return LazyImages(len(files), read, self.form, self.transforms if is_train else [])
         processes = 1 if self.trainer is None else max(1, self.trainer.num_devices)
-        images = images.in_memory(self.augment.crop if split == "train" else 0, processes)
+        images = self._stored_images(split).in_memory(self.augment.crop if is_train else 0, processes)
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
         return images.on_device(device, self.device_memory_fraction)
 
     @override
+    def sampler(self, samples: Any, split: str) -> EpochSampler:
+        sampler = super().sampler(samples, split)
+        if isinstance(samples, LazyImages):
+            samples.sampler = sampler
+        return sampler
+
+    @override
     def labels(self, split: str) -> Tensor:
-        origin, part = self._rows[split]
-        return self._labels[origin][part]
+        return self._labels[self._rows[split]]
 
     @override
     def missing_split(self, split: str) -> str:
-        remedy = " or set data.val_fraction above 0" if split == "val" else ""
-        return f"data.path: {self.catalog.path} has no {split} images; add some{remedy}"
-
-    @override
-    def write_shards(self, folder: Path, size: int) -> None:
-        images, labels = {}, {}
-        for split in self.sizes:
-            images[split] = in_files(self._files(split)) if self.cache == "none" else as_png(self._images(split))
-            labels[split] = self.labels(split)
-        write_image_shards(folder, size, self.known_metadata, self.catalog.form, images, labels)
+        remedy = ", or set data.val_fraction above 0" if split == "val" else ""
+        return f"data.path: {self.path} has no {split} images; add some{remedy}"
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""
-        if not self.has_test or self._stored is None:
+        if "test" not in self.sizes or self._stored is None:
             return {}
-        return {"nearest class mean": nearest_class_mean(self._images("train"), self._images("test"), self.num_classes)}
+        train, test = self._stored_images("train"), self._stored_images("test")
+        return {"nearest class mean": classify_by_mean(train, test, self.num_classes)}
+
+    # ---- from batches to predictions
+
+    @override
+    def transform(self, batch: dict[str, Tensor], epoch: int | None) -> Any:
+        """Augment (in training only) and normalise a batch.
+
+        Returns:
+            Images, float32 of shape (batch, channel, height, width), and labels, int64 of shape (batch,); in
+            prediction the images alone.
+        """
+        images, serving = batch["image"], self._serving
+        if serving is None or serving.metadata is not self.metadata or serving.mean.device != images.device:
+            serving = self._serving = self.serving().to(images.device)
+        if epoch is None:  # padded are the training images only; somebody may evaluate on them
+            images = serving.encode(*serving.raw(batch))
+        else:
+            size = self.image_shape[1], self.image_shape[2]
+            images = augment_batch(images, batch["index"], self.augment, size, serving.encode, self.seed, epoch)
+        return (images, batch["label"]) if "label" in batch else images
+
+    @override
+    def serving(self) -> ImageServing:
+        return ImageServing(self.metadata)
+
+    @override
+    def open_input(self, source: str) -> LazyImages:
+        files, form = find_images(source), self.metadata.form
+        if self.bad_rows == "drop":  # found out here: the number of batches depends on it
+            kept: list[int] = []
+            deque(decode_blocks(files, form, f"--input {source}", kept, drop=True), maxlen=0)
+            files = [files[place] for place in kept]
+        self._predicted = files
+        return LazyImages(len(files), partial(read_files, files, None), form)
+
+    def write_predictions(self, outputs: list[Tensor], path: str) -> None:
+        """Write a file with a row per image of `predict_input`: its class, and the probability of every class.
+
+        Args:
+            outputs: Probabilities of the batches in order, each of shape (batch, class).
+            path: The file, of a kind that its end tells; one that is there is replaced.
+
+        Raises:
+            UserError: A probability is not finite, or the file can't be written.
+        """
+        names = [os.fsencode(file).decode(errors="backslashreplace") for file in self._predicted]
+        write_classes(Path(path), {"file": names}, self.class_names, torch.cat([output.cpu() for output in outputs]))
+
+    # ---- shards
+
+    @override
+    def write_shards(self, folder: Path, size: int) -> None:
+        from litlab.data.shards import write_about, write_split
+
+        splits = {}
+        for split, count in self.sizes.items():
+            splits[split] = write_split(folder / split, self._encode(split), count, size)
+        mean, std = self._measure_colours()
+        metadata = replace(self.metadata, mean=mean, std=std).state_dict()
+        write_about(folder, {"kind": self.item, "metadata": metadata, "splits": splits})
+
+    def _encode(self, split: str) -> Iterator[dict[str, bytes | int]]:
+        """Yield image files with their classes, those to train on in random order: a folder lists class after class."""
+        images = self._stored_images(split) if self._stored is not None else self.samples(split)
+        count, generator = len(images), torch.Generator().manual_seed(0)
+        order = torch.randperm(count, generator=generator) if split == "train" else torch.arange(count)
+        for numbers in order.split(_BLOCK):
+            batch = images[numbers]  # decoded too where the files are written: damaged ones are found
+            paths = images.read(numbers)[0] if isinstance(images, LazyImages) else None
+            for place, label in enumerate(batch["label"].tolist()):
+                stream = io.BytesIO()
+                if paths is None:
+                    to_picture(batch["image"][place].numpy()).save(stream, "PNG")
+                yield {"image": stream.getvalue() if paths is None else Path(paths[place]).read_bytes(), "label": label}

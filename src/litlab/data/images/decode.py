@@ -2,33 +2,47 @@
 
 import io
 import os
-import struct
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from lightning.pytorch.utilities import rank_zero_info
+from torch.utils.data import get_worker_info
 
-from litlab.data.bad_rows import BadRows
 from litlab.errors import UserError
 
 if TYPE_CHECKING:
     from PIL import Image
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
-KINDS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # those in Pillow's words; others can run programs
+    Picture = Image.Image
+else:
+    Picture = Any
+
 Mode = Literal["RGB", "L"]
 Resize = Literal["crop", "stretch", "pad"]
+Change = Callable[[Picture], Picture]
 
+KINDS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "AVIF")  # in Pillow's words; others can run programs
+_SMALL = 16_384  # bytes: smaller files decode so fast that threads would only wait for the interpreter lock
 _ORIENTATION = 0x0112  # EXIF tag
-SMALL = 16_384  # bytes: smaller files decode so fast that threads would only wait for the interpreter lock
-
-# Pillow's modes for grey images; all the others are colour. "P" is a palette, usually of colours.
-_GREY = ("1", "L", "LA", "La")
+_TURNS = {
+    2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_270", 7: "TRANSVERSE",
+    8: "ROTATE_90",
+}  # fmt: skip
+_REMEDIES = {
+    "unreadable": "replace or delete what is unreadable, or use --data.bad_rows drop",
+    "of another size": "bring all to one size: --data.image_size '[{0.height}, {0.width}]'",
+    "of another mode": "convert all to one mode: --data.mode RGB (or L)",
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +55,7 @@ class ImageFormat:
         mode: "RGB" (3 channels) or "L" (grey, 1 channel).
         resize: How images of another size are fitted; None refuses them.
         convert: Whether images of another mode are converted; else they are refused.
+        depth: Bits that the values of images with 16 bits per pixel make use of, see `find_depth`.
     """
 
     height: int
@@ -48,6 +63,7 @@ class ImageFormat:
     mode: Mode
     resize: Resize | None
     convert: bool
+    depth: int = 16
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -55,96 +71,157 @@ class ImageFormat:
         return 3 if self.mode == "RGB" else 1, self.height, self.width
 
 
-class _OddImage(Exception):
-    """The image is readable, but unlike the others; the message says how, and which setting makes them alike."""
+class OddImage(Exception):
+    """The image is readable, but unlike the others; its argument says how, by the kinds of `_REMEDIES`."""
 
 
-def _mode(image: "Image.Image") -> Mode:
-    return "L" if image.mode in _GREY or image.mode.startswith("I;16") else "RGB"
+@cache
+def _load_pillow() -> Any:
+    """Import Pillow; with pillow-heif it reads HEIC too."""
+    from PIL import Image
+
+    if find_spec("pillow_heif"):
+        import_module("pillow_heif").register_heif_opener()
+    return Image
 
 
-def _turned(image: "Image.Image") -> bool:
-    """Whether the camera was held sideways (EXIF orientations 5 to 8 swap height and width)."""
-    return image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
+def open_image(source: Path | bytes) -> Picture:
+    """Open an image, whose pixels are not decoded yet."""
+    if isinstance(source, bytes):
+        return _load_pillow().open(io.BytesIO(source))
+    if not source.is_file():
+        raise OSError("a broken link or a pipe" if source.exists() or source.is_symlink() else "there is no such file")
+    return _load_pillow().open(source)
 
 
-def _plain(image: "Image.Image", mode: Mode) -> "Image.Image":
-    """Upright, 8 bits per channel, opaque, in the mode asked for."""
-    from PIL import Image, ImageOps
+def load_upright(image: Picture, least: int | None = None) -> Picture:
+    """Decode an opened image as it is to be seen, whichever way the camera was held.
 
-    if image.getexif().get(_ORIENTATION, 1) != 1:
-        image = ImageOps.exif_transpose(image)
+    Args:
+        image: The image.
+        least: Pixels of a side that are enough: a JPEG can be decoded at 1/2, 1/4 or 1/8 of its size, for less work.
+    """
+    if least is not None:
+        image.draft(None, (least, least))
+    image.load()
+    try:  # what has been loaded, as Pillow turns TIFF files by itself
+        turn = _TURNS.get(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # of broken EXIF data anything is thrown
+        turn = None
+    return image if turn is None else image.transpose(_load_pillow().Transpose[turn])
+
+
+def _find_mode(image: Picture) -> Mode:
+    return "L" if image.mode in ("1", "L", "LA", "La") or image.mode.startswith("I;16") else "RGB"
+
+
+def peek(files: Sequence[Path]) -> tuple[int, int, Mode]:
+    """Return height, width and mode of the first image that can be read."""
+    for file in files:
+        try:
+            with open_image(file) as opened:
+                image = load_upright(opened)
+            return image.height, image.width, _find_mode(image)
+        except Exception:  # decoding all of them tells what is wrong
+            continue
+    raise UserError(f"data.path: none of {len(files):,} images can be read, such as {files[0]}; replace them")
+
+
+def find_depth(files: Sequence[Path]) -> int:
+    """Return how many bits the values of 16-bit images make use of: cameras and scanners often have 10 or 12."""
+    largest = 0
+    for file in pick_evenly(files, 200):
+        with suppress(Exception), open_image(file) as image:
+            if image.mode.startswith("I;16"):
+                largest = max(largest, int(np.asarray(image).max()))
+    depth = next(bits for bits in (8, 10, 12, 16) if largest < 2**bits) if largest else 16
+    if depth < 16:
+        rank_zero_info(f"{files[0].parent}: 16-bit images use {depth} bits only, and are scaled by these")
+    return depth
+
+
+def pick_evenly(files: Sequence[Path], most: int) -> list[Path]:
+    """Return some files that are evenly spread, or all where there are fewer."""
+    return [files[place] for place in np.linspace(0, len(files) - 1, min(most, len(files))).astype(int)]
+
+
+def conform(image: Picture, form: ImageFormat, change: Change | None = None) -> np.ndarray:
+    """Bring an opened image to a format.
+
+    Args:
+        image: The image.
+        form: The format.
+        change: What happens to it at its original size, see `change_image`.
+
+    Returns:
+        uint8 of shape (channel, height, width).
+
+    Raises:
+        OddImage: It is unlike the others.
+    """
+    is_free = form.resize is not None
+    image = load_upright(image, 2 * max(form.height, form.width) if is_free and change is None else None)
+    odd = {}
+    if not is_free and image.size != (form.width, form.height):
+        odd["of another size"] = f"{image.height} x {image.width} pixels, not {form.height} x {form.width}"
+    if not form.convert and _find_mode(image) != form.mode:
+        odd["of another mode"] = "grey, not colour" if form.mode == "RGB" else "colour, not grey"
+    if odd:
+        raise OddImage(odd)
+    image = _make_plain(image, form)
+    array = np.asarray(_fit(image if change is None else change(image), form))
+    return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def _make_plain(image: Picture, form: ImageFormat) -> Picture:
+    """Return an image of 8 bits per channel, opaque, in the mode asked for."""
+    pillow = _load_pillow()
     if image.mode.startswith("I;16"):  # Pillow's own conversion clips 16 bits at 255 instead of scaling them
-        image = Image.fromarray((np.asarray(image).astype(np.uint16) // 257).astype(np.uint8))
+        scaled = np.asarray(image).astype(np.uint32) * 255 // (2**form.depth - 1)
+        image = pillow.fromarray(scaled.clip(max=255).astype(np.uint8))
     elif image.mode in ("I", "F"):
         raise ValueError("32 bits per pixel of unknown range: save it with 8 or 16")
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         image = image.convert("RGBA")  # what is hidden by transparency must not show: lay it on white, as a page does
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image if image.mode == mode else image.convert(mode)
+        image = pillow.alpha_composite(pillow.new("RGBA", image.size, "white"), image)
+    return image if image.mode == form.mode else image.convert(form.mode)
 
 
-def conform(image: "Image.Image", form: ImageFormat) -> np.ndarray:
-    """Bring an opened image to the format: uint8 of shape (channel, height, width)."""
-    from PIL import Image, ImageOps
-
-    width, height = image.size[::-1] if _turned(image) else image.size
-    size = (form.width, form.height)
-    if (width, height) != size:
-        if form.resize is None:
-            raise _OddImage(
-                f"is {height} x {width} pixels, the others {form.height} x {form.width}; "
-                f"give one (height, width) for all: --data.image_size '[{form.height}, {form.width}]'"
-            )
-        # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size, for far less work. Twice the target keeps it sharp.
-        image.draft(None, (2 * max(size), 2 * max(size)))
-    if not form.convert and _mode(image) != form.mode:
-        kinds = {"RGB": "colour", "L": "grey"}
-        raise _OddImage(
-            f"is {kinds[_mode(image)]}, the others {kinds[form.mode]}; choose one for all: --data.mode RGB (or L)"
-        )
-    image = _plain(image, form.mode)
-    if image.size != size:
-        how = Image.Resampling.BILINEAR
-        if form.resize == "stretch":
-            image = image.resize(size, how)
-        elif form.resize == "pad":
-            image = ImageOps.pad(image, size, how)
-        else:
-            image = ImageOps.fit(image, size, how)
-    array = np.asarray(image)
-    return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
+def to_picture(image: np.ndarray) -> Picture:
+    """Return what `conform` takes, for uint8 of shape (channel, height, width)."""
+    return _load_pillow().fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
 
 
-def _broken() -> tuple[type[Exception], ...]:
-    """All that Pillow raises for files that are damaged or no images."""
-    from PIL import Image
+def _fit(image: Picture, form: ImageFormat) -> Picture:
+    from PIL import ImageOps
 
-    return OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError
-
-
-def reason(error: Exception) -> str:
-    """Say in one short line why `decode_file` failed, without the file name that the message has already."""
-    if isinstance(error, _OddImage):
-        return str(error)
-    return f"unreadable image ({_cause(error)})"
+    size, how = (form.width, form.height), _load_pillow().Resampling.BILINEAR
+    if image.size == size:
+        return image
+    if form.resize == "stretch":
+        return image.resize(size, how)
+    return ImageOps.pad(image, size, how) if form.resize == "pad" else ImageOps.fit(image, size, how)
 
 
-def _cause(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return "not an image" if "identify" in str(error) else " ".join(str(error).split())
-
-
-def decode_file(file: Path | io.BytesIO, form: ImageFormat) -> np.ndarray | Exception:
-    """Decode one file as `conform` does; what is wrong with it is returned, so that a thread pool can go on."""
-    from PIL import Image
-
+def decode(source: Path | bytes, form: ImageFormat, change: Change | None = None) -> np.ndarray | Exception:
+    """Decode an image as `conform` does; what is wrong with it is returned, for all of them to be told at once."""
     try:
-        with Image.open(file) as image:
-            return conform(image, form)
-    except (*_broken(), _OddImage) as error:
+        with open_image(source) as image:
+            return conform(image, form, change)
+    except UserError:
+        raise
+    except Exception as error:  # Pillow's readers can raise anything for a damaged file
         return error
+
+
+def decode_all(sources: Sequence[Path | bytes], form: ImageFormat) -> list[np.ndarray | Exception]:
+    """Decode images, large ones in threads (Pillow lets go of the interpreter lock), but not in a loader's worker."""
+    first = sources[0]
+    is_small = (len(first) if isinstance(first, bytes) else first.is_file() and first.stat().st_size) < _SMALL
+    if is_small or get_worker_info() is not None:
+        return [decode(source, form) for source in sources]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(partial(decode, form=form), sources))
 
 
 def decode_sent(data: bytes, form: ImageFormat, most_pixels: int) -> np.ndarray:
@@ -152,7 +229,7 @@ def decode_sent(data: bytes, form: ImageFormat, most_pixels: int) -> np.ndarray:
 
     Args:
         data: The bytes of its file.
-        form: The format wanted.
+        form: The format.
         most_pixels: How many it may have.
 
     Returns:
@@ -161,65 +238,52 @@ def decode_sent(data: bytes, form: ImageFormat, most_pixels: int) -> np.ndarray:
     Raises:
         UserError: It is too large, damaged, or no image.
     """
-    from PIL import Image
-
-    too_large = f"send one of at most {most_pixels:,}"
+    pillow = _load_pillow()
+    pillow.init()
+    kinds = [kind for kind in KINDS if kind in pillow.OPEN]
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(io.BytesIO(data), formats=KINDS) as image:
+        with warnings.catch_warnings(action="ignore"), pillow.open(io.BytesIO(data), formats=kinds) as image:
             width, height = image.size
             if width * height > most_pixels:  # told by the header, before anything is decoded
-                raise UserError(f"image: it has {width} x {height} pixels; {too_large}")
+                raise UserError(f"image: it has {width} x {height} pixels; send one of at most {most_pixels:,}")
             return conform(image, form)
-    except Image.DecompressionBombError as error:  # Pillow's own limit
-        raise UserError(f"image: it has too many pixels; {too_large}") from error
-    except (*_broken(), _OddImage) as error:
-        raise UserError(f"image: it can't be read ({_cause(error)}); send a file of {', '.join(KINDS)}") from error
+    except UserError:
+        raise
+    except pillow.DecompressionBombError as error:  # Pillow's own limit
+        raise UserError(f"image: it has too many pixels; send one of at most {most_pixels:,}") from error
+    except Exception as error:
+        raise UserError(f"image: it can't be read ({explain(error)}); send a file of {', '.join(kinds)}") from error
 
 
-def peek(path: Path) -> tuple[int, int, Mode]:
-    """Read (height, width, mode) from the header of an image; a UserError says that it is not readable."""
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            width, height = image.size[::-1] if _turned(image) else image.size
-            return height, width, _mode(image)
-    except _broken() as error:
-        raise UserError(f"{path}: unreadable image ({_cause(error)}); replace or delete it") from error
+def explain(error: Exception) -> str:
+    """Say in a few words why an image can't be decoded."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return "not an image" if "identify" in str(error) else " ".join(str(error).split()) or type(error).__name__
 
 
-def decode_blocks(files: Sequence[Path], form: ImageFormat, bad: BadRows) -> Iterator[np.ndarray]:
-    """Decode files, large ones in threads (Pillow lets go of the interpreter lock while it decodes).
+def refuse(
+    bad: Mapping[str, Exception], count: int, form: ImageFormat, where: object, kind: type[UserError] = UserError
+) -> None:
+    """Name all that is wrong with images in one error, with what helps against each.
 
     Args:
-        files: The files.
-        form: The format wanted.
-        bad: Gets the files that are damaged, which are left out.
-
-    Yields:
-        uint8 blocks of shape (some, channel, height, width), in the order of the files, of about 64 MB at most.
+        bad: What `decode` returned in place of images, by their names.
+        count: How many images there are in all.
+        form: The format that they should have got.
+        where: What messages call the data.
+        kind: Of the error.
 
     Raises:
-        UserError: Files are unlike the others: then their number and the first one are named, after all files have
-            been looked at.
+        UserError: There are some.
     """
-    block = min(2048, max(64, 2**26 // int(np.prod(form.shape))))
-    odd: list[str] = []
-    small = os.path.isfile(files[0]) and os.path.getsize(files[0]) < SMALL
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        apply = map if small else pool.map
-        for start in range(0, len(files), block):
-            part = files[start : start + block]
-            arrays: list[np.ndarray] = []
-            for file, array in zip(part, apply(partial(decode_file, form=form), part), strict=True):
-                if isinstance(array, _OddImage):
-                    odd.append(f"{file} {array}")
-                elif isinstance(array, Exception):
-                    bad.add(str(file), reason(array))
-                else:
-                    arrays.append(array)
-            if arrays and not odd:
-                yield np.stack(arrays)
-    if odd:
-        others = f" ({len(odd):,} of {len(files):,} images are unlike the others)" if len(odd) > 1 else ""
-        raise UserError(odd[0] + others)
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, error in bad.items():
+        for trouble, detail in (
+            error.args[0] if isinstance(error, OddImage) else {"unreadable": explain(error)}
+        ).items():
+            found[trouble].append(f"{name}: {detail}")
+    if found:
+        kinds = ", ".join(f"{len(images):,} {trouble} ({images[0]})" for trouble, images in found.items())
+        remedies = "; ".join(_REMEDIES[trouble].format(form) for trouble in found)
+        raise kind(f"{where}: {len(bad):,} of {count:,} images can't be used: {kinds}; {remedies}")

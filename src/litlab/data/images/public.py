@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from filelock import FileLock
 
-from litlab.data.download import Unavailable, reach
-from litlab.errors import UserError
+from litlab.data.public import Unavailable, check_reachable
+from litlab.errors import UserError, first_line
 from litlab.util.files import socket_timeout
 
 
@@ -39,92 +38,77 @@ class PublicImages:
     shape: tuple[int, int, int]
 
     @property
-    def file_names(self) -> list[str]:
+    def file_names(self) -> tuple[str, ...]:
         """The archives."""
-        return list(self.archives)
+        return self.archives
 
-    def ensure_downloaded(self, root: Path, seconds: float = 4.0) -> None:
-        """Make sure that the files are in a folder: as they are, from archives, or downloaded; see `obtain_file`.
+    @property
+    def urls(self) -> list[str]:
+        """One address for each server that has them."""
+        reader = self._reader
+        return [f"{m}{reader.resources[0][0]}" for m in reader.mirrors] if hasattr(reader, "mirrors") else [reader.url]
+
+    @property
+    def _reader(self) -> Any:
+        import torchvision.datasets
+
+        return getattr(torchvision.datasets, self.reader)
+
+    def download(self, root: Path) -> None:
+        """Make sure that the files are in a folder, and whole: as they are, from archives there, or downloaded.
 
         Raises:
             Unavailable: They are not there and there is no way to get them.
             UserError: They are there, but damaged, and there is no way to get them anew.
         """
-        present = (root / self.folder).is_dir()
-        if present and not self._damaged(root):
+        if self._is_whole(root):
             return
-        archives = self._intact_archives(root)
-        try:
-            if len(archives) < len(self.archives):
-                reach(self.servers(), seconds)
-            self._download(root, archives)
-        except Unavailable as error:
-            if present:
+        root.mkdir(parents=True, exist_ok=True)
+        with FileLock(root / ".lock"):
+            if self._is_whole(root):  # another process has downloaded it meanwhile
+                return
+            try:
+                if not all((root / archive).is_file() for archive in self.archives):
+                    check_reachable(self.urls)
+                self._download_aside(root)
+            except Unavailable as error:
+                if not (root / self.folder).is_dir():
+                    raise
                 raise UserError(
                     f"{root / self.folder}: files are missing or damaged, and can't be downloaded again ({error}); "
-                    f"delete the folder, or replace it by an intact copy"
+                    "delete the folder, or replace it by an intact copy"
                 ) from error
-            raise
 
-    def read(self, root: Path) -> dict[str, tuple[np.ndarray, Tensor]]:
-        """Read what `ensure_downloaded` has put into a folder.
+    def read(self, root: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Read what `download` has put into a folder.
 
         Returns:
-            For "train" and "test" the uint8 images (image, channel, height, width) and int64 labels (image,).
+            uint8 images (image, channel, height, width), int64 labels (image,), and their split, str (image,).
         """
-        splits = {}
-        for split in ("train", "test"):
-            dataset = self._torchvision(root, train=split == "train")
-            images = np.asarray(dataset.data)
-            images = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
-            splits[split] = images, torch.as_tensor(dataset.targets, dtype=torch.int64)
-        return splits
+        parts = {split: self._reader(root, train=split == "train") for split in ("train", "test")}
+        images = np.concatenate([part.data for part in parts.values()])
+        labels = np.concatenate([part.targets for part in parts.values()]).astype(np.int64)
+        given = np.repeat(list(parts), [len(part) for part in parts.values()])
+        return images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2), labels, given
 
-    @property
-    def _torchvision(self) -> Any:
-        """The class in torchvision."""
-        import torchvision.datasets
-
-        return getattr(torchvision.datasets, self.reader)
-
-    def _damaged(self, root: Path) -> bool:
+    def _is_whole(self, root: Path) -> bool:
         """Let torchvision read and check what is there."""
         try:
-            self.read(root)
+            return (root / self.folder).is_dir() and len(self.read(root)) > 0
         except (RuntimeError, OSError, ValueError, EOFError, AssertionError):
-            return True
-        return False
+            return False
 
-    def _intact_archives(self, root: Path) -> list[str]:
-        """Return the archives that are there and whole, relative to the root."""
-        from torchvision.datasets.utils import check_integrity
-
-        reader = self._torchvision
-        sums = [md5 for _, md5 in reader.resources] if hasattr(reader, "resources") else [reader.tgz_md5]
-        return [name for name, md5 in zip(self.archives, sums, strict=True) if check_integrity(root / name, md5)]
-
-    def servers(self) -> list[str]:
-        """One address to try per server that torchvision downloads from."""
-        reader = self._torchvision
-        return [f"{m}{reader.resources[0][0]}" for m in reader.mirrors] if hasattr(reader, "mirrors") else [reader.url]
-
-    def _download(self, root: Path, archives: list[str]) -> None:
+    def _download_aside(self, root: Path) -> None:
         """Download and unpack beside the target, then rename: torchvision takes half an MNIST file for a whole one."""
-        root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".download-", dir=root) as staging:
-            for archive in archives:  # torchvision unpacks those without asking the network
+            for archive in filter(lambda name: (root / name).is_file(), self.archives):
                 (Path(staging) / archive).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(root / archive, Path(staging) / archive)
+                shutil.copyfile(root / archive, Path(staging) / archive)  # whole ones are not downloaded
             try:
                 with socket_timeout(30):
-                    for train in (True, False):
-                        self._torchvision(staging, train=train, download=True)
+                    self._reader(staging, download=True)
             except (RuntimeError, OSError, EOFError) as error:
-                raise Unavailable(" ".join(str(error).split())) from error
+                raise Unavailable(first_line(error)) from error
             if (root / self.folder).is_dir():  # damaged, or it holds no more than the archives, which are copied
                 shutil.rmtree(root / self.folder)
-            try:
-                os.rename(Path(staging) / self.folder, root / self.folder)
-            except OSError:
-                if self._damaged(root):  # else another process was quicker
-                    raise
+            os.rename(Path(staging) / self.folder, root / self.folder)

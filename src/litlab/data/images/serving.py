@@ -1,13 +1,45 @@
-"""Images as a deployed model takes them: uint8, of the size that it was trained on."""
+"""Images as a trained model knows them, and as a deployed one takes them: uint8, of the size it was trained on."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from litlab.data.images.augment import centre, normalise
-from litlab.data.images.metadata import ImageMetadata
+from litlab.data.images.decode import ImageFormat, Mode, Resize
+from litlab.data.metadata import ClassMetadata
 from litlab.data.serving import BATCH, Serving, TensorSpec, class_outputs
+
+
+@dataclass(frozen=True)
+class ImageMetadata(ClassMetadata):
+    """Metadata of images.
+
+    Args:
+        mean: What is subtracted from each channel, of pixels from 0 to 1.
+        std: What each channel is divided by.
+        image_shape: Channels, height and width that the model gets.
+        mode: Mode that images are converted to.
+        resize: How images of another shape are fitted.
+        depth: Bits of images with 16 bits per pixel, see `ImageFormat`.
+        generated: Whether the images are made up.
+    """
+
+    fixed: ClassVar[tuple[str, ...]] = ("class_names", "image_shape")
+    mean: list[float]
+    std: list[float]
+    image_shape: tuple[int, int, int]
+    mode: Mode
+    resize: Resize
+    depth: int
+    generated: bool
+
+    @property
+    def form(self) -> ImageFormat:
+        """The format that any image gets."""
+        _, height, width = self.image_shape
+        return ImageFormat(height, width, self.mode, self.resize, convert=True, depth=self.depth)
 
 
 class ImageServing(Serving):
@@ -23,11 +55,9 @@ class ImageServing(Serving):
 
     def __init__(self, metadata: ImageMetadata) -> None:
         channels, height, width = metadata.image_shape
-        order = {1: "grey", 3: "red, green, blue"}.get(channels, f"{channels} channels")
-        what = f"images, {order}, from 0 to 255"
-        super().__init__(
-            [TensorSpec("image", "uint8", (BATCH, channels, height, width), what)], class_outputs(metadata.class_names)
-        )
+        what = f"images, {'grey' if channels == 1 else 'red, green, blue'}, from 0 to 255"
+        image = TensorSpec("image", "uint8", (BATCH, channels, height, width), what)
+        super().__init__([image], class_outputs(metadata.class_names))
         self.metadata = metadata
         self.register_buffer("mean", torch.tensor(metadata.mean))
         self.register_buffer("std", torch.tensor(metadata.std))
@@ -41,13 +71,12 @@ class ImageServing(Serving):
         return (centre(batch["image"], *self.metadata.image_shape[1:]),)
 
     def target(self, batch: dict[str, Tensor]) -> Tensor:
-        """Return the labels."""
         return batch["label"]
 
     def facts(self) -> dict[str, Any]:
-        """Return the class names, and how an image of another shape is fitted."""
+        """Return the class names, and how an image of another shape or depth is fitted."""
         known = self.metadata
-        return {"class_names": known.class_names, "mode": known.mode, "resize": known.resize}
+        return {"class_names": known.class_names, "mode": known.mode, "resize": known.resize, "depth": known.depth}
 
     def example(self) -> tuple[Tensor, ...]:
         """Return a slope from dark to light, and its mirror image."""

@@ -1,27 +1,26 @@
 """Images in shards, in a folder or object storage: decoded as they come, with any number of processes and workers."""
 
-import io
 from dataclasses import asdict, replace
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils.data import Dataset
+from torch import Tensor, nn
 from typing_extensions import override
 
 from litlab.data.images.augment import Augment
-from litlab.data.images.batches import ImageBatches
+from litlab.data.images.datamodule import ImageData, Normalize
 from litlab.data.images.decode import ImageFormat
-from litlab.data.images.lazy import decoded
-from litlab.data.images.metadata import ImageMetadata
+from litlab.data.images.serving import ImageMetadata
+from litlab.data.images.store import LazyImages
 from litlab.data.sampler import EpochSampler
 from litlab.data.shard_batches import ShardBatches
-from litlab.data.shards import ShardSplit
-from litlab.data.streamed import StreamedData
+from litlab.data.shards import Shards, ShardSplit
 from litlab.types import PositiveInt, Seed
 
 
-class StreamedImages(StreamedData[ImageMetadata], ImageBatches):
+class StreamedImages(ImageData):
     """Images with one class each, in shards that the command ``shards`` has written.
 
     For data that is larger than the memory, or lies in object storage. The model gets what `ImageData` gives it.
@@ -30,8 +29,10 @@ class StreamedImages(StreamedData[ImageMetadata], ImageBatches):
         path: Folder of the shards, or an address such as ``s3://bucket/folder``.
         batch_size: Images per batch and process. All batches of an epoch are of about the same size, at most this.
         shuffle_shards: How many shards are shuffled together: more is more random, and reads more files at once.
+        normalize: As of `ImageData`.
         seed: Seed of the order and the augmentation; that of the run (seed_everything) when left out.
-        augment: Random changes to the training images.
+        augment: Random changes to the training images, in whole batches.
+        transform: Random changes to each training image in its original size, as of `ImageData`.
         cache_dir: Folder where shards of object storage are kept, once they have been read.
         **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
 
@@ -45,83 +46,74 @@ class StreamedImages(StreamedData[ImageMetadata], ImageBatches):
         *,
         batch_size: PositiveInt = 512,
         shuffle_shards: PositiveInt = 8,
+        normalize: Normalize = "data",
         seed: Seed | None = None,
         augment: Augment = Augment(),  # noqa: B008 - it is frozen
+        transform: list[nn.Module] = [],  # noqa: B006 - it is only read
         cache_dir: str = "data/cache",
         **loader: Any,
     ) -> None:
-        super().__init__(path, shuffle_shards, batch_size=batch_size, seed=seed, cache_dir=cache_dir, **loader)
-        self.augment = Augment(**augment) if isinstance(augment, dict) else augment
+        super(ImageData, self).__init__(batch_size=batch_size, seed=seed, **loader)  # the settings of files don't count
+        self.set_changes(augment, transform, normalize)
         augment = asdict(replace(self.augment, steps=[]))  # type: ignore[assignment]  # as in `ImageData`
-        self.save_hyperparameters(logger=False)
-        self.bad_rows = "error"
-        self._predicted = []
+        self.save_hyperparameters(logger=False, ignore=["transform"])
+        self.shards = Shards(path, Path(cache_dir).expanduser())
+        self.path, self.dataset, self.bad_rows, self.cache = path, "shards", "error", "none"
+        self.shuffle_shards = shuffle_shards
 
     @property
     def written(self) -> ImageMetadata:
         """Metadata of the shards."""
-        known = self.about["metadata"]
+        known = self.shards.metadata(self.item)
         return ImageMetadata(**{**known, "image_shape": tuple(known["image_shape"])})
 
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """(channel, height, width) of the images that the model gets; of the checkpoint's where one was loaded."""
-        return self.current.image_shape
+    @cached_property
+    @override
+    def form(self) -> ImageFormat:
+        return self.written.form
+
+    @override
+    def _find_class_names(self) -> list[str]:
+        return self.written.class_names
 
     @property
-    def description(self) -> str:
-        """The data set in one line."""
-        return self.described(f"images of {' x '.join(map(str, self.image_shape))}")
+    @override
+    def fingerprint(self) -> str:
+        return self.shards.about["fingerprint"]
 
     @override
     def open(self, stage: str | None) -> ImageMetadata:
-        known = super().open(stage)
-        self.augment.check(known.image_shape)
-        return known
+        self.augment.check(self.form.shape)
+        self.sizes = {split: sum(self.shards.sizes(split)) for split in self.shards.about["splits"]}
+        self.generated = self.written.generated  # as made-up data can be written, too
+        mean, std = self._choose_colours()
+        return replace(self.written, mean=mean, std=std)
 
     @override
-    def samples(self, split: str) -> "ShardImages":
-        known = self.written
-        _, height, width = known.image_shape
-        form = ImageFormat(height, width, known.mode, known.resize, convert=True)
-        return ShardImages(self.shards.split(split), self.sizes[split], form)
+    def _measure_colours(self) -> tuple[list[float], list[float]]:
+        return self.written.mean, self.written.std
 
     @override
-    def sampler(self, samples: Any, split: str) -> EpochSampler:
+    def samples(self, split: str) -> LazyImages:
+        read = partial(read_shards, self.shards.split(split))
+        return LazyImages(self.sizes[split], read, self.form, self.transforms if split == "train" else [])
+
+    @override
+    def labels(self, split: str) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return None  # reading them all takes long
+
+    @override
+    def sampler(self, samples: LazyImages, split: str) -> EpochSampler:
         if split == "predict":
             return super().sampler(samples, split)
-        shards, options = self.sizes_of_shards(split), self.sampler_options(split)
-        return ShardBatches(shards, self.batch_size, self.shuffle_shards, **options)
+        samples.sampler = ShardBatches(
+            self.shards.sizes(split), self.batch_size, self.shuffle_shards, **self.sampler_options(split)
+        )
+        return samples.sampler
 
 
-class ShardImages(Dataset[dict[str, Tensor]]):
-    """Images of one split in shards; indexed by a tensor, it returns a batch.
-
-    Args:
-        split: The shards.
-        size: Number of images.
-        form: The format that they get.
-    """
-
-    def __init__(self, split: ShardSplit, size: int, form: ImageFormat) -> None:
-        self.split = split
-        self.size = size
-        self.form = form
-
-    def __len__(self) -> int:
-        """Return the number of images."""
-        return self.size
-
-    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
-        """Decode a batch, by the numbers of the images, int64 of shape (batch,).
-
-        Returns:
-            As `StoredImages` does.
-
-        Raises:
-            LoaderError: A shard or an image is damaged, or out of reach.
-        """
-        samples = self.split.read(index)
-        names = [f"{self.split.where}: image {number}" for number in index.tolist()]
-        images = decoded([io.BytesIO(sample["image"]) for sample in samples], names, self.form)
-        return {"image": images, "label": torch.tensor([sample["label"] for sample in samples]), "index": index}
+def read_shards(shards: ShardSplit, numbers: Tensor) -> tuple:
+    """Return names, contents and labels of images in shards, as `LazyImages` asks for them."""
+    samples = shards.read(numbers)
+    names = [f"{shards.where}: image {number}" for number in numbers.tolist()]
+    return names, [sample["image"] for sample in samples], torch.tensor([sample["label"] for sample in samples])

@@ -18,7 +18,8 @@ class ImageReader(Reader):
     def __init__(self, manifest: Mapping[str, Any], text_file: Callable[[str], str]) -> None:
         super().__init__(manifest, text_file)
         _, _, height, width = self.inputs["image"]["shape"]
-        self.form = ImageFormat(height, width, self.facts["mode"], self.facts["resize"], convert=True)
+        mode, resize, depth = (self.facts[name] for name in ("mode", "resize", "depth"))
+        self.form = ImageFormat(height, width, mode, resize, convert=True, depth=depth)
 
     def read(self, given: Given) -> Asked:
         """Turn an image into one sample."""

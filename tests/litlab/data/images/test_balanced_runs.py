@@ -6,7 +6,6 @@ import shutil
 import pytest
 import torch
 
-from litlab.data import ImageData
 from tests.litlab.conftest import CONFIGS
 
 COUNTS = {"class_0": 12, "class_4": 4, "class_9": 1}
@@ -21,17 +20,6 @@ def uneven(images, tmp_path):
             for file in sorted((images / split / name).iterdir())[: count if split == "train" else None]:
                 shutil.copy(file, tmp_path / "uneven" / split / name)
     return tmp_path / "uneven"
-
-
-def test_an_epoch_has_the_shares_and_each_draw_its_own_augmentation(uneven, tmp_path):
-    data = ImageData("folder", str(uneven), batch_size=6, balance="even", cache_dir=str(tmp_path / "cache"))
-    data.augment = type(data.augment)(crop=4)
-    batches = [batch for epoch in range(6) for batch in data.batches("train", epoch)]
-    labels = torch.cat([labels for _, labels in batches])
-    assert len(labels) == 6 * 12, "17 images, of which two batches of six are used"
-    assert torch.bincount(labels).tolist() == pytest.approx([24, 24, 24], abs=5)
-    rare = torch.cat([images for images, _ in batches])[labels == 2]
-    assert len({tuple(image.flatten().tolist()) for image in rare}) > 15, "one image, in many ways"
 
 
 def test_a_balanced_run_says_what_it_draws_and_reports_each_class(run, uneven, tmp_path):
@@ -54,13 +42,6 @@ def test_a_balanced_run_says_what_it_draws_and_reports_each_class(run, uneven, t
     assert "Test: each class" in done.out
     # A network that has not learned names one class: the others have no precision, and no F1 above 0.
     assert all(0 <= float(row["recall"]) <= 1 for row in rows)
-
-
-def test_even_classes_need_no_table(fit_images, tmp_path):
-    done = fit_images("fit", "--trainer.max_epochs=1", "--trainer.callbacks=[ConfusionMatrix]")
-    assert done.code == 0, done.err
-    assert "each class" not in done.out
-    assert not (tmp_path / "lightning_logs/images/version_0/classes.csv").exists()
 
 
 def test_class_weights_are_those_of_the_data_and_in_the_checkpoint(run, uneven, tmp_path):

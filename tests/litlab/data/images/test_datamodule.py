@@ -1,141 +1,122 @@
 """ImageData as a whole: through a trainer, as a run uses it."""
 
-import time
-from concurrent.futures import ThreadPoolExecutor
-
+import pandas as pd
 import pytest
 import torch
 
-from litlab.data import Augment
-from litlab.data.images import datamodule, stored
+from litlab.data import Augment, ImageData
 from litlab.errors import UserError
-from tests.litlab.data.conftest import Recorder, a_rank
-from tests.litlab.data.images.conftest import folder_data, pixels, write_image
+from tests.litlab.data.conftest import Recorder, a_rank, prepared, refusal
+from tests.litlab.data.images.conftest import pixels, write_image
+
+ALL = Augment(crop=2, flip="random", cutout=3, brightness=0.2)
 
 
-def test_facts_are_known_before_anything_is_decoded(make_data, image_folder):
-    data = folder_data(make_data, image_folder)
-    assert data.num_classes == 2
-    assert data.class_names == ["cat", "dog"]
+def test_facts_are_known_before_anything_is_decoded(make, pets, tmp_path):
+    data = make(pets)
+    assert (data.dataset, data.num_classes, data.class_names) == ("folder", 2, ["cat", "dog"])
     assert data.image_shape == (3, 8, 6)
-    assert data.has_val
-    assert data.has_test
-    assert not data.generated
-    assert not data.cache_dir.exists()
-    assert make_data().image_shape == (3, 32, 32)
-    assert make_data(dataset="mnist").image_shape == (1, 28, 28)
-    assert make_data(dataset="mnist", mode="RGB", image_size=(32, 30)).image_shape == (3, 32, 30)
-    assert make_data(dataset="cifar100").num_classes == 100
+    assert make(pets, mode="L", image_size=(32, 30)).image_shape == (1, 32, 30)
+    assert not (tmp_path / "cache").exists()
 
 
-def test_folder_through_a_run(make_data, make_trainer, image_folder):
-    data, model = folder_data(make_data, image_folder), Recorder()
+def test_a_run(make, make_trainer, pets):
+    data, model = make(pets), Recorder()
     trainer = make_trainer(max_epochs=2)
     trainer.fit(model, data)
-    assert data.description == (f"folder {image_folder}: 27 train / 3 val / 6 test images of 3 x 8 x 6, 2 classes")
+    assert data.description == f"folder {pets}: 27 train / 3 val / 6 test images of 3 x 8 x 6, 2 classes"
     assert [len(images) for images, _ in model.seen["train", 0]] == [4] * 6  # the incomplete batch is dropped
     assert model.images("train").dtype == torch.float32
     assert model.images("train").is_contiguous()
-    assert model.labels("train").dtype == torch.int64
     assert not model.images("train", 0).equal(model.images("train", 1))
     assert torch.bincount(model.labels("val")).tolist() == [2, 1]
-    assert model.images("val", 0).equal(model.images("val", 1))
     trainer.test(model, data, verbose=False)
     assert torch.bincount(model.labels("test", 2)).tolist() == [4, 2]
+    assert data.baselines()["nearest class mean"].keys() == {"test/acc", "test/f1"}
 
 
-def test_images_are_normalised_by_the_training_split(make_data, make_trainer, image_folder):
-    data, model = folder_data(make_data, image_folder, batch_size=27), Recorder()
+def test_the_nearest_class_mean_is_what_it_says(make, tmp_path):
+    for split, count in (("train", 20), ("test", 10)):
+        for name, value in (("dark", 60), ("light", 180)):
+            for number in range(count):
+                write_image(tmp_path / "set" / split / name / f"{number}.png", value=value + number)
+    write_image(tmp_path / "set/test/light/wrong.png", value=80)
+    data = prepared(make(tmp_path / "set"))
+    assert data.baselines()["nearest class mean"]["test/acc"] == pytest.approx(20 / 21)
+
+
+def test_images_are_normalised_by_the_training_split(make, make_trainer, pets):
+    data, model = make(pets, batch_size=27), Recorder()
     trainer = make_trainer()
     trainer.fit(model, data)
     images = model.images("train").double()
     torch.testing.assert_close(images.mean((0, 2, 3)), torch.zeros(3).double(), atol=1e-5, rtol=0)
     torch.testing.assert_close(images.std((0, 2, 3), correction=0), torch.ones(3).double(), atol=1e-5, rtol=0)
     trainer.test(model, data, verbose=False)
-    state = data.state_dict()
-    mean, std = (torch.tensor(state[key])[:, None, None] for key in ("mean", "std"))
-    first = model.images("test", 1)[0]
-    torch.testing.assert_close(first, (pixels(image_folder / "test/cat/00.png") / 255 - mean) / std)
+    mean, std = (torch.tensor(values)[:, None, None] for values in (data.mean, data.std))
+    torch.testing.assert_close(model.images("test", 1)[0], (pixels(pets / "test/cat/00.png") / 255 - mean) / std)
 
 
-def test_augmentation_is_for_training_only(make_data, make_trainer, image_folder):
-    augment = Augment(crop=2, flip="random", cutout=3)
-    plain, changed = ((folder_data(make_data, image_folder, augment=a), Recorder()) for a in (Augment(), augment))
+@pytest.mark.parametrize("cache", ["decoded", "none"])
+@pytest.mark.parametrize(
+    ("normalize", "mean", "std"),
+    [
+        ("imagenet", [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+        ([[0.5, 0.5, 0.5], [0.25, 0.25, 0.25]], [0.5] * 3, [0.25] * 3),
+    ],
+)
+def test_other_normalisations(make, pets, cache, normalize, mean, std):
+    data = make(pets, cache=cache, normalize=normalize)
+    image = next(data.batches("test"))[0][0]
+    mean, std = (torch.tensor(values)[:, None, None] for values in (mean, std))
+    torch.testing.assert_close(image, (pixels(pets / "test/cat/00.png") / 255 - mean) / std)
+    assert data.state_dict()["mean"] == data.mean == mean.flatten().tolist() or normalize == "imagenet"
+    assert data.serving().encode(pixels(pets / "test/cat/00.png")[None])[0].equal(image)
+    grey = make(pets, cache=cache, normalize=normalize, mode="L")
+    assert refusal(prepared, grey).endswith("is no mean and deviation for each channel; give two lists of numbers")
+
+
+def test_augmentation_is_for_training_only(make, make_trainer, pets):
+    plain, changed = ((make(pets, augment=augment), Recorder()) for augment in (Augment(), ALL))
     for data, model in (plain, changed):
         trainer = make_trainer()
         trainer.fit(model, data)
-        trainer.validate(model, data, verbose=False)
         trainer.test(model, data, verbose=False)
     assert plain[1].labels("train").equal(changed[1].labels("train"))
     assert not plain[1].images("train").equal(changed[1].images("train"))
-    for stage, epoch in (("sanity", 0), ("val", 0), ("val", 1), ("test", 1)):
+    for stage, epoch in (("sanity", 0), ("val", 0), ("test", 1)):
         assert plain[1].images(stage, epoch).equal(changed[1].images(stage, epoch))
 
 
-def test_augmentation_follows_the_epoch(make_data, make_trainer, image_folder):
-    augment = Augment(flip="alternating")
-    data, model = folder_data(make_data, image_folder, augment=augment, batch_size=27), Recorder()
-    make_trainer(max_epochs=2).fit(model, data)
-    first, second = (model.images("train", epoch) for epoch in (0, 1))
-    for image in second.flip(3):  # the order differs, but each image comes once, and mirrored
-        assert (first == image).all((1, 2, 3)).sum() == 1
-
-
-def test_training_images_can_be_evaluated(make_data, make_trainer, image_folder):
+def test_training_images_can_be_evaluated(make, make_trainer, pets):
     """They are stored with a border, which must not show."""
-    data = folder_data(make_data, image_folder, augment=Augment(crop=2))
-    data.trainer = make_trainer()
-    data.prepare_data()
-    data.setup("fit")
+    data, plain = prepared(make(pets, augment=Augment(crop=2)), "fit"), prepared(make(pets), "fit")
     assert data.train_dataloader().dataset.images.shape == (27, 3, 12, 10)
-    batch = data.on_after_batch_transfer(data.train_dataloader().dataset[torch.tensor([0])], 0)
-    plain = folder_data(make_data, image_folder)
-    plain.setup("fit")
-    assert batch[0].equal(plain.on_after_batch_transfer(plain.train_dataloader().dataset[torch.tensor([0])], 0)[0])
+    first, second = (one.transform(one.samples("train")[torch.tensor([0])], None)[0] for one in (data, plain))
+    assert first.equal(second)
+    with pytest.raises(UserError, match=r"^data\.augment\.crop: 6 is out of range for images of 8 x 6 pixels"):
+        prepared(make(pets, augment=Augment(crop=6)))
 
 
-def test_a_run_repeats_exactly_and_leaves_the_global_generator_alone(make_data, make_trainer, image_folder):
-    augment = Augment(crop=2, flip="alternating", cutout=3, brightness=0.2)
+def test_a_run_repeats_exactly_and_leaves_the_global_generator_alone(make, make_trainer, pets):
     runs = []
-    for noise in (1, 2):
-        data, model = folder_data(make_data, image_folder, augment=augment, seed=5), Recorder()
+    for noise, seed in ((1, 5), (2, 5), (2, 6)):
+        data, model = make(pets, augment=ALL, seed=seed), Recorder()
         torch.manual_seed(noise)
-        make_trainer(max_epochs=3).fit(model, data)
-        runs.append((torch.cat([model.images("train", epoch) for epoch in range(3)]), torch.rand(1)))
-    assert runs[0][0].equal(runs[1][0])
+        make_trainer(max_epochs=2).fit(model, data)
+        runs.append((torch.cat([model.images("train", epoch) for epoch in range(2)]), torch.rand(1)))
     torch.manual_seed(2)
     assert torch.rand(1) == runs[1][1]
-    other = Recorder()
-    make_trainer(max_epochs=3).fit(other, folder_data(make_data, image_folder, augment=augment, seed=6))
-    assert not other.images("train").equal(runs[0][0][: len(other.images("train"))])
+    assert runs[0][0].equal(runs[1][0])
+    assert not runs[2][0].equal(runs[0][0])
 
 
-def test_without_validation(make_data, make_trainer, image_folder):
-    data, model = folder_data(make_data, image_folder, val_fraction=0.0), Recorder()
-    assert not data.has_val
-    make_trainer().fit(model, data)
-    assert {stage for stage, _ in model.seen} == {"train"}
-    assert data.sizes == {"train": 30, "test": 6}
-    with pytest.raises(UserError, match=r"has no val images; add some or set data\.val_fraction above 0$"):
-        make_trainer().validate(model, data)
-
-
-def test_validation_folder_is_used_as_it_is(make_data, image_folder):
-    write_image(image_folder / "val" / "dog" / "a.png")
-    data = folder_data(make_data, image_folder)
-    data.prepare_data()
-    data.setup("fit")
-    assert data.sizes == {"train": 30, "val": 1, "test": 6}
-
-
-def test_large_sets_stay_in_the_file(make_data, make_trainer, image_folder, monkeypatch):
+def test_large_sets_stay_in_the_file(make, make_trainer, pets, monkeypatch):
     """Where memory is short, batches come from the mapped file and get their border one by one: the same images."""
-    augment = Augment(crop=2, flip="random")
     models = [Recorder(), Recorder()]
     for model in models:
-        data = folder_data(make_data, image_folder, augment=augment)
-        trainer = make_trainer()
-        trainer.fit(model, data)
+        data = make(pets, augment=Augment(crop=2, flip="random"))
+        make_trainer().fit(model, data)
         data.setup("fit")
         rows = data.train_dataloader().dataset.rows
         assert (rows is None) == (model is models[0])
@@ -144,31 +125,133 @@ def test_large_sets_stay_in_the_file(make_data, make_trainer, image_folder, monk
     assert models[0].images("val").equal(models[1].images("val"))
 
 
-def test_runs_that_begin_at_once_decode_once(make_data, image_folder, monkeypatch):
-    """As the first trials of a sweep with several workers do."""
-    decoded = []
+def test_splits(make, make_trainer, pets):
+    write_image(pets / "val/dog/a.png")
+    assert prepared(make(pets)).sizes == {"train": 30, "val": 1, "test": 6}
+    data = prepared(make(pets, val_fraction=0.0, fold="0/3"))
+    assert data.sizes == {"train": 20, "val": 1, "test": 10}, "the test split that is there is left out"
+    (pets / "val/dog/a.png").unlink()
+    (pets / "val/dog").rmdir()
+    (pets / "val").rmdir()
+    seen = []
+    for fold in ("0/3", "1/3", "2/3"):
+        data = prepared(make(pets, fold=fold, batch_size=10))
+        assert data.sizes == {"train": 17, "val": 3, "test": 10}
+        assert data.labels("test").bincount().tolist() in ([7, 3], [6, 4])
+        seen += [tuple(image.flatten().tolist()) for image in data.samples("test")[torch.arange(10)]["image"]]
+    assert len(set(seen)) == 30, "each image is tested once"
 
-    def store(*arguments):
-        decoded.append(1)
-        time.sleep(0.2)
-        stored.store(*arguments)
+    data, model = make(pets, val_fraction=0.0), Recorder()
+    make_trainer().fit(model, data)
+    assert {stage for stage, _ in model.seen} == {"train"}
+    with pytest.raises(UserError, match=r"has no val images; add some, or set data\.val_fraction above 0$"):
+        make_trainer().validate(model, data)
 
-    monkeypatch.setattr(datamodule, "store", store)
 
-    def begin(_: int) -> int:
-        data = folder_data(make_data, image_folder)
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_processes_share_the_work(make, pets, ranks):
+    seen = []
+    for rank in range(ranks):
+        data = make(pets, batch_size=4)
         data.prepare_data()
-        data.setup("fit")
-        return data.sizes["train"]
+        data.trainer = a_rank(rank, ranks)
+        data.setup()
+        loaders = {"train": data.train_dataloader(), "val": data.val_dataloader(), "test": data.test_dataloader()}
+        seen.append({split: torch.cat([batch["index"] for batch in loader]) for split, loader in loaders.items()})
+    assert torch.cat([rank["test"] for rank in seen]).tolist() == list(range(6))
+    assert torch.cat([rank["val"] for rank in seen]).tolist() == list(range(3))
+    train = torch.cat([rank["train"] for rank in seen])
+    assert len(train) == len(train.unique()) == 24
 
-    with ThreadPoolExecutor(3) as pool:
-        assert list(pool.map(begin, range(3))) == [27] * 3
-    assert len(decoded) == 1
+
+def test_each_draw_of_a_rare_image_has_its_own_augmentation(make, tmp_path):
+    for name, count in (("many", 12), ("some", 4), ("one", 1)):
+        for number in range(count):
+            write_image(tmp_path / "uneven/train" / name / f"{number}.png", seed=number)
+    data = make(tmp_path / "uneven", val_fraction=0.0, batch_size=6, balance="even", augment=Augment(crop=4))
+    batches = [batch for epoch in range(6) for batch in data.batches("train", epoch)]
+    labels = torch.cat([labels for _, labels in batches])
+    assert torch.bincount(labels).tolist() == pytest.approx([24, 24, 24], abs=5)
+    rare = torch.cat([images for images, _ in batches])[labels == 1]
+    assert len({tuple(image.flatten().tolist()) for image in rare}) > 15, "one image, in many ways"
 
 
-def test_generated_data_through_a_run(make_data, make_trainer, monkeypatch):
-    monkeypatch.setattr("litlab.data.images.sources._GENERATED", {"train": 40, "test": 20})
-    data, model = make_data(dataset="generated", image_size=(9, 8), mode="L"), Recorder()
+# ---- the checkpoint, and prediction
+
+
+def test_predicting_from_a_checkpoint_alone(make, make_trainer, pets, tmp_path):
+    data, model = make(pets, augment=Augment(crop=1)), Recorder()
+    trainer = make_trainer()
+    trainer.fit(model, data)
+    trainer.save_checkpoint(tmp_path / "model.ckpt")
+    state = torch.load(tmp_path / "model.ckpt", weights_only=True)["ImageData"]
+    assert (state["class_names"], state["image_shape"], state["generated"]) == (["cat", "dog"], (3, 8, 6), False)
+    again = ImageData.load_from_checkpoint(tmp_path / "model.ckpt", weights_only=True)
+    assert again.augment == Augment(crop=1)
+    assert dict(again.hparams) == dict(data.hparams)
+
+    # Elsewhere, with no training images at hand.
+    photos = tmp_path / "photos"
+    write_image(photos / "b" / "2.png", size=(16, 12), value=255)
+    write_image(photos / "1.JPG", mode="L", value=0)
+    data = make(tmp_path / "gone", batch_size=1)
+    data.predict_input = str(photos)
+    outputs = make_trainer().predict(model, data, ckpt_path=tmp_path / "model.ckpt", weights_only=True)
+    mean, std = (torch.tensor(state[key])[:, None, None] for key in ("mean", "std"))
+    images = model.images("predict", model.current_epoch)
+    torch.testing.assert_close(images, torch.stack([((value - mean) / std).expand(3, 8, 6) for value in (0, 1)]))
+    outputs[0] = torch.tensor([[0.25, 0.75]])
+    data.write_predictions(outputs, str(tmp_path / "out/predictions.parquet"))
+    assert pd.read_parquet(tmp_path / "out/predictions.parquet").to_dict("list") == {
+        "file": [str(photos / "1.JPG"), str(photos / "b/2.png")], "prediction": ["dog", "cat"],
+        "probability": [0.75, 0.5], "cat": [0.25, 0.5], "dog": [0.75, 0.5],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_predicting_files_that_are_damaged(make, pets, tmp_path, workers):
+    for bad_rows in ("error", "drop"):
+        data = prepared(make(pets, bad_rows=bad_rows, num_workers=workers))
+        data.load_state_dict(data.state_dict())
+        write_image(tmp_path / "photos/a.png")
+        (tmp_path / "photos/b.png").write_bytes(b"rubbish")
+        data.predict_input = str(tmp_path / "photos")
+        if bad_rows == "drop":
+            assert [len(batch["image"]) for batch in data.predict_dataloader()] == [1]
+            continue
+        with pytest.raises(
+            UserError, match=r"1 of 2 images can't be used: 1 unreadable \(.*b\.png: not an image\); repl"
+        ):
+            list(data.predict_dataloader())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"class_names": ["cat", "cow"]},
+            "trained with class_names cat, cow, here it is cat, dog; use data and settings",
+        ),
+        ({"image_shape": (1, 9, 9)}, "trained with image_shape 1, 9, 9, here it is 3, 8, 6; use data and settings"),
+    ],
+)
+def test_a_checkpoint_of_other_data_is_refused(make, pets, change, message):
+    data = prepared(make(pets), "test")
+    trained = {**data.state_dict(), **change}
+    assert message in refusal(data.load_state_dict, trained)
+    fresh = make(pets)
+    fresh.load_state_dict(trained)
+    for name, value in change.items():
+        assert getattr(fresh, name) == value, "what the checkpoint says counts"
+    assert message in refusal(prepared, fresh, "test")
+
+
+# ---- made-up data
+
+
+def test_generated_data_through_a_run(make, make_trainer, monkeypatch):
+    monkeypatch.setattr("litlab.data.images.generated.COUNTS", {"train": 40, "test": 20})
+    data, model = make(dataset="generated", image_size=(9, 8), mode="L"), Recorder()
     make_trainer().fit(model, data)
     assert data.generated
     assert data.description == "GENERATED images: 36 train / 4 val / 20 test images of 1 x 9 x 8, 10 classes"
@@ -176,61 +259,19 @@ def test_generated_data_through_a_run(make_data, make_trainer, monkeypatch):
     assert data.state_dict()["generated"] is True
 
 
-def test_a_csv_file_needs_its_path(make_data):
-    with pytest.raises(UserError, match=r"^data\.path: null is not valid; dataset csv needs your file$"):
-        make_data(dataset="csv")
-
-
-def test_options_of_augmentation_are_checked_against_the_images(make_data, image_folder):
-    data = folder_data(make_data, image_folder, augment=Augment(crop=6))
-    data.prepare_data()
-    with pytest.raises(UserError, match=r"^data\.augment\.crop: 6 is out of range for images of 8 x 6 pixels"):
-        data.setup("fit")
-
-
-def test_two_processes_share_the_work(make_data, image_folder):
-    """Ranks 0 and 1 see every sample once in evaluation, and never the same one in training."""
-    seen = []
-    for rank in range(2):
-        data = folder_data(make_data, image_folder, batch_size=4)
-        data.prepare_data()
-        data.trainer = a_rank(rank)
-        data.setup()
-        seen.append(
-            {
-                split: torch.cat([batch["index"] for batch in getattr(data, f"{split}_dataloader")()])
-                for split in ("train", "val", "test")
-            }
-        )
-    assert torch.cat([rank["test"] for rank in seen]).tolist() == list(range(6))
-    assert torch.cat([rank["val"] for rank in seen]).tolist() == list(range(3))
-    train = torch.cat([rank["train"] for rank in seen])
-    assert len(train) == len(train.unique()) == 24
-
-
-@pytest.mark.filterwarnings("ignore:.*no `validation_step`")
-def test_overfitting_repeats_the_same_mixed_batches(make_data, image_folder):
-    """Through Lightning: its ``overfit_batches`` exchanges samplers that it takes for random ones."""
-    from lightning.pytorch import LightningModule, Trainer
-
-    seen = []
-
-    class Recorder(LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.zeros(()))
-
-        def training_step(self, batch, batch_idx):
-            seen.append(batch[1].tolist())
-            return self.weight * 1.0
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters())
-
-    data = make_data(dataset="folder", path=str(image_folder), batch_size=4, val_fraction=0.0)
-    Trainer(
-        max_epochs=3, overfit_batches=2, accelerator="cpu", logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
-    ).fit(Recorder(), data)  # fmt: skip
-    assert seen[:2] == seen[2:4] == seen[4:]
-    assert len(set(seen[0] + seen[1])) > 1
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (
+            {"dataset": "generated", "cache": "none"},
+            "data.cache: none is for images of your own, in files; leave it out",
+        ),
+        ({"path": "x", "cache": "none", "bad_rows": "drop"}, "data.bad_rows: with data.cache none, damaged images are"),
+        (
+            {"path": "x", "transform": [torch.nn.Identity()]},
+            "data.transform: it changes images as they are decoded; add",
+        ),
+    ],
+)
+def test_what_does_not_go_together(settings, line):
+    assert refusal(lambda: ImageData(**settings)).startswith(line)

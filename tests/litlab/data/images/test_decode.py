@@ -1,20 +1,21 @@
 """Kinds of images, and how they get one size and mode."""
 
-import shutil
-from functools import partial
+import io
+import struct
 
 import numpy as np
+import pytest
+import torch
 from PIL import Image
 
-from litlab.data.images.decode import ImageFormat, decode_file
+from litlab.data.images.decode import ImageFormat, decode, peek
+from litlab.data.images.files import find_images
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.images.conftest import folder_data
-
-refused = partial(refusal, prepared)
+from tests.litlab.data.images.conftest import write_image
 
 
 def decoded(path, mode="RGB", size=(2, 2), resize=None) -> np.ndarray:
-    array = decode_file(path, ImageFormat(*size, mode, resize, convert=True))
+    array = decode(path, ImageFormat(*size, mode, resize, convert=True))
     assert isinstance(array, np.ndarray), array
     assert array.dtype == np.uint8
     return array
@@ -27,12 +28,6 @@ def save(tmp_path, array, mode=None, name="image.png", **options):
     return tmp_path / name
 
 
-def test_16_bits_are_scaled(tmp_path):
-    path = save(tmp_path, np.array([[0, 257], [32896, 65535]], dtype=np.uint16))
-    assert decoded(path, "L").tolist() == [[[0, 1], [128, 255]]]
-    assert decoded(path).tolist() == [[[0, 1], [128, 255]]] * 3
-
-
 def test_transparency_is_laid_on_white(tmp_path):
     array = np.array([[[10, 20, 30, 255], [10, 20, 30, 0]], [[0, 0, 0, 128], [1, 2, 3, 255]]], dtype=np.uint8)
     result = decoded(save(tmp_path, array))
@@ -41,40 +36,103 @@ def test_transparency_is_laid_on_white(tmp_path):
     assert abs(int(result[0, 1, 0]) - 127) <= 1
 
 
-def test_palette(tmp_path):
+def test_palette_cmyk_and_black_and_white(tmp_path):
     image = Image.new("P", (2, 2))
     image.putpalette([0, 0, 0, 250, 10, 20])
     image.putpixel((1, 0), 1)
     assert decoded(save(tmp_path, image))[:, 0, 1].tolist() == [250, 10, 20]
     assert decoded(save(tmp_path, image, transparency=1))[:, 0, 1].tolist() == [255, 255, 255]
-
-
-def test_cmyk_and_black_and_white(tmp_path):
     path = save(tmp_path, Image.new("CMYK", (2, 2), (0, 255, 255, 0)), name="image.tif")
     assert decoded(path)[:, 0, 0].tolist() == [255, 0, 0]
     path = save(tmp_path, np.array([[0, 255], [255, 0]], dtype=np.uint8), "1")
     assert decoded(path, "L").tolist() == [[[0, 255], [255, 0]]]
 
 
-def test_the_camera_was_turned(tmp_path, make_data):
-    pixels = np.zeros((4, 8, 3), dtype=np.uint8)
-    pixels[:, :4] = 255  # the left half is white
+@pytest.mark.parametrize("name", ["image.jpg", "image.tif", "image.png", "image.webp", "image.avif"])
+@pytest.mark.parametrize(
+    ("orientation", "size", "white"),
+    [
+        (1, (4, 8), np.s_[:, :, :4]),
+        (3, (4, 8), np.s_[:, :, 4:]),
+        (6, (8, 4), np.s_[:, :4]),  # turned clockwise: the left half gets to the top
+        (8, (8, 4), np.s_[:, 4:]),
+    ],
+)
+def test_the_camera_was_turned(tmp_path, name, orientation, size, white):
+    array = np.zeros((4, 8, 3), dtype=np.uint8)
+    array[:, :4] = 255  # the left half is white
     exif = Image.Exif()
-    exif[0x0112] = 6  # to be turned clockwise: the left half gets to the top
-    path = save(tmp_path, pixels, name="image.jpg", exif=exif, quality=100)
-    result = decoded(path, size=(8, 4))
-    assert result[:, :4].min() > 250
-    assert result[:, 4:].max() < 5
-    for name in "ab":
-        (tmp_path / "pets" / "train" / name).mkdir(parents=True)
-        shutil.copy(path, tmp_path / "pets" / "train" / name)
-    assert folder_data(make_data, tmp_path / "pets").image_shape == (3, 8, 4)
+    exif[0x0112] = orientation
+    path = save(
+        tmp_path, array, name=name, exif=exif, **({"quality": 100} if name[-1] in "gpf" and "j" in name else {})
+    )
+    assert peek([path]) == (*size, "RGB")
+    result = decoded(path, size=size).astype(int)
+    assert result[white].mean() > 240
+    assert result.mean() == pytest.approx(127.5, abs=8)
+
+
+def test_heic(tmp_path):
+    pytest.importorskip("pillow_heif").register_heif_opener()
+    path = save(tmp_path, np.full((64, 64, 3), 200, np.uint8), name="image.heic")
+    assert abs(decoded(path, size=(64, 64)).astype(int) - 200).max() < 4
+    assert find_images(str(tmp_path)) == [path]
+
+
+@pytest.mark.parametrize("broken", ["rational", "tag"])
+def test_broken_exif_data_is_none(tmp_path, broken):
+    array = np.random.default_rng(0).integers(0, 256, (4, 8, 3)).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(array).save(buffer, "JPEG")
+    plain = buffer.getvalue()
+    # One entry: the resolution, a signed -1/0; or one of an impossible length and place.
+    entry = (
+        struct.pack("<HHII", 0x011A, 10, 1, 26) if broken == "rational" else struct.pack("<HHII", 0x0112, 99, 9, 9**9)
+    )
+    tiff = b"II*\0" + struct.pack("<IH", 8, 1) + entry + struct.pack("<Iii", 0, -1, 0)
+    segment = b"Exif\0\0" + tiff
+    (tmp_path / "a.jpg").write_bytes(
+        plain[:2] + b"\xff\xe1" + struct.pack(">H", len(segment) + 2) + segment + plain[2:]
+    )
+    (tmp_path / "b.jpg").write_bytes(plain)
+    first, second = (decoded(tmp_path / name, size=(4, 8)) for name in ("a.jpg", "b.jpg"))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize(("bits", "says"), [(8, True), (10, True), (12, True), (16, False)])
+@pytest.mark.parametrize("cache", ["decoded", "none"])
+def test_16_bits_are_scaled_by_those_in_use(tmp_path, make, said, bits, says, cache):
+    """Also in prediction, by what the checkpoint says."""
+    values = np.random.default_rng(0).integers(0, 2**bits, (40, 8, 6))
+    values[:, 0, :2] = 0, 2**bits - 1
+    for number, image in enumerate(values):
+        folder = tmp_path / "scans/train" / "ab"[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image.astype(np.uint16)).save(folder / f"{number:02}.png")
+    data = prepared(make(tmp_path / "scans", cache=cache, val_fraction=0.0))
+    found = data.samples("train")[torch.tensor([0])]["image"][0, 0].numpy()
+    expected = values[0] * 255 // (2**bits - 1)
+    np.testing.assert_array_equal(found, expected)
+    assert found.max() == 255
+    assert any(f"16-bit images use {bits} bits only" in line for line in said) == says
+    data.load_state_dict(data.state_dict())
+    new = data.open_input(str(tmp_path / "scans/train/a/00.png"))
+    np.testing.assert_array_equal(new[torch.tensor([0])]["image"][0, 0], expected)
+
+
+def test_images_of_one_value_are_told(tmp_path, make, said):
+    for number in range(8):
+        write_image(tmp_path / "dark/train" / "ab"[number % 2] / f"{number}.png", value=number % 3)
+    prepared(make(tmp_path / "dark"))
+    assert any(
+        "the images are almost of one value (mean 1, deviation 1.0 of 255); look at some" in line for line in said
+    )
 
 
 def test_ways_to_fit(tmp_path):
-    pixels = np.zeros((4, 12, 3), dtype=np.uint8)
-    pixels[:, 4:8] = 255
-    path = save(tmp_path, pixels)
+    array = np.zeros((4, 12, 3), dtype=np.uint8)
+    array[:, 4:8] = 255
+    path = save(tmp_path, array)
     assert decoded(path, size=(4, 4), resize="crop").min() == 255
     stretched = decoded(path, size=(4, 3), resize="stretch")
     assert stretched[:, :, 1].min() > stretched[:, :, 0].max()
@@ -89,8 +147,21 @@ def test_large_jpegs_are_decoded_no_finer_than_needed(tmp_path):
     assert abs(decoded(path, "L", (20, 20), "crop")[0].astype(int) - exact).max() < 4
 
 
-def test_32_bits_are_refused(make_data, image_folder):
-    path = image_folder / "train" / "cat" / "07.tif"
-    Image.fromarray(np.ones((8, 6), dtype=np.float32)).save(path)
-    message = refused(folder_data(make_data, image_folder, mode="RGB"))
-    assert message.startswith(f"{path}: unreadable image (32 bits per pixel of unknown range: save it with 8 or 16); ")
+def test_all_kinds_of_trouble_are_told_at_once(make, pets, said):
+    damaged = pets / "train/cat/03.png"
+    damaged.write_bytes(damaged.read_bytes()[:60])
+    (pets / "train/dog/04.png").write_bytes(b"rubbish")
+    Image.fromarray(np.ones((8, 6), dtype=np.float32)).save(pets / "train/dog/x.tif")
+    write_image(pets / "train/cat/07.png", size=(9, 6))
+    write_image(pets / "train/dog/05.png", mode="L")
+    message = refusal(prepared, make(pets))
+    assert message.startswith(f"{pets}: 5 of 37 images can't be used: 3 unreadable ({damaged}: ")
+    assert f"1 of another size ({pets}/train/cat/07.png: 9 x 6 pixels, not 8 x 6)" in message
+    assert f"2 of another mode ({pets}/train/dog/05.png: grey, not colour)" in message or "of another mode" in message
+    assert "or use --data.bad_rows drop; bring all to one size: --data.image_size '[8, 6]'; convert all to" in message
+    assert refusal(prepared, make(pets, bad_rows="drop")).startswith(f"{pets}: 5 of 37 images")
+
+    data = prepared(make(pets, bad_rows="drop", image_size=[8, 6], mode="RGB"))
+    assert data.sizes == {"train": 25, "val": 3, "test": 6}
+    assert f"{pets}: 3 images that can't be read are left out (data.bad_rows)" in said
+    assert data.samples("train").labels.bincount().tolist() == [17, 8]

@@ -1,59 +1,252 @@
-"""Images that are decoded whenever they come into a batch."""
+"""Images that are decoded whenever they come into a batch, from files and from shards."""
 
+import random
 import shutil
 
+import pandas as pd
 import pytest
 import torch
+from jsonargparse import ArgumentParser
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torchvision.transforms import v2
 
-from litlab.data import Augment, ImageData
-from litlab.errors import UserError
+from litlab.data import Augment, StreamedImages
+from litlab.data.module import LoaderError
+from litlab.data.shard_batches import ShardBatches
+from litlab.data.shards import new_shards
 from tests.litlab.conftest import CONFIGS
+from tests.litlab.data.conftest import Recorder, prepared, refusal
+from tests.litlab.data.images.conftest import write_image
+
+# litdata leaves files open that it has downloaded.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-def batches(data, split):
-    return [batch for epoch in range(2) for batch in data.batches(split, epoch)]
+class Tilt(torch.nn.Module):
+    """Draws from Python's generator as from torch's."""
+
+    def forward(self, image):
+        return image.roll((random.randrange(4), int(torch.randint(4, ()))), (1, 2))
+
+
+def changes():
+    return [v2.RandomResizedCrop((7, 5)), v2.TrivialAugmentWide(), Tilt()]
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """24 images of two classes and different sizes, and 8 to test on."""
+    for split, count in (("train", 24), ("test", 8)):
+        for number in range(count):
+            size = 12 + number % 3, 10 + number % 4
+            write_image(tmp_path / "photos" / split / "ab"[number % 2] / f"{number:02}.png", size, seed=count + number)
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def shards(photos, make, tmp_path):
+    original = prepared(make(photos, cache="none", image_size=(8, 6)))
+    with new_shards(tmp_path / "shards") as folder:
+        original.write_shards(folder, 2000)
+    return tmp_path / "shards"
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_batches_are_those_of_decoded_images(images, tmp_path, workers):
-    augment = Augment(crop=2, flip="random")
-    kept = ImageData("folder", str(images), batch_size=30, augment=augment, cache_dir=str(tmp_path / "cache"))
-    read = ImageData(
-        "folder", str(images), batch_size=30, augment=augment, cache_dir=str(tmp_path / "none"), cache="none",
-        num_workers=workers,
-    )  # fmt: skip
+def test_batches_are_those_of_decoded_images(make, pets, workers):
+    settings = {"augment": Augment(crop=2, flip="random"), "batch_size": 7}
+    kept, read = make(pets, **settings), make(pets, cache="none", num_workers=workers, **settings)
     for split in ("train", "val", "test"):
-        for (one, labels), (other, same) in zip(batches(kept, split), batches(read, split), strict=True):
+        for (one, labels), (other, same) in zip(kept.batches(split, 1), read.batches(split, 1), strict=True):
             assert torch.equal(labels, same)
             torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
     assert kept.metadata == read.metadata
-    assert [path.name for path in (tmp_path / "none").iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_damaged_image_ends_the_run_in_one_line(run, images, tmp_path, workers):
-    shutil.copytree(images, tmp_path / "damaged")
-    file = tmp_path / "damaged/train/class_3/7.png"
+def test_damage_and_wrong_transforms_end_in_one_line(make, pets, workers):
+    data = prepared(make(pets, cache="none", num_workers=workers, batch_size=30, val_fraction=0.0))
+    file = pets / "train/cat/07.png"
     file.write_bytes(file.read_bytes()[:60])
+    with pytest.raises(LoaderError, match=rf"^data\.path: 1 of 30 images can't be used: 1 unreadable \({file}: "):
+        list(data.train_dataloader())
+    wrong = make(pets, cache="none", num_workers=workers, transform=[v2.ToDtype(torch.float32)], normalize="imagenet")
+    with pytest.raises(
+        LoaderError, match=r"^data\.transform: the last one returns torch\.float32 \(3, 8, 6\), not uint8"
+    ):
+        list(wrong.batches("train"))
+
+
+def source(kind, make, photos, shards, **settings):
+    if kind == "shards":
+        return StreamedImages(str(shards), batch_size=4, **settings)
+    return make(photos, cache="none", image_size=(8, 6), **settings)
+
+
+@pytest.mark.parametrize("kind", ["files", "shards"])
+def test_transforms_follow_from_seed_epoch_and_number(make, photos, shards, kind):
+    def images(epoch=0, seed=1, workers=0, **settings):
+        data = source(kind, make, photos, shards, transform=changes(), seed=seed, num_workers=workers, **settings)
+        torch.manual_seed(workers)
+        random.seed(workers)
+        return torch.cat([images for images, _ in data.batches("train", epoch)])
+
+    first = images(1)
+    assert first.shape[1:] == (3, 8, 6)
+    assert first.equal(images(1, workers=2))
+    assert not first.equal(images(0))
+    assert not first.equal(images(1, seed=2))
+    plain = torch.cat([images for images, _ in source(kind, make, photos, shards, seed=1).batches("train", 1)])
+    assert not first.equal(plain)
+
+
+def test_transforms_get_whole_images_of_their_own_size_in_training_only(make, photos):
+    sizes = []
+
+    class Look(torch.nn.Module):
+        def forward(self, image):
+            sizes.append(tuple(image.shape))
+            assert image.dtype == torch.uint8
+            return image
+
+    data = make(photos, cache="none", image_size=(8, 6), transform=[Look()], val_fraction=0.0)
+    list(data.batches("train"))
+    assert set(sizes) == {(3, 12 + number % 3, 10 + number % 4) for number in range(24)}
+    sizes.clear()
+    list(data.batches("test"))
+    assert not sizes
+    state = random.getstate(), torch.get_rng_state()
+    list(make(photos, cache="none", image_size=(8, 6), transform=changes()).batches("train"))
+    assert (random.getstate(), True) == (state[0], torch.get_rng_state().equal(state[1]))
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.filterwarnings("ignore:.*resuming from a checkpoint that ended before", "ignore:Checkpoint directory")
+@pytest.mark.parametrize("kind", ["files", "shards"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_resumed_run_repeats_transforms(make, make_trainer, photos, shards, tmp_path, kind, workers):
+    def fit(model, workers, **options):
+        keep = ModelCheckpoint(tmp_path, save_last=True, every_n_train_steps=1, enable_version_counter=False)
+        trainer = make_trainer(max_epochs=3, enable_checkpointing=True, callbacks=[keep], num_sanity_val_steps=0)
+        data = source(kind, make, photos, shards, transform=changes(), num_workers=workers)
+        trainer.fit(model, data, weights_only=True, **options)
+
+    class Stops(Recorder):
+        def training_step(self, batch, index):
+            if (self.current_epoch, index) == (1, 2):
+                raise Interrupted
+            return super().training_step(batch, index)
+
+    whole, resumed = Recorder(), Recorder()
+    fit(whole, 0)
+    with pytest.raises(Interrupted):
+        fit(Stops(), workers)
+    fit(resumed, workers, ckpt_path=tmp_path / "last.ckpt")
+    assert torch.cat([images for images, _ in whole.seen["train", 1][2:]]).equal(resumed.images("train", 1))
+    assert whole.images("train", 2).equal(resumed.images("train", 2))
+
+
+def test_loops_side_by_side_have_their_own_epochs(make, photos):
+    data = make(photos, cache="none", image_size=(8, 6), transform=changes())
+    together = list(zip(*(data.batches("train", epoch) for epoch in (0, 1)), strict=True))
+    for epoch in (0, 1):
+        for (images, _), batches in zip(data.batches("train", epoch), together, strict=True):
+            assert images.equal(batches[epoch][0])
+
+
+# ---- shards
+
+
+def contents(batches):
+    """All images with their classes, sorted."""
+    pairs = [pair for batch in batches for pair in zip(batch["image"], batch["label"], strict=True)]
+    return sorted((int(label), image.numpy().tobytes()) for image, label in pairs)
+
+
+@pytest.mark.parametrize(("ranks", "workers"), [(1, 2), (2, 0), (3, 0)])
+def test_every_image_once_whatever_the_ranks_and_workers(make, photos, shards, ranks, workers):
+    data = prepared(StreamedImages(str(shards), batch_size=3, shuffle_shards=2, num_workers=workers))
+    samples, sizes = data.samples("train"), data.shards.sizes("train")
+    assert len(sizes) > 3
+    batches = []
+    for rank in range(ranks):
+        sampler = ShardBatches(sizes, 3, 2, train=True, seed=1, rank=rank, world_size=ranks)
+        batches += list(torch.utils.data.DataLoader(samples, None, sampler=sampler, num_workers=workers))
+    original = prepared(make(photos, cache="none", image_size=(8, 6))).samples("train")
+    assert contents(batches) == contents([original[torch.arange(len(original))]])
+
+
+@pytest.mark.parametrize("cache", ["decoded", "none"])
+def test_shards_have_what_is_known_of_the_images(make, photos, tmp_path, cache):
+    original = prepared(make(photos, cache=cache, image_size=(8, 6), normalize="imagenet"))
+    with new_shards(tmp_path / "shards") as folder:
+        original.write_shards(folder, 100_000)
+    data = prepared(StreamedImages(str(tmp_path / "shards"), normalize="imagenet"))
+    assert data.metadata == original.metadata
+    assert (data.has_test, data.num_classes, data.image_shape) == (True, 2, (3, 8, 6))
+    assert data.description.endswith("22 train / 2 val / 8 test images of 3 x 8 x 6, 2 classes")
+    (first, _), (second, _) = (next(one.batches("test")) for one in (data, original))
+    assert first[:4].equal(second[:4])
+    plain = prepared(make(photos, cache=cache, image_size=(8, 6)))
+    assert prepared(StreamedImages(str(tmp_path / "shards"))).metadata == plain.metadata
+
+
+def test_a_damaged_image_leaves_no_shards(make, photos, tmp_path):
+    data = prepared(make(photos, cache="none", image_size=(8, 6)))
+    file = photos / "train/a/02.png"
+    file.write_bytes(file.read_bytes()[:60])
+
+    def write():
+        with new_shards(tmp_path / "shards") as folder:
+            data.write_shards(folder, 2000)
+
+    assert f"1 unreadable ({file}: " in refusal(write)
+    assert not (tmp_path / "shards").exists()
+
+
+def test_shards_of_something_else_are_refused(make, shards):
+    data = StreamedImages(str(shards))
+    data.shards.about["kind"] = "texts"
+    assert refusal(prepared, data) == f"data.path: {shards} holds texts, not images"
+
+
+def test_what_is_written_in_memory_is_png(make, pets, tmp_path):
+    data = prepared(make(pets))
+    shutil.rmtree(pets)
+    with new_shards(tmp_path / "made") as folder:
+        data.write_shards(folder, 100_000)
+    streamed = prepared(StreamedImages(str(tmp_path / "made")))
+    index = torch.arange(6)
+    assert streamed.samples("test")[index]["image"].equal(data.samples("test")[index]["image"])
+
+
+def test_flags_of_shards_are_their_own():
+    parser = ArgumentParser()
+    parser.add_class_arguments(StreamedImages, "data")
+    flags = {action.dest for action in parser._actions}
+    assert {"data.num_workers", "data.transform", "data.normalize"} <= flags
+    assert "data.file_column" not in flags
+
+
+def test_from_a_folder_to_predictions_by_commands(run, images, tmp_path):
+    """With transforms that a config names by their classes."""
+    source = ("--data.dataset=folder", f"--data.path={images}", "--data.cache=none")
+    written = run("shards", "--config", CONFIGS / "images.yaml", *source, "--output=shards", "--shard_mb=1")
+    assert written.code == 0, written.err
+    (tmp_path / "with.yaml").write_text(
+        "data:\n  init_args:\n    normalize: imagenet\n    transform:\n"
+        "      - class_path: torchvision.transforms.v2.RandomResizedCrop\n        init_args: {size: [32, 32]}\n"
+        "      - class_path: torchvision.transforms.v2.TrivialAugmentWide\n"
+    )
     done = run(
-        "fit", "--config", CONFIGS / "images.yaml", "--data.dataset=folder", f"--data.path={tmp_path / 'damaged'}",
-        "--data.cache=none", f"--data.num_workers={workers}", "--trainer.accelerator=cpu", "--trainer.max_epochs=1",
+        "fit", "--config", CONFIGS / "images.yaml", "--data=StreamedImages", "--config=with.yaml", "--data.path=shards",
+        "--data.batch_size=40", "--data.num_workers=2", "--trainer.accelerator=cpu", "--trainer.max_epochs=1",
     )  # fmt: skip
-    assert done.code == 2, done.err
-    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1
-    assert errors[0].startswith(f"error: {file}: unreadable image (")
-    assert "Traceback" not in done.err
-
-
-@pytest.mark.parametrize(
-    ("dataset", "settings", "line"),
-    [
-        ("generated", {}, "data.cache: none is not valid; it is for images of your own, in files; leave it out"),
-        ("folder", {"bad_rows": "drop"}, "data.bad_rows: drop is not valid; with data.cache none damaged images are"),
-    ],
-)
-def test_what_goes_with_the_cache_alone(images, dataset, settings, line):
-    with pytest.raises(UserError) as error:
-        ImageData(dataset, str(images), cache="none", **settings)
-    assert str(error.value).startswith(line)
+    assert done.code == 0, done.err
+    done = run("predict", "--run", "images", "--input", images / "test", "--output", "classes.csv")
+    assert done.code == 0, done.err
+    assert len(pd.read_csv(tmp_path / "classes.csv")) == 50
+    done = run("fit", "--config", CONFIGS / "images.yaml", *source, "--config=with.yaml", "--trainer.max_epochs=1")
+    assert done.code == 0, done.err

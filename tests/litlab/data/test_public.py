@@ -1,0 +1,79 @@
+"""Public files, from a file:// address in place of a server; and what takes their place."""
+
+import hashlib
+import sys
+
+import pytest
+
+from litlab.data import PublicFile
+from litlab.data.public import Unavailable, check_reachable, obtain
+from litlab.errors import UserError
+from tests.litlab.data.conftest import refusal
+
+
+@pytest.fixture
+def offered(tmp_path):
+    """A file that a server offers, and the folder to download it to."""
+    (tmp_path / "server.csv").write_bytes(b"date,load\n")
+    digest = hashlib.sha256(b"date,load\n").hexdigest()
+    return PublicFile(f"file://{tmp_path}/server.csv", "sets/load.csv", f"sha256:{digest}"), tmp_path / "data"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_file_is_downloaded_once(offered, tmp_path, capsys, monkeypatch, terminal):
+    file, root = offered
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    file.download(root)
+    assert ("100%" in capsys.readouterr().err) == terminal, "the bar is for terminals"
+    (tmp_path / "server.csv").unlink()
+    file.download(root)
+    assert (root / "sets/load.csv").read_bytes() == b"date,load\n"
+    assert [path.name for path in (root / "sets").iterdir()] == ["load.csv"]
+
+
+def test_what_is_damaged_is_not_taken(offered, tmp_path):
+    file, root = offered
+    (root / "sets").mkdir(parents=True)
+    (root / "sets/load.csv").write_bytes(b"date")
+    file.download(root)
+    assert (root / "sets/load.csv").read_bytes() == b"date,load\n"
+    (root / "sets/load.csv").write_bytes(b"date")
+    (tmp_path / "server.csv").write_bytes(b"something else")
+    with pytest.raises(
+        UserError, match=r"load\.csv: it is not the public file \(checksum\); delete it, or replace it$"
+    ):
+        file.download(root)
+    (root / "sets/load.csv").unlink()
+    with pytest.raises(Unavailable, match=r"sent is not the file that was expected \(checksum\)"):
+        file.download(root)
+    assert list((root / "sets").iterdir()) == []
+
+
+class Gone:
+    name, file_names, urls = "load", ["a.csv", "b.csv"], []
+
+    def download(self, root):
+        raise Unavailable("server: offline")
+
+
+def test_a_set_that_can_not_be_had(tmp_path, capsys):
+    root = tmp_path / "data"
+    assert refusal(obtain, Gone(), root, None, "--data.path FILE") == (
+        f"load: it is not in {root}/ and can't be downloaded (server: offline); put a.csv and b.csv there, use your "
+        "own data (--data.path FILE), or made-up data (--data.fallback generated)"
+    )
+    assert not obtain(Gone(), root, "generated", "--data.path FILE")
+    assert "This run uses GENERATED data" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    root.touch()
+    assert refusal(obtain, Gone(), root, "generated", "x").startswith(
+        f"data.path: {root} is no folder; name that of load"
+    )
+
+
+def test_servers_that_do_not_answer(tmp_path, monkeypatch):
+    def ask(request, timeout):
+        raise OSError("no route")
+
+    monkeypatch.setattr("urllib.request.urlopen", ask)
+    with pytest.raises(Unavailable, match=r"^one: no route$"):
+        check_reachable(["https://one/a"])

@@ -1,0 +1,54 @@
+"""The smallest data set there is: numbers, which are their own labels' multiples."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from litlab.data import ClassMetadata, ExperimentData
+from litlab.data.split import split_samples
+
+
+class Batches(Dataset):
+    def __init__(self, numbers: torch.Tensor) -> None:
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: torch.Tensor) -> torch.Tensor:
+        return self.numbers[index % len(self)]
+
+
+class Numbers(ExperimentData):
+    """Numbers from 0 to `count`, each fifth of class "rare"; a tenth is for validation and the test each."""
+
+    metadata_type = ClassMetadata
+    own_files = ("folder", "csv")
+
+    def __init__(self, count: int = 100, dataset=None, path=None, fallback=None, **settings) -> None:
+        super().__init__(**settings)
+        self.count = count
+        if dataset or path is not None or self.public:
+            self.choose_source(dataset, path, fallback)
+
+    def open(self, stage):
+        self.numbers = torch.arange(self.count)
+        splits = split_samples(np.full(self.count, "train"), 0.1, 0.1)
+        self.rows = {split: torch.from_numpy(splits == split) for split in ("train", "val", "test")}
+        self.sizes = {split: int(rows.sum()) for split, rows in self.rows.items()}
+        return ClassMetadata(["rare", "frequent"])
+
+    def samples(self, split):
+        return Batches(self.numbers[self.rows[split]])
+
+    def labels(self, split):
+        return (self.numbers[self.rows[split]] % 5 > 0).long()
+
+
+class PublicNumbers:
+    name, file_names, urls = "numbers", ["numbers.csv"], []
+
+    def download(self, root: Path) -> None:
+        root.mkdir(exist_ok=True)
