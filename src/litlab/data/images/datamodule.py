@@ -263,7 +263,8 @@ class ImageData(ExperimentData):
             blocks = decode_blocks(self.listing.files, form, self.path, kept, drop=self.bad_rows == "drop")
         else:
             public = None if self.generated else self.public
-            source = make_images(self.num_classes, form.shape) if public is None else public.read(self.path)
+            count = len(self._find_class_names())
+            source = make_images(count, form.shape) if public is None else public.read(self.path)
             images, labels, given = source
             blocks, kept = conform_blocks(images, form), range(len(labels))
         measured = store_images(folder, form.shape, blocks)
@@ -291,8 +292,10 @@ class ImageData(ExperimentData):
 
     def _choose_colours(self) -> tuple[list[float], list[float]]:
         """Return mean and deviation of each channel that images are normalised by."""
-        if self.normalize == "data":  # measured once: each stage has its setup
-            return self._measure_colours() if self.metadata is None else (self.mean, self.std)
+        # Measured once, though each stage has its setup; and looked at, whatever they are normalised by.
+        measured = self._measure_colours() if self.metadata is None else (self.mean, self.std)
+        if self.normalize == "data":
+            return measured
         pair = _IMAGENET if isinstance(self.normalize, str) else self.normalize
         if list(map(len, pair)) != [self.form.shape[0]] * 2:
             raise UserError(

@@ -39,7 +39,7 @@ _TURNS = {
     8: "ROTATE_90",
 }  # fmt: skip
 _REMEDIES = {
-    "unreadable": "replace or delete what is unreadable, or use --data.bad_rows drop",
+    "unreadable": "replace or delete what is unreadable, or use --data.bad_rows drop (not with data.cache none)",
     "of another size": "bring all to one size: --data.image_size '[{0.height}, {0.width}]'",
     "of another mode": "convert all to one mode: --data.mode RGB (or L)",
 }

@@ -100,15 +100,16 @@ def decode_blocks(
     bad: dict[str, Exception] = {}
     with progress_bar(total=len(files), desc="decoding images") as progress:
         for start in range(0, len(files), size):
-            results = decode_all(files[start : start + size], form)
-            images = [image for image in results if isinstance(image, np.ndarray)]
-            kept += [start + place for place, image in enumerate(results) if isinstance(image, np.ndarray)]
-            bad |= {
-                str(files[start + place]): error for place, error in enumerate(results) if isinstance(error, Exception)
-            }
+            images = []
+            for place, result in enumerate(decode_all(files[start : start + size], form), start):
+                if isinstance(result, Exception):
+                    bad[str(files[place])] = result
+                else:
+                    kept.append(place)
+                    images.append(result)
             if images:
                 yield np.stack(images)
-            progress.update(len(results))
+            progress.update(size)
     if not drop or not kept or any(isinstance(error, OddImage) for error in bad.values()):
         refuse(bad, len(files), form, where)
     if bad:
