@@ -63,19 +63,13 @@ def test_public_data_that_a_server_offers_can_be_downloaded(server, tmp_path):
     assert list(tmp_path.iterdir()) == [], "it is not downloaded"
 
 
-def test_public_data_of_which_a_file_is_not_offered_can_not_be_downloaded(server, tmp_path):
-    line = data_set(texts(server, tmp_path), ["mine"])
-    assert (line.status, line.facts["reachable"]) == ("failed", False)
-    assert "Not Found" in line.what
-
-
 def test_public_data_that_can_not_be_had_fails_unless_there_is_a_fallback(server, tmp_path):
     failed, warned = (data_set(series(closed(), tmp_path, fallback=own), ["mine"]) for own in (None, "generated"))
     assert (failed.status, warned.status) == ("failed", "warning")
     assert "refused" in failed.what
     assert failed.what.endswith(": fit would stop")
     assert warned.what.endswith(": fit would use GENERATED data")
-    assert warned.remedy.startswith(f"put load.csv into {tmp_path}/, or use --data.dataset csv")
+    assert warned.remedy.startswith(f"put load.csv into {tmp_path}/, or use --data.path FILE")
 
 
 def test_public_data_is_there_as_files_unpacked_or_prepared(tmp_path):
@@ -179,7 +173,7 @@ def test_a_config_with_a_mistake_is_a_line_of_its_own(tmp_path):
     assert {name: line.status for name, line in lines.items()} == {
         "null": "failed", "text": "failed", "word": "failed", "generated": "ok"
     }  # fmt: skip
-    assert lines["null"].what == "for null: data.path: null is not valid; dataset csv needs your file"
+    assert lines["null"].what == "for null: data.path: it is not set; name your own data for data.dataset csv"
     assert "not valid YAML" in lines["text"].what
     assert lines["word"].what == f"for word: {tmp_path}/word.yaml: data: a class or setting is not valid"
     assert f"fit --config {tmp_path}/word.yaml --check" in lines["word"].remedy

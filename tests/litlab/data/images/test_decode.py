@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from litlab.data.images.decode import ImageFormat, decode, peek
+from litlab.data.images.decode import ImageFormat, decode, decode_sent, peek
 from litlab.data.images.files import find_images
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.images.conftest import write_image
@@ -146,6 +146,19 @@ def test_large_jpegs_are_decoded_no_finer_than_needed(tmp_path):
     path = save(tmp_path, Image.linear_gradient("L").resize((800, 800)), name="image.jpg", quality=95)
     exact = np.asarray(Image.linear_gradient("L").resize((20, 20), Image.Resampling.BILINEAR))
     assert abs(decoded(path, "L", (20, 20), "crop")[0].astype(int) - exact).max() < 4
+
+
+def test_images_that_somebody_sends(tmp_path):
+    form = ImageFormat(2, 2, "L", "crop", convert=True, depth=12)
+    path = save(tmp_path, np.array([[0, 4095], [2048, 1]], dtype=np.uint16))
+    assert decode_sent(path.read_bytes(), form, 4).tolist() == [[[0, 255], [127, 0]]]
+    message = refusal(decode_sent, path.read_bytes(), form, 3)
+    assert message == "image: it has 2 x 2 pixels; send one of at most 3"
+    assert refusal(decode_sent, b"rubbish", form, 9).startswith(
+        "image: it can't be read (not an image); send a file of J"
+    )
+    script = save(tmp_path, np.zeros((2, 2, 3), np.uint8), name="image.eps")  # it would run a program
+    assert refusal(decode_sent, script.read_bytes(), form, 9).startswith("image: it can't be read (not an image)")
 
 
 def test_all_kinds_of_trouble_are_told_at_once(make, pets, said):
