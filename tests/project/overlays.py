@@ -24,7 +24,7 @@ EFFECTS = {
     "agc": lambda folder, done: config_of(folder)["agc"]["init_args"]["factor"] == 0.1,
     "batch_size_finder": lambda folder, done: (folder / "batch_size_fastest.yaml").is_file(),
     "cutmix": lambda folder, done: _model(folder)["cutmix"] == 1.0,
-    "ensemble": lambda folder, done: "ensemble: 4 x WhitenedCNN, computed one after the other" in done.err,
+    "ensemble": lambda folder, done: any("members.3." in key for key in checkpoint_of(folder)["state_dict"]),
     "label_smoothing": lambda folder, done: _model(folder)["label_smoothing"] == 0.1,
     "lr_finder": lambda folder, done: (folder / "lr_finder.png").is_file(),
     "mixup": lambda folder, done: _model(folder)["mixup"] == 0.2,

@@ -129,7 +129,7 @@ def test_predict_writes_names_and_probabilities(fitted, cifar, images, tmp_path)
         (["--input", "nowhere"], "nowhere"),
         (["--input", "x.png"], "predict: there are no weights to use; give --run RUN"),
         (["--input", ""], "--input: it is not set"),
-        (["--input", "x.png", "--output", "CKPT"], "last.ckpt exists and does not hold predictions; choose"),
+        (["--input", "x.png", "--output", "CKPT"], "last.ckpt ends in none of .csv, .parquet"),
         (
             ["--input", "x.png", "--trainer.limit_predict_batches", 1],
             "trainer.limit_predict_batches: it would leave some of the input out",
@@ -151,7 +151,7 @@ def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
     [
         (
             ["--data=TextData"],
-            "data.dataset: null is not valid; set csv or generated",
+            "data.dataset: it is not set; use --data.path FILE",
         ),
         (
             ["--config", CONFIGS / "text.yaml"],

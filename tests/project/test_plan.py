@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from litlab.data import download
+from litlab.data import public
 from litlab.planning import plan
 from litlab.planning.batch import training_batch, without_download
 from litlab.planning.layout import Layout
@@ -52,7 +52,7 @@ def test_the_first_that_fits_is_a_command_line(run, short, tmp_path, monkeypatch
 def test_public_data_that_is_not_here_is_made_up(monkeypatch, tmp_path):
     etth1 = pytest.importorskip("project.data.etth1", reason="this team has removed it")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(download, "reach", None)
+    monkeypatch.setattr(public, "check_reachable", None)
     data = etth1.ETTh1Data(context_length=48, horizon=24, batch_size=8)  # without a fallback
     without_download(data)
     batch, where = training_batch(data)

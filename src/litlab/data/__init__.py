@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from litlab.data.images.draws import uniform
     from litlab.data.metadata import ClassMetadata, Metadata
     from litlab.data.module import ExperimentData
+    from litlab.data.predictions import write_classes
     from litlab.data.public import PublicFile
     from litlab.data.series import SeriesData
     from litlab.data.serving import Serving, TensorSpec
@@ -32,6 +33,7 @@ __all__ = [
     "TextData",
     "progress_bar",
     "uniform",
+    "write_classes",
 ]
 
 __getattr__ = export_lazily(__name__)

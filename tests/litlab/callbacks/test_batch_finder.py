@@ -70,6 +70,7 @@ class Loaded(Data):
         self.set_up = 0
 
     def setup(self, stage=None):
+        super().setup(stage)
         self.set_up += 1
 
 

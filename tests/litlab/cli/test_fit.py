@@ -95,12 +95,13 @@ def test_predictions_replace_predictions_and_nothing_else(fit_images, run, image
     for _ in range(2):
         done = run(*command, "--output", "new/out.csv")
         assert done.code == 0, done.err
-    (tmp_path / "mine.csv").write_text("file,label\n")
+    (tmp_path / "mine.csv").write_text("file,label\na.png,cat\n")
+    (tmp_path / "new.csv").mkdir()
     (tmp_path / "link.csv").symlink_to(tmp_path / "new/out.csv")
     for output, says in {
         "mine.csv": "mine.csv exists and does not hold predictions; choose another file",
         "link.csv": "link.csv exists and does not hold predictions; choose another file",
-        "new/": "new exists and does not hold predictions; choose another file",
+        "new.csv/": "new.csv exists and does not hold predictions; choose another file",
     }.items():
         done = run(*command, "--output", output)
         assert done.code == 2

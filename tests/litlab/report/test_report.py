@@ -78,7 +78,7 @@ def test_the_page_of_a_text_classifier_has_its_baselines_and_texts(report, logs)
     assert 'class="best' in results
     assert re.search(r"<p>(word\d+ )*(sun|rain|snow|wind)", page.section("data"))
     assert "predicted class_" in page.section("data")
-    assert "most frequent class:" in page.source.partition("<nav")[0]  # beside the headline
+    assert "TF-IDF + linear SVM:" in page.source.partition("<nav")[0]  # beside the headline
 
 
 def test_the_page_of_a_forecaster(report, logs):

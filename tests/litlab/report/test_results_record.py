@@ -122,7 +122,7 @@ def test_the_readme_has_a_row_after_one_command(run, texts, tmp_path):
     metrics = json.loads((tmp_path / "lightning_logs/text/version_0/metrics.json").read_text())
     assert found["result"]["values"] == [pytest.approx(metrics["test"]["test/acc"], abs=1e-6)]
     assert row.startswith("| `text.yaml` | csv texts.csv: 1")
-    assert row.endswith(f"| test/acc {found['result']['mean']:.3f} | most frequent class .250 |".replace(" 0.", " ."))
+    assert row.endswith(f"| test/acc {found['result']['mean']:.3f} | TF-IDF + linear SVM 1.00 |".replace(" 0.", " ."))
     made = "Made by `python -m auks fit --config text.yaml --data.dataset csv --data.path texts.csv --trainer.max_epo"
     assert made_by.startswith(made)
     assert "seed 0; 20" in made_by
