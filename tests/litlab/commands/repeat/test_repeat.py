@@ -191,7 +191,7 @@ def test_a_group_has_the_same_settings(recorded):
         (["--folds=9999999999"], "is not valid; give a number of folds from 2 to 999"),
         (
             ["--data=StreamedTexts", "--data.path=shards", "--folds=5"],
-            "has no setting 'fold'; repeat the fit with --seeds",
+            "no setting 'fold'; repeat the fit with --seeds",
         ),
         (["--seeds=0,1", "--folds=5"], "not allowed with argument"),
         (["--seeds=0,1", "--resume", "last"], "--seeds: it doesn't go together with --resume"),
