@@ -151,7 +151,7 @@ def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
     [
         (
             ["--data=TextData"],
-            "data.dataset: it is not set; use --data.path FILE",
+            "data.dataset: it is not set; use --data.dataset csv --data.path FILE",
         ),
         (
             ["--config", CONFIGS / "text.yaml"],

@@ -62,7 +62,7 @@ class ExperimentData(LightningDataModule):
 
     public: ClassVar[Any] = None  # the `PublicData` that a subclass is named for
     own_files: ClassVar[tuple[str, ...]] = ("csv",)  # kinds of `dataset` that read the user's own files
-    own_flags = "--data.path FILE"
+    own_flags = "--data.dataset csv --data.path FILE"
     dataset: str | None = None
     path: Any = Path("data")
     fallback: str | None = None
@@ -113,7 +113,7 @@ class ExperimentData(LightningDataModule):
         if dataset is None and self.public is None:
             raise UserError(f"data.dataset: it is not set; use {self.own_flags}, or --data.dataset generated")
         if dataset == "generated" and path is not None:
-            raise UserError("data.path: generated data is read from no file; leave it out, or data.dataset")
+            raise UserError(f"data.path: data.dataset is generated, which reads no file; add {self.own_flags}")
         if dataset in self.own_files and path is None:
             raise UserError(f"data.path: it is not set; name your own data for data.dataset {dataset}")
         self.dataset, self.fallback = dataset, fallback

@@ -119,7 +119,7 @@ def test_a_path_tells_what_is_read(tmp_path, kind, settings, dataset):
     [
         ({"dataset": "generated", "path": "x.csv"}, "data.path: generated data is read from no file; leave it out"),
         ({"dataset": "csv"}, "data.path: it is not set; name your own data for data.dataset csv"),
-        ({"fallback": "generated"}, "data.dataset: it is not set; use --data.path FILE, or --data.dataset generated"),
+        ({"fallback": "generated"}, "data.dataset: it is not set; use --data.dataset csv --data.path FILE, or --data.dataset generated"),
     ],
 )
 def test_sources_that_make_no_sense(settings, message):

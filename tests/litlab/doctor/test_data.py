@@ -69,7 +69,7 @@ def test_public_data_that_can_not_be_had_fails_unless_there_is_a_fallback(server
     assert "refused" in failed.what
     assert failed.what.endswith(": fit would stop")
     assert warned.what.endswith(": fit would use GENERATED data")
-    assert warned.remedy.startswith(f"put load.csv into {tmp_path}/, or use --data.path FILE")
+    assert warned.remedy.startswith(f"put load.csv into {tmp_path}/, or use --data.dataset csv --data.path FILE")
 
 
 def test_public_data_is_there_as_files_unpacked_or_prepared(tmp_path):

@@ -288,7 +288,7 @@ def test_odd_classes_and_copies_are_told_at_every_start(csv_data, reviews, said)
     ("options", "message"),
     [
         ({"dataset": "csv"}, "data.path: it is not set; name your own data for data.dataset csv"),
-        ({}, "data.dataset: it is not set; use --data.path FILE, or --data.dataset generated"),
+        ({}, "data.dataset: it is not set; use --data.dataset csv --data.path FILE, or --data.dataset generated"),
         (
             {"dataset": "generated", "test_path": "a.csv"},
             "data.test_path: it goes with your own texts; name these with data.path",

@@ -45,7 +45,7 @@ def test_with_the_files_and_then_without(news, make_data):
 def test_without_files_or_network(make_data, tmp_path, capsys, few_generated, name, classes):
     assert refusal(prepared, make_data(dataset=name, path=str(tmp_path))).startswith(
         f"{name}: it is not in {tmp_path}/ and can't be downloaded (no network here); put news/train.csv and "
-        f"news/test.csv there, use your own data (--data.path FILE)"
+        f"news/test.csv there, use your own data (--data.dataset csv --data.path FILE)"
     )
     data = prepared(make_data(dataset=name, path=str(tmp_path), fallback="generated"))
     assert (data.generated, data.num_classes) == (True, classes)
