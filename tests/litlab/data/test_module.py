@@ -117,7 +117,7 @@ def test_a_path_tells_what_is_read(tmp_path, kind, settings, dataset):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"dataset": "generated", "path": "x.csv"}, "data.path: generated data is read from no file; leave it out"),
+        ({"dataset": "generated", "path": "x.csv"}, "data.path: data.dataset is generated, which reads no file; add --data"),
         ({"dataset": "csv"}, "data.path: it is not set; name your own data for data.dataset csv"),
         ({"fallback": "generated"}, "data.dataset: it is not set; use --data.dataset csv --data.path FILE, or --data.dataset generated"),
     ],
