@@ -152,28 +152,27 @@ class SeriesData(ExperimentData):
 
     # ---- what is known before the series is read; from the checkpoint where one was loaded
 
-    def _setting(self, name: str) -> Any:
-        return getattr(self.metadata, name) if self.restored else self.hparams[name]
+    @property
+    def _known(self) -> Any:
+        return vars(self.metadata) if self.restored else self.hparams
 
     @property
     def context_length(self) -> int:
-        return self._setting("context_length")
+        return self._known["context_length"]
 
     @property
     def horizon(self) -> int:
-        return self._setting("horizon")
+        return self._known["horizon"]
 
     @property
     def num_covariates(self) -> int:
         """Number of calendar features."""
-        return 2 * len(self._setting("covariates") or [])
+        return 2 * len(self._known["covariates"] or [])
 
     @property
     def target_names(self) -> list[str]:
         """Names of the columns to forecast: the channels."""
-        if self.restored:
-            return self.metadata.targets
-        return list(self.hparams["targets"] or self._public_columns or self.series.table)
+        return list(self._known["targets"] or self._public_columns or self.series.table)
 
     @property
     def _public_columns(self) -> tuple[str, ...] | None:
