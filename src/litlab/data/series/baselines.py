@@ -32,7 +32,8 @@ def measure(series: Series, bounds: np.ndarray, season: int | None, where: str) 
     Raises:
         UserError: The season is too long, or a column never changes, or its numbers are too large or too small.
     """
-    parts = [series.values[begin:end] for begin, end in bounds[:, :2]]
+    values = series.values
+    parts = [values[begin:end] for begin, end in bounds[:, :2]]
     longest = max(map(len, parts))
     usual = find_season(series.freq)
     season = season or (usual if 2 * usual <= longest else 1)
@@ -41,7 +42,7 @@ def measure(series: Series, bounds: np.ndarray, season: int | None, where: str) 
 
     train = np.concatenate(parts)
     low, high = train.min(0), train.max(0)
-    wrong = (high / 2 - low / 2 < 1 / _LARGEST) | (np.maximum(high, -low) > _LARGEST)
+    wrong = (high - low < 1 / _LARGEST) | (np.maximum(high, -low) > _LARGEST)
     if wrong.any():
         name = series.table.columns[wrong][0]
         raise UserError(

@@ -243,7 +243,7 @@ class SeriesData(ExperimentData):
         if self._public_columns and not self.generated and own["split"] is own["fold"] is None:
             self._bounds = np.array([[0, *self.public.ends]])
         else:
-            self._bounds = find_bounds(series, self.split, own["fold"], self.source_name)
+            self._bounds = find_bounds(series, self.split, own["fold"])
         self._starts = find_starts(self._bounds, own["context_length"], own["horizon"], self.source_name)
         self.sizes = {split: len(starts) for split, starts in self._starts.items()}
         return SeriesMetadata(

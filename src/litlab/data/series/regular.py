@@ -195,7 +195,8 @@ def _fill_gaps(table: Frame, gaps: Gaps, where: str) -> tuple[Frame, str]:
     holes = empty.any(axis=1)
     if not holes.any():
         return table, ""
-    most, share = empty.groupby(level=0).mean().max(axis=None), empty.mean(axis=None)
+    most = empty.groupby(level=0).mean().max(axis=None)
+    share = empty.mean(axis=None)
     first, count = holes.idxmax()[1], f"{holes.sum():,}"
     message = f"{where}: {count} of {len(table):,} rows are missing or lack a value, the first at {first}"
     if most > _MOST_MADE_UP:

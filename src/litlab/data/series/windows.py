@@ -56,7 +56,7 @@ def _view(rows: Tensor, length: int) -> Tensor:
     return rows.unfold(0, length, 1).transpose(1, 2)
 
 
-def find_bounds(series: Series, split: Split, fold: str | None, where: str) -> np.ndarray:
+def find_bounds(series: Series, split: Split, fold: str | None) -> np.ndarray:
     """Find the rows where each series begins and where its training, validation and test rows end.
 
     Shares are rounded down for train and test, val is what is left, as in the published comparisons of forecasters.
@@ -66,7 +66,6 @@ def find_bounds(series: Series, split: Split, fold: str | None, where: str) -> n
         split: Shares of train, val and test, or dates where val, test and optionally what follows them begin.
         fold: As of `read_fold`: each series is cut into one more blocks than folds. The block after that of the fold's
             number is the test, all before it is for training, but for the share of validation at its end.
-        where: What they are, for the error message.
 
     Returns:
         int64 of shape (series, 4).
@@ -79,14 +78,13 @@ def find_bounds(series: Series, split: Split, fold: str | None, where: str) -> n
     begins, ends = series.bounds
     if isinstance(split[0], str):
         dates = pd.to_datetime(split, format="ISO8601", utc=True).tz_localize(None)
-        first, last = series.times.min(), series.times.max()
-        is_valid = dates.is_monotonic_increasing and first < dates[0] < dates[-1] <= last
-        if fold or not is_valid:
+        times = series.times
+        first, last = times.min(), times.max()
+        if fold or not (dates.is_monotonic_increasing and first < dates[0] < dates[-1] <= last):
             raise UserError(
-                f"data.split: {split} is not valid; give two or three dates between {first} and {last}, of {where}, "
-                "and no data.fold"
+                f"data.split: {split} is not valid; give two or three dates within {first} to {last}, and no data.fold"
             )
-        cuts = [begin + series.times[begin:end].searchsorted(dates) for begin, end in zip(begins, ends, strict=True)]
+        cuts = [begin + times[begin:end].searchsorted(dates) for begin, end in zip(begins, ends, strict=True)]
         return np.column_stack([begins, np.stack(cuts), ends])[:, :4]
 
     shares = [float(share) for share in split]

@@ -92,12 +92,7 @@ def test_series_shorter_than_a_window_have_none(make):
 
 
 def test_folds(make):
-    sizes = [prepared(make(fold=f"{number}/3", split=[0.8, 0.2, 0.0])).sizes for number in range(3)]
-    assert sizes == [
-        {"train": 12, "val": 3, "test": 23},
-        {"train": 32, "val": 8, "test": 23},
-        {"train": 52, "val": 13, "test": 23},
-    ]
+    assert prepared(make(fold="1/3", split=[0.8, 0.2, 0.0])).sizes == {"train": 32, "val": 8, "test": 23}
     assert "no data.fold" in refusal(prepared, make(fold="0/3", split=["2024-01-02", "2024-01-03"]))
 
 
@@ -148,10 +143,6 @@ def test_scale_and_ridge_know_nothing_of_the_test(make):
 def test_the_usual_season_needs_two_in_training(make):
     assert [prepared(make(frame_of(hours(rows)), season=None)).metadata.season for rows in (100, 60)] == [24, 1]
     assert refusal(prepared, make(season=70)) == "data.season: 70 is too long for 70 training rows; make it shorter"
-
-
-def test_a_target_that_is_not_there():
-    assert refusal(prepared, SeriesData("generated", targets=["sinus"])).endswith("; did you mean 'sine'?")
 
 
 # ---- checkpoints and prediction

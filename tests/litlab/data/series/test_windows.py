@@ -32,12 +32,9 @@ def days(*rows: int, values: np.ndarray | None = None) -> Series:
     ],
 )
 def test_splits(split, rows, cuts):
-    assert find_bounds(days(rows), split, None, "data").tolist() == [[0, *cuts]]
-    if isinstance(split[0], float):
-        second = find_bounds(days(rows, 2 * rows), split, None, "data")[1] - rows
-        assert second.tolist() == find_bounds(days(2 * rows), split, None, "data")[0].tolist()
-    else:
-        assert find_bounds(days(rows, 2 * rows), split, None, "data")[1, :3].tolist() == [rows, rows + 10, rows + 20]
+    assert find_bounds(days(rows), split, None).tolist() == [[0, *cuts]]
+    second = find_bounds(days(50, rows), split, None)[1]  # each series by itself
+    assert second.tolist() == [50, *(50 + cut for cut in cuts)]
 
 
 @pytest.mark.parametrize(
@@ -48,13 +45,13 @@ def test_splits(split, rows, cuts):
     ],
 )  # fmt: skip
 def test_impossible_splits(split):
-    assert refusal(find_bounds, days(30), split, None, "data").startswith(f"data.split: {split} is not valid; give")
+    assert refusal(find_bounds, days(30), split, None).startswith(f"data.split: {split} is not valid; give")
 
 
 def test_folds_are_blocks_of_time_that_follow_the_training():
-    cuts = [find_bounds(days(60), [0.6, 0.2, 0.2], f"{number}/5", "data")[0].tolist() for number in range(5)]
+    cuts = [find_bounds(days(60), [0.6, 0.2, 0.2], f"{number}/5")[0].tolist() for number in range(5)]
     assert cuts == [[0, 8, 10, 20], [0, 15, 20, 30], [0, 23, 30, 40], [0, 30, 40, 50], [0, 38, 50, 60]]
-    several = find_bounds(days(60, 120), [0.8, 0.0, 0.2], "1/2", "data").tolist()
+    several = find_bounds(days(60, 120), [0.8, 0.0, 0.2], "1/2").tolist()
     assert several == [[0, 40, 40, 60], [60, 140, 140, 180]]
 
 
