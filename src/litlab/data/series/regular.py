@@ -27,6 +27,7 @@ from litlab.util.text import some
 Gaps = Literal["error", "interpolate"]
 _TOLERANCE = 0.1  # of a step: times so near to the grid are on it
 _MOST_MADE_UP = 0.1  # share of a column that may be interpolated
+_FARTHEST = 1e9  # deviations from the mean: networks answer as for the end of the scale
 _MOST_TWICE = 0.1  # share of rows whose time is there already; more are several series
 _SEASONS = {"B": 5, "D": 7, "W": 52, "MS": 12, "ME": 12, "QS": 4, "QE": 4}
 
@@ -230,6 +231,15 @@ def read_last_rows(source: Source, known: Mapping[str, Any], setting: str = "--i
 
     fields = {name: known[name] for name in ("time_column", "targets", "series_column", "freq")}
     series = read_series(source, **fields, **options, setting=setting)
+    distance = abs((series.table - known["mean"]) / known["scale"])
+    if distance.max(axis=None) > _FARTHEST:
+        column = distance.max().idxmax()
+        row: Any = distance[column].idxmax()
+        raise UserError(
+            f"{setting}: column {column!r} is {series.table[column][row]:g} at {row[1]}, far outside the range of the "
+            "training rows; correct it"
+        )
+
     least = known["context_length"]
     windows = {}
     for name, rows in series.table.groupby(level=0, sort=False):

@@ -244,6 +244,10 @@ def test_times_of_the_forecast(train, make_trainer, tmp_path, training, new, fol
     ("frame", "message"),
     [
         (frame_of(hours(9), load=[1] * 9), "there is no column 'heat', only 'date', 'load'; the model needs it"),
+        (
+            frame_of(hours(9), load=[1e30] * 9, heat=[1] * 9),
+            "column 'load' is 1e+30 at 2024-01-01 00:00:00, far outside",
+        ),
         (frame_of(hours(5)), "--input: 5 rows, the model forecasts from 6; give that many"),
         (frame_of(pd.date_range("2024-01-01", periods=9)), "most times are not at equal steps of h"),
         (frame_of(np.delete(hours(30), 7)), "1 of 30 rows are missing or lack a value, the first at 2024-01-01 07:00"),
