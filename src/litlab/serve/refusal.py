@@ -6,7 +6,7 @@ from typing import Any
 
 from litlab.errors import UserError
 
-_SETTINGS = re.compile(r",? or use --data\.\w+ \w+")  # advice for the command line
+_SETTINGS = re.compile(r",? or use --data\.\w+ \w+|; set --data\..*")  # advice for the command line
 
 
 class Refusal(Exception):

@@ -123,6 +123,8 @@ class ForecastPlots(Callback):
 
         # Errors by time.
         origins = times[errors.starts + self._past - 1]
+        order = origins.argsort(kind="stable")
+        origins, errors.measures = origins[order], errors.measures[order]
         periods = np.array_split(np.arange(len(origins)), min(self.periods, len(origins)))
         publish_figure(trainer, folder, "backtest", draw_backtest(origins, errors.measures, periods, aim))
         publish_table(trainer, folder, "backtest", *errors.tabulate_periods(origins, periods))

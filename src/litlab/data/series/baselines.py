@@ -1,29 +1,61 @@
-"""Forecasts that take no training by gradients: what a network has to beat.
+"""What is known without training by gradients: scales, and forecasts that a network has to beat."""
 
-All work on windows of shape (batch, time, channel) and treat every channel alike.
-"""
+from collections.abc import Sequence
+from typing import Any
 
-from collections.abc import Callable, Sequence
-from functools import reduce
-
+import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.data.series.windows import Windows
+from litlab.data.series.regular import Series, find_season
+from litlab.errors import UserError
 
+_LARGEST = 1e36  # of a number: scales are float32 in places
 # Penalties that are tried, relative to the mean eigenvalue of the windows' second moments: a decade in two steps.
 _PENALTIES = [10 ** (k / 2) for k in range(-12, 5)]
 _WITHOUT_VALIDATION = 1e-2
-_CHUNK = 2**24  # numbers in the batches that the errors are computed on
 
 
-def repeat_last(past: Tensor, horizon: int) -> Tensor:
-    """Forecast that everything stays as it is: (batch, horizon, channel) from (batch, context_length, channel)."""
-    return past[:, -1:].expand(-1, horizon, -1)
+def measure(series: Series, bounds: np.ndarray, season: int | None, where: str) -> dict[str, Any]:
+    """Measure the training rows of all series together.
+
+    Args:
+        series: The series.
+        bounds: As of `find_bounds`.
+        season: Rows of a season; None: what is usual for the step, 1 where no series has two of these in training.
+        where: What the series is, for messages.
+
+    Returns:
+        ``season``; and for each column ``mean``, ``scale`` (the standard deviation) and ``naive_error``: mean absolute
+        difference, scaled, to the row one season before, which MASE divides by (Hyndman & Koehler 2006).
+
+    Raises:
+        UserError: The season is too long, or a column never changes, or its numbers are too large or too small.
+    """
+    values = series.values
+    parts = [values[begin:end] for begin, end in bounds[:, :2]]
+    longest = max(map(len, parts))
+    usual = find_season(series.freq)
+    season = season or (usual if 2 * usual <= longest else 1)
+    if season >= longest:
+        raise UserError(f"data.season: {season} is too long for {longest} training rows; make it shorter")
+
+    train = np.concatenate(parts)
+    low, high = train.min(0), train.max(0)
+    wrong = (high - low < 1 / _LARGEST) | (np.maximum(high, -low) > _LARGEST)
+    if wrong.any():
+        name = series.table.columns[wrong][0]
+        raise UserError(
+            f"{where}: column {name!r} runs from {low[wrong][0]:g} to {high[wrong][0]:g} in the training rows, which "
+            "can't be scaled; correct it, or leave it out of data.targets"
+        )
+    mean, scale = train.mean(0), train.std(0)
+    naive = np.concatenate([abs(part[season:] - part[:-season]) for part in parts]).mean(0) / scale
+    return {"season": season, "mean": mean.tolist(), "scale": scale.tolist(), "naive_error": naive.tolist()}
 
 
 def seasonal_naive(past: Tensor, horizon: int, season: int) -> Tensor:
-    """Forecast that the last season, which the past holds, comes again and again: (batch, horizon, channel)."""
+    """Forecast (batch, horizon, channel): the last season, which the past holds, comes again and again."""
     row = past.shape[1] - season + torch.arange(horizon, device=past.device) % season
     return past.index_select(1, row)
 
@@ -52,15 +84,15 @@ def fit_ridge(train: Sequence[Tensor], val: Sequence[Tensor], context_length: in
     and the errors of all penalties follow from running sums, in float64.
 
     Args:
-        train: Training rows of each series, (time, channel), at least one window long.
-        val: Validation rows of each series together with the `past` rows before them, likewise; empty where there are
-            none.
+        train: Training rows of each series, (time, channel); those shorter than a window don't count.
+        val: Validation rows of each series together with the `context_length` rows before them, likewise.
         context_length: Rows that a forecast is made from.
         horizon: Rows to forecast.
 
     Returns:
         float32 (horizon, context_length), on the CPU; its rows sum to 1.
     """
+    train, val = ([rows for rows in parts if len(rows) >= context_length + horizon] for parts in (train, val))
     products = _products(train, context_length + horizon)
     gram, cross = _centred(products, context_length)
     eigenvalues, basis = torch.linalg.eigh(gram)
@@ -87,20 +119,17 @@ def fit_ridge(train: Sequence[Tensor], val: Sequence[Tensor], context_length: in
 
 def _products(series: Sequence[Tensor], length: int) -> Tensor:
     """Sum of the products of each two rows of a window, over all windows and channels: (length, length)."""
-    return reduce(torch.add, [_products_of_one(rows.double().cpu(), length) for rows in series])
-
-
-def _products_of_one(rows: Tensor, length: int) -> Tensor:
-    windows = len(rows) - length + 1
-    products = torch.empty(length, length, dtype=torch.float64)
-    for lag in range(length):
-        # Entry (i, i + lag) is the sum over all windows s of row s + i times row s + i + lag.
-        running = (rows[: len(rows) - lag] * rows[lag:]).sum(1).cumsum(0)
-        entries = running[windows - 1 :].clone()
-        entries[1:] -= running[: length - lag - 1]
-        products.diagonal(lag).copy_(entries)
-        products.diagonal(-lag).copy_(entries)
-    return products
+    products = torch.zeros(length, length, dtype=torch.float64)
+    for part in series:
+        rows = part.double().cpu()
+        windows = len(rows) - length + 1
+        for lag in range(length):
+            # Entry (i, i + lag) is the sum over all windows s of row s + i times row s + i + lag.
+            running = (rows[: len(rows) - lag] * rows[lag:]).sum(1).cumsum(0)
+            entries = running[windows - 1 :].clone()
+            entries[1:] -= running[: length - lag - 1]
+            products.diagonal(lag).add_(entries)
+    return products + products.triu(1).T
 
 
 def _centred(products: Tensor, context_length: int) -> tuple[Tensor, Tensor]:
@@ -112,32 +141,3 @@ def _centred(products: Tensor, context_length: int) -> tuple[Tensor, Tensor]:
     gram = xx - x_mean - x_mean.T + mean_mean
     cross = (xy - x_mean) - (mean_y - mean_mean)
     return gram, cross
-
-
-def forecast_errors(
-    methods: dict[str, Callable[[Tensor], Tensor]], windows: Windows, naive_error: Tensor
-) -> dict[str, dict[str, float]]:
-    """Mean errors of several methods over all windows, rows and channels.
-
-    Args:
-        methods: Name and function from past (batch, context_length, channel) to forecast (batch, horizon, channel).
-        windows: The windows.
-        naive_error: What the absolute errors of each channel are divided by for the mase (Hyndman & Koehler 2006),
-            (channel,).
-
-    Returns:
-        For each method its mse, mae and mase.
-    """
-    sums = {name: torch.zeros(3, dtype=torch.float64) for name in methods}
-    count = 0
-    size = max(1, _CHUNK // sum(view.shape[1] for view in windows.views.values()))
-    for index in torch.arange(len(windows)).split(size):
-        batch = windows[index]
-        past, future = batch["past"], batch["future"]
-        count += future.numel()
-        for name, method in methods.items():
-            error = method(past) - future
-            absolute = error.abs().sum((0, 1))
-            scaled = (absolute / naive_error.to(absolute)).sum()
-            sums[name] += torch.stack([error.square().sum(), absolute.sum(), scaled]).double().cpu()
-    return {name: dict(zip(("mse", "mae", "mase"), (s / count).tolist(), strict=True)) for name, s in sums.items()}

@@ -29,6 +29,6 @@ def make_calendar(times: Any, covariates: list[Covariate]) -> Tensor:
         "day": (times.day - 1) / times.days_in_month,
         "month": (times.month - 1) / 12,
     }
-    angles = 2 * np.pi * np.stack([shares[name].to_numpy() for name in covariates], axis=1)
+    angles = 2 * np.pi * np.stack([shares[name] for name in covariates], axis=1)
     features = np.stack([np.sin(angles), np.cos(angles)], axis=2)
-    return torch.from_numpy(features.reshape(len(times), -1).astype(np.float32))
+    return torch.from_numpy(features.reshape(len(times), -1)).float()

@@ -1,10 +1,11 @@
 """Windows of time series, for training, evaluation and forecasting."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,17 +16,13 @@ from litlab.data.frames import FileFormat, Policy, UserFile
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import check_finite, write_predictions
 from litlab.data.public import PublicFile
-from litlab.data.series.baselines import fit_ridge, forecast_errors, linear_forecast, repeat_last, seasonal_naive
+from litlab.data.series.baselines import fit_ridge, linear_forecast, measure, seasonal_naive
 from litlab.data.series.calendar import Covariate, make_calendar
-from litlab.data.series.forecasts import name_columns, read_last_rows, write_times
 from litlab.data.series.generated import GENERATED_COLUMNS, generate_series
-from litlab.data.series.metadata import SeriesMetadata
-from litlab.data.series.regular import Gaps, Series, read_series
-from litlab.data.series.scale import check_range, measure
-from litlab.data.series.serving import SeriesServing
-from litlab.data.series.steps import read_step
-from litlab.data.series.windows import FRACTIONS, Split, Windows, check_split, find_bounds, find_starts
-from litlab.errors import UserError
+from litlab.data.series.regular import Gaps, Series, read_last_rows, read_series, write_times
+from litlab.data.series.serving import SeriesMetadata, SeriesServing
+from litlab.data.series.windows import Windows, find_bounds, find_starts
+from litlab.metrics.forecast_metrics import ForecastMetrics
 from litlab.types import PositiveInt, Seed
 
 _DEVICE_SHARE = 0.25  # of a GPU's free memory that the series may take
@@ -112,7 +109,6 @@ class SeriesData(ExperimentData):
         UserError: A value is not valid; later: the data is missing or wrong.
     """
 
-    public: ClassVar[PublicSeries | None] = None
     item, kind = "windows", "series"
     metadata_type = SeriesMetadata
 
@@ -146,15 +142,9 @@ class SeriesData(ExperimentData):
         self.choose_source(dataset, path, fallback)
         ignored = [] if path is None or isinstance(path, str) else ["path"]  # a frame is not for checkpoints
         self.save_hyperparameters(logger=False, ignore=ignored)
-        self.form = FileFormat(delimiter, decimal, tuple(missing or ()), time_format)
-        self.freq = None if freq is None else read_step(freq)
-        if targets is not None and not 0 < len(targets) == len(set(targets)):
-            raise UserError(f"data.targets: {targets} is not valid; name each column once, or leave it out for all")
-        if split is not None:
-            check_split(split)
-        if fold is not None and split is not None and isinstance(split[0], str):
-            raise UserError("data.fold: it does not go with dates as data.split; give fractions, or leave it out")
-        self.split: Split = split or FRACTIONS
+        form = FileFormat(delimiter, decimal, tuple(missing or ()), time_format)
+        self.reading: dict[str, Any] = {"form": form, "gaps": gaps, "bad_rows": bad_rows}
+        self.split = split or [0.7, 0.1, 0.2]
         self._series: Series | None = None
         self._bounds = np.zeros((0, 4), np.int64)
         self._starts: dict[str, Tensor] = {}
@@ -162,36 +152,31 @@ class SeriesData(ExperimentData):
 
     # ---- what is known before the series is read; from the checkpoint where one was loaded
 
-    def _setting(self, name: str) -> Any:
-        return getattr(self.metadata, name) if self.restored else self.hparams[name]
+    @property
+    def _known(self) -> Any:
+        return vars(self.metadata) if self.restored else self.hparams
 
     @property
     def context_length(self) -> int:
-        """Rows that a forecast is made from."""
-        return self._setting("context_length")
+        return self._known["context_length"]
 
     @property
     def horizon(self) -> int:
-        """Rows to forecast."""
-        return self._setting("horizon")
+        return self._known["horizon"]
 
     @property
     def num_covariates(self) -> int:
         """Number of calendar features."""
-        return 2 * len(self._setting("covariates") or [])
-
-    @property
-    def _known_columns(self) -> tuple[str, ...] | None:
-        if self.dataset == "generated":
-            return GENERATED_COLUMNS
-        return self.public.columns if self.dataset is None and self.public else None
+        return 2 * len(self._known["covariates"] or [])
 
     @property
     def target_names(self) -> list[str]:
         """Names of the columns to forecast: the channels."""
-        if self.restored:
-            return self.metadata.targets
-        return self.hparams["targets"] or list(self._known_columns or self._read().names)
+        return list(self._known["targets"] or self._public_columns or self.series.table)
+
+    @property
+    def _public_columns(self) -> tuple[str, ...] | None:
+        return self.public.columns if self.public and self.dataset is None else None
 
     @property
     def num_targets(self) -> int:
@@ -199,130 +184,100 @@ class SeriesData(ExperimentData):
         return len(self.target_names)
 
     @property
-    def has_val(self) -> bool:
-        """Whether there are windows to validate on."""
-        return isinstance(self.split[1], str) or self.split[1] > 0
-
-    @property
     def has_test(self) -> bool:
         """Whether there are windows to test on."""
-        return self.hparams["fold"] is not None or isinstance(self.split[-1], str) or self.split[-1] > 0
-
-    @property
-    def description(self) -> str:
-        """The series in one line; with the numbers of windows after `setup`."""
-        contents = f"windows of {self.context_length} + {self.horizon} rows, {self.num_targets} columns"
-        if self._series is None:
-            return self.describe(contents)
-        count = len(self._series.series)
-        several = f" of {count:,} series" if count > 1 else ""
-        return self.describe(contents + several + self._series.remarks)
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever the series or its columns do."""
-        name = self.dataset or (self.public.name if self.public else "")
-        return f"{name}-{self._read().digest[:12]}"
+        return self.hparams["fold"] is not None or self.split[-1] != 0
 
     # ---- what is known after `setup`, or from a checkpoint
 
     @property
+    def description(self) -> str:
+        """The series in one line."""
+        contents = f"windows of {self.context_length} + {self.horizon} rows, {self.num_targets} columns"
+        return self.describe(contents + (self._series.remarks if self._series else ""))
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the series or its columns do."""
+        contents = [repr(list(self.series.table)).encode(), self.times.tobytes(), self.series.values.tobytes()]
+        return f"{self.dataset or self.public.name}-{hashlib.sha256(b''.join(contents)).hexdigest()[:12]}"
+
+    @property
     def mean(self) -> Tensor:
         """Mean of each channel in the training rows, float32 (channel,): units = scaled * scale + mean."""
-        return torch.tensor(self.metadata.mean, dtype=torch.float32)
+        return torch.tensor(self.metadata.mean)
 
     @property
     def scale(self) -> Tensor:
         """Standard deviation of each channel in the training rows, float32 (channel,)."""
-        return torch.tensor(self.metadata.scale, dtype=torch.float32)
+        return torch.tensor(self.metadata.scale)
 
     @property
     def naive_error(self) -> Tensor:
         """Mean absolute error of the seasonal naive forecast within the training rows, scaled, float32 (channel,)."""
-        return torch.tensor(self.metadata.naive_error, dtype=torch.float32)
-
-    @property
-    def season(self) -> int:
-        """Rows of a season."""
-        return self.metadata.season
+        return torch.tensor(self.metadata.naive_error)
 
     @property
     def times(self) -> np.ndarray:
         """Time of each row, datetime64[s] of shape (time,); several series come one after the other."""
-        return self._read().times.to_numpy("datetime64[s]")
+        return self.series.times.to_numpy("datetime64[s]")
 
     # ---- from a file to memory
 
-    def _read(self) -> Series:
-        if self._series is not None:
-            return self._series
-        own = self.hparams
-        file: Any = self.path
-        if self.generated:
-            file = generate_series(own["time_column"], self._known_columns or GENERATED_COLUMNS)
-        elif self.public is not None and self.dataset is None:
-            file = self.path / self.public.file.name
-        names = ("time_column", "targets", "series_column", "gaps", "bad_rows")
-        self._series = read_series(file, **{name: own[name] for name in names}, form=self.form, freq=self.freq)
+    @property
+    def series(self) -> Series:
+        """The series, which are read when they are first asked for."""
+        if self._series is None:
+            own, columns = self.hparams, self._public_columns
+            file: Any = self.path
+            if self.generated:
+                file = generate_series(own["time_column"], columns or GENERATED_COLUMNS)
+            elif columns:
+                file = self.path / self.public.file.name
+            settings = {name: own[name] for name in ("time_column", "targets", "series_column", "freq")}
+            self._series = read_series(file, **settings, **self.reading)
         return self._series
 
     def open(self, stage: str | None) -> SeriesMetadata:
-        series, own = self._read(), self.hparams
-        is_stand_in = self.generated and self.dataset is None
-        if self.public and not self.dataset and not is_stand_in and own["split"] is None and own["fold"] is None:
+        series, own = self.series, self.hparams
+        if self._public_columns and not self.generated and own["split"] is own["fold"] is None:
             self._bounds = np.array([[0, *self.public.ends]])
         else:
-            split = FRACTIONS if is_stand_in and isinstance(self.split[0], str) else self.split  # dates of real data
-            self._bounds = find_bounds(series, split, own["fold"], self.source_name)
-        is_long = self._bounds[:, 3] - self._bounds[:, 0] >= own["context_length"] + own["horizon"]
-        if is_long.any() and not is_long.all():
-            rank_zero_info(f"{self.source_name}: {(~is_long).sum():,} series are shorter than a window and left out")
-            self._bounds = self._bounds[is_long]
+            self._bounds = find_bounds(series, self.split, own["fold"])
         self._starts = find_starts(self._bounds, own["context_length"], own["horizon"], self.source_name)
         self.sizes = {split: len(starts) for split, starts in self._starts.items()}
-        settings = {name: own[name] for name in ("context_length", "horizon", "time_column", "series_column")}
         return SeriesMetadata(
-            **settings,
+            **{name: own[name] for name in ("context_length", "horizon", "time_column", "series_column")},
             **measure(series, self._bounds, own["season"], self.source_name),
-            targets=series.names,
+            targets=list(series.table),
             covariates=own["covariates"] or [],
             freq=series.freq,
-            utc=series.utc,
             generated=self.generated,
         )
-
-    def setup(self, stage: str | None = None) -> None:
-        super().setup(stage)
-        if stage != "predict":
-            _ = self.rows  # so that values which can't be scaled are refused here
 
     def missing_split(self, split: str) -> str:
         return f"data.split: there are no {split} rows; give {split} a fraction above 0"
 
     @property
-    def rows(self) -> tuple[Tensor, Tensor | None]:
-        """All rows and their calendar as the model gets them, where the model is if they fit there; after `setup`."""
+    def rows(self) -> list[Tensor]:
+        """All rows, and their calendar if there is one, as the model gets them; after `setup`."""
         if "rows" not in self._samples:  # which is emptied with each set-up, and where a checkpoint has other scales
-            series = self._read()
-            values, calendar = self._encode(series)
+            rows = self._encode(self.series)
             device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
-            size = values.nbytes + (0 if calendar is None else calendar.nbytes)
             # Not on other devices: they may copy the whole strided view for each batch that is gathered from it.
-            if device.type == "cuda" and size <= _DEVICE_SHARE * torch.cuda.mem_get_info(device)[0]:
-                values, calendar = values.to(device), None if calendar is None else calendar.to(device)
-            self._samples["rows"] = values, calendar
+            if device.type == "cuda":
+                fits = sum(part.nbytes for part in rows) < _DEVICE_SHARE * torch.cuda.mem_get_info(device)[0]
+                rows = [part.to(device) for part in rows] if fits else rows
+            self._samples["rows"] = rows
         return self._samples["rows"]
 
-    def _encode(self, series: Series) -> tuple[Tensor, Tensor | None]:
-        """Return the scaled rows, float32 (row, channel), and their calendar, (row, feature)."""
+    def _encode(self, series: Series) -> list[Tensor]:
         covariates = self.metadata.covariates
-        calendar = [make_calendar(series.times, covariates)[None]] if covariates else []
-        batch = self.serving().encode(torch.from_numpy(series.values)[None], *calendar)
-        check_range(batch["past"][0].numpy(), series)
-        return batch["past"][0], batch["calendar"][0] if covariates else None
+        calendar = [make_calendar(series.times, covariates)] if covariates else []
+        return list(self.serving().encode(torch.tensor(series.values), *calendar).values())
 
     def samples(self, split: str) -> Windows:
-        return Windows(*self.rows, self._starts[split], self.context_length, self.horizon)
+        return Windows(self.rows, self._starts[split], self.context_length, self.horizon)
 
     def serving(self) -> SeriesServing:
         return SeriesServing(self.metadata)
@@ -338,63 +293,58 @@ class SeriesData(ExperimentData):
         Returns:
             float32 (horizon, context_length), on the CPU: one linear map from scaled past to scaled forecast for all
             channels.
-
-        Raises:
-            UserError: The training rows hold no window so long.
         """
-        past, key = context_length or self.context_length, f"ridge {context_length or self.context_length}"
+        past = context_length or self.context_length
+        key = f"ridge {past}"
         if key not in self._samples:
-            values, _ = self.rows
-            parts = [(values[b:t], values[max(b, t - past) : v]) for b, t, v, _ in self._bounds.tolist()]
-            train, val = (
-                [part for part in half if len(part) >= past + self.horizon] for half in zip(*parts, strict=True)
-            )
-            if not train:
-                rows = (self._bounds[:, 1] - self._bounds[:, 0]).max()
-                raise UserError(
-                    f"data: {rows} training rows are too few for a ridge regression from {past} rows to "
-                    f"{self.horizon}; give it a shorter past"
-                )
+            values = self.rows[0]
+            train = [values[begin:end] for begin, end, *_ in self._bounds]
+            val = [values[max(begin, end - past) : val_end] for begin, end, val_end, _ in self._bounds]
             self._samples[key] = fit_ridge(train, val, past, self.horizon)
-        return self._samples[key].clone()
+        return self._samples[key]
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Errors of simple forecasts over all test windows, also where `trainer.limit_test_batches` cuts the test.
 
         Returns:
-            For "repeat last", "seasonal naive" and "ridge (N rows)", from the whole, half or a quarter of the past as
-            validates best: "test/mse" and "test/mae" of the scaled series, and "test/mase".
+            For "repeat last", "seasonal naive" (where the past holds a season) and "ridge (N rows)", from the whole,
+            half or a quarter of the past as validates best: "test/mse" and "test/mae" of the scaled series, and
+            "test/mase".
         """
         lengths = [self.context_length // part for part in (1, 2, 4)]
-        if "val" not in self.sizes:
-            lengths = lengths[:1]
-        ridges = {f"ridge ({n} rows)": partial(linear_forecast, weight=self.ridge(n)) for n in lengths if n}
-        if len(ridges) > 1:
-            errors = forecast_errors(ridges, self.samples("val"), self.naive_error)
-            best = min(errors, key=lambda name: errors[name]["mse"])
-            ridges = {best: ridges[best]}
-        methods = {
-            "repeat last": partial(repeat_last, horizon=self.horizon),
-            "seasonal naive": partial(seasonal_naive, horizon=self.horizon, season=self.season),
-            **ridges,
-        }
-        # A season longer than the windows' past reaches further back.
-        history = max(self.context_length, self.season)
-        starts = self._starts["test"] - (history - self.context_length)
-        windows = Windows(self.rows[0], None, starts, history, self.horizon)
-        errors = forecast_errors(methods, windows, self.naive_error)
-        return {method: {f"test/{name}": value for name, value in row.items()} for method, row in errors.items()}
+        ridges = {rows: partial(linear_forecast, weight=self.ridge(rows)) for rows in lengths if rows}
+        best = self.context_length
+        if "val" in self.sizes:
+            best = min(ridges, key=lambda rows: self._measure(ridges[rows], "val")["mse"])
+        methods: dict[str, Any] = {"repeat last": partial(seasonal_naive, horizon=self.horizon, season=1)}
+        if self.metadata.season <= self.context_length:
+            methods["seasonal naive"] = partial(seasonal_naive, horizon=self.horizon, season=self.metadata.season)
+        methods[f"ridge ({best} rows)"] = ridges[best]
+        errors = {name: self._measure(method, "test") for name, method in methods.items()}
+        return {name: {f"test/{key}": value for key, value in row.items()} for name, row in errors.items()}
+
+    def _measure(self, method: Any, split: str) -> dict[str, float]:
+        """Return the mean errors of forecasts, (batch, horizon, channel), from the past of all windows of a split."""
+        windows, metric = self.samples(split), ForecastMetrics(self.num_targets)
+        metric.naive_error = self.naive_error
+        for index in torch.arange(len(windows)).split(self.batch_size):
+            batch = windows[index]
+            forecast = method(batch["past"]).cpu()[..., None]
+            metric.update(forecast.expand(-1, -1, -1, 3), batch["future"].cpu())  # an interval without width
+        values = metric.compute()
+        return {name: values[name].item() for name in ("mse", "mae", "mase")}
 
     # ---- prediction
 
     def open_input(self, source: str) -> Windows:
-        own = self.hparams
-        series = read_last_rows(source, vars(self.metadata), self.form, own["gaps"], own["bad_rows"])
+        series = read_last_rows(source, vars(self.metadata), **self.reading)
         if series.remarks:
             rank_zero_info(f"--input{series.remarks}")
         self._predicted = series
-        starts = torch.tensor(series.begins)
-        return Windows(*self._encode(series), starts, self.context_length, self.horizon, known=False)
+        begins = torch.from_numpy(series.bounds[0])
+        windows = Windows(self._encode(series), begins, self.context_length, self.horizon)
+        del windows.views["future"]  # it is not known
+        return windows
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a file with a row per series and time that follows `predict_input`, in the user's units.
@@ -408,14 +358,15 @@ class SeriesData(ExperimentData):
             UserError: A forecast is not finite, or the file can't be written.
         """
         assert self._predicted is not None  # `open_input` was called
-        series, known = self._predicted, self.metadata
-        is_future = np.arange(len(series.times)) % (self.context_length + self.horizon) >= self.context_length
-        times = write_times(series.times[is_future], known.freq, known.utc)
+        known = self.metadata
+        future = self._predicted.table.groupby(level=0, sort=False).tail(self.horizon).index
+        times = write_times(future.get_level_values(1), self._predicted.utc)
         units = torch.stack(self.serving().decode(torch.cat(outputs).cpu()), dim=-1).flatten(0, 1)
-        check_finite(units if units[..., 1:].isfinite().any() else units[..., :1], times)
+        check_finite(units[..., 0], times)
 
         columns: dict[str, Any] = {known.time_column: times}
-        if known.series_column is not None:
-            columns = {known.series_column: np.repeat(series.series, self.horizon), **columns}
-        names = name_columns(known.targets, columns)
-        write_predictions(Path(path), columns | dict(zip(names, units.flatten(1).T.tolist(), strict=True)))
+        if known.series_column:
+            columns = {known.series_column: future.get_level_values(0)} | columns
+        for target, numbers in zip(known.targets, units.unbind(1), strict=True):
+            columns |= dict(zip((target, f"{target}_lower", f"{target}_upper"), numbers.T.tolist(), strict=True))
+        write_predictions(Path(path), columns)

@@ -1,14 +1,17 @@
 """A table becomes series at equal steps of time: bad rows and gaps are refused, or left out and filled."""
 
-import hashlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.frames import (
+    Column,
     FileFormat,
+    Frame,
     Policy,
     Source,
     check_columns,
@@ -18,16 +21,15 @@ from litlab.data.frames import (
     read_times,
     to_numbers,
 )  # fmt: skip
-from litlab.data.series.steps import find_grid
 from litlab.errors import UserError
 from litlab.util.text import some
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Gaps = Literal["error", "interpolate"]
-MOST_MADE_UP = 0.1  # share of a series that may be interpolated
+_TOLERANCE = 0.1  # of a step: times so near to the grid are on it
+_MOST_MADE_UP = 0.1  # share of a column that may be interpolated
+_FARTHEST = 1e9  # deviations from the mean: networks answer as for the end of the scale
 _MOST_TWICE = 0.1  # share of rows whose time is there already; more are several series
+_SEASONS = {"B": 5, "D": 7, "W": 52, "MS": 12, "ME": 12, "QS": 4, "QE": 4}
 
 
 @dataclass(frozen=True)
@@ -35,41 +37,32 @@ class Series:
     """One series or several at equal steps of time, one below the other, without gaps.
 
     Args:
-        times: Time of each row, a DatetimeIndex.
-        values: float64 of shape (row, column).
-        names: Names of the columns.
+        table: float64 columns; the index has the name of the series and the time of each row.
         freq: Time from row to row, a pandas offset alias.
-        utc: Whether the times are UTC; else they are what the user's clock said.
-        series: Name of each series.
-        ends: The row where each series ends.
-        remarks: What was interpolated and left out, as the description of a data set ends.
+        utc: Whether the times are UTC; else they are what the clock on the wall said.
+        remarks: What was interpolated, as the description of a data set ends.
     """
 
-    times: Any
-    values: np.ndarray
-    names: list[str]
+    table: Frame
     freq: str
     utc: bool
-    series: list[str]
-    ends: list[int]
     remarks: str = ""
 
     @property
-    def begins(self) -> list[int]:
-        """The row where each series begins."""
-        return [0, *self.ends[:-1]]
+    def times(self) -> Any:
+        """Time of each row, a DatetimeIndex."""
+        return self.table.index.get_level_values(1)
 
     @property
-    def digest(self) -> str:
-        """A checksum of all that is in it."""
-        labels = repr((self.names, self.series, self.ends)).encode()
-        times = self.times.to_numpy("datetime64[ns]").tobytes()
-        return hashlib.sha256(labels + times + self.values.tobytes()).hexdigest()
+    def values(self) -> np.ndarray:
+        """float64 of shape (row, column)."""
+        return np.ascontiguousarray(self.table)
 
-    def name_row(self, row: int) -> str:
-        """Return a row as messages name it."""
-        series = self.series[int(np.searchsorted(self.ends, row, side="right"))]
-        return f"at {self.times[row]}" + (f" of series {series!r}" if series else "")
+    @property
+    def bounds(self) -> np.ndarray:
+        """The rows where each series begins and ends, int64 of shape (2, series)."""
+        sizes = self.table.groupby(level=0, sort=False).size()
+        return np.stack([sizes.cumsum() - sizes, sizes.cumsum()])
 
 
 def read_series(
@@ -80,7 +73,6 @@ def read_series(
     *,
     form: FileFormat | None = None,
     freq: str | None = None,
-    utc: bool | None = None,
     gaps: Gaps = "error",
     bad_rows: Policy = "error",
     setting: str = "data.path",
@@ -88,7 +80,7 @@ def read_series(
     """Read series from a file, see `read_frame`.
 
     A time that is nearer to the grid of equal steps than a tenth of a step is moved onto it; the rows may be in any
-    order.
+    order. Times with UTC offsets count in UTC, or as the clock on the wall where that shows the same hour in all rows.
 
     Args:
         source: The file, or what was sent.
@@ -96,8 +88,7 @@ def read_series(
         targets: The columns to read; None: all that hold numbers.
         series_column: Column that tells which series a row belongs to; None: there is one.
         form: How its cells are written.
-        freq: The step; None: the one that fits best.
-        utc: Whether times with UTC offsets count in UTC or as the clock on the wall said; None: what fits better.
+        freq: The step; None: it is found.
         gaps: Whether missing rows and values are errors or interpolated linearly.
         bad_rows: Whether rows without a time, with text for a number, with a time that is there twice or is off the
             step are errors or left out.
@@ -110,151 +101,174 @@ def read_series(
 
     form = form or FileFormat()
     where = setting if isinstance(source, bytes | pd.DataFrame) else str(source)
-    frame: Any = read_frame(source, form, setting=setting, bad_rows=bad_rows)
-    keys = {time_column: "time_column"} | ({series_column: "series_column"} if series_column else {})
-    remedy = "set --data.{}" if setting == "data.path" else "the model needs it"
-    needed = dict.fromkeys(targets or [], "targets") | keys
-    check_columns(frame, where, {name: remedy.format(key) for name, key in needed.items()})
+    frame = read_frame(source, form, setting=setting, bad_rows=bad_rows)
+    keys = [time_column, series_column] if series_column else [time_column]
+    remedy = "the model needs it"
+    if setting == "data.path":
+        remedy = "set --data.time_column, --data.series_column or --data.targets"
+    check_columns(frame, where, dict.fromkeys(keys + (targets or []), remedy))
 
-    # Rows without a number, a series or a time.
-    problems: dict[Any, str] = {}
-    columns = targets or [name for name in frame.columns if name not in keys]
-    numbers = _read_numbers(frame[columns], form, where, problems, is_chosen=targets is not None)
-    series: Any = frame[series_column].astype("string") if series_column else pd.Series("", frame.index, dtype="string")
-    problems |= dict.fromkeys(series.index[series.isna()], f"column {series_column!r} is empty")
-    universal: Any
-    universal, wall = read_times(frame[time_column], form, where)
-    for row in universal.index[universal.isna()]:
-        problems[row] = f"column {time_column!r} is {frame[time_column][row]}, no time"
-    good = ~frame.index.isin(list(problems))
-    if not good.any():
-        drop_bad_rows(frame, problems, bad_rows, where)
-    _refuse_interleaved(pd.DataFrame({"series": series, "time": universal})[good], where)
-
-    # The longest series chooses the step, and the clock: that on the wall where only it goes in equal steps.
-    clocks: dict[bool, Any] = {False: wall} if universal is wall else {True: universal, False: wall}
-    if utc is not None and utc not in clocks:
-        raise UserError(f"{where}: its times have no UTC offsets, those of the training have some; write them alike")
-    longest = good & (series == series[good].mode()[0]).to_numpy(bool, na_value=False)
-    fits = {}
-    for is_utc, times in clocks.items():
-        grid = find_grid(pd.DatetimeIndex(times[longest].drop_duplicates().sort_values()), freq)
-        if grid is not None and utc in (None, is_utc):
-            fits[is_utc] = grid
-    if not fits:
-        raise _irregular(where, freq)
-    is_utc = min(fits, key=lambda key: fits[key].error)
-    step = fits[is_utc].freq
-
-    # Each series gets the grid of its own times.
-    pieces = {}
-    for name, times in clocks[is_utc][good].groupby(series[good], sort=False):
-        what = f"{where}, series {name!r}" if name else where
-        pieces[str(name)] = _place_rows(numbers, times.sort_values(kind="stable"), step, problems, what)
-    drop_bad_rows(frame, dict(sorted(problems.items())), bad_rows, where)
-    remarks = _fill_gaps(pieces, gaps, where) + (f", {len(problems):,} rows dropped" if problems else "")
-    times, values = (np.concatenate(parts) for parts in zip(*pieces.values(), strict=True))
-    ends = np.cumsum([len(times) for times, _ in pieces.values()]).tolist()
-    return Series(pd.DatetimeIndex(times), values, list(numbers.columns), step, is_utc, list(pieces), ends, remarks)
-
-
-def _read_numbers(
-    frame: Any, form: FileFormat, where: object, problems: dict[Any, str], *, is_chosen: bool
-) -> "pd.DataFrame":
-    """Return the columns that hold numbers, float64, and note the rows with something else in them."""
-    import pandas as pd
-
-    wrong: Any
-    columns, words = {}, []
-    for name in frame.columns:
-        numbers, wrong = to_numbers(frame[name], form, where)
-        if is_mostly_numbers(numbers, wrong):
-            columns[name] = numbers
-            problems |= {row: f"column {name!r} is {frame[name][row]!r}, no number" for row in wrong.index[wrong]}
-        elif is_chosen:
-            raise UserError(f"{where}: column {name!r} holds no numbers; give numbers, or leave it out of the targets")
+    # Columns of numbers.
+    problems, numbers, words = {}, {}, []
+    for name in targets or frame.columns.drop(keys):
+        values, wrong = to_numbers(frame[name], form, where)
+        if targets or is_mostly_numbers(values, wrong):
+            numbers[name] = values
+            problems |= _name_cells(frame[name], wrong, "no number")
         else:
             words.append(name)
-    if not columns:
+    if not numbers:
         raise UserError(f"{where}: there is no column of numbers besides that of the times; add one")
     if words:
         rank_zero_info(f"{where}: not among the targets, as they hold no numbers: {some(words)}")
-    return pd.DataFrame(columns)
 
-
-def _refuse_interleaved(rows: Any, where: object) -> None:
-    """Refuse rows of which many have the time of another one: they are several series."""
-    share = rows.duplicated().mean()
-    if share > _MOST_TWICE:
+    # Days are at equal steps on the wall alone, where clocks are put forward; hours are so in UTC alone.
+    universal, wall = read_times(frame[time_column], form, where)
+    utc = universal is not wall and wall.dt.time.nunique() > 1
+    times = universal if utc else wall
+    names: Any = frame[series_column] if series_column else pd.Series("", frame.index)
+    problems |= _name_cells(frame[time_column], times.isna(), "no time") | _name_cells(names, names.isna(), "no name")
+    rows = drop_bad_rows(pd.DataFrame(numbers), problems, bad_rows, where)
+    times, names = times[rows.index], names[rows.index].astype(str)
+    twice = pd.concat([names, times], axis=1).duplicated().mean()
+    if twice > _MOST_TWICE:
         raise UserError(
-            f"{where}: {share:.0%} of the rows have the time of another row, as where there are several series; give "
+            f"{where}: {twice:.0%} of the rows have the time of another row, as where there are several series; give "
             "one alone, or use --data.series_column COLUMN"
         )
 
+    freq = freq or _find_step(times[names == names.mode()[0]], where)  # of the longest series
+    parts = {
+        name: _lay_on_grid(part, times[part.index], freq, bad_rows, f"{where}, series {name}" if name else where)
+        for name, part in rows.groupby(names, sort=False)
+    }
+    table, remarks = _fill_gaps(pd.concat(parts), gaps, where)
+    return Series(table, freq, utc, remarks)
 
-def _irregular(where: object, freq: str | None) -> UserError:
-    step = "" if freq is None else f" of {freq}"
-    return UserError(
-        f"{where}: its times are too few, most are not at equal steps{step}, or one is far from all others; correct or "
-        "resample them, or use --data.freq STEP"
-    )
+
+def _name_cells(column: Column, mask: Column, problem: str) -> dict[Any, str]:
+    return {row: f"column {column.name!r} is {column[row]!r}, {problem}" for row in column.index[mask]}
 
 
-def _place_rows(
-    numbers: Any, times: "pd.Series", freq: str, problems: dict[Any, str], where: str
-) -> tuple[Any, np.ndarray]:
-    """Put the rows of one series on the grid of its times, and note those that have no place there.
-
-    Args:
-        numbers: The columns of all rows.
-        times: Those of the series by its rows, ascending.
-        freq: The step.
-        problems: What is wrong with a row.
-        where: What messages call the series.
-
-    Returns:
-        The times of the grid, and its rows, NaN where there is nothing.
-    """
+def _find_step(times: Column, where: str) -> str:
+    """Return the step that most stretches of ten times have; where all jitter, the middle difference, rounded."""
     import pandas as pd
 
-    moments = pd.DatetimeIndex(times)
-    twice = moments.duplicated()
-    grid = find_grid(moments[~twice], freq)
-    if grid is None:
-        raise _irregular(where, freq)
-    places = np.full(len(times), -1)
-    places[~twice] = grid.places
-    for row in times.index[twice]:
-        problems[row] = f"{times[row]} occurs twice; where clocks were put back, add UTC offsets"
-    for row in times.index[(places < 0) & ~twice]:
-        problems[row] = f"{times[row]} is off the step of {freq}"
-
-    rows = np.full((len(grid.times), len(numbers.columns)), np.nan)
-    rows[places[places >= 0]] = numbers.loc[times.index[places >= 0]]
-    return grid.times, rows
+    index: Any = pd.DatetimeIndex(times).unique().sort_values()
+    if len(index) < 2:
+        raise UserError(f"{where}: one time makes no series; give more rows")
+    stretches = [index[start : start + 10] for start in range(0, min(len(index), 10_000), 10)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pandas 3 announces that it will return an offset
+        steps: Any = pd.Series([pd.infer_freq(stretch) for stretch in stretches if len(stretch) > 2], dtype=object)
+        if steps.any():
+            return steps.mode()[0]
+        usual = index.diff().median()
+        rounded = (usual.round(unit) for unit in ("D", "h", "min", "s"))
+        step = next((near for near in rounded if abs(near - usual) < usual / 50), usual)
+        return str(pd.infer_freq(pd.date_range(index[0], periods=3, freq=step)))
 
 
-def _fill_gaps(pieces: dict[str, tuple[Any, np.ndarray]], gaps: Gaps, where: object) -> str:
-    """Interpolate what is missing in the rows of each series, and say how much; or refuse to."""
+def _lay_on_grid(rows: Frame, times: Column, freq: str, bad_rows: Policy, where: str) -> Frame:
+    """Return the rows of one series by the times of a grid, NaN where there is no row."""
     import pandas as pd
 
-    empty = {name: np.isnan(rows) for name, (_, rows) in pieces.items()}
-    count = sum(part.any(1).sum() for part in empty.values())
-    if not count:
-        return ""
-    total = sum(map(len, empty.values()))
-    first = next(times[empty[name].any(1)][0] for name, (times, _) in pieces.items() if empty[name].any())
-    share = sum(part.sum() for part in empty.values()) / sum(part.size for part in empty.values())
-    most = max(part.mean(0).max() for part in empty.values())
-    message = f"{where}: {count:,} of {total:,} rows are missing or lack a value, the first at {first}"
-    if most > MOST_MADE_UP:
+    # Twice as many times as there are: a wrong year is off this grid, and makes none of millions of rows.
+    grid: Any = follow_times(times.min(), freq, 2 * len(times))
+    grid += (times - grid[grid.get_indexer(times, method="nearest")]).median()  # where times jitter, through the middle
+    step = (grid[1:] - grid[:-1]).min()
+    places = pd.Series(grid.get_indexer(times, method="nearest", tolerance=_TOLERANCE * step), times.index)
+    wrong = (places < 0) | places.duplicated()
+    if wrong.mean() > 1 / 2:
+        raise UserError(f"{where}: most times are not at equal steps of {freq}; correct them, or use --data.freq STEP")
+    problems = {
+        row: f"{times[row]} is there twice or off the step of {freq}; where clocks were put back, add UTC offsets"
+        for row in times.index[wrong]
+    }
+    rows = drop_bad_rows(rows, problems, bad_rows, where)
+    places = places[rows.index]
+    return rows.set_axis(grid[places]).reindex(grid[places.min() : places.max() + 1])
+
+
+def _fill_gaps(table: Frame, gaps: Gaps, where: str) -> tuple[Frame, str]:
+    """Interpolate what is missing within each series, and say how much; or refuse to."""
+    empty = table.isna()
+    holes = empty.any(axis=1)
+    if not holes.any():
+        return table, ""
+    most = empty.groupby(level=0).mean().max(axis=None)
+    share = empty.mean(axis=None)
+    first, count = holes.idxmax()[1], f"{holes.sum():,}"
+    message = f"{where}: {count} of {len(table):,} rows are missing or lack a value, the first at {first}"
+    if most > _MOST_MADE_UP:
         raise UserError(
             f"{message}; {most:.0%} of a column is too much to make up: fill it, leave it out, or use --data.freq STEP"
         )
     if gaps == "error":
         raise UserError(f"{message}; add them, or use --data.gaps interpolate ({share:.1%} would be made up)")
-    for name, (times, rows) in pieces.items():
-        filled = pd.DataFrame(rows).interpolate(limit_area="inside").to_numpy()
-        whole = ~np.isnan(filled).any(1)  # but for rows at the ends, where there is nothing to interpolate from
-        pieces[name] = times[whole], filled[whole]
-    return f", {count:,} rows with gaps interpolated ({share:.1%} of the values)"
+    filled = table.groupby(level=0, sort=False).transform(lambda column: column.interpolate(limit_area="inside"))
+    # At the ends of a series there is nothing to interpolate from.
+    return filled.dropna(), f", {count} rows with gaps interpolated ({share:.1%} of the values)"
+
+
+def read_last_rows(source: Source, known: Mapping[str, Any], setting: str = "--input", **options: Any) -> Series:
+    """Read the rows that forecasts are made from; columns that the training did not have are ignored.
+
+    Args:
+        source: The file, or what was sent.
+        known: Fields of the checkpoint's metadata by their names.
+        setting: Where the file's name comes from, for messages.
+        **options: form, gaps and bad_rows, as of `read_series`.
+
+    Returns:
+        The last ``context_length`` rows of each series, and below them ``horizon`` rows that repeat the last one, with
+        the times that follow.
+
+    Raises:
+        UserError: It is missing, wrong, too short, or not like that of the training.
+    """
+    import pandas as pd
+
+    fields = {name: known[name] for name in ("time_column", "targets", "series_column", "freq")}
+    series = read_series(source, **fields, **options, setting=setting)
+    distance = abs((series.table - known["mean"]) / known["scale"])
+    if distance.max(axis=None) > _FARTHEST:
+        column = distance.max().idxmax()
+        row: Any = distance[column].idxmax()
+        raise UserError(
+            f"{setting}: column {column!r} is {series.table[column][row]:g} at {row[1]}, far outside the range of the "
+            "training rows; correct it"
+        )
+
+    least = known["context_length"]
+    windows = {}
+    for name, rows in series.table.groupby(level=0, sort=False):
+        if len(rows) < least:
+            which = f"series {name}: " if name else ""
+            raise UserError(f"{setting}: {which}{len(rows)} rows, the model forecasts from {least}; give that many")
+        past: Any = rows.droplevel(0).tail(least)
+        future = follow_times(past.index[-1], series.freq, known["horizon"])[1:]
+        windows[name] = past.reindex(past.index.append(future), method="ffill")
+    return replace(series, table=pd.concat(windows))
+
+
+def follow_times(first: Any, freq: str, count: int) -> Any:
+    """Return a time and those that follow it at equal steps, also where months begin on another day than the first."""
+    import pandas as pd
+    from pandas.tseries.frequencies import to_offset
+
+    start = to_offset(freq).rollback(first)
+    return pd.date_range(start, periods=count + 1, freq=freq) + (first - start)
+
+
+def write_times(times: Any, utc: bool) -> list[str]:
+    """Return times as files of predictions have them: dates where all are midnights, +00:00 where they are UTC."""
+    return (times.tz_localize("UTC") if utc else times).astype(str).tolist()
+
+
+def find_season(freq: str) -> int:
+    """Return the rows of the season that is usual for a step: a day, a week of days, a year of weeks or months."""
+    import pandas as pd
+
+    day = pd.date_range("2024-01-01", "2024-01-02", freq=freq, inclusive="left")
+    return _SEASONS.get(freq.partition("-")[0]) or len(day) or 1

@@ -1,7 +1,6 @@
 """All windows of some series, cut out by indexing, and which of them are for training, validation and test."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,47 +12,29 @@ from litlab.data.split import SPLITS, read_fold
 from litlab.errors import UserError
 
 Split = list[float] | list[str]
-FRACTIONS = [0.7, 0.1, 0.2]
 
 
 class Windows(Dataset[dict[str, Tensor]]):
     """Windows of equal length; indexed by a tensor, it returns a batch.
 
-    A window's rows lie in memory one after the other, so a batch is a row-wise gather from a strided view of the
-    series: nothing but its start is stored per window, and no Python runs per window.
+    A batch is gathered from strided views of the series: nothing but its start is stored per window, and no Python runs
+    per window.
 
     Args:
-        values: float32 of shape (time, channel), in memory or on a device.
-        calendar: float32 of shape (time, feature), on the same device; None: there are no covariates.
+        rows: float32 of shape (time, channel), in memory or on a device; where there are covariates also the calendar,
+            float32 of shape (time, feature), on the same device.
         starts: Rows where the past of each window begins, int64 of shape (window,).
         context_length: Rows of the past.
         horizon: Rows of the future.
-        known: Whether the future is known; else the batches have none.
     """
 
-    def __init__(
-        self,
-        values: Tensor,
-        calendar: Tensor | None,
-        starts: Tensor,
-        context_length: int,
-        horizon: int,
-        *,
-        known: bool = True,
-    ) -> None:
-        self.values = values
-        self.starts = starts.to(values.device)
-        self.views = {"past": _view(values, context_length)}
-        if known:
-            self.views["future"] = _view(values[context_length:], horizon)
-        if calendar is not None:
-            self.views["calendar"] = _view(calendar, context_length + horizon)
-        self.widths = {"calendar": calendar.shape[1]} if calendar is not None else {}
-
-    @property
-    def device(self) -> torch.device:
-        """Where the series is."""
-        return self.values.device
+    def __init__(self, rows: list[Tensor], starts: Tensor, context_length: int, horizon: int) -> None:
+        values, *calendar = rows
+        self.device = values.device
+        self.starts = starts.to(self.device)
+        self.views = {"past": _view(values, context_length), "future": _view(values[context_length:], horizon)}
+        for features in calendar:
+            self.views["calendar"] = _view(features, context_length + horizon)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -66,79 +47,50 @@ class Windows(Dataset[dict[str, Tensor]]):
             calendar: (batch, context_length + horizon, feature), where there are covariates; start: int64 (batch,),
             row where the past begins.
         """
-        start = self.starts.index_select(0, index.to(self.values.device, non_blocking=True))
-        channels = self.values.shape[1]
-        batch = {
-            name: view.index_select(0, start).view(len(start), -1, self.widths.get(name, channels))
-            for name, view in self.views.items()
-        }
-        return {**batch, "start": start}
+        start = self.starts.index_select(0, index.to(self.device, non_blocking=True))
+        return {name: view.index_select(0, start) for name, view in self.views.items()} | {"start": start}
 
 
 def _view(rows: Tensor, length: int) -> Tensor:
-    """(window, length x column): the window that begins at each row. It shares the memory of the rows."""
-    columns = rows.shape[1]
-    return rows.contiguous().flatten().unfold(0, length * columns, columns)
+    """(window, length, column): the window that begins at each row. It shares the memory of the rows."""
+    return rows.unfold(0, length, 1).transpose(1, 2)
 
 
-def check_split(split: Split) -> None:
-    """Refuse a split that fits no series: neither three shares that sum to 1 nor two or three ascending dates.
-
-    Raises:
-        UserError: It is such a split, has a date that can't be read, or leaves no training rows.
-    """
-    if isinstance(split[0], str):
-        times = [read_date(date) for date in split]
-        is_valid = len(split) in (2, 3) and times == sorted(set(times))
-    else:
-        shares = [float(share) for share in split]
-        is_valid = len(shares) == 3 and shares[0] > 0 and min(shares) >= 0 and math.isclose(sum(shares), 1)
-    if not is_valid:
-        raise UserError(
-            f"data.split: {split} is not valid; give three shares (train, val, test) that sum to 1, or the dates of "
-            "the first validation row, the first test row and optionally the first row after it"
-        )
-
-
-def read_date(date: object) -> Any:
-    """Read a date of a split; one with a UTC offset is brought to UTC."""
-    import pandas as pd
-
-    try:
-        time: Any = pd.Timestamp(str(date))
-    except ValueError as error:
-        raise UserError(f"data.split: {date!r} is no date; write it like 2024-01-31") from error
-    return time if time.tz is None else time.tz_convert("UTC").tz_localize(None)
-
-
-def find_bounds(series: Series, split: Split, fold: str | None, where: str) -> np.ndarray:
+def find_bounds(series: Series, split: Split, fold: str | None) -> np.ndarray:
     """Find the rows where each series begins and where its training, validation and test rows end.
 
     Shares are rounded down for train and test, val is what is left, as in the published comparisons of forecasters.
 
     Args:
         series: The series.
-        split: What `check_split` let through.
+        split: Shares of train, val and test, or dates where val, test and optionally what follows them begin.
         fold: As of `read_fold`: each series is cut into one more blocks than folds. The block after that of the fold's
             number is the test, all before it is for training, but for the share of validation at its end.
-        where: What they are, for the error message.
 
     Returns:
         int64 of shape (series, 4).
 
     Raises:
-        UserError: A date is outside of the series.
+        UserError: The split is not valid, or a date is outside of the series.
     """
-    begins, ends = np.array(series.begins), np.array(series.ends)
-    if isinstance(split[0], str):
-        dates, start, end = [read_date(date) for date in split], series.times.min(), series.times.max()
-        if not (start < dates[0] and dates[1] <= end):
-            raise UserError(f"data.split: {where} is from {start} to {end}, and not {split}; choose other dates")
-        parts = [series.times[begin:end].searchsorted(dates) for begin, end in zip(begins, ends, strict=True)]
-        cuts = begins[:, None] + np.stack(parts)
-        return np.column_stack([begins, cuts, ends] if len(dates) == 2 else [begins, cuts])
+    import pandas as pd
 
-    train, val, test = (float(share) for share in split)
+    begins, ends = series.bounds
+    if isinstance(split[0], str):
+        dates = pd.to_datetime(split, format="ISO8601", utc=True).tz_localize(None)
+        times = series.times
+        first, last = times.min(), times.max()
+        if fold or not (dates.is_monotonic_increasing and first < dates[0] < dates[-1] <= last):
+            raise UserError(
+                f"data.split: {split} is not valid; give two or three dates within {first} to {last}, and no data.fold"
+            )
+        cuts = [begin + times[begin:end].searchsorted(dates) for begin, end in zip(begins, ends, strict=True)]
+        return np.column_stack([begins, np.stack(cuts), ends])[:, :4]
+
+    shares = [float(share) for share in split]
+    if len(shares) != 3 or shares[0] == 0 or min(shares) < 0 or not math.isclose(sum(shares), 1):
+        raise UserError(f"data.split: {split} is not valid; give shares of train, val and test that sum to 1, or dates")
+    train, val, test = shares
     rows = ends - begins
     if fold is not None:
         number, count = read_fold(fold)
@@ -169,16 +121,15 @@ def find_starts(bounds: np.ndarray, context_length: int, horizon: int, where: st
     """
     starts = {}
     for number, split in enumerate(SPLITS):
-        before, ends = bounds[:, number], bounds[:, number + 1]
-        if split != "train" and (before == ends).all():
-            continue
-        first = np.maximum(before - context_length, bounds[:, 0])
-        after = np.maximum(ends - horizon - context_length + 1, first)
-        if (first == after).all():
-            needed = horizon if number else context_length + horizon
-            raise UserError(
-                f"{where}: {(ends - before).max()} {split} rows are too few for one window of {needed}; give more "
-                "rows, a smaller data.context_length or data.horizon, or another data.split"
-            )
-        starts[split] = torch.cat([torch.arange(*ends) for ends in zip(first.tolist(), after.tolist(), strict=True)])
+        begins, ends = bounds[:, number], bounds[:, number + 1]
+        first = np.maximum(begins - context_length, bounds[:, 0])
+        after = np.maximum(ends - context_length - horizon + 1, first)
+        if split == "train" or (begins < ends).any():
+            ranges = [torch.arange(*pair) for pair in zip(first.tolist(), after.tolist(), strict=True)]
+            starts[split] = torch.cat(ranges)
+            if not len(starts[split]):
+                raise UserError(
+                    f"{where}: {(ends - begins).max()} {split} rows are too few for one window; give more rows, a "
+                    "smaller data.context_length or data.horizon, or another data.split"
+                )
     return starts

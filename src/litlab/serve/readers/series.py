@@ -1,19 +1,15 @@
 """Series: the last rows of one, as CSV or JSON, and the times that follow."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from litlab.data.series.calendar import make_calendar
-from litlab.data.series.forecasts import read_last_rows, write_times
-from litlab.data.series.scale import check_range
+from litlab.data.series.regular import read_last_rows, write_times
 from litlab.serve.body import Given
 from litlab.serve.limits import SERIES_ROWS
 from litlab.serve.readers.csv_rows import sent_rows
 from litlab.serve.readers.reader import Arrays, Asked, Reader, check_finite
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class SeriesReader(Reader):
@@ -25,12 +21,12 @@ class SeriesReader(Reader):
         facts, rows = self.facts, self.facts["context_length"]
         sent = sent_rows(given, "series", [facts["time_column"], *facts["targets"]], SERIES_ROWS)
         series = read_last_rows(sent, facts, setting="series")
-        check_range((series.values - np.array(facts["mean"])) / np.array(facts["scale"]), series)
         arrays = {"past": series.values[None, :rows]}
         if "calendar" in self.inputs:
             arrays["calendar"] = make_calendar(series.times, facts["covariates"]).numpy()[None]
-        past = self._block(series.times[:rows], {"values": series.values[:rows]}) if given.flag("past") else None
-        return Asked(arrays, (series.times[rows:], past))
+        times = write_times(series.times, series.utc)
+        past = self._block(times[:rows], {"values": series.values[:rows]}) if given.flag("past") else None
+        return Asked(arrays, (times[rows:], past))
 
     def answer(self, outputs: Arrays, asked: Asked) -> dict[str, Any]:
         """Return times, forecast and interval of each column; the ends are null where the run has no interval."""
@@ -44,8 +40,8 @@ class SeriesReader(Reader):
         found = self._block(future, {name: values for name, values in named.items() if name not in ends}) | ends
         return found if past is None else {**found, "past": past}
 
-    def _block(self, times: "pd.DatetimeIndex", values: Arrays) -> dict[str, Any]:
-        """Return times as texts, and the columns of each array, (time, column), by their names."""
+    def _block(self, times: list[str], values: Arrays) -> dict[str, Any]:
+        """Return times, and the columns of each array, (time, column), by their names."""
         names = self.facts["targets"]
         columns = {key: dict(zip(names, array.T.tolist(), strict=True)) for key, array in values.items()}
-        return {"times": write_times(times, self.facts["freq"], self.facts["utc"]), **columns}
+        return {"times": times, **columns}

@@ -80,12 +80,3 @@ def train(make, make_trainer, tmp_path) -> Callable[..., tuple[SeriesData, Path]
         return data, tmp_path / "model.ckpt"
 
     return train_it
-
-
-@pytest.fixture
-def said(monkeypatch) -> list[str]:
-    """What the user is told."""
-    lines: list[str] = []
-    for module in ("frames", "series.regular", "series.scale", "series.datamodule"):
-        monkeypatch.setattr(f"litlab.data.{module}.rank_zero_info", lines.append)
-    return lines

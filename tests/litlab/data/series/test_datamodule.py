@@ -7,7 +7,7 @@ import torch
 
 from litlab.data import SeriesData
 from litlab.data.public import Unavailable
-from tests.litlab.data.conftest import a_rank, prepared, refusal
+from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.series.conftest import TRAIN, Etth1, SeriesRecorder, frame_of, hours, wave
 
 
@@ -26,27 +26,23 @@ def long_frame() -> pd.DataFrame:
 def test_facts_are_known_before_setup(make):
     data = make(covariates=["hour", "weekday"])
     assert (data.context_length, data.horizon, data.num_targets, data.num_covariates) == (6, 3, 2, 4)
-    assert (data.target_names, data.has_val, data.has_test, data.generated) == (["load", "heat"], True, True, False)
+    assert (data.target_names, data.has_test, data.generated) == (["load", "heat"], True, False)
     assert Etth1(targets=["OT"]).target_names == ["OT"]
     assert SeriesData("csv", "none.csv", targets=["a", "b"]).num_targets == 2
-    assert SeriesData("generated").num_targets == 7
+    assert SeriesData("generated").num_targets == 4
     assert not make(split=[0.5, 0.5, 0.0]).has_test
-    assert not make(split=[0.5, 0.0, 0.5]).has_val
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_a_file_through_a_run(tmp_path, make, make_trainer, suffix):
-    path = tmp_path / f"load{suffix}"
-    frame = frame_of(hours(100))
-    frame.to_parquet(path) if suffix == ".parquet" else frame.to_csv(path, sep=";", decimal=",", index=False)
-    options = {"covariates": ["hour"], "decimal": "." if suffix == ".parquet" else ","}
-    data, model, trainer = make(str(path), **options), SeriesRecorder(), make_trainer(max_epochs=2)
+def test_a_file_through_a_run(tmp_path, make, make_trainer):
+    path = tmp_path / "load.csv"
+    frame_of(hours(100)).to_csv(path, sep=";", decimal=",", index=False)
+    data = make(str(path), covariates=["hour"], decimal=",")
+    model, trainer = SeriesRecorder(), make_trainer(max_epochs=2)
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
     assert data.description == f"csv {path}: 62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns"
     scaled = scaled_wave()
     torch.testing.assert_close(data.naive_error, (scaled[4:TRAIN] - scaled[: TRAIN - 4]).abs().mean(0))
-    assert data.season == 4
     assert data.times.astype(str).tolist() == [time.replace(" ", "T") for time in hours(100)]
     assert [len(batch["past"]) for batch in model.seen["train", 0]] == [8] * 7  # the incomplete batch is dropped
     assert model.all("train", "start").unique().numel() == 56
@@ -66,7 +62,6 @@ def test_several_series_are_one_data_set(make, make_trainer, tmp_path):
     data, model = make(long_frame(), series_column="place", split=[0.6, 0.2, 0.2]), SeriesRecorder()
     make_trainer().fit(model, data)
     assert data.sizes == {"train": 52 + 40, "val": 18 + 14, "test": 18 + 14}
-    assert data.description.endswith("windows of 6 + 3 rows, 2 columns of 2 series")
     values = np.concatenate([wave(100), wave(80) + np.array([50, 0])])
     train = np.concatenate([values[:60], values[100:148]])
     scaled = torch.tensor((values - train.mean(0)) / train.std(0), dtype=torch.float32)
@@ -76,7 +71,7 @@ def test_several_series_are_one_data_set(make, make_trainer, tmp_path):
     torch.testing.assert_close(windows["future"], torch.stack([scaled[s + 6 : s + 9] for s in starts]))
     wrong = [scaled[s + 5] - scaled[s + 6 : s + 9] for s in [*range(74, 92), *range(158, 172)]]
     assert data.baselines()["repeat last"]["test/mse"] == pytest.approx(torch.stack(wrong).square().mean().item())
-    assert "season" in refusal(prepared, make(long_frame(), series_column="place", season=56))
+    assert "season" in refusal(prepared, make(long_frame(), series_column="place", season=70))
 
     later = make(long_frame(), series_column="place")
     later.load_state_dict(data.state_dict())
@@ -90,46 +85,15 @@ def test_several_series_are_one_data_set(make, make_trainer, tmp_path):
     assert table["load_upper"].tolist() == pytest.approx([train.mean(0)[0]] * 6)
 
 
-def test_series_shorter_than_a_window_are_left_out(make, said):
+def test_series_shorter_than_a_window_have_none(make):
     short = frame_of(hours(4)).assign(place="c")
     data = prepared(make(pd.concat([long_frame(), short]), series_column="place"))
-    alone = prepared(make(long_frame(), series_column="place"))
-    assert (data.sizes, data.metadata) == (alone.sizes, alone.metadata)
-    assert said == ["csv frame: 1 series are shorter than a window and left out"]
+    assert data.sizes == prepared(make(long_frame(), series_column="place")).sizes
 
 
 def test_folds(make):
-    sizes = [prepared(make(fold=f"{number}/3", split=[0.8, 0.2, 0.0])).sizes for number in range(3)]
-    assert sizes == [
-        {"train": 12, "val": 3, "test": 23},
-        {"train": 32, "val": 8, "test": 23},
-        {"train": 52, "val": 13, "test": 23},
-    ]
-    assert "data.fold: it does not go with dates" in refusal(make, fold="0/3", split=["2024-01-02", "2024-01-03"])
-
-
-def test_the_order_depends_on_seed_and_epoch_only(make, make_trainer):
-    starts = []
-    for noise, seed in ((1, 5), (2, 5), (1, 6)):
-        torch.manual_seed(noise)
-        model = SeriesRecorder()
-        make_trainer().fit(model, make(seed=seed))
-        starts.append(model.all("train", "start").tolist())
-    assert starts[0] == starts[1]
-    assert starts[0] != starts[2]
-
-
-def test_two_processes_share_the_work(make):
-    seen = []
-    for rank in range(2):
-        data = make(batch_size=4)
-        data.trainer = a_rank(rank)
-        data.setup()
-        loaders = {split: getattr(data, f"{split}_dataloader")() for split in ("train", "test")}
-        seen.append({split: torch.cat([batch["start"] for batch in loader]) for split, loader in loaders.items()})
-    assert torch.cat([rank["test"] for rank in seen]).tolist() == list(range(74, 92))
-    train = torch.cat([rank["train"] for rank in seen])
-    assert len(train) == len(train.unique()) == 56
+    assert prepared(make(fold="1/3", split=[0.8, 0.2, 0.0])).sizes == {"train": 32, "val": 8, "test": 23}
+    assert "no data.fold" in refusal(prepared, make(fold="0/3", split=["2024-01-02", "2024-01-03"]))
 
 
 def test_without_validation_and_test(make, make_trainer):
@@ -142,30 +106,27 @@ def test_without_validation_and_test(make, make_trainer):
 
 
 def test_baselines_on_all_test_windows(make):
-    """Also with a season that is longer than the past."""
-    scaled = scaled_wave()
-    starts = range(74, 92)
-    for season in (4, 20):
-        data = prepared(make(season=season), "test")
-        errors = data.baselines()
-        ridges = {rows: data.ridge(rows) for rows in (6, 3, 1)}
-        forecasts = {
-            "repeat last": lambda s: scaled[s + 5],
-            "seasonal naive": lambda s, season=season: scaled[s + 6 - season :][:3],
-            **{
-                f"ridge ({rows} rows)": lambda s, w=w, n=rows: w @ scaled[s + 6 - n : s + 6]
-                for rows, w in ridges.items()
-            },
-        }
-        best = min((6, 3, 1), key=lambda n: np.mean([
-            ((ridges[n] @ scaled[s + 6 - n : s + 6] - scaled[s + 6 : s + 9]) ** 2).mean() for s in range(64, 72)
-        ]))  # fmt: skip
-        assert list(errors) == ["repeat last", "seasonal naive", f"ridge ({best} rows)"]
-        for name, found in errors.items():
-            wrong = torch.stack([forecasts[name](s) - scaled[s + 6 : s + 9] for s in starts])
-            assert found["test/mse"] == pytest.approx(wrong.square().mean().item(), rel=1e-4)
-            assert found["test/mae"] == pytest.approx(wrong.abs().mean().item(), rel=1e-4)
-            assert found["test/mase"] == pytest.approx((wrong.abs() / data.naive_error).mean().item(), rel=1e-4)
+    scaled, data = scaled_wave(), prepared(make(), "test")
+    ridges = {rows: data.ridge(rows) for rows in (6, 3, 1)}
+
+    def errors_of(forecast, starts) -> torch.Tensor:
+        return torch.stack([forecast(scaled[:start]) - scaled[start : start + 3] for start in starts])
+
+    squares = {n: errors_of(lambda past, n=n: ridges[n] @ past[-n:], range(70, 78)).square().mean() for n in ridges}
+    best = min(squares, key=squares.get)
+    forecasts = {
+        "repeat last": lambda past: past[-1],
+        "seasonal naive": lambda past: past[-4:-1],
+        f"ridge ({best} rows)": lambda past: ridges[best] @ past[-best:],
+    }
+    errors = data.baselines()
+    assert list(errors) == list(forecasts)
+    for name, forecast in forecasts.items():
+        wrong = errors_of(forecast, range(80, 98))
+        assert errors[name]["test/mse"] == pytest.approx(wrong.square().mean().item(), rel=1e-4)
+        assert errors[name]["test/mae"] == pytest.approx(wrong.abs().mean().item(), rel=1e-4)
+        assert errors[name]["test/mase"] == pytest.approx((wrong.abs() / data.naive_error).mean().item(), rel=1e-4)
+    assert "seasonal naive" not in prepared(make(season=7)).baselines()  # longer than the past
 
 
 def test_scale_and_ridge_know_nothing_of_the_test(make):
@@ -175,38 +136,13 @@ def test_scale_and_ridge_know_nothing_of_the_test(make):
     assert one.state_dict() == two.state_dict()
     assert one.ridge().equal(two.ridge())
     assert one.ridge(67).shape == (3, 67)
-    assert "70 training rows are too few for a ridge regression from 68 rows to 3" in refusal(one.ridge, 68)
     assert one.fingerprint != two.fingerprint
     assert one.fingerprint == make().fingerprint
 
 
 def test_the_usual_season_needs_two_in_training(make):
-    assert [prepared(make(frame_of(hours(rows)), season=None)).season for rows in (100, 60)] == [24, 1]
+    assert [prepared(make(frame_of(hours(rows)), season=None)).metadata.season for rows in (100, 60)] == [24, 1]
     assert refusal(prepared, make(season=70)) == "data.season: 70 is too long for 70 training rows; make it shorter"
-
-
-def test_values_far_from_the_training_rows_are_refused(make):
-    frame = frame_of(hours(100))
-    frame.loc[90, "heat"] = 1e30
-    message = "data: column 'heat' is 1e+30 at 2024-01-04 18:00:00, far outside the range of the training rows; correct"
-    assert refusal(prepared, make(frame)).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"targets": []}, "data.targets: [] is not valid; name each column once, or leave it out for all"),
-        ({"targets": ["load", "load"]}, "data.targets: ['load', 'load'] is not valid; name each column once"),
-        ({"freq": "fortnight"}, "data.freq: 'fortnight' is no step"),
-        ({"split": [0.5, 0.5]}, "data.split: [0.5, 0.5] is not valid; give three shares"),
-    ],
-)
-def test_impossible_values(make, options, message):
-    assert refusal(make, **options).startswith(message)
-
-
-def test_a_target_that_is_not_there():
-    assert refusal(prepared, SeriesData("generated", targets=["sinus"])).endswith("; did you mean 'sine'?")
 
 
 # ---- checkpoints and prediction
@@ -228,7 +164,7 @@ def test_the_checkpoints_scale_is_used(make, make_trainer):
     assert later.naive_error.tolist() == [3, 4]
 
 
-@pytest.mark.parametrize(("key", "value"), [("targets", ["a"]), ("horizon", 9), ("freq", "D"), ("utc", True)])
+@pytest.mark.parametrize(("key", "value"), [("targets", ["a"]), ("horizon", 9), ("freq", "D")])
 def test_a_checkpoint_of_other_data_is_refused(make, key, value):
     data = prepared(make(), "test")
     state = {**data.state_dict(), key: value}
@@ -267,14 +203,13 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(train, make_trainer, t
 
     scaled = (torch.tensor([[[1.0, 200.0]] * 3]) - data.mean) / data.scale
     output = torch.stack([scaled, scaled - 1, scaled + 2], dim=-1)
-    for name, read in (("out.csv", pd.read_csv), ("out.parquet", pd.read_parquet)):
-        data.write_predictions([output], str(tmp_path / name))
-        table = read(tmp_path / name)
-        assert list(table) == ["date", "load", "load_lower", "load_upper", "heat", "heat_lower", "heat_upper"]
-        assert table["date"].tolist() == hours(3, "2026-01-01 01:00")
-        load, heat = data.scale.tolist()
-        bounds = [1, 1 - load, 1 + 2 * load, 200, 200 - heat, 200 + 2 * heat]
-        np.testing.assert_allclose(table.iloc[:, 1:].to_numpy(), [bounds] * 3, rtol=1e-4, atol=1e-4)
+    data.write_predictions([output], str(tmp_path / "out.csv"))
+    table = pd.read_csv(tmp_path / "out.csv")
+    assert list(table) == ["date", "load", "load_lower", "load_upper", "heat", "heat_lower", "heat_upper"]
+    assert table["date"].tolist() == hours(3, "2026-01-01 01:00")
+    load, heat = data.scale.tolist()
+    bounds = [1, 1 - load, 1 + 2 * load, 200, 200 - heat, 200 + 2 * heat]
+    np.testing.assert_allclose(table.iloc[:, 1:].to_numpy(), [bounds] * 3, rtol=1e-4, atol=1e-4)
     data.write_predictions([output.where(torch.arange(3) < 1, torch.nan)], str(tmp_path / "out.csv"))
     table = pd.read_csv(tmp_path / "out.csv")
     assert table.isna().sum().tolist() == [0, 0, 3, 3, 0, 3, 3]
@@ -286,8 +221,6 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(train, make_trainer, t
     [
         (pd.date_range("2020-01-31", periods=60, freq="ME"), ["2024-01-31", "2024-02-29", "2024-03-31"],
             ["2024-04-30", "2024-05-31"]),
-        (pd.date_range("2020-01-15", periods=60, freq="MS") + pd.Timedelta(days=14), ["2024-01-15", "2024-02-15",
-            "2024-03-15"], ["2024-04-15", "2024-05-15"]),
         (pd.date_range("2024-01-01", periods=60, freq="B"), ["2024-02-28", "2024-02-29", "2024-03-01"],
             ["2024-03-04", "2024-03-05"]),
         (pd.date_range("2024-01-01", periods=60, freq="h", tz="UTC"),
@@ -296,8 +229,6 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(train, make_trainer, t
         (pd.date_range("2024-01-01", periods=100, freq="D", tz="Europe/Berlin"),
             ["2024-03-30T00:00+01:00", "2024-03-31T00:00+01:00", "2024-04-01T00:00+02:00"],
             ["2024-04-02", "2024-04-03"]),
-        (pd.date_range("2024-01-01", periods=60, freq="h"), hours(3, "2024-02-28 20:00"),
-            ["2024-02-28 23:00:00", "2024-02-29 00:00:00"]),
     ],
 )  # fmt: skip
 def test_times_of_the_forecast(train, make_trainer, tmp_path, training, new, following):
@@ -313,35 +244,32 @@ def test_times_of_the_forecast(train, make_trainer, tmp_path, training, new, fol
     ("frame", "message"),
     [
         (frame_of(hours(9), load=[1] * 9), "there is no column 'heat', only 'date', 'load'; the model needs it"),
-        (frame_of(hours(5)), "5 rows, the model forecasts from 6; give that many"),
-        (frame_of(pd.date_range("2024-01-01", periods=9)), "; 95% of a column is too much to make up: "),
         (
-            frame_of(np.delete(hours(30), 7)),
-            "1 of 30 rows are missing or lack a value, the first at 2024-01-01 07:00:00",
+            frame_of(hours(9), load=[1e30] * 9, heat=[1] * 9),
+            "column 'load' is 1e+30 at 2024-01-01 00:00:00, far outside",
         ),
-        (frame_of(hours(9), load=[1] * 9, heat=["x"] * 9), "column 'heat' holds no numbers"),
+        (frame_of(hours(5)), "--input: 5 rows, the model forecasts from 6; give that many"),
+        (frame_of(pd.date_range("2024-01-01", periods=9)), "most times are not at equal steps of h"),
+        (frame_of(np.delete(hours(30), 7)), "1 of 30 rows are missing or lack a value, the first at 2024-01-01 07:00"),
     ],
 )
 def test_new_files_that_do_not_fit(train, make_trainer, frame, message):
     assert message in refusal(predict, make_trainer, train()[1], frame)
 
 
-def test_gaps_of_a_new_file_are_interpolated_where_wanted(train, make_trainer):
-    frame = frame_of(hours(30), load=range(30), heat=range(30)).drop(index=27)
-    data, batch = predict(make_trainer, train()[1], frame, gaps="interpolate")
-    past = batch["past"][0] * data.scale + data.mean
-    torch.testing.assert_close(past[:, 0], torch.arange(24.0, 30.0), atol=1e-4, rtol=0)
-
-
 # ---- made-up and public data
 
 
 def test_generated_through_a_run(make_trainer):
-    data = SeriesData("generated", targets=["sine"], context_length=48, horizon=24)
+    """It can be learned, but not by repeating."""
+    data = SeriesData("generated", context_length=96, horizon=24)
     make_trainer(limit_train_batches=2, limit_val_batches=1).fit(SeriesRecorder(), data)
-    counts = "6,929 train / 977 val / 1,977 test"
-    assert data.description == f"GENERATED series: {counts} windows of 48 + 24 rows, 1 columns"
-    assert (data.state_dict()["targets"], data.state_dict()["generated"]) == (["sine"], True)
+    counts = "6,881 train / 977 val / 1,977 test"
+    assert data.description == f"GENERATED series: {counts} windows of 96 + 24 rows, 4 columns"
+    assert data.metadata.generated
+    last, naive, ridge = (errors["test/mse"] for errors in data.baselines().values())
+    assert ridge < naive / 4
+    assert ridge < last / 4
 
 
 def test_stand_in_for_the_public_series(tmp_path, monkeypatch, capsys):
@@ -350,8 +278,7 @@ def test_stand_in_for_the_public_series(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr("litlab.data.public.PublicFile.download", refuse)
     assert "--data.fallback generated" in refusal(Etth1(path=str(tmp_path)).prepare_data)
-    split = ["2017-07-01", "2017-11-01"]  # the stand-in ends before
-    data = prepared(Etth1(path=str(tmp_path), fallback="generated", targets=["OT", "HUFL"], split=split))
+    data = prepared(Etth1(path=str(tmp_path), fallback="generated", targets=["OT", "HUFL"]))
     assert "GENERATED" in capsys.readouterr().err
     assert data.target_names == data.state_dict()["targets"] == ["OT", "HUFL"]
     assert data.description.startswith("GENERATED stand-in for etth1: 6,569 train / 905 val / 1,905 test windows")
@@ -366,5 +293,5 @@ def test_the_public_series_has_the_published_split(tmp_path, monkeypatch):
     data = prepared(Etth1(path=str(tmp_path), horizon=720))
     assert asked == [tmp_path]
     assert data.sizes == {"train": 7585, "val": 2161, "test": 2161}
-    assert (data.season, data.fingerprint[:6]) == (24, "etth1-")
+    assert (data.metadata.season, data.fingerprint[:6]) == (24, "etth1-")
     assert prepared(Etth1(path=str(tmp_path), fold="0/4")).sizes["test"] == 2805
