@@ -3,13 +3,12 @@
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from torch import nn
-from torch.optim import LBFGS, Optimizer
+from torch.optim import Optimizer
 
-from litlab.errors import UserError
 from litlab.optim.parameters import match_rules, member_networks, named_parameters
 from litlab.types import NonNegativeFloat, OpenUnitInterval, PositiveFloat
 
@@ -64,24 +63,21 @@ class ParamGroups:
             module: Knows the names of the parameters.
 
         Raises:
-            UserError: If a pattern matches nothing, or the optimizer takes no groups.
+            UserError: If a pattern matches nothing.
         """
-        if isinstance(optimizer, LBFGS):
-            raise UserError("model.param_groups: LBFGS takes all parameters in one group; choose another optimizer")
         named = named_parameters(module)
+        names = {parameter: name for name, parameter in named.items()}
         rule_of = match_rules(named, [rule.params for rule in self.rules], "model.param_groups.rules")
         scale_of = self._layer_scales(module, named)
-        names = {parameter: name for name, parameter in named.items()}
 
         def settings_of(parameter: nn.Parameter, group: dict[str, Any]) -> dict[str, Any]:
             name = names[parameter]
             rule = self.rules[rule_of[name]] if name in rule_of else GroupRule(name)
             scale = rule.lr_scale * scale_of.get(name, 1.0)
-            decay = group.get("weight_decay", 0.0)
-            if not self.decay_norms_and_biases and parameter.ndim < 2:
-                decay = 0.0
-            if rule.weight_decay is not None:
-                decay = rule.weight_decay
+            decay = rule.weight_decay
+            if decay is None:
+                decayed = self.decay_norms_and_biases or parameter.ndim > 1
+                decay = group.get("weight_decay", 0.0) if decayed else 0.0
             return {"lr": group["lr"] * scale, "lr_scale": group.get("lr_scale", 1.0) * scale, "weight_decay": decay}
 
         divide_groups(optimizer, settings_of)
@@ -89,8 +85,6 @@ class ParamGroups:
     def _layer_scales(self, module: nn.Module, named: dict[str, nn.Parameter]) -> dict[str, float]:
         """Return the factor of each parameter that is in a layer."""
         if self.layer_decay is None:
-            if self.layers is not None:
-                raise UserError("model.param_groups.layers: they have no effect; set layer_decay too")
             return {}
         layers = _find_layers(module) if self.layers is None else self.layers
         layer_of = match_rules(named, layers, "model.param_groups.layers")
@@ -117,29 +111,24 @@ def divide_groups(optimizer: Optimizer, settings_of: Callable[[nn.Parameter, dic
 def _find_layers(module: nn.Module) -> list[list[str]]:
     """Return the names of the parameters in each layer of a model's network, in the order of their definition.
 
-    Raises:
-        UserError: It is an ensemble.
+    A layer of an ensemble is that of all of its members.
     """
-    network = getattr(module, "network", module)
-    if member_networks(network):
-        raise UserError(
-            "model.param_groups.layer_decay: the layers of several networks (model.members) have no common order; set "
-            "model.param_groups.layers, such as [network.members.*.0, network.members.*.1]"
-        )
-    prefix = "" if network is module else "network."
+    networks = member_networks(module) or {"network": getattr(module, "network", module)}
+    layers_of = [_layers_of_network(*network) for network in networks.items()]
+    return [list(chain.from_iterable(layers)) for layers in zip(*layers_of, strict=True)]
+
+
+def _layers_of_network(path: str, network: nn.Module) -> list[list[str]]:
     containers = {name for name, part in network.named_modules() if isinstance(part, nn.Sequential | nn.ModuleList)}
-    names_in: dict[str, list[str]] = defaultdict(list)
-    vectors = set()
+    parts = defaultdict(dict)
     for name, parameter in network.named_parameters():
-        part = next(path for path in accumulate(name.split("."), "{}.{}".format) if path not in containers)
-        names_in[part].append(prefix + name)
-        if parameter.ndim < 2:
-            vectors.add(prefix + name)
+        part = next(part for part in accumulate(name.split("."), "{}.{}".format) if part not in containers)
+        parts[part][f"{path}.{name}"] = parameter.ndim
 
     layers: list[list[str]] = []
-    for names in names_in.values():
-        if layers and vectors.issuperset(names):
-            layers[-1] += names
+    for part in parts.values():
+        if layers and max(part.values()) < 2:  # only norms and biases
+            layers[-1] += part
         else:
-            layers.append(names)
+            layers.append(list(part))
     return layers

@@ -44,19 +44,17 @@ def match_rules(names: Iterable[str], rules: Iterable[str | Sequence[str]], key:
         Number of the rule, for the names that one matches.
 
     Raises:
-        UserError: If a pattern matches nothing, or nothing that an earlier rule has left.
+        UserError: If a pattern matches nothing.
     """
     rule_of: dict[str, int] = {}
     for number, rule in enumerate(rules):
         for pattern in [rule] if isinstance(rule, str) else rule:
-            if not any(matches(name, pattern) for name in names):
+            matching = [name for name in names if matches(name, [pattern])]
+            if not matching:
                 modules = chain.from_iterable(accumulate(name.split("."), "{}.{}".format) for name in names)
-                known = nearest(pattern.removesuffix(".*"), modules, f"; there are {summarise(names)}")
+                known = nearest(pattern.removesuffix(".*"), modules)
                 raise UserError(f"{key}[{number}]: '{pattern}' matches no parameter of the model{known}")
-        left = [name for name in names if name not in rule_of and matches(name, rule)]
-        if not left:
-            raise UserError(f"{key}[{number}]: earlier rules match all of {rule}; put it before them, or remove it")
-        rule_of |= dict.fromkeys(left, number)
+            rule_of = dict.fromkeys(matching, number) | rule_of
     return rule_of
 
 

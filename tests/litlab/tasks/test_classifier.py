@@ -145,7 +145,7 @@ def test_images_of_another_shape_are_refused(tmp_path):
     any_size = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
     model = Classifier(any_size, num_classes=3, image_shape=[3, 9, 9])
     with pytest.raises(
-        UserError, match=r"model.image_shape: \[3, 9, 9\] differs from the data's \(3, 8, 8\); leave it"
+        UserError, match=r"model.image_shape: \[3, 9, 9\] differs from the data's \[3, 8, 8\]; leave it"
     ):
         fitted(model, tmp_path)
 
