@@ -191,6 +191,6 @@ def renew_length(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
     name = missing_length(schedule.scheduler) if isinstance(schedule, Schedule) else None
     for config, saved in zip(trainer.lr_scheduler_configs, checkpoint.get("lr_schedulers", []), strict=False):
         fresh = config.scheduler.state_dict()
-        if name is None or saved.get(name) == fresh.get(name):  # `WarmupDecay` keeps it to itself
+        if name is None or saved.get(name) == fresh.get(name):
             continue
         saved.update({key: value for key, value in fresh.items() if key not in PROGRESS})

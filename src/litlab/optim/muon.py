@@ -98,12 +98,11 @@ class Muon(Optimizer):
         def settings_of(parameter: nn.Parameter, group: dict[str, Any]) -> dict[str, Any]:
             if parameter in hidden:
                 return {"method": "muon"}
-            lr = matrix_lr = self._rest_lr or group["lr"]
-            if parameter.ndim < 2:
-                lr = self._vector_lr or lr
+            matrix_lr = self._rest_lr or group["lr"]
+            lr = matrix_lr if parameter.ndim > 1 else self._vector_lr or matrix_lr
             decay = group["weight_decay"] * (matrix_lr / lr)
-            own = {"method": rest, "lr": lr, "lr_scale": lr / group["lr"], "weight_decay": decay}
-            return {**self._rest.defaults, **own, "momentum": self._rest_momentum}
+            rates = {"lr": lr, "lr_scale": lr / group["lr"], "weight_decay": decay}
+            return {**self._rest.defaults, **rates, "method": rest, "momentum": self._rest_momentum}
 
         divide_groups(self, settings_of)
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any
 
 from torch import nn
@@ -40,17 +40,14 @@ class ParamGroups:
         rules: The first one that matches a parameter counts.
         layer_decay: Factor from each layer's learning rate to that of the layer before it, above 0 and below 1. The
             last layer has the optimizer's own rate (Howard and Ruder 2018, arXiv:1801.06146). Multiplied with the
-            rules' lr_scale.
-        layers: Patterns for each layer, from input to output. Left out, the parts of the model's network in the order
-            of their definition; those of a Sequential or ModuleList count one by one, and parts with only norms and
-            biases belong to the part before.
+            rules' lr_scale. Layers are the parts of the model's network in the order of their definition; those of a
+            Sequential or ModuleList count one by one, and parts with only norms and biases belong to the part before.
         decay_norms_and_biases: Whether weight decay applies to vectors and scalars, such as biases and the weights of
             norms, too.
     """
 
     rules: list[GroupRule] = field(default_factory=list)
     layer_decay: OpenUnitInterval | None = None
-    layers: list[str | list[str]] | None = None
     decay_norms_and_biases: bool = True
 
     def divide(self, optimizer: Optimizer, module: nn.Module) -> None:
@@ -68,7 +65,7 @@ class ParamGroups:
         named = named_parameters(module)
         names = {parameter: name for name, parameter in named.items()}
         rule_of = match_rules(named, [rule.params for rule in self.rules], "model.param_groups.rules")
-        scale_of = self._layer_scales(module, named)
+        scale_of = {} if self.layer_decay is None else _layer_scales(module, self.layer_decay)
 
         def settings_of(parameter: nn.Parameter, group: dict[str, Any]) -> dict[str, Any]:
             name = names[parameter]
@@ -81,14 +78,6 @@ class ParamGroups:
             return {"lr": group["lr"] * scale, "lr_scale": group.get("lr_scale", 1.0) * scale, "weight_decay": decay}
 
         divide_groups(optimizer, settings_of)
-
-    def _layer_scales(self, module: nn.Module, named: dict[str, nn.Parameter]) -> dict[str, float]:
-        """Return the factor of each parameter that is in a layer."""
-        if self.layer_decay is None:
-            return {}
-        layers = _find_layers(module) if self.layers is None else self.layers
-        layer_of = match_rules(named, layers, "model.param_groups.layers")
-        return {name: self.layer_decay ** (len(layers) - 1 - layer) for name, layer in layer_of.items()}
 
 
 def divide_groups(optimizer: Optimizer, settings_of: Callable[[nn.Parameter, dict[str, Any]], dict[str, Any]]) -> None:
@@ -108,17 +97,17 @@ def divide_groups(optimizer: Optimizer, settings_of: Callable[[nn.Parameter, dic
             optimizer.add_param_group({**group, **dict(settings), "params": parameters})
 
 
-def _find_layers(module: nn.Module) -> list[list[str]]:
-    """Return the names of the parameters in each layer of a model's network, in the order of their definition.
+def _layer_scales(module: nn.Module, decay: float) -> dict[str, float]:
+    """Return the factor of each parameter of a model's network; each member of an ensemble has the same layers."""
+    scales = {}
+    for path, network in (member_networks(module) or {"network": getattr(module, "network", module)}).items():
+        for distance, names in enumerate(reversed(_find_layers(path, network))):
+            scales |= dict.fromkeys(names, decay**distance)
+    return scales
 
-    A layer of an ensemble is that of all of its members.
-    """
-    networks = member_networks(module) or {"network": getattr(module, "network", module)}
-    layers_of = [_layers_of_network(*network) for network in networks.items()]
-    return [list(chain.from_iterable(layers)) for layers in zip(*layers_of, strict=True)]
 
-
-def _layers_of_network(path: str, network: nn.Module) -> list[list[str]]:
+def _find_layers(path: str, network: nn.Module) -> list[list[str]]:
+    """Return the names of the parameters in each layer, in the order of their definition."""
     containers = {name for name, part in network.named_modules() if isinstance(part, nn.Sequential | nn.ModuleList)}
     parts = defaultdict(dict)
     for name, parameter in network.named_parameters():

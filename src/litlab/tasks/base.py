@@ -9,6 +9,7 @@ import torch
 from jsonargparse import ArgumentParser
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import OptimizerCallable
+from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
@@ -83,10 +84,8 @@ class ExperimentModule(LightningModule):
 
     def forward(self, inputs: Any) -> Tensor:
         """Return the network's output, in float32 or wider, for inputs of shape (batch, ...), or for a dict of them."""
-        if isinstance(inputs, dict):
-            outputs = self.network(**{name: self._cast(value) for name, value in inputs.items()})
-        else:
-            outputs = self.network(self._cast(inputs))
+        inputs = apply_to_collection(inputs, Tensor, self._cast)
+        outputs = self.network(**inputs) if isinstance(inputs, dict) else self.network(inputs)
         return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
     def _cast(self, inputs: Tensor) -> Tensor:

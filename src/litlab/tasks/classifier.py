@@ -96,13 +96,11 @@ class Classifier(ExperimentModule):
         **training: Any,
     ) -> None:
         super().__init__(**training)
-        if num_classes is None:
+        if num_classes is None or num_classes < 2:
             raise UserError(
-                "model.num_classes: it is not set, and the data does not say it; set it, or give the DataModule a "
-                "property num_classes"
+                f"model.num_classes: {num_classes} is not valid; set it to 2 or more, or give the DataModule "
+                "a property num_classes"
             )
-        if num_classes < 2:
-            raise UserError(f"model.num_classes: {num_classes} is not valid; use data with 2 classes or more")
         for_images = {"mixup": mixup, "cutmix": cutmix, "flip_tta": flip_tta, "shift_tta": shift_tta}
         for name, value in for_images.items():
             if value and image_shape is None:

@@ -69,8 +69,8 @@ class Forecaster(ExperimentModule):
                 "set them or use SeriesData"
             )
         if quantiles is not None:
-            ascending = all(low < high for low, high in zip([0.0, *quantiles], [*quantiles, 1.0], strict=True))
-            if not ascending or 0.5 not in quantiles:
+            is_ascending = quantiles == sorted(set(quantiles)) and min(quantiles) > 0 and max(quantiles) < 1
+            if not is_ascending or 0.5 not in quantiles:
                 raise UserError(
                     f"model.quantiles: {quantiles} is not valid; it must be ascending, between 0 and 1, and contain 0.5"
                 )

@@ -273,13 +273,11 @@ SCHEDULERS = {
 def test_a_schedule_ends_with_a_run_that_goes_on_for_longer(tmp_path, name, stop):
     settings = {"accumulate_grad_batches": 1, "module": partial(Draws, schedule=Schedule(SCHEDULERS[name], "step"))}
     fit(tmp_path / "run", stop, max_epochs=3, **settings)
-    resumed, fitting = fit(tmp_path / "run", resume=True, max_epochs=6, **settings)
-    whole, fitted = fit(tmp_path / "whole", max_epochs=6, **settings)
+    _, fitting = fit(tmp_path / "run", resume=True, max_epochs=6, **settings)
+    _, fitted = fit(tmp_path / "whole", max_epochs=6, **settings)
     ends = [run.optimizers[0].param_groups[0]["lr"] for run in (fitting, fitted)]
     assert ends[0] == pytest.approx(ends[1], abs=1e-9)
     assert fitting.global_step == fitted.global_step
-    if name == "warm-up":
-        assert resumed.rates.items() <= whole.rates.items()
 
 
 class Shuffled(LightningModule):
