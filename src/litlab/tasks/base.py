@@ -166,8 +166,9 @@ class ExperimentModule(LightningModule):
         return None
 
     def on_train_epoch_start(self) -> None:
-        if hasattr(self, "train_metrics"):
-            self.train_metrics.reset()
+        metrics: Any = getattr(self, "train_metrics", None)
+        if metrics is not None:
+            metrics.reset()
 
     def log_recent_loss(self, loss: MeanLoss) -> None:
         """Log ``train/loss_step`` in a training step, every ``trainer.log_every_n_steps``: the mean since the last."""

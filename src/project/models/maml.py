@@ -45,6 +45,8 @@ class MAML(ExperimentModule):
             another shape than the targets, or the data has no tasks.
     """
 
+    losses: Any
+
     def __init__(
         self,
         network: nn.Module,
