@@ -58,7 +58,7 @@ EFFECTS = {
     "qat": lambda folder, done: "weights round to int8" in done.err,
     "smoke": lambda folder, done: checkpoint_of(folder)["global_step"] == 2,
     "swa": lambda folder, done: checkpoint_of(folder)["averaging_state"]["n_averaged"] == 1,
-    "warm_restarts": lambda folder, done: len(checkpoint_of(folder)["lr_schedulers"][0]["_schedulers"]) == 3,
+    "warm_restarts": lambda folder, done: checkpoint_of(folder)["lr_schedulers"][0]["T_mult"] == 2,
 }
 
 

@@ -53,14 +53,14 @@ class QAT(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the ranges by the names of the layers."""
-        return {name: rounding.state_dict() for name, (_, rounding) in self._layers.items()} or self._saved
+        return {name: rounding.range for name, (_, rounding) in self._layers.items()} or self._saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue with the ranges of a checkpoint."""
         self._saved = state_dict
         for name, (_, rounding) in self._layers.items():
             if name in state_dict:
-                rounding.load_state_dict(state_dict[name])
+                rounding.range = state_dict[name]
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Leave the module as it was found."""

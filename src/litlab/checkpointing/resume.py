@@ -9,7 +9,7 @@ from litlab.checkpointing.internals import begin_epoch_anew, end_restart
 from litlab.checkpointing.random_state import RandomState
 from litlab.errors import UserError
 from litlab.metrics.state import load_metric_states, metric_states
-from litlab.optim import Schedule, Sequence
+from litlab.optim import Schedule
 from litlab.optim.schedule import missing_length
 from litlab.parallel.groups import data_ranks
 
@@ -186,20 +186,11 @@ def step_plateaus(trainer: Trainer, module: LightningModule, batches: int) -> No
 
 
 def renew_length(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
-    """Let a schedule that takes its length from the run end with it, where that is longer now.
-
-    Raises:
-        UserError: If it is made of parts, whose places depend on the length.
-    """
+    """Let a schedule that takes its length from the run end with it, where that is longer now."""
     schedule = getattr(trainer.lightning_module, "schedule", None)
     name = missing_length(schedule.scheduler) if isinstance(schedule, Schedule) else None
     for config, saved in zip(trainer.lr_scheduler_configs, checkpoint.get("lr_schedulers", []), strict=False):
         fresh = config.scheduler.state_dict()
-        if name is None or saved.get(name) == fresh.get(name):  # `WarmupDecay` keeps it to itself
+        if name is None or saved.get(name) == fresh.get(name):
             continue
-        if isinstance(config.scheduler, Sequence):
-            raise UserError(
-                f"model.schedule: a Sequence of {saved[name]} steps can't go on with "
-                f"{fresh[name]}; leave the length of the run as it was, or start a new one with --init_from"
-            )
         saved.update({key: value for key, value in fresh.items() if key not in PROGRESS})

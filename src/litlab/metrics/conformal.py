@@ -1,13 +1,16 @@
 """Prediction intervals that cover a set share, by split-conformal calibration."""
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
+
+from litlab.metrics.gathering import gather_rows
 
 
-class Conformal:
+class Conformal(Metric):
     """Widen (or narrow) intervals to cover a share of a held-out split, for each horizon step and channel.
 
     Of each held-out window it takes how far the truth lies outside the model's interval: max(lower - y, y - upper).
@@ -17,50 +20,49 @@ class Conformal:
     arXiv:1604.04173). The coverage is guaranteed where held-out and later windows are exchangeable; those of a series
     that drifts are not quite, so it is measured in the test as well.
 
-    The radius is a plain attribute, not a buffer: it belongs to the weights that were validated, and an average of the
-    weights must not average or exchange it.
+    The radius is neither state nor buffer: it belongs to the weights that were validated, until `calibrate` is called
+    again, and an average of the weights must not average it.
 
     Args:
         coverage: Share of the truth that the intervals are to cover, between 0 and 1.
-        shape: Horizon steps and channels.
     """
 
-    def __init__(self, coverage: float, shape: tuple[int, int]) -> None:
+    full_state_update = False
+    scores: list[Tensor]
+
+    def __init__(self, coverage: float) -> None:
+        super().__init__(dist_sync_fn=gather_rows)
         self.coverage = coverage
-        self.shape = shape
         self.radius: Tensor | None = None  # (horizon, channel); None until calibrated
-        self._scores: list[Tensor] = []
+        self.add_state("scores", [], "cat")
 
     @property
     def windows_needed(self) -> int:
         """Number of held-out windows below which no finite radius covers the share."""
         return math.ceil(self.coverage / (1 - self.coverage) - 1e-9)
 
-    def reset(self, device: torch.device) -> None:
-        """Start a calibration on this device; the radius stays what it is until `calibrate`."""
-        self._scores = [torch.empty(0, *self.shape, device=device)]  # a rank may get no window at all
-
-    def add(self, lower: Tensor, upper: Tensor, future: Tensor) -> None:
+    def update(self, lower: Tensor, upper: Tensor, future: Tensor) -> None:
         """Add held-out windows, everything of shape (batch, horizon, channel)."""
-        self._scores.append(torch.maximum(lower - future, future - upper).float())
+        self.scores.append(torch.maximum(lower - future, future - upper).float())
 
-    def calibrate(self, gather: Callable[[Tensor], Tensor]) -> None:
-        """Set the radius from all windows since `reset`, to None if they are too few.
-
-        Args:
-            gather: Joins the scores (window, horizon, channel) of all ranks.
-        """
-        scores, self._scores = gather(torch.cat(self._scores)), []
+    def compute(self) -> Tensor | None:
+        """Return the radius (horizon, channel) of all windows since the reset; None if they are too few."""
+        scores = dim_zero_cat(self.scores)
         rank = math.ceil((len(scores) + 1) * self.coverage - 1e-9)  # the product can come out above a whole number
+        if rank > len(scores):
+            return None
         # Not `kthvalue`: it has no deterministic form on GPUs. A view would put all scores into the checkpoint.
-        self.radius = None
-        if rank <= len(scores):
-            self.radius = scores.topk(len(scores) - rank + 1, dim=0).values[-1].clone()
+        return scores.topk(len(scores) - rank + 1, dim=0).values[-1].clone()
+
+    def calibrate(self) -> None:
+        """Set the radius, and start anew."""
+        self.radius = self.compute()
+        self.reset()
 
     def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Return the calibrated ends of intervals of shape (batch, horizon, channel), NaN without calibration."""
         if self.radius is None:
             return torch.full_like(lower, math.nan), torch.full_like(upper, math.nan)
-        self.radius = self.radius.to(lower.device)
+        radius = self.radius.to(lower.device)
         middle = (lower + upper) / 2  # where a negative radius would turn the interval inside out
-        return torch.minimum(lower - self.radius, middle), torch.maximum(upper + self.radius, middle)
+        return torch.minimum(lower - radius, middle), torch.maximum(upper + radius, middle)

@@ -1,65 +1,66 @@
 """Mean loss over an epoch, summed on the device."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
-
-Reduce = Callable[[Tensor], Tensor]  # the sum over all ranks
+from torchmetrics import Metric
 
 # Of sums: exact over millions of samples. Apple's GPUs don't have it.
 WIDEST = torch.float32 if torch.backends.mps.is_available() else torch.float64
 
 
-class MeanLoss:
-    """Mean loss over an epoch, exact over its samples, at the cost of a list append per step.
+class MeanLoss(Metric):
+    """Mean loss over an epoch, exact over its samples and all ranks, at the cost of a list append per step.
 
-    Not a torchmetrics metric: its update costs more than a small network's step. Not a buffer: averaging of the weights
-    and DDP would change it.
+    Steps call `add` in place of ``update``, which would cost more than a small network's step. Call `flush` before
+    ``compute``.
 
     Args:
         flush_every: Steps kept at most before they are summed.
     """
 
-    def __init__(self, flush_every: int = 50) -> None:
-        self.flush_every = flush_every
-        self.reset(torch.device("cpu"))
+    full_state_update = False
+    sums: Tensor
+    sums_before: Tensor
 
-    def reset(self, device: torch.device) -> None:
-        """Start an epoch, on this device."""
-        self._sums = torch.zeros(2, dtype=WIDEST, device=device)  # of the losses, of the samples
-        self._steps: list[tuple[Tensor, int]] = []
+    def __init__(self, flush_every: int = 50) -> None:
+        super().__init__()
+        self.flush_every = flush_every
+        self.steps: list[tuple[Tensor, int]] = []
+        # Of losses and of samples: in the epoch, and when `recent` was last called.
+        self.add_state("sums", torch.zeros(2, dtype=WIDEST), "sum")
+        self.add_state("sums_before", torch.zeros(2, dtype=WIDEST), "sum")
 
     def add(self, loss: Tensor, samples: int) -> None:
         """Add a step: its mean loss, shape (), over this many samples."""
-        if len(self._steps) >= self.flush_every:
-            self.flush()
         loss = loss.detach()
-        self._steps.append((loss.clone() if loss.is_cuda else loss, samples))  # a CUDA graph's next run overwrites it
-
-    def flush(self) -> Tensor:
-        """Sum the steps since the last flush, at least one, and return their mean loss, shape ()."""
-        losses, samples = zip(*self._steps, strict=True)
-        self._steps.clear()
-        values = torch.stack(losses).to(WIDEST)
-        weights = torch.tensor(samples, dtype=WIDEST).to(values.device, non_blocking=True)
-        sums = torch.stack([values @ weights, weights.sum()])
-        self._sums = self._sums.to(sums.device) + sums
-        return sums[0] / sums[1]
-
-    def compute(self, reduce: Reduce) -> Tensor:
-        """Return the mean loss since `reset` over all ranks, shape ()."""
-        if self._steps:
+        self.steps.append((loss.clone() if loss.is_cuda else loss, samples))  # a CUDA graph's next run overwrites it
+        if len(self.steps) >= self.flush_every:
             self.flush()
-        total, samples = reduce(self._sums.clone())
+
+    def flush(self) -> None:
+        """Sum the steps since the last flush."""
+        if self.steps:
+            losses, samples = zip(*self.steps, strict=True)
+            self.steps.clear()
+            self.update(torch.stack(losses), torch.tensor(samples))
+
+    def update(self, losses: Tensor, samples: Tensor) -> None:
+        """Add mean losses over numbers of samples, both of shape (step,)."""
+        weights = samples.to(losses.device, WIDEST, non_blocking=True)
+        self.sums = self.sums.to(losses.device) + torch.stack([losses.to(WIDEST) @ weights, weights.sum()])
+
+    def recent(self) -> Tensor:
+        """Return the mean loss since the last call in this epoch, shape ()."""
+        self.flush()
+        total, samples = self.sums - self.sums_before.to(self.sums.device)
+        self.sums_before = self.sums
         return (total / samples).float()
 
-    def state(self) -> dict[str, Any]:
-        """Return the sums and the steps since the last flush, of which the next one returns the mean."""
-        return {"sums": self._sums.cpu(), "steps": [(loss.cpu(), samples) for loss, samples in self._steps]}
+    def reset(self) -> None:
+        """Start an epoch."""
+        super().reset()
+        self.steps.clear()
 
-    def load_state(self, state: dict[str, Any], device: torch.device) -> None:
-        """Continue from what `state` returned, on this device."""
-        self._sums = state["sums"].to(device)
-        self._steps = [(loss.to(device), samples) for loss, samples in state["steps"]]
+    def compute(self) -> Tensor:
+        """Return the mean loss, shape ()."""
+        return (self.sums[0] / self.sums[1]).float()

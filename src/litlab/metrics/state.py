@@ -14,18 +14,15 @@ States = dict[str, dict[str, Any]]  # by the name of the metric in its module
 
 
 def metric_states(module: nn.Module) -> States:
-    """Return the state of each metric that was updated since its reset: any torchmetrics.Metric, and `MeanLoss`."""
+    """Return the state of each torchmetrics.Metric of a module that was updated since its reset."""
     for part in module.modules():
-        if isinstance(part, StageMetrics):
+        if isinstance(part, StageMetrics | MeanLoss):
             part.flush()
         elif isinstance(part, MetricCollection):
             part.items(copy_state=False)  # those that share a state get that of the first one
 
     states: States = {}
     for name, part in module.named_modules():
-        for key, value in vars(part).items():
-            if isinstance(value, MeanLoss):
-                states[f"{name}.{key}"] = value.state()
         if isinstance(part, Metric) and part.update_count:
             state = apply_to_collection(part.metric_state, Tensor, lambda value: value.detach().to("cpu", copy=True))
             states[name] = {"updates": part.update_count, "state": state}
@@ -36,11 +33,6 @@ def load_metric_states(module: nn.Module, states: States, device: torch.device) 
     """Restore what `metric_states` returned, on this device."""
     parts: dict[str, Any] = dict(module.named_modules())
     for name, saved in states.items():
-        if name not in parts:
-            owner, _, key = name.rpartition(".")
-            getattr(parts[owner], key).load_state(saved, device)
-            continue
-        metric = parts[name]
-        metric._update_count = saved["updates"]
+        parts[name]._update_count = saved["updates"]
         for key, value in apply_to_collection(saved["state"], Tensor, Tensor.to, device).items():
-            setattr(metric, key, value)
+            setattr(parts[name], key, value)

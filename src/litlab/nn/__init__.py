@@ -6,10 +6,9 @@ from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
     from litlab.nn.adapt import adapt_network
-    from litlab.nn.ensemble import refused_by_vmap, why_not_vmap
     from litlab.nn.sizes import MAX_LAYERS, check_sizes
     from litlab.nn.torchvision_networks import pretrained
 
-__all__ = ["MAX_LAYERS", "adapt_network", "check_sizes", "pretrained", "refused_by_vmap", "why_not_vmap"]
+__all__ = ["MAX_LAYERS", "adapt_network", "check_sizes", "pretrained"]
 
 __getattr__ = export_lazily(__name__)

@@ -43,18 +43,15 @@ class Rounding:
     """
 
     def __init__(self) -> None:
-        self.seen = False  # whether there is a range: inputs are not rounded before
-        self.range = {
-            "least": torch.tensor(torch.inf),
-            "most": torch.tensor(-torch.inf),
-            "scale": torch.ones(1),
-            "zero": torch.zeros(1, dtype=torch.int32),
-        }
+        self.range: dict[str, Tensor] = {}  # of the inputs; empty until there were some in training
 
     def __call__(self, inputs: Tensor, weight: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Return rounded inputs, of any shape, and weights; the range of the inputs is noted in training only."""
-        self.seen = self.seen or training
-        rounded = self._round_inputs(inputs.float(), training) if self.seen else inputs
+        if training and not self.range:
+            infinity = torch.tensor(torch.inf)
+            zero = torch.zeros(1, dtype=torch.int32)
+            self.range = {"least": infinity, "most": -infinity, "scale": torch.ones(1), "zero": zero}
+        rounded = self._round_inputs(inputs.float(), training) if self.range else inputs
         return rounded.to(inputs.dtype), _round_weight(weight.float()).to(weight.dtype)
 
     def _round_inputs(self, inputs: Tensor, training: bool) -> Tensor:
@@ -65,15 +62,6 @@ class Rounding:
         return torch.fused_moving_avg_obs_fake_quant(
             inputs, *flags.unbind(), *self.range.values(), averaging_const=0.01, quant_min=0, quant_max=255, ch_axis=0
         )
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the range of the inputs; that of the weights follows from them."""
-        return self.range
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Continue from such a range."""
-        self.range = {name: state[name] for name in self.range}
-        self.seen = bool(self.range["least"].isfinite())
 
 
 def _round_weight(weight: Tensor) -> Tensor:

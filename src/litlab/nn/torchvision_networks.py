@@ -12,7 +12,6 @@ from torch import nn
 
 from litlab.errors import UserError, first_line
 from litlab.util.files import socket_timeout
-from litlab.util.text import nearest
 
 
 def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["random"] | None = None) -> nn.Module:
@@ -27,27 +26,20 @@ def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["ra
         The network. Its attribute ``stand_in`` says so where its weights are random in place of others.
 
     Raises:
-        UserError: There is no such network, or no such weights, or they can't be downloaded and there is no fallback,
-            or their file holds other things than weights.
+        UserError: The weights can't be downloaded and there is no fallback, or their file holds other things.
     """
-    from torchvision.models import get_model, get_model_weights, list_models
+    from torchvision.models import get_model, get_model_weights
 
-    if name not in list_models():
-        raise UserError(f"model.network.name: torchvision has no '{name}'{nearest(name, list_models())}")
     if weights is None:
         return get_model(name, weights=None)
-    known = get_model_weights(name)
-    if weights not in known.__members__:
-        choices = ", ".join(known.__members__)
-        raise UserError(f"model.network.weights: {name} has no '{weights}'; choose one of {choices}")
-
-    url = known[weights].url
+    known = get_model_weights(name)[weights]  # pyright: ignore[reportIndexIssue]
+    url = known.url
     file = f"{torch.hub.get_dir()}/checkpoints/{url.rpartition('/')[2]}"
     try:
         with socket_timeout(10):  # for the next bytes; without it, for ever
             # torchvision unpickles what lies in torch.hub's folder: first see that there are weights in it alone.
-            known[weights].get_state_dict(progress=sys.stderr.isatty(), check_hash=True, weights_only=True)
-        return get_model(name, weights=weights)
+            known.get_state_dict(progress=sys.stderr.isatty(), check_hash=True, weights_only=True)
+        return get_model(name, weights=known)
     except pickle.UnpicklingError as error:
         raise UserError(f"{file}: it holds other things than weights, or is damaged; delete it") from error
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:

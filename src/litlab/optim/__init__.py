@@ -7,9 +7,9 @@ from litlab.util.lazy import export_lazily
 if TYPE_CHECKING:
     from litlab.optim.muon import Muon, orthogonalise
     from litlab.optim.param_groups import GroupRule, ParamGroups
-    from litlab.optim.schedule import Schedule, Sequence
+    from litlab.optim.schedule import Schedule
     from litlab.optim.warmup_decay import WarmupDecay
 
-__all__ = ["GroupRule", "Muon", "ParamGroups", "Schedule", "Sequence", "WarmupDecay", "orthogonalise"]
+__all__ = ["GroupRule", "Muon", "ParamGroups", "Schedule", "WarmupDecay", "orthogonalise"]
 
 __getattr__ = export_lazily(__name__)

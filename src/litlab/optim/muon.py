@@ -1,6 +1,5 @@
 """Muon for the hidden layers of a network, AdamW or SGD for the rest, in one optimizer."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, Literal
@@ -68,9 +67,10 @@ class Muon(Optimizer):
     ) -> None:
         # torch's own optimizer steps the rest, in their groups and with the state of this one.
         nothing = [torch.zeros(1)]
-        self._rest = (
-            SGD(nothing, momentum=0.9, nesterov=True) if rest == "sgd" else AdamW(nothing, betas=(betas[0], betas[1]))
-        )
+        if rest == "sgd":
+            self._rest = SGD(nothing, momentum=0.9, nesterov=True)
+        else:
+            self._rest = AdamW(nothing, betas=(betas[0], betas[1]))
         self._rest_lr, self._vector_lr, self._others = rest_lr, vector_lr, others
         self._rest_momentum = momentum if rest_momentum is None else rest_momentum
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "unit_norm": unit_norm}
@@ -98,12 +98,11 @@ class Muon(Optimizer):
         def settings_of(parameter: nn.Parameter, group: dict[str, Any]) -> dict[str, Any]:
             if parameter in hidden:
                 return {"method": "muon"}
-            lr = matrix_lr = self._rest_lr or group["lr"]
-            if parameter.ndim < 2:
-                lr = self._vector_lr or lr
+            matrix_lr = self._rest_lr or group["lr"]
+            lr = matrix_lr if parameter.ndim > 1 else self._vector_lr or matrix_lr
             decay = group["weight_decay"] * (matrix_lr / lr)
-            own = {"method": rest, "lr": lr, "lr_scale": lr / group["lr"], "weight_decay": decay}
-            return {**self._rest.defaults, **own, "momentum": self._rest_momentum}
+            rates = {"lr": lr, "lr_scale": lr / group["lr"], "weight_decay": decay}
+            return {**self._rest.defaults, **rates, "method": rest, "momentum": self._rest_momentum}
 
         divide_groups(self, settings_of)
 
@@ -136,7 +135,7 @@ class Muon(Optimizer):
         return loss
 
     def _step_hidden(self, group: dict[str, Any]) -> None:
-        lr, momentum, same_shape = group["lr"], group["momentum"], defaultdict(list)
+        lr, momentum = group["lr"], group["momentum"]
         for parameter in group["params"]:
             if parameter.grad is None:
                 continue
@@ -145,44 +144,36 @@ class Muon(Optimizer):
                 state["momentum_buffer"] = torch.zeros_like(parameter)
             buffer = state["momentum_buffer"].mul_(momentum).add_(parameter.grad)
             update = parameter.grad.add(buffer, alpha=momentum).flatten(1)  # Nesterov
-            same_shape[update.shape].append((parameter, update))
-
-        # Matrices of one shape are faster in a batch, a single one is without.
-        for shape, pairs in same_shape.items():
-            updates = [update for _, update in pairs]
-            batch = torch.stack(updates) if len(updates) > 1 else updates[0]
-            matrices = orthogonalise(batch, group["iterations"]).view(-1, *shape)
-            for (parameter, _), matrix in zip(pairs, matrices, strict=True):
-                if group["unit_norm"]:
-                    parameter.mul_(len(parameter) ** 0.5 / parameter.norm())
-                    size = 1.0
-                else:
-                    parameter.mul_(1 - lr * group["weight_decay"])
-                    size = 0.2 * max(shape) ** 0.5
-                parameter.add_(matrix.reshape(parameter.shape), alpha=-lr * size)
+            if group["unit_norm"]:
+                parameter.mul_(len(parameter) ** 0.5 / parameter.norm())
+                size = 1.0
+            else:
+                parameter.mul_(1 - lr * group["weight_decay"])
+                size = 0.2 * max(update.shape) ** 0.5
+            matrix = orthogonalise(update, group["iterations"])
+            parameter.add_(matrix.reshape(parameter.shape), alpha=-lr * size)
 
 
 def orthogonalise(matrix: Tensor, iterations: int = 5) -> Tensor:
-    """Return matrices of the same singular vectors whose singular values are near 1.
+    """Return a matrix of the same singular vectors whose singular values are near 1.
 
     The quintic Newton-Schulz iteration with Jordan's coefficients (https://kellerjordan.github.io/posts/muon/): they do
     not converge, but bring every singular value into about 0.7 to 1.2 within five iterations, with matrix products
     alone. bfloat16 is exact enough; float32 is used where the device has no fast bfloat16.
 
     Args:
-        matrix: Shape (rows, columns), or (batch, rows, columns): many small matrices are faster in a batch.
+        matrix: Shape (rows, columns).
         iterations: Fewer leave small singular values smaller.
 
     Returns:
         bfloat16 or float32, of the same shape.
     """
     x = matrix.to(torch.bfloat16 if has_fast_bfloat16(matrix.device) else torch.float32)
-    x = x / (torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True) + 1e-7)  # singular values must start at 1 or below
-    tall = x.shape[-2] > x.shape[-1]
-    x = x.mT if tall else x
-    multiply_add = torch.addmm if x.ndim == 2 else torch.baddbmm
+    x = x / (torch.linalg.vector_norm(x) + 1e-7)  # singular values must start at 1 or below
+    tall = x.shape[0] > x.shape[1]
+    x = x.T if tall else x
     for _ in range(iterations):
-        gram = x @ x.mT
-        polynomial = multiply_add(gram, gram, gram, beta=-4.7750, alpha=2.0315)
-        x = multiply_add(x, polynomial, x, beta=3.4445)
-    return x.mT if tall else x
+        gram = x @ x.T
+        polynomial = torch.addmm(gram, gram, gram, beta=-4.7750, alpha=2.0315)
+        x = torch.addmm(x, polynomial, x, beta=3.4445)
+    return x.T if tall else x

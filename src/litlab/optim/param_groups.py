@@ -7,9 +7,8 @@ from itertools import accumulate
 from typing import Any
 
 from torch import nn
-from torch.optim import LBFGS, Optimizer
+from torch.optim import Optimizer
 
-from litlab.errors import UserError
 from litlab.optim.parameters import match_rules, member_networks, named_parameters
 from litlab.types import NonNegativeFloat, OpenUnitInterval, PositiveFloat
 
@@ -41,17 +40,14 @@ class ParamGroups:
         rules: The first one that matches a parameter counts.
         layer_decay: Factor from each layer's learning rate to that of the layer before it, above 0 and below 1. The
             last layer has the optimizer's own rate (Howard and Ruder 2018, arXiv:1801.06146). Multiplied with the
-            rules' lr_scale.
-        layers: Patterns for each layer, from input to output. Left out, the parts of the model's network in the order
-            of their definition; those of a Sequential or ModuleList count one by one, and parts with only norms and
-            biases belong to the part before.
+            rules' lr_scale. Layers are the parts of the model's network in the order of their definition; those of a
+            Sequential or ModuleList count one by one, and parts with only norms and biases belong to the part before.
         decay_norms_and_biases: Whether weight decay applies to vectors and scalars, such as biases and the weights of
             norms, too.
     """
 
     rules: list[GroupRule] = field(default_factory=list)
     layer_decay: OpenUnitInterval | None = None
-    layers: list[str | list[str]] | None = None
     decay_norms_and_biases: bool = True
 
     def divide(self, optimizer: Optimizer, module: nn.Module) -> None:
@@ -64,37 +60,24 @@ class ParamGroups:
             module: Knows the names of the parameters.
 
         Raises:
-            UserError: If a pattern matches nothing, or the optimizer takes no groups.
+            UserError: If a pattern matches nothing.
         """
-        if isinstance(optimizer, LBFGS):
-            raise UserError("model.param_groups: LBFGS takes all parameters in one group; choose another optimizer")
         named = named_parameters(module)
-        rule_of = match_rules(named, [rule.params for rule in self.rules], "model.param_groups.rules")
-        scale_of = self._layer_scales(module, named)
         names = {parameter: name for name, parameter in named.items()}
+        rule_of = match_rules(named, [rule.params for rule in self.rules], "model.param_groups.rules")
+        scale_of = {} if self.layer_decay is None else _layer_scales(module, self.layer_decay)
 
         def settings_of(parameter: nn.Parameter, group: dict[str, Any]) -> dict[str, Any]:
             name = names[parameter]
             rule = self.rules[rule_of[name]] if name in rule_of else GroupRule(name)
             scale = rule.lr_scale * scale_of.get(name, 1.0)
-            decay = group.get("weight_decay", 0.0)
-            if not self.decay_norms_and_biases and parameter.ndim < 2:
-                decay = 0.0
-            if rule.weight_decay is not None:
-                decay = rule.weight_decay
+            decay = rule.weight_decay
+            if decay is None:
+                decayed = self.decay_norms_and_biases or parameter.ndim > 1
+                decay = group.get("weight_decay", 0.0) if decayed else 0.0
             return {"lr": group["lr"] * scale, "lr_scale": group.get("lr_scale", 1.0) * scale, "weight_decay": decay}
 
         divide_groups(optimizer, settings_of)
-
-    def _layer_scales(self, module: nn.Module, named: dict[str, nn.Parameter]) -> dict[str, float]:
-        """Return the factor of each parameter that is in a layer."""
-        if self.layer_decay is None:
-            if self.layers is not None:
-                raise UserError("model.param_groups.layers: they have no effect; set layer_decay too")
-            return {}
-        layers = _find_layers(module) if self.layers is None else self.layers
-        layer_of = match_rules(named, layers, "model.param_groups.layers")
-        return {name: self.layer_decay ** (len(layers) - 1 - layer) for name, layer in layer_of.items()}
 
 
 def divide_groups(optimizer: Optimizer, settings_of: Callable[[nn.Parameter, dict[str, Any]], dict[str, Any]]) -> None:
@@ -114,32 +97,27 @@ def divide_groups(optimizer: Optimizer, settings_of: Callable[[nn.Parameter, dic
             optimizer.add_param_group({**group, **dict(settings), "params": parameters})
 
 
-def _find_layers(module: nn.Module) -> list[list[str]]:
-    """Return the names of the parameters in each layer of a model's network, in the order of their definition.
+def _layer_scales(module: nn.Module, decay: float) -> dict[str, float]:
+    """Return the factor of each parameter of a model's network; each member of an ensemble has the same layers."""
+    scales = {}
+    for path, network in (member_networks(module) or {"network": getattr(module, "network", module)}).items():
+        for distance, names in enumerate(reversed(_find_layers(path, network))):
+            scales |= dict.fromkeys(names, decay**distance)
+    return scales
 
-    Raises:
-        UserError: It is an ensemble.
-    """
-    network = getattr(module, "network", module)
-    if member_networks(network):
-        raise UserError(
-            "model.param_groups.layer_decay: the layers of several networks (model.members) have no common order; set "
-            "model.param_groups.layers, such as [network.members.*.0, network.members.*.1]"
-        )
-    prefix = "" if network is module else "network."
+
+def _find_layers(path: str, network: nn.Module) -> list[list[str]]:
+    """Return the names of the parameters in each layer, in the order of their definition."""
     containers = {name for name, part in network.named_modules() if isinstance(part, nn.Sequential | nn.ModuleList)}
-    names_in: dict[str, list[str]] = defaultdict(list)
-    vectors = set()
+    parts = defaultdict(dict)
     for name, parameter in network.named_parameters():
-        part = next(path for path in accumulate(name.split("."), "{}.{}".format) if path not in containers)
-        names_in[part].append(prefix + name)
-        if parameter.ndim < 2:
-            vectors.add(prefix + name)
+        part = next(part for part in accumulate(name.split("."), "{}.{}".format) if part not in containers)
+        parts[part][f"{path}.{name}"] = parameter.ndim
 
     layers: list[list[str]] = []
-    for names in names_in.values():
-        if layers and vectors.issuperset(names):
-            layers[-1] += names
+    for part in parts.values():
+        if layers and max(part.values()) < 2:  # only norms and biases
+            layers[-1] += part
         else:
-            layers.append(names)
+            layers.append(list(part))
     return layers

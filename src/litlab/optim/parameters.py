@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from itertools import accumulate, chain, takewhile
+from itertools import accumulate, chain
 from typing import Any
 
 from torch import nn
@@ -44,27 +44,23 @@ def match_rules(names: Iterable[str], rules: Iterable[str | Sequence[str]], key:
         Number of the rule, for the names that one matches.
 
     Raises:
-        UserError: If a pattern matches nothing, or nothing that an earlier rule has left.
+        UserError: If a pattern matches nothing.
     """
     rule_of: dict[str, int] = {}
     for number, rule in enumerate(rules):
         for pattern in [rule] if isinstance(rule, str) else rule:
-            if not any(matches(name, pattern) for name in names):
+            matching = [name for name in names if matches(name, [pattern])]
+            if not matching:
                 modules = chain.from_iterable(accumulate(name.split("."), "{}.{}".format) for name in names)
-                known = nearest(pattern.removesuffix(".*"), modules, f"; there are {summarise(names)}")
+                known = nearest(pattern.removesuffix(".*"), modules)
                 raise UserError(f"{key}[{number}]: '{pattern}' matches no parameter of the model{known}")
-        left = [name for name in names if name not in rule_of and matches(name, rule)]
-        if not left:
-            raise UserError(f"{key}[{number}]: earlier rules match all of {rule}; put it before them, or remove it")
-        rule_of |= dict.fromkeys(left, number)
+            rule_of = dict.fromkeys(matching, number) | rule_of
     return rule_of
 
 
 def summarise(names: Iterable[str]) -> str:
     """Return names in short: how many there are in each part of the network."""
-    words = [name.split(".") for name in names]
-    shared = len(list(takewhile(lambda level: len(set(level)) == 1, zip(*words, strict=False))))
-    counts = Counter(".".join(name[: max(2, shared)]) for name in words)
+    counts = Counter(".".join(name.split(".")[:2]) for name in names)
     return ", ".join(part if count == 1 else f"{part} ({count})" for part, count in counts.items())
 
 

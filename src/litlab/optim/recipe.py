@@ -13,16 +13,15 @@ def plain_recipe(value: Any) -> Any:
     with its files and locks, so a module that keeps such a partial can be neither copied nor pickled.
 
     Args:
-        value: Any value. A list is searched, too; a `Schedule` has a plain one already.
+        value: Any value; a `Schedule` has a plain one already.
 
     Returns:
         The same value with every such partial replaced.
     """
-    if isinstance(value, partial):
-        classes = [part for part in value.args if isinstance(part, type)]
-        keywords = {name: plain_recipe(part) for name, part in value.keywords.items()}
-        return partial(classes[0], **keywords) if classes else partial(value.func, *value.args, **keywords)
-    return [plain_recipe(part) for part in value] if isinstance(value, list) else value
+    if not isinstance(value, partial):
+        return value
+    cls = next((part for part in value.args if isinstance(part, type)), None)
+    return value if cls is None else partial(cls, **{name: plain_recipe(part) for name, part in value.keywords.items()})
 
 
 def arguments_of(recipe: Callable[..., Any]) -> dict[str, Any]:

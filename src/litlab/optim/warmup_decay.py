@@ -1,13 +1,12 @@
 """A learning rate that rises from zero, then falls over the rest of the run."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from litlab.optim.rates import set_rate
 from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt
 
 
@@ -39,16 +38,6 @@ class WarmupDecay(LRScheduler):
             raise ValueError("total_steps is not set; give the number of steps that the schedule has")
         self.warmup, self.final, self.decay, self.total_steps = warmup, final, decay, total_steps
         super().__init__(optimizer, last_epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state without the length: a run that is resumed with another one ends with the schedule."""
-        return {name: value for name, value in super().state_dict().items() if name != "total_steps"}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a state, at the rates that this length makes of it."""
-        super().load_state_dict(state_dict)
-        for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
-            set_rate(group, float(rate))
 
     def get_lr(self) -> list[float | Tensor]:
         """Learning rate of each group for the step that comes next."""

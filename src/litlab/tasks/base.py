@@ -1,8 +1,7 @@
 """What all tasks share: settings in the checkpoint, optimizer and schedule, loss of the last steps."""
 
+import json
 import warnings
-from collections.abc import Callable
-from dataclasses import is_dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -10,13 +9,13 @@ import torch
 from jsonargparse import ArgumentParser
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import OptimizerCallable
+from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.errors import UserError, building
-from litlab.metrics.stage_metrics import StageMetrics
+from litlab.metrics.mean_loss import MeanLoss
 from litlab.optim import Muon, ParamGroups, Schedule
 from litlab.optim.parameters import named_parameters
 from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
@@ -31,6 +30,9 @@ class ExperimentModule(LightningModule):
 
     ``lr`` is the optimizer's learning rate. `LRFinder`, and Lightning's ``LearningRateFinder`` and ``Tuner``, set it to
     what they found; an optimizer that has several rates gets all of them in proportion.
+
+    A subclass that has `StageMetrics` called ``train_metrics``, ``val_metrics`` or ``test_metrics`` adds its steps to
+    them; they are logged at the end of each epoch.
 
     Args:
         optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
@@ -55,8 +57,7 @@ class ExperimentModule(LightningModule):
             self.save_hyperparameters()
         # The command line hands over plain descriptions; what Python code passes as objects can't go into a checkpoint
         # that is loaded with weights_only=True.
-        objects = [name for name, value in self.hparams.items() if _holds_object(value)]
-        self.save_hyperparameters(ignore=objects)
+        self.save_hyperparameters(ignore=[name for name, value in self.hparams.items() if not _is_plain(value)])
         # Not as the command line hands them over: that can't be copied, which averages of the weights and pruning do.
         self.optimizer = plain_recipe(optimizer) or torch.optim.AdamW
         self.schedule = plain_recipe(schedule)
@@ -75,18 +76,16 @@ class ExperimentModule(LightningModule):
             **settings: Further settings of the model, such as its optimizer.
         """
         *network, data = network_and_data
-        parser = ArgumentParser()
-        names = [key.removeprefix("model.") for key in parser.add_class_arguments(cls, "model")]
-        facts = [name for name in names if is_fact(type(data), name)]
-        filled = {name: getattr(data, name) for name in facts if settings.get(name) is None}
-        return cls(*network, **settings | filled)
+        for key in ArgumentParser().add_class_arguments(cls, "model"):  # those of its base classes, too
+            name = key.removeprefix("model.")
+            if settings.get(name) is None and is_fact(type(data), name):
+                settings[name] = getattr(data, name)
+        return cls(*network, **settings)
 
     def forward(self, inputs: Any) -> Tensor:
         """Return the network's output, in float32 or wider, for inputs of shape (batch, ...), or for a dict of them."""
-        if isinstance(inputs, dict):
-            outputs = self.network(**{name: self._cast(value) for name, value in inputs.items()})
-        else:
-            outputs = self.network(self._cast(inputs))
+        inputs = apply_to_collection(inputs, Tensor, self._cast)
+        outputs = self.network(**inputs) if isinstance(inputs, dict) else self.network(inputs)
         return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
     def _cast(self, inputs: Tensor) -> Tensor:
@@ -101,8 +100,8 @@ class ExperimentModule(LightningModule):
         """
         data = getattr(self.trainer, "datamodule", None)
         for name in self.data_facts:
-            mine, theirs = getattr(self, name, self.hparams.get(name)), getattr(data, name, None)
-            if mine is not None and theirs is not None and not _are_equal(mine, theirs):
+            mine, theirs = _as_list(getattr(self, name, self.hparams.get(name))), _as_list(getattr(data, name, None))
+            if mine is not None and theirs is not None and mine != theirs:
                 raise UserError(
                     f"model.{name}: {mine} differs from the data's {theirs}; leave it out, or set the same in both"
                 )
@@ -146,7 +145,7 @@ class ExperimentModule(LightningModule):
         optimizer = self.new_optimizer()
         if self.schedule is None:
             return optimizer
-        steps = self.steps_of_run()
+        steps = steps_of_run(self.trainer)
         if self.trainer.ckpt_path is not None or self.trainer.strategy.restore_checkpoint_after_setup:
             # Counting the steps has loaded the training data, before it is known where a resumed run continues.
             self.trainer.fit_loop._combined_loader = None
@@ -154,19 +153,6 @@ class ExperimentModule(LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs, self),
         }
-
-    def steps_of_run(self) -> float:
-        """Return the optimizer steps of the fit; inf if it has no end.
-
-        ``trainer.estimated_stepping_batches`` does not know of accumulation that differs between epochs.
-        """
-        return steps_of_run(self.trainer)
-
-    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
-        """Step the schedule, every ``frequency`` optimizer steps of the run."""
-        every = self.schedule.frequency if self.schedule is not None and self.schedule.interval == "step" else 1
-        if isinstance(scheduler, ReduceLROnPlateau) or self.global_step % every == 0:  # Lightning counts all else
-            super().lr_scheduler_step(scheduler, metric)
 
     def expected_loss(self, batch: Any) -> float | None:
         """Return the training loss of a guess that ignores the inputs: about what an untrained network starts with.
@@ -179,32 +165,36 @@ class ExperimentModule(LightningModule):
         """
         return None
 
-    def log_recent_loss(self, recent: Callable[[], Tensor]) -> None:
-        """Log ``train/loss_step`` in a training step, every ``trainer.log_every_n_steps``.
+    def on_train_epoch_start(self) -> None:
+        metrics: Any = getattr(self, "train_metrics", None)
+        if metrics is not None:
+            metrics.reset()
 
-        Args:
-            recent: Called at these steps only: the mean loss of the last steps, shape ().
-        """
+    def log_recent_loss(self, loss: MeanLoss) -> None:
+        """Log ``train/loss_step`` in a training step, every ``trainer.log_every_n_steps``: the mean since the last."""
         every = self.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
         if every and self.trainer.fit_loop.epoch_loop.batch_progress.total.ready % every == 0:
             # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by 25 µs.
-            value = recent().item()
+            value = loss.recent().item()
             for logger in self.loggers:
                 logger.log_metrics({"train/loss_step": value}, step=self.global_step)
 
-    def log_epoch(self, metrics: StageMetrics) -> None:
-        """Log the means of a stage at the end of its epoch, and start anew."""
-        with warnings.catch_warnings():
-            if self.trainer.sanity_checking:  # on a few batches, in which classes may be missing
-                warnings.simplefilter("ignore")
-            values = metrics.compute(self.sum_over_ranks)
-        # They are the same on all ranks already; sync_dist only tells Lightning so.
-        self.log_dict(values, sync_dist=True)
-        metrics.reset(self.device)
+    def on_train_epoch_end(self) -> None:
+        self.log_epoch("train")
 
-    def sum_over_ranks(self, sums: Tensor) -> Tensor:
-        """Return the sum of a tensor of any shape over all ranks."""
-        return self.trainer.strategy.reduce(sums, reduce_op="sum")  # pyright: ignore[reportReturnType]
+    def on_validation_epoch_end(self) -> None:
+        self.log_epoch("val")
+
+    def on_test_epoch_end(self) -> None:
+        self.log_epoch("test")
+
+    def log_epoch(self, stage: str) -> None:
+        """Log the means of a stage at the end of its epoch, and start anew."""
+        metrics = getattr(self, f"{stage}_metrics", None)
+        if metrics is not None:
+            # They are the same on all ranks already; sync_dist only tells Lightning so.
+            self.log_dict(metrics.compute(), sync_dist=True)
+            metrics.reset()
 
 
 def is_fact(data: type, name: str) -> bool:
@@ -220,14 +210,13 @@ def is_fact(data: type, name: str) -> bool:
     return isinstance(getattr(data, name, None), property | cached_property | int | float | list | tuple)
 
 
-def _are_equal(mine: Any, theirs: Any) -> bool:
-    return list(mine) == list(theirs) if isinstance(mine, tuple | list) else mine == theirs
+def _as_list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
-def _holds_object(value: Any) -> bool:
-    """Return whether a setting is, or has in it, what is described by a class and its arguments in YAML."""
-    if isinstance(value, dict):
-        return any(map(_holds_object, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_holds_object, value))
-    return callable(value) or is_dataclass(value)
+def _is_plain(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except TypeError:
+        return False
+    return True

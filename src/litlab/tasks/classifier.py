@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.optim import Optimizer
-from torchmetrics import Metric, MetricCollection
+from torchmetrics import Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from litlab.data.classes import Balance, weigh_classes
 from litlab.errors import UserError
 from litlab.metrics.stage_metrics import StageMetrics
-from litlab.nn.adapt import adapt_network, without_head
+from litlab.nn.adapt import adapt_network
 from litlab.nn.ensemble import Ensemble, are_copies, build_networks, mean_prediction
 from litlab.nn.images import average_views, make_mix
 from litlab.parallel.groups import shards
@@ -36,20 +35,21 @@ class Classifier(ExperimentModule):
 
     For a loss of your own extend `training_loss`.
 
-    Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at most 50). Once
-    per epoch, exact over all samples and ranks: ``loss``, ``acc``, ``f1`` (macro) and `metrics`, for train, val and
-    test. Of mixed images (`mixup`, `cutmix`) the class with the larger share counts as correct, and the loss is that of
-    both labels by their share: train/acc is below val/acc then. With `members`, predictions are the ensemble's and
+    Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the steps since the last. Once per
+    epoch, exact over all samples and ranks: ``loss``, ``acc``, ``f1`` (macro) and `metrics`, for train, val and test.
+    Of mixed images (`mixup`, `cutmix`) the class with the larger share counts as correct, and the loss is that of both
+    labels by their share: train/acc is below val/acc then. With `members`, predictions are the ensemble's and
     train/loss the mean member's.
 
     Args:
         network: The network, for example torchvision.models.resnet18 or a class of your own. With images, its first
             convolution is adapted to their channels and its last layer to the number of classes. In Python also a class
             or function that is called to make it.
-        members: How many networks are trained on the same batches, each with its own initialisation and as if it were
-            alone; their mean probability is the prediction.
-        vectorize: Whether members are computed at once, by torch.func.vmap, instead of one after the other; null: on a
-            GPU, if vmap can take them.
+        members: How many networks are trained on the same batches, each with its own initialisation and by the gradient
+            of its own loss; their mean probability is the prediction. ``trainer.gradient_clip_val`` is for all
+            gradients together.
+        vectorize: Whether training computes members at once, by torch.func.vmap, instead of one after the other. Faster
+            on a GPU for small networks, of those that vmap can take, see `Ensemble`.
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out; stays out where the
             inputs are not images.
@@ -83,7 +83,7 @@ class Classifier(ExperimentModule):
         network: Network,
         *,
         members: PositiveInt = 1,
-        vectorize: bool | None = None,
+        vectorize: bool = False,
         num_classes: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
         label_smoothing: HalfOpenUnitInterval = 0.0,
@@ -96,13 +96,11 @@ class Classifier(ExperimentModule):
         **training: Any,
     ) -> None:
         super().__init__(**training)
-        if num_classes is None:
+        if num_classes is None or num_classes < 2:
             raise UserError(
-                "model.num_classes: it is not set, and the data does not say it; set it, or give the DataModule a "
-                "property num_classes"
+                f"model.num_classes: {num_classes} is not valid; set it to 2 or more, or give the DataModule "
+                "a property num_classes"
             )
-        if num_classes < 2:
-            raise UserError(f"model.num_classes: {num_classes} is not valid; use data with 2 classes or more")
         for_images = {"mixup": mixup, "cutmix": cutmix, "flip_tta": flip_tta, "shift_tta": shift_tta}
         for name, value in for_images.items():
             if value and image_shape is None:
@@ -121,32 +119,21 @@ class Classifier(ExperimentModule):
         # Shape (classes,); known when a fit begins.
         self.register_buffer("class_weights", None if class_weights is None else torch.ones(num_classes))
         self.mix = make_mix(num_classes, mixup, cutmix)
+        self.couples_samples = self.mix is not None  # the loss of a sample depends on the others of its batch
         self.flip_tta, self.shift_tta = flip_tta, shift_tta
 
-        counts = MetricCollection(
-            {  # cross-entropy has already refused labels out of range
-                "acc": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
-                "f1": MulticlassF1Score(num_classes, average="macro", validate_args=False),
-            }
-        )
-        self.train_metrics = StageMetrics(counts, "train", metrics, softmax=True)
-        self.val_metrics = StageMetrics(counts, "val", metrics, softmax=True)
-        self.test_metrics = StageMetrics(counts, "test", metrics, softmax=True)
+        own = {  # cross-entropy has already refused labels out of range
+            "acc": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
+            "f1": MulticlassF1Score(num_classes, average="macro", validate_args=False),
+        }
+        self.train_metrics = StageMetrics("train", own, metrics, softmax=True)
+        self.val_metrics = StageMetrics("val", own, metrics, softmax=True)
+        self.test_metrics = StageMetrics("test", own, metrics, softmax=True)
 
     @property
     def networks(self) -> list[Any]:
         """The network, or the members of the ensemble."""
         return list(self.network.members) if isinstance(self.network, Ensemble) else [self.network]
-
-    @property
-    def backbone(self) -> nn.ModuleList:
-        """The network without its last linear layer or convolution, for Lightning's ``BackboneFinetuning``."""
-        return nn.ModuleList(part for network in self.networks for part in without_head(network))
-
-    @property
-    def couples_samples(self) -> bool:
-        """Whether the training loss of a sample depends on the others of its batch, as with mixup and cutmix."""
-        return self.mix is not None
 
     def setup(self, stage: str) -> None:
         if stage == "fit" and len(self.networks) > 1 and shards(self.trainer.strategy):
@@ -190,14 +177,15 @@ class Classifier(ExperimentModule):
         return (losses * weights).mean()
 
     def batch_loss(self, batch: tuple[Any, Tensor]) -> Tensor:
-        """Return what `training_step` does, the mean loss of the batch, but leave metrics and loggers alone."""
+        """Return what `training_step` does, but leave metrics and loggers alone."""
         return self._training_outputs(batch)[0]
 
     def training_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> Tensor:
+        """Return the mean loss of the batch; that of an ensemble is the sum of its members' losses."""
         loss, logits, target = self._training_outputs(batch)
         labels = target if target.ndim == 1 else target.argmax(dim=1)
-        self.train_metrics.add(loss, mean_prediction(logits), labels)
-        self.log_recent_loss(self.train_metrics.loss.flush)
+        self.train_metrics.add(loss / len(self.networks), mean_prediction(logits), labels)
+        self.log_recent_loss(self.train_metrics.loss)
         return loss
 
     def _training_outputs(self, batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
@@ -206,23 +194,8 @@ class Classifier(ExperimentModule):
         logits = self(inputs)
         if logits.ndim == 2:
             return self.training_loss(logits, target), logits, target
-        losses = torch.stack([self.training_loss(member, target) for member in logits])
-        # The mean of the members' losses, of which each gets the gradient of its own.
-        return losses.sum() - (losses.sum() - losses.mean()).detach(), logits, target
-
-    def configure_gradient_clipping(
-        self,
-        optimizer: Optimizer,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
-    ) -> None:
-        """Clip gradients as the trainer's flags say; by the norm of each member on its own."""
-        if len(self.networks) == 1 or not gradient_clip_val or gradient_clip_algorithm == "value":
-            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
-            return
-        self.trainer.precision_plugin.clip_gradients(optimizer, math.inf)  # clips nothing, refuses scaled gradients
-        for network in self.networks:
-            nn.utils.clip_grad_norm_(network.parameters(), gradient_clip_val)
+        losses = [self.training_loss(member, target) for member in logits]
+        return torch.stack(losses).sum(), logits, target
 
     def validation_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> None:
         inputs, target = batch
@@ -254,29 +227,7 @@ class Classifier(ExperimentModule):
         """Return class probabilities, shape (batch, classes), for a batch of inputs without labels."""
         return self(batch).float().softmax(dim=1)
 
-    def on_train_epoch_start(self) -> None:
-        self.train_metrics.reset(self.device)
-
-    def on_train_epoch_end(self) -> None:
-        self.log_epoch(self.train_metrics)
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_epoch(self.val_metrics)
-
-    def on_test_epoch_end(self) -> None:
-        self.log_epoch(self.test_metrics)
-
     def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
-        """Return the loss of equal probabilities for all classes: ln(classes), times the mean weight of the batch.
-
-        Raises:
-            UserError: If a label of the batch is not a class.
-        """
-        classes, low, high = self.hparams["num_classes"], int(batch[1].min()), int(batch[1].max())
-        if low < 0 or high >= classes:
-            raise UserError(
-                f"model.num_classes: {classes} does not fit a training batch with labels from {low} to {high}; "
-                f"labels must be from 0 to {classes - 1}"
-            )
-        weights = 1.0 if self.class_weights is None else float(self.class_weights[batch[1]].mean())
-        return weights * math.log(classes)
+        """Return the loss of equal probabilities for all classes: ln(classes), times the mean weight of the batch."""
+        weight = 1.0 if self.class_weights is None else float(self.class_weights[batch[1]].mean())
+        return len(self.networks) * weight * math.log(self.hparams["num_classes"])

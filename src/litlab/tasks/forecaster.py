@@ -6,14 +6,12 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torchmetrics import MetricCollection
-from torchmetrics.utilities.distributed import gather_all_tensors
+from torchmetrics import Metric
 
 from litlab.errors import UserError
 from litlab.metrics.conformal import Conformal
 from litlab.metrics.forecast_metrics import ForecastMetrics
 from litlab.metrics.stage_metrics import StageMetrics
-from litlab.parallel.groups import data_group
 from litlab.tasks.base import LOSSES, ExperimentModule
 from litlab.types import OpenUnitInterval
 
@@ -31,10 +29,10 @@ class Forecaster(ExperimentModule):
 
     For a loss of your own extend `training_loss`.
 
-    Logged, in scaled units: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at
-    most 50). Once per epoch, exact over all windows and ranks: ``loss`` for train, val and test, ``mse`` and ``mae``
-    for val and test, and for test ``mase`` (mean absolute error over that of the seasonal naive forecast within the
-    training rows, Hyndman & Koehler 2006), ``coverage`` and ``interval_width``.
+    Logged, in scaled units: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the steps
+    since the last. Once per epoch, exact over all windows and ranks: ``loss`` for train, val and test, ``mse`` and
+    ``mae`` for val and test, and for test ``mase`` (mean absolute error over that of the seasonal naive forecast within
+    the training rows, Hyndman & Koehler 2006), ``coverage`` and ``interval_width``.
 
     Args:
         network: The network, for example one of your own.
@@ -71,8 +69,8 @@ class Forecaster(ExperimentModule):
                 "set them or use SeriesData"
             )
         if quantiles is not None:
-            ascending = all(low < high for low, high in zip([0.0, *quantiles], [*quantiles, 1.0], strict=True))
-            if not ascending or 0.5 not in quantiles:
+            is_ascending = quantiles == sorted(set(quantiles)) and min(quantiles) > 0 and max(quantiles) < 1
+            if not is_ascending or 0.5 not in quantiles:
                 raise UserError(
                     f"model.quantiles: {quantiles} is not valid; it must be ascending, between 0 and 1, and contain 0.5"
                 )
@@ -82,12 +80,12 @@ class Forecaster(ExperimentModule):
         self.loss = LOSSES[loss]
         self.quantiles = quantiles
         self.coverage = coverage
-        self.conformal = Conformal(coverage, (horizon, num_targets))
+        self.conformal = Conformal(coverage)
         # Added up at once: forecasts of many steps and channels would take much memory.
-        errors = MetricCollection({"errors": ForecastMetrics(num_targets)})
-        self.train_metrics = StageMetrics(MetricCollection({}), "train")
-        self.val_metrics = StageMetrics(errors, "val", flush_every=1)
-        self.test_metrics = StageMetrics(errors, "test", flush_every=1)
+        errors: dict[str, Metric] = {"errors": ForecastMetrics(num_targets)}
+        self.train_metrics = StageMetrics("train", {})
+        self.val_metrics = StageMetrics("val", errors, flush_every=1)
+        self.test_metrics = StageMetrics("test", errors, flush_every=1)
 
     def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return a forecast (batch, horizon, channel, outputs) for a past (batch, past, channel)."""
@@ -109,14 +107,14 @@ class Forecaster(ExperimentModule):
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         loss = self.batch_loss(batch)
         self.train_metrics.loss.add(loss, len(batch["past"]))
-        self.log_recent_loss(self.train_metrics.loss.flush)
+        self.log_recent_loss(self.train_metrics.loss)
         return loss
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         future = batch["future"].float()
         outputs = self._outputs(batch)
         forecast, lower, upper = self._forecast(outputs)
-        self.conformal.add(lower, upper, future)
+        self.conformal.update(lower, upper, future)
         unknown = torch.full_like(forecast, torch.nan)
         self.val_metrics.add(self._loss(outputs, future), torch.stack([forecast, unknown, unknown], dim=-1), future)
 
@@ -148,19 +146,12 @@ class Forecaster(ExperimentModule):
         """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon, channel, 3)."""
         return self._calibrate(self._outputs(batch))
 
-    def on_train_epoch_start(self) -> None:
-        self.train_metrics.reset(self.device)
-
-    def on_train_epoch_end(self) -> None:
-        self.log_epoch(self.train_metrics)
-
-    def on_validation_epoch_start(self) -> None:
-        self.conformal.reset(self.device)
-
     def on_validation_epoch_end(self) -> None:
-        if not self.trainer.sanity_checking:
-            self.conformal.calibrate(self._gather_from_ranks)
-        self.log_epoch(self.val_metrics)
+        if self.trainer.sanity_checking:
+            self.conformal.reset()
+        else:
+            self.conformal.calibrate()
+        super().on_validation_epoch_end()
 
     def on_predict_start(self) -> None:
         """Compare model and data, and say so if there will be no intervals."""
@@ -175,9 +166,6 @@ class Forecaster(ExperimentModule):
         self.on_predict_start()
         data = getattr(self.trainer, "datamodule", None)
         self.test_metrics.metrics["errors"].naive_error = getattr(data, "naive_error", None)
-
-    def on_test_epoch_end(self) -> None:
-        self.log_epoch(self.test_metrics)
 
     def expected_loss(self, batch: dict[str, Tensor]) -> float:
         """Return the loss of forecasting the mean of the training rows everywhere, which is 0 in scaled units."""
@@ -222,8 +210,3 @@ class Forecaster(ExperimentModule):
         """Return forecast and ends of the interval after calibration, (batch, horizon, channel, 3)."""
         forecast, lower, upper = self._forecast(outputs)
         return torch.stack([forecast, *self.conformal.interval(lower, upper)], dim=-1)
-
-    def _gather_from_ranks(self, scores: Tensor) -> Tensor:
-        if self.trainer.world_size == 1:
-            return scores
-        return torch.cat(gather_all_tensors(scores, data_group(self.trainer)))

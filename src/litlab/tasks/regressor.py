@@ -4,14 +4,12 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torchmetrics import Metric, MetricCollection
+from torchmetrics import Metric
 
 from litlab.errors import UserError
 from litlab.metrics.regression_errors import RegressionErrors
 from litlab.metrics.stage_metrics import StageMetrics
 from litlab.tasks.base import LOSSES, ExperimentModule
-
-LARGEST = 1e18  # mean or deviation of a target: float32 ends at the square of about that
 
 
 class Regressor(ExperimentModule):
@@ -25,8 +23,8 @@ class Regressor(ExperimentModule):
 
     For a loss of your own extend `training_loss`.
 
-    Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the last steps (at most 50). Once
-    per epoch, exact over all samples and ranks, for train, val and test: ``loss``, and in the units of the file
+    Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the steps since the last.
+    Once per epoch, exact over all samples and ranks, for train, val and test: ``loss``, and in the units of the file
     ``mse``, ``mae`` and ``r2``, with several targets one of each, such as ``mse_price``; and `metrics`.
 
     Args:
@@ -40,7 +38,7 @@ class Regressor(ExperimentModule):
         **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
-        UserError: If model and data don't fit together, or the targets are too large for squares in float32.
+        UserError: If the data names no targets, or the network has another number of outputs.
     """
 
     data_facts = ("target_names",)
@@ -61,21 +59,16 @@ class Regressor(ExperimentModule):
         super().__init__(**training)
         if not target_names:
             raise UserError("model.target_names: it is not set, and the data does not provide it; name the targets")
-        for name, values in {"target_mean": target_mean, "target_std": target_std}.items():
-            if any(abs(value) > LARGEST for value in values or []):
-                raise UserError(f"model.{name}: {values} is too large to square in float32; scale the targets down")
-        if min(target_std or [1.0]) <= 0:
-            raise UserError(f"model.target_std: {target_std} is not valid; give numbers above 0")
         self.network = network
         self.loss = LOSSES[loss]
         # Settings, not weights: a checkpoint has them among its settings, and no average touches them.
         self.register_buffer("mean", torch.tensor(target_mean or [0.0] * len(target_names)), persistent=False)
         self.register_buffer("std", torch.tensor(target_std or [1.0] * len(target_names)), persistent=False)
 
-        errors = MetricCollection({"errors": RegressionErrors(target_names)})
-        self.train_metrics = StageMetrics(errors, "train", metrics)
-        self.val_metrics = StageMetrics(errors, "val", metrics)
-        self.test_metrics = StageMetrics(errors, "test", metrics)
+        errors: dict[str, Metric] = {"errors": RegressionErrors(target_names)}
+        self.train_metrics = StageMetrics("train", errors, metrics)
+        self.val_metrics = StageMetrics("val", errors, metrics)
+        self.test_metrics = StageMetrics("test", errors, metrics)
 
     def training_loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the mean training loss, shape (); extend it for a loss of your own.
@@ -96,7 +89,7 @@ class Regressor(ExperimentModule):
         outputs = self._outputs(inputs)
         loss = self.training_loss(outputs, self._standardise(target))
         self.train_metrics.add(loss, self._scale_back(outputs), _as_rows(target))
-        self.log_recent_loss(self.train_metrics.loss.flush)
+        self.log_recent_loss(self.train_metrics.loss)
         return loss
 
     def validation_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> None:
@@ -120,18 +113,6 @@ class Regressor(ExperimentModule):
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return predictions in the units of the file, (batch, target), for a batch of inputs without a target."""
         return self._scale_back(self._outputs(batch))
-
-    def on_train_epoch_start(self) -> None:
-        self.train_metrics.reset(self.device)
-
-    def on_train_epoch_end(self) -> None:
-        self.log_epoch(self.train_metrics)
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_epoch(self.val_metrics)
-
-    def on_test_epoch_end(self) -> None:
-        self.log_epoch(self.test_metrics)
 
     def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
         """Return the loss of predicting the mean of the training rows everywhere, which is 0 when standardised."""

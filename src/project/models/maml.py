@@ -10,7 +10,6 @@ from torch.func import functional_call, grad, vmap
 
 from litlab.errors import UserError, first_line
 from litlab.metrics import MeanLoss
-from litlab.nn import refused_by_vmap, why_not_vmap
 from litlab.tasks import ExperimentModule
 from litlab.types import NonNegativeInt, PositiveFloat
 
@@ -46,6 +45,8 @@ class MAML(ExperimentModule):
             another shape than the targets, or the data has no tasks.
     """
 
+    losses: Any
+
     def __init__(
         self,
         network: nn.Module,
@@ -56,14 +57,11 @@ class MAML(ExperimentModule):
         **training: Any,
     ) -> None:
         super().__init__(**training)
-        if reason := why_not_vmap(network):
-            raise UserError(
-                f"model.network: torch.func.vmap can't take {type(network).__name__} ({reason}); use another network"
-            )
         self.network = network
         self.inner_lr, self.inner_steps, self.first_order = inner_lr, inner_steps, first_order
         self.train_loss = MeanLoss()
-        self.losses = {steps: MeanLoss() for steps in (*TEST_STEPS, inner_steps)}  # of an evaluation
+        # Of an evaluation, by the number of steps.
+        self.losses = nn.ModuleDict({str(steps): MeanLoss() for steps in (*TEST_STEPS, inner_steps)})
 
     def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the network's output without an inner step, (point, target), for inputs of shape (point, feature)."""
@@ -102,7 +100,7 @@ class MAML(ExperimentModule):
             try:
                 return vmap(of_task, randomness="different")(*parts)  # each task has its own dropout
             except RuntimeError as error:
-                if not refused_by_vmap(error):
+                if not any(words in str(error) for words in ("vmap", "Batching rule", "torch.func")):
                     raise
                 raise UserError(
                     f"model.network: torch.func.vmap can't take {type(self.network).__name__} "
@@ -117,14 +115,14 @@ class MAML(ExperimentModule):
         """Return the training loss, and add it to that of the epoch."""
         loss = self.batch_loss(batch)
         self.train_loss.add(loss, len(batch["query_y"]))
-        self.log_recent_loss(self.train_loss.flush)
+        self.log_recent_loss(self.train_loss)
         return loss
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         """Add the errors of the batch to those of the epoch."""
-        steps = sorted(self.losses)
+        steps = sorted(map(int, self.losses))
         for number, mean in zip(steps, self._errors(batch, steps).mean(dim=0), strict=True):
-            self.losses[number].add(mean, len(batch["query_y"]))
+            self.losses[str(number)].add(mean, len(batch["query_y"]))
 
     test_step = validation_step
 
@@ -136,16 +134,17 @@ class MAML(ExperimentModule):
 
     def on_train_epoch_start(self) -> None:
         """Start the mean of the epoch."""
-        self.train_loss.reset(self.device)
+        self.train_loss.reset()
 
     def on_train_epoch_end(self) -> None:
         """Log the mean of the epoch."""
-        self.log("train/loss", self.train_loss.compute(self.sum_over_ranks), sync_dist=True)
+        self.train_loss.flush()
+        self.log("train/loss", self.train_loss.compute(), sync_dist=True)
 
     def on_validation_epoch_start(self) -> None:
         """Start the means."""
         for loss in self.losses.values():
-            loss.reset(self.device)
+            loss.reset()
 
     on_test_epoch_start = on_validation_epoch_start
 
@@ -190,9 +189,11 @@ class MAML(ExperimentModule):
         return output
 
     def _log_errors(self, stage: str) -> None:
-        means = {steps: loss.compute(self.sum_over_ranks) for steps, loss in self.losses.items()}
-        values = {f"{stage}/mse_{steps}": means[steps] for steps in TEST_STEPS}
-        self.log_dict({f"{stage}/loss": means[self.inner_steps], **values}, sync_dist=True)
+        for loss in self.losses.values():
+            loss.flush()
+        means = {steps: loss.compute() for steps, loss in self.losses.items()}
+        values = {f"{stage}/mse_{steps}": means[str(steps)] for steps in TEST_STEPS}
+        self.log_dict({f"{stage}/loss": means[str(self.inner_steps)], **values}, sync_dist=True)
 
 
 def _normal(tensor: Tensor) -> Tensor:

@@ -13,11 +13,6 @@ from litlab.optim.recipe import plain_recipe
 from litlab.tasks import Classifier
 
 
-def test_a_frozen_backbone_leaves_the_head():
-    model = Classifier(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Sequential(nn.Flatten(), nn.Linear(4, 2))), num_classes=2)
-    assert [type(part) for part in model.backbone] == [nn.Conv2d, nn.Flatten]
-
-
 def test_a_learning_rate_that_is_no_setting_can_not_be_found():
     model = Classifier(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4, 2)), num_classes=2)
     model.optimizer = lambda parameters: torch.optim.SGD(

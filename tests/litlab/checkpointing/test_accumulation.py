@@ -6,6 +6,7 @@ import pytest
 
 from litlab.checkpointing.lightning_callbacks import AccumulationSchedule
 from litlab.optim import Schedule, WarmupDecay
+from litlab.util.steps import steps_of_run
 from tests.litlab.checkpointing.in_process import BATCHES, Draws, fit
 from tests.litlab.checkpointing.resuming import leaves, same
 
@@ -30,7 +31,7 @@ def whole(tmp_path_factory):
 def test_steps_and_schedule(whole):
     model, trainer = whole
     assert BATCHES == 5
-    assert model.steps_of_run() == trainer.global_step == 10
+    assert steps_of_run(trainer) == trainer.global_step == 10
     rates = [model.rates[epoch, batch] for epoch, batch in ((0, 0), (0, 1), (1, 0), (1, 1), (1, 3), (2, 0), (2, 2))]
     assert rates == pytest.approx([0.05 * (10 - step) / 11 for step in (0, 1, 5, 5, 6, 7, 8)])
     assert trainer.optimizers[0].param_groups[0]["lr"] == pytest.approx(0, abs=1e-9)

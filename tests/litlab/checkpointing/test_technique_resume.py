@@ -13,20 +13,9 @@ INTERRUPT = "{class_path: tests.litlab.checkpointing.interrupting.Interrupt}"
 BY_EPOCH = "{class_path: GradientAccumulationScheduler, init_args: {scheduling: {0: 1, 1: 2, 2: 4}}}"
 LARGEST = "{class_path: BatchFinder, init_args: {take: largest, max_size: 22}}"  # the fastest is another each time
 EVERY_BATCH = "--trainer.accumulate_grad_batches=1"
-SEQUENCE = """
-  interval: step
-  scheduler:
-    class_path: Sequence
-    init_args:
-      schedulers:
-        - {class_path: LinearLR, init_args: {start_factor: 0.1, total_iters: null}}
-        - {class_path: CosineAnnealingLR}
-      milestones: [0.25]
-"""
 TECHNIQUES = {
     "8-bit AdamW": ["--model.optimizer=torchao.optim.AdamW8bit", "--model.optimizer.lr=0.01", "--model.width=128"],
     "Muon": ["--model.optimizer={class_path: litlab.optim.Muon, init_args: {lr: 0.01, rest: sgd, rest_lr: 0.05}}"],
-    "schedules in sequence": [f"--model.schedule={SEQUENCE}"],
     "in the backward pass": [EVERY_BATCH, "--nan_guard=null", "--trainer.callbacks+=OptimizerInBackward"],
     "accumulation by epoch": [EVERY_BATCH, f"--trainer.callbacks=[{INTERRUPT}, {BY_EPOCH}]"],
     "mixup and cutmix": ["--model.mixup=0.2", "--model.cutmix=1.0"],

@@ -58,7 +58,7 @@ WRONG = {
     "model: {init_args: {optimizer: {class_path: SDG}}}":
         "model.init_args.optimizer.class_path: 'SDG' is not one of ['ASGD', ",
     "model: {init_args: {schedule: {scheduler: ReduceLROnPlateau}}}":  # there are two
-        "model.init_args.schedule.scheduler: 'ReduceLROnPlateau' is not one of ['Sequence', ",
+        "model.init_args.schedule.scheduler: 'ReduceLROnPlateau' is not one of ['WarmupDecay', ",
     "model: {class_path: null}": "model.class_path: None is not of type 'string'",
     "trainer: {callbacks: [{dict_kwargs: {}}]}": "trainer.callbacks.0: 'class_path' is a required property",
     # types

@@ -8,14 +8,13 @@ from litlab.metrics.conformal import Conformal
 
 def calibrated(scores, coverage) -> Conformal:
     """Calibrated by windows whose absolute errors are the scores, shape (window, 1, 1)."""
-    conformal = Conformal(coverage, (1, 1))
-    conformal.reset(torch.device("cpu"))
+    conformal = Conformal(coverage)
     scores = torch.tensor(scores, dtype=torch.float32).view(-1, 1, 1)
     signs = torch.ones_like(scores)
     signs[::2] = -1
     for part in (signs * scores).split(4):
-        conformal.add(torch.zeros_like(part), torch.zeros_like(part), part)
-    conformal.calibrate(lambda scores: scores)
+        conformal.update(torch.zeros_like(part), torch.zeros_like(part), part)
+    conformal.calibrate()
     return conformal
 
 
@@ -37,11 +36,10 @@ def test_too_few_windows_are_no_calibration():
 
 
 def test_quantile_intervals_are_moved_by_how_far_the_truth_lies_outside():
-    conformal = Conformal(0.5, (1, 1))
-    conformal.reset(torch.device("cpu"))
+    conformal = Conformal(0.5)
     future = torch.tensor([-3.0, 0.5, 1.5]).view(3, 1, 1)  # 3 below, 0.5 inside of both ends, 0.5 above
-    conformal.add(torch.zeros(3, 1, 1), torch.ones(3, 1, 1), future)
-    conformal.calibrate(lambda scores: scores)
+    conformal.update(torch.zeros(3, 1, 1), torch.ones(3, 1, 1), future)
+    conformal.calibrate()
     assert conformal.radius == 0.5
     for radius, ends in ((0.5, (-0.5, 1.5)), (-0.25, (0.25, 0.75)), (-2.0, (0.5, 0.5))):  # never inside out
         conformal.radius = torch.tensor([[radius]])

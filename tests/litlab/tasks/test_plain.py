@@ -59,8 +59,8 @@ def test_a_number_in_the_class_of_the_data_is_for_the_model(run):
     config = yaml.safe_load(Path("lightning_logs/default/version_0/config.yaml").read_text())
     assert config["model"]["init_args"]["num_classes"] == CountedPointsData.num_classes
     assert run("fit", *model, "--data=tests.litlab.tasks.plain.TestedPointsData", *short).err.endswith(
-        "error: model.num_classes: it is not set, and the data does not say it; set it, or give the DataModule a "
-        "property num_classes\n"
+        "error: model.num_classes: None is not valid; set it to 2 or more, or give the DataModule a property "
+        "num_classes\n"
     )
     assert Classifier.for_data(torch.nn.Linear(4, 2), CountedPointsData()).hparams["num_classes"] == 2
 
