@@ -23,7 +23,7 @@ class RowReader(Reader):
         rows = given.values.get("rows")
         if isinstance(rows, list) and len(frame) < len(rows):  # an answer for each is expected
             raise Refusal(422, "rows: in one of them everything is null; give a value")
-        arrays = lay_out(frame, self.facts, "rows")
+        arrays = lay_out(frame, self.facts)
         return Asked({name: arrays[name] for name in self.inputs})
 
     def answer(self, outputs: Arrays, asked: Asked) -> dict[str, Any]:
