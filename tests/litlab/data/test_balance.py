@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
 
 from litlab.data.classes import BalancedDraw, sort_classes, warn_of_like_classes, weigh_classes
 from litlab.data.length_batches import LengthBatches
 from litlab.data.sampler import EpochBatches
-from litlab.tasks import Classifier
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.toys import Numbers
 
@@ -21,7 +19,7 @@ def drawn(balance, epoch=0):
     return BalancedDraw(LABELS, balance, NAMES)(torch.Generator().manual_seed(epoch))
 
 
-@pytest.mark.parametrize(("balance", "shares"), [("even", [34, 33, 33]), ("sqrt", [70, 22, 8])])
+@pytest.mark.parametrize(("balance", "shares"), [("even", [33, 34, 33]), ("sqrt", [70, 23, 7])])
 def test_each_class_has_its_share_and_no_sample_comes_twice_more_often(balance, shares):
     numbers = drawn(balance)
     samples = numbers % 100
@@ -77,22 +75,6 @@ def test_weights_make_up_for_the_counts(balance, power):
     weights = weigh_classes(Data(), balance)
     assert float(weights[LABELS].mean()) == pytest.approx(1, rel=1e-6)
     assert float(weights[2] / weights[0]) == pytest.approx(90**power, rel=1e-5)
-
-
-def test_the_weighted_loss_is_that_of_its_samples():
-    model = Classifier(torch.nn.Identity(), num_classes=3, class_weights="even", label_smoothing=0.1)
-    model.class_weights.copy_(torch.tensor([0.5, 1.0, 4.0]))
-    logits, labels = torch.randn(6, 3), torch.tensor([0, 0, 0, 1, 2, 2])
-    loss, _, _ = model.outcome(logits, labels, "train")
-    one_by_one = [
-        float(w) * F.cross_entropy(logit, label, label_smoothing=0.1)
-        for logit, label, w in zip(logits, labels, [0.5, 0.5, 0.5, 1, 4, 4], strict=True)
-    ]
-    assert float(loss) == pytest.approx(float(sum(one_by_one)) / 6, rel=1e-5)
-    shares = F.one_hot(labels, 3).float()
-    assert float(model._training_loss(logits, shares)) == pytest.approx(float(loss), rel=1e-5)
-    assert float(model.outcome(logits, labels, "val")[0]) == pytest.approx(float(F.cross_entropy(logits, labels)))
-    assert model.expected_loss((logits, labels)) == pytest.approx(np.log(3) * 10.5 / 6)
 
 
 def test_batches_are_drawn_by_class(said):

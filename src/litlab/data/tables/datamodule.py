@@ -26,7 +26,16 @@ from litlab.data.frames import (
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import PREDICTED, check_finite, write_classes, write_predictions
 from litlab.data.split import SPLITS, split_samples
-from litlab.data.tables import encoding
+from litlab.data.tables.encoding import (
+    choose_task,
+    lay_out,
+    lay_out_target,
+    measure,
+    note_cells,
+    read_columns,
+    read_rows,
+    tell_of_unseen,
+)
 from litlab.data.tables.generated import TARGETS, make_customers
 from litlab.data.tables.memory import EncodedRows
 from litlab.data.tables.metadata import TabularMetadata, Task
@@ -157,38 +166,35 @@ class TabularData(ExperimentData):
         raw = make_customers() if self.generated else read_frame(self.path, form, bad_rows=settings.bad_rows)
         apart = [*self.targets, *settings.ignore, *self.units.values()]
         check_columns(raw, where, dict.fromkeys([*apart, *settings.categories], "correct the setting that names it"))
-        inputs = raw.columns.difference([*apart, *(TARGETS if self.generated else ())], sort=False)
-        task = "regression"
-        if len(self.targets) == 1:
-            task = settings.task or encoding.choose_task(raw[self.targets[0]], form, where)
+        several = len(self.targets) > 1
+        task = "regression" if several else settings.task or choose_task(raw[self.targets[0]], form, where)
 
         # All columns are read before a bad row is dropped, so that one message has all of them.
-        problems: encoding.Problems = {}
-        is_text = dict.fromkeys(settings.categories, True) | dict.fromkeys(self.targets, task == "classification")
-        columns = {
-            name: encoding.read_column(raw[name], form, where, problems, is_text.get(name))
-            for name in [*inputs, *self.targets]
-        }
+        inputs = raw.columns.difference([*apart, *(TARGETS if self.generated else ())], sort=False)
+        is_text = {name: True if name in settings.categories else None for name in inputs}
+        is_text |= dict.fromkeys(self.targets, task == "classification")
+        columns, problems = read_columns(raw, is_text, form, where)
         columns |= {name: self._read_unit(setting, raw[name]) for setting, name in self.units.items()}
         for name in [*self.targets, *self.units.values()]:
-            encoding.note_cells(problems, raw[name], columns[name].isna())
+            note_cells(problems, raw[name], columns[name].isna())
         frame = drop_bad_rows(pd.DataFrame(columns), problems, settings.bad_rows, where)
 
+        labels = None
+        if task == "classification":
+            labels, classes = pd.factorize(frame[self.targets[0]], sort=True)
+            warn_of_like_classes(classes, where)
         units = {setting: frame.pop(name).to_numpy() for setting, name in self.units.items()}
-        labels = frame[self.targets[0]] if task == "classification" else None
         split = split_samples(
             units.get("split_column", np.full(len(frame), "train")),
             settings.val_fraction,
             0.0 if "split_column" in units else settings.test_fraction,
-            labels=None if labels is None else pd.factorize(labels)[0],
+            labels=labels,
             groups=units.get("group_column"),
             times=units.get("time_column"),
             fold=settings.fold,
         )
         if "train" not in split:
             raise UserError(f"data.split_column: no row of {where} is for train; mark the training rows")
-        if labels is not None:
-            warn_of_like_classes(labels.unique(), where)
         return {name: frame[split == name] for name in SPLITS}
 
     def _read_unit(self, setting: str, cells: Column) -> Column:
@@ -202,7 +208,7 @@ class TabularData(ExperimentData):
 
     @cached_property
     def _measured(self) -> TabularMetadata:
-        return encoding.measure(self.table, self.targets, self.settings.ignore, self.generated, self.source_name)
+        return measure(self.table, self.targets, self.settings.ignore, self.generated, self.source_name)
 
     @property
     def known(self) -> TabularMetadata:
@@ -233,38 +239,40 @@ class TabularData(ExperimentData):
         """Changes whenever a cell or a split does."""
         from pandas.util import hash_pandas_object
 
-        digests = [hash_pandas_object(rows, index=False).to_numpy().tobytes() for rows in self.table.values()]
-        return hashlib.sha256(b"split".join(digests)).hexdigest()[:12]
+        hash_rows: Any = hash_pandas_object
+        digests = [hash_rows(rows, index=False).to_numpy().tobytes() for rows in self.table.values()]
+        return hashlib.sha256(b"next".join(digests)).hexdigest()[:12]
 
     # ---- from a table to memory
 
     def open(self, stage: str | None) -> TabularMetadata:
         self.sizes = {split: len(rows) for split, rows in self.table.items() if len(rows)}
-        known = self._measured
         if stage in ("fit", None) and not self.restored:
             from litlab.data.tables.leaks import warn_of_leaks
 
-            names = [*known.numbers, *known.indicated, *known.categories]
-            warn_of_leaks(self._arrays("train"), self._arrays("test"), names, self.source_name)
-        return known
+            known = self._measured
+            names = [*known.numbers, *known.categories]
+            warn_of_leaks(self._lay_out("train"), self._lay_out("test"), names, self.source_name)
+        return self._measured
 
     def samples(self, split: str) -> EncodedRows:
+        rows = self.table[split]
+        tensors = [*self._encode(rows), torch.from_numpy(lay_out_target(rows, self.known))]
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
-        return EncodedRows(*(torch.from_numpy(array).to(device) for array in self._arrays(split)))
+        return EncodedRows(*(tensor.to(device) for tensor in tensors))
 
     def labels(self, split: str) -> Tensor | None:
-        return torch.from_numpy(self._arrays(split)[2]) if self.class_names else None
-
-    def _arrays(self, split: str) -> list[np.ndarray]:
-        """Return numbers, categories and target of a split as the model gets them."""
-        rows = self.table[split]
-        inputs = [tensor.numpy() for tensor in self._encode(rows)]
-        return [*inputs, encoding.lay_out_target(rows, self.known)]
+        return torch.from_numpy(lay_out_target(self.table[split], self.known)) if self.class_names else None
 
     def _encode(self, rows: Frame) -> list[Tensor]:
         """Return numbers and categories of some rows as the model gets them."""
-        raw, serving = encoding.lay_out(rows, vars(self.known)), TabularServing(self.known)
+        raw, serving = lay_out(rows, vars(self.known)), TabularServing(self.known)
         return list(serving.encode(*(torch.from_numpy(raw[spec.name]) for spec in serving.inputs)).values())
+
+    def _lay_out(self, split: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return inputs and targets of a split, not scaled."""
+        rows = self.table[split]
+        return np.hstack(list(lay_out(rows, vars(self.known)).values())), lay_out_target(rows, self.known)
 
     def serving(self) -> TabularServing:
         return TabularServing(self.metadata)
@@ -274,13 +282,13 @@ class TabularData(ExperimentData):
         from litlab.data.tables.baselines import score_baselines
 
         names = [] if self.class_names else self.targets
-        return score_baselines(self._arrays("train"), self._arrays("test"), names)
+        return score_baselines(self._lay_out("train"), self._lay_out("test"), len(self.known.numbers), names)
 
     # ---- prediction
 
     def open_input(self, source: str) -> EncodedRows:
-        rows = encoding.read_rows(source, vars(self.metadata), self.form, "--input", self.settings.bad_rows)
-        encoding.tell_of_unseen(rows, self.metadata.categories, source)
+        rows = read_rows(source, vars(self.metadata), self.form, "--input", self.settings.bad_rows)
+        tell_of_unseen(rows, self.metadata.categories, source)
         self._predicted = rows.index.tolist()
         return EncodedRows(*self._encode(rows))
 

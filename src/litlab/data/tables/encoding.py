@@ -38,20 +38,25 @@ def choose_task(column: Column, form: FileFormat, where: object) -> Task:
     return task
 
 
-def read_column(
-    column: Column, form: FileFormat, where: object, problems: Problems, is_text: bool | None = None
-) -> Column:
-    """Read a column as numbers, float64, or as texts; None: as numbers where most cells are some.
+def read_columns(
+    frame: Frame, is_text: Mapping[str, bool | None], form: FileFormat, where: object
+) -> tuple[dict[str, Column], Problems]:
+    """Read columns as texts, or as numbers, float64; None: as numbers where most cells are some.
 
-    Rows with something else than a number in a column of numbers are added to the problems.
+    Returns:
+        The columns by their names; and what is wrong with a row, as there is a word among numbers.
     """
-    numbers, wrong = to_numbers(column, form, where)
-    if is_text is None:
-        is_text = column.dtype == "category" or not is_mostly_numbers(numbers, wrong)
-    if is_text:  # a whole number has no decimals, though a file may hold it as a float
-        return column.convert_dtypes().astype("string")
-    note_cells(problems, column, wrong, ", not a number")
-    return numbers
+    columns, problems = {}, {}
+    for name, as_text in is_text.items():
+        column = frame[name]
+        columns[name], wrong = to_numbers(column, form, where)
+        if as_text is None:
+            as_text = column.dtype == "category" or not is_mostly_numbers(columns[name], wrong)
+        if as_text:  # a whole number has no decimals, though a file may hold it as a float
+            columns[name] = column.convert_dtypes().astype("string")
+        else:
+            note_cells(problems, column, wrong, ", not a number")
+    return columns, problems
 
 
 def note_cells(problems: Problems, column: Column, wrong: Column, reason: str = "") -> None:
@@ -77,10 +82,9 @@ def read_rows(source: Source, known: Mapping[str, Any], form: FileFormat, settin
 
     frame = read_frame(source, form, setting=setting, bad_rows=bad_rows)
     where = source if isinstance(source, str) else setting
-    check_columns(frame, where, dict.fromkeys([*known["numbers"], *known["categories"]], "the model needs it"))
-    problems: Problems = {}
-    texts = {**dict.fromkeys(known["numbers"], False), **dict.fromkeys(known["categories"], True)}
-    columns = {name: read_column(frame[name], form, where, problems, is_text) for name, is_text in texts.items()}
+    is_text = dict.fromkeys(known["numbers"], False) | dict.fromkeys(known["categories"], True)
+    check_columns(frame, where, dict.fromkeys(is_text, "the model needs it"))
+    columns, problems = read_columns(frame, is_text, form, where)
     return drop_bad_rows(pd.DataFrame(columns), problems, bad_rows, where)
 
 
@@ -89,8 +93,8 @@ def tell_of_unseen(rows: Frame, categories: Mapping[str, list[str]], where: obje
     for name, texts in categories.items():
         unseen = rows[name][~rows[name].isin(texts)].dropna()
         if len(unseen):
-            count = f"{unseen.nunique():,} in {len(unseen):,} rows"
-            rank_zero_info(f"{where}: unlike the training rows: {name!r} (unseen categories: {count})")
+            count = f"unseen categories: {unseen.nunique():,} in {len(unseen):,} rows"
+            rank_zero_info(f"{where}: unlike the training rows: {name!r} ({count})")
 
 
 def measure(

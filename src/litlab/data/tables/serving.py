@@ -22,23 +22,22 @@ class TabularServing(Serving):
     indicated: Tensor
 
     def __init__(self, metadata: TabularMetadata) -> None:
-        codes = "columns `categories`: place of each in its list, from 1; 0 for a missing or another one"
-        inputs = {
-            "numbers": ("float64", metadata.numbers, "columns `numbers`, NaN for a missing one"),
-            "categories": ("int64", metadata.categories, codes),
-        }
-        outputs = class_outputs(metadata.class_names)
-        if not metadata.class_names:
-            what = "columns `targets`, in the units of the file"
-            outputs = [TensorSpec("predicted", "float32", (BATCH, len(metadata.targets)), what)]
-        super().__init__(
-            [
-                TensorSpec(name, dtype, (BATCH, len(columns)), what)
-                for name, (dtype, columns, what) in inputs.items()
-                if columns
-            ],
-            outputs,
+        rows = [
+            TensorSpec(
+                "numbers", "float64", (BATCH, len(metadata.numbers)), "columns `numbers`, NaN for a missing one"
+            ),
+            TensorSpec(
+                "categories",
+                "int64",
+                (BATCH, len(metadata.categories)),
+                "places in the lists `categories`, from 1; 0 for another one",
+            ),
+        ]
+        numbers = TensorSpec(
+            "predicted", "float32", (BATCH, len(metadata.targets)), "columns `targets`, in the units of the file"
         )
+        outputs = class_outputs(metadata.class_names) if metadata.class_names else [numbers]
+        super().__init__([spec for spec in rows if spec.shape[1]], outputs)
         self.metadata = metadata
         places = [metadata.numbers.index(name) for name in metadata.indicated]
         self.register_buffer("mean", torch.tensor(metadata.mean, dtype=torch.float64))
@@ -63,9 +62,8 @@ class TabularServing(Serving):
         return self._choose(numbers, inputs["categories"])
 
     def facts(self) -> dict[str, Any]:
-        """Return the columns in order, the categories of each, and the classes in classification."""
-        names = ["numbers", "categories", "targets"] + ["class_names"] * bool(self.metadata.class_names)
-        return {name: getattr(self.metadata, name) for name in names}
+        """Return the metadata: the columns in order, the categories of each, the classes, ..."""
+        return self.metadata.state_dict()
 
     def unit(self) -> Tensor:
         return torch.tensor(self.metadata.target_std or 1.0)

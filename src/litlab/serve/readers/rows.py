@@ -28,8 +28,8 @@ class RowReader(Reader):
 
     def answer(self, outputs: Arrays, asked: Asked) -> dict[str, Any]:
         """Return an answer for each row, in order: class and probabilities, or a number for each target."""
-        if "class_names" in self.facts:
-            names = self.facts["class_names"]
+        names = self.facts["class_names"]
+        if names:
             return {"rows": [class_answer(names, values) for values in outputs["probabilities"]]}
         check_finite(outputs["predicted"])
         rows = ([float(f"{value:.7g}") for value in values] for values in outputs["predicted"].tolist())

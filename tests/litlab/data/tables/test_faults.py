@@ -28,8 +28,8 @@ def test_settings(options, message):
 @pytest.mark.parametrize(
     ("cells", "options", "message"),
     [
-        ({}, {"target": "prize"}, "there is no column 'prize', only 'size', 'age', 'city', 'kind', 'price'; did you m"),
-        ({}, {"ignore": ["a"]}, "there is no column 'a', only 'size', 'age', 'city', 'kind', 'price'; correct the set"),
+        ({}, {"target": "prize"}, "there is no column 'prize', only 'size', 'age', 'city', 'kind' and 1 more; did yo"),
+        ({}, {"ignore": ["a"]}, "there is no column 'a', only 'size', 'age', 'city', 'kind' and 1 more; correct th"),
         ({"size": 5, "age": None}, {"ignore": ["kind"]}, "from column size, age: in the training rows it is constant"),
         ({"size": 5}, {"ignore": ["age"]}, "use --data.ignore '[age, size]', or another target"),
         ({"city": [f"house {n}" for n in range(100)]}, {}, "from column city: in the training rows it is constant"),
@@ -124,7 +124,7 @@ def test_copies_of_training_rows_in_the_test_are_told(make, said):
 def test_a_column_that_gives_the_class_away_is_told(make, said, column, is_leak):
     frame = make_houses().assign(kind=np.repeat(["flat", "house"], 50), id=column)
     prepared(make(frame, target="kind", ignore=["size", "price"]))
-    told = [line for line in said if "column 'id' alone tells the target (nearly) without error; leave out" in line]
+    told = [line for line in said if "column id alone tells the target (nearly) without error; leave out" in line]
     assert bool(told) == is_leak
     assert len([line for line in said if "warning" in line]) == is_leak
 
@@ -132,4 +132,4 @@ def test_a_column_that_gives_the_class_away_is_told(make, said, column, is_leak)
 def test_a_number_that_is_the_target_in_another_unit_is_told(make, said):
     frame = make_houses(1000)
     prepared(make(frame.assign(cents=100 * frame["price"] + 3)))
-    assert any("column 'cents' alone tells the target" in line for line in said)
+    assert any("column cents alone tells the target" in line for line in said)
