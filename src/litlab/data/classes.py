@@ -92,7 +92,9 @@ class BalancedDraw:
         counts = count_classes(labels, class_names, "data.balance")
         self.size = len(labels)
         self.members = labels.cpu().argsort(stable=True).split(counts.tolist())
-        self.draws = _share_out(self.size, counts.double().pow(1 + _POWERS[balance]))
+        shares = counts.double().pow(1 + _POWERS[balance]).cumsum(0)
+        ends = (shares / shares[-1] * self.size).round().long()
+        self.draws = ends.diff(prepend=ends.new_zeros(1))
         rare, frequent = int(counts.argmin()), int(counts.argmax())
         self.description = f"data.balance: {balance}: in each epoch " + ", ".join(
             f"class {class_names[place]!r} ({counts[place]:,}) is drawn {self.draws[place]:,} times"
@@ -113,12 +115,3 @@ class BalancedDraw:
             drawn.append(members[chosen] + rounds * self.size)
         together = torch.cat(drawn)
         return together[torch.randperm(len(together), generator=generator)]
-
-
-def _share_out(total: int, weights: Tensor) -> Tensor:
-    """Share a whole number out by weights, float64 (parts,): the largest remainders are rounded up."""
-    exact = weights / weights.sum() * total
-    parts = exact.floor().long()
-    upwards = (exact - parts).argsort(descending=True, stable=True)[: total - int(parts.sum())]
-    parts[upwards] += 1
-    return parts

@@ -4,8 +4,6 @@ Cells of a CSV file stay texts until `to_numbers` or `read_times` reads them, so
 The index of a frame is the row as a spreadsheet counts it: in a CSV or Excel file 1 is the row of names.
 """
 
-import csv
-import gzip
 import io
 import warnings
 from collections.abc import Hashable, Mapping
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.errors import UserError, first_line
-from litlab.util.text import nearest
+from litlab.util.text import nearest, some
 
 Frame = Any  # a pandas.DataFrame: a type checker gets lost in the many types that pandas' methods may return
 Column = Any  # a pandas.Series
@@ -30,7 +28,7 @@ Policy = Literal["error", "drop"]
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".xlsx", ".jsonl")
 _DELIMITERS = ",;\t|"
 _NAMED = 3  # bad rows that a message names
-_THOUSANDS = r"[+-]?\d{1,3}(?:\.\d{3})+(?:,\d+)?"
+_GROUPS = r"(?<=\d)\.(?=\d{3}(?:\D|$))"  # points between thousands, in 1.234.567,8
 _OFFSET = r"(:\d\d(?:\.\d+)?)\s*(?:Z|[+-]\d\d:?\d\d)$"  # behind a time of day, which is its group
 
 
@@ -76,6 +74,7 @@ def read_frame(
         UserError: It is missing, unreadable or empty, or two columns have the same name.
     """
     import pandas as pd
+    from pandas._libs.parsers import STR_NA_VALUES
 
     where = setting if isinstance(source, bytes | pd.DataFrame) else str(source)
     if isinstance(source, pd.DataFrame):
@@ -88,9 +87,9 @@ def read_frame(
     if len(twice):
         raise UserError(f"{where}: two columns are called {twice[0]!r}; rename one")
 
-    words = [*form.missing, *_words_for_missing()]
-    for name in frame.columns[[_holds_texts(frame[name]) for name in frame.columns]]:
-        texts = frame[name].where(frame[name].isna(), frame[name].astype(str).str.strip())
+    words = {*form.missing, *STR_NA_VALUES}
+    for name, column in frame.select_dtypes(["object", "string"]).items():
+        texts = column.where(column.isna(), column.astype(str).str.strip())
         frame[name] = texts.mask(texts.isin(words))
     frame = frame.dropna(how="all")
     if frame.empty:
@@ -105,76 +104,52 @@ def _read_file(
     import pandas as pd
 
     frame: Frame
-    suffix = "" if isinstance(source, bytes) else Path(str(source).removesuffix(".gz")).suffix.lower()
+    suffix = "" if isinstance(source, bytes) else Path(str(source)).suffix.lower()
     file: Any = source if isinstance(source, bytes) else check_file(source, setting)
+    first = 2  # behind the row of names
     try:
         if suffix == ".parquet":
             frame, first = pd.read_parquet(file), 1
         elif suffix in (".xlsx", ".xls"):
-            frame, first = pd.read_excel(file), 2
+            frame = pd.read_excel(file)
         elif suffix == ".jsonl":
             options: Any = {"lines": True, "dtype": False}  # texts stay texts
             frame, first = pd.read_json(file, **options), 1
         else:
             frame, first = _read_csv(file, form, where, names, bad_rows), 1 if names else 2
-    except ImportError as error:
-        raise UserError(f"{where}: {first_line(error)}; pip install '.[files]'") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{where}: it is not UTF-8; save it as UTF-8 (in spreadsheets: CSV UTF-8)") from error
-    except (ValueError, OSError, EOFError) as error:  # pandas' errors of parsing are ValueErrors
+    except (ValueError, OSError, EOFError, ImportError) as error:  # pandas' errors of parsing are ValueErrors
         raise UserError(f"{where}: it can't be read ({first_line(error)})") from error
     frame.index = pd.RangeIndex(first, first + len(frame))
     return frame
 
 
-def _read_csv(
-    source: str | Path | bytes, form: FileFormat, where: str, names: list[str] | None, bad_rows: Policy
-) -> Frame:
+def _read_csv(source: Path | bytes, form: FileFormat, where: str, names: list[str] | None, bad_rows: Policy) -> Frame:
     """Read a CSV file as texts. Columns without a name, in which some programs number the rows, are left out."""
     import pandas as pd
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("error" if bad_rows == "error" else "always", pd.errors.ParserWarning)
-        frame = pd.read_csv(
+    def read(sign: str, **options: Any) -> Frame:
+        return pd.read_csv(
             io.BytesIO(source) if isinstance(source, bytes) else source,
-            sep=form.delimiter or _find_delimiter(source),
+            sep=sign,
             header=None,  # pandas would rename columns of the same name
             dtype=str,
             encoding="utf-8-sig",
             keep_default_na=False,
             skip_blank_lines=False,
             on_bad_lines="error" if bad_rows == "error" else "warn",
+            **options,
         )
-    for warning in caught:
-        rank_zero_info(f"{where}: {str(warning.message).strip()} (data.bad_rows)")
+
+    # The delimiter is what cuts the first row into the most cells.
+    delimiter = form.delimiter or max(_DELIMITERS, key=lambda sign: read(sign, nrows=1).shape[1])
+    frame = read(delimiter)
     if names and len(names) != frame.shape[1]:
         raise UserError(f"data.columns: it names {len(names)} columns, and {where} has {frame.shape[1]}; name each")
     frame.columns = names or frame.iloc[0].fillna("")
     frame = frame if names else frame.iloc[1:]
     return frame.loc[:, [bool(str(name).strip()) for name in frame.columns]]
-
-
-def _find_delimiter(source: str | Path | bytes) -> str:
-    """Return what cuts the first row into the most cells."""
-    if isinstance(source, bytes):
-        start = source[:65_536]
-    else:
-        opener: Any = gzip.open if str(source).endswith(".gz") else open
-        with opener(source, "rb") as stream:
-            start = stream.read(65_536)
-    text = start.decode("utf-8-sig", "replace")
-    rows = {sign: next(csv.reader(io.StringIO(text, newline=""), delimiter=sign), []) for sign in _DELIMITERS}
-    return max(_DELIMITERS, key=lambda sign: len(rows[sign]))
-
-
-def _words_for_missing() -> list[str]:
-    from pandas._libs.parsers import STR_NA_VALUES
-
-    return sorted(STR_NA_VALUES)
-
-
-def _holds_texts(column: Column) -> bool:
-    return str(column.dtype) in ("object", "str", "string")
 
 
 def check_file(path: str | Path, setting: str) -> Path:
@@ -184,10 +159,8 @@ def check_file(path: str | Path, setting: str) -> Path:
         UserError: There is no such file, or it is a folder, a pipe or a device, which opening would never tell.
     """
     path = Path(path).expanduser()
-    if not path.exists():
-        raise UserError(f"{setting}: there is no file {path}")
     if not path.is_file():
-        raise UserError(f"{setting}: {path} is no file; give one")
+        raise UserError(f"{setting}: there is no file {path}")
     return path
 
 
@@ -204,9 +177,10 @@ def check_columns(frame: Frame, where: object, columns: Mapping[str, str]) -> No
     """
     for column, remedy in columns.items():
         if column not in frame.columns:
-            shown = ", ".join(map(repr, frame.columns[:8])) + (", ..." if len(frame.columns) > 8 else "")
             alike = nearest(column, frame.columns, f"; {remedy}")
-            raise UserError(f"{where}: there is no column {column!r}, only {shown}{alike}")
+            raise UserError(
+                f"{where}: there is no column {column!r}, only {some(list(map(repr, frame.columns)))}{alike}"
+            )
 
 
 def to_numbers(column: Column, form: FileFormat, where: object = "data.path") -> tuple[Column, Column]:
@@ -226,19 +200,16 @@ def to_numbers(column: Column, form: FileFormat, where: object = "data.path") ->
     import numpy as np
     import pandas as pd
 
-    if pd.api.types.is_numeric_dtype(column):
-        numbers: Column = pd.to_numeric(column, errors="coerce")
-        numbers = numbers.astype("float64")
-        return numbers.where(np.isfinite(numbers)), ~np.isfinite(numbers) & column.notna()
-    texts = column.astype("string")
-    if form.decimal == ",":
-        grouped = texts.str.fullmatch(_THOUSANDS, na=False)
-        texts = texts.mask(grouped, texts.str.replace(".", "", regex=False))
-        texts = texts.mask(texts.str.contains(".", regex=False, na=False), "?").str.replace(",", ".", regex=False)
-    numbers = pd.to_numeric(texts, errors="coerce")
+    cells: Column = column
+    if not pd.api.types.is_numeric_dtype(column):
+        cells = column.astype("string")
+        if form.decimal == ",":  # a point that is left is wrong
+            cells = cells.str.replace(_GROUPS, "", regex=True).str.replace(".", "?").str.replace(",", ".")
+    numbers: Column = pd.to_numeric(cells, errors="coerce")
     numbers = numbers.astype("float64")
     numbers = numbers.where(np.isfinite(numbers))
     wrong = numbers.isna() & column.notna()
+
     sign, called = (",", "commas") if form.decimal == "." else (".", "points")
     others = column[wrong].astype("string").str.fullmatch(rf"[+-]?\d*\{sign}\d+", na=False)
     if others.sum() > len(column) / 2:
@@ -271,10 +242,6 @@ def read_times(column: Column, form: FileFormat, where: object = "data.path") ->
     """
     import pandas as pd
 
-    if pd.api.types.is_datetime64_any_dtype(column):
-        if getattr(column.dtype, "tz", None) is None:
-            return column, column
-        return column.dt.tz_convert("UTC").dt.tz_localize(None), column.dt.tz_localize(None)
     texts = column.astype("string")
     if texts.dropna().str.fullmatch(r"\d{9,10}(\.\d+)?").all():
         seconds: Column = pd.to_numeric(texts)
@@ -331,11 +298,11 @@ def drop_bad_rows(
     """
     if not problems:
         return frame
-    some = [f"{unit} {row} ({problem})" for row, problem in list(problems.items())[:_NAMED]]
+    rows = [f"{unit} {row} ({problem})" for row, problem in list(problems.items())[:_NAMED]]
     more = f" and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
-    summary = f"{len(problems):,} of {len(frame):,} {unit}s can't be used: {', '.join(some)}{more}"
-    if policy == "error" or len(problems) == len(frame):
-        remedy = ", or use --data.bad_rows drop" if policy == "error" and len(problems) < len(frame) else ""
-        raise UserError(f"{where}: {summary}; correct or delete them{remedy}")
-    rank_zero_info(f"{where}: {summary}; they are left out (data.bad_rows)")
+    summary = f"{where}: {len(problems):,} of {len(frame):,} {unit}s can't be used: {', '.join(rows)}{more}"
+    some_are_good = len(problems) < len(frame)
+    if policy == "error" or not some_are_good:
+        raise UserError(f"{summary}; correct or delete them" + ", or use --data.bad_rows drop" * some_are_good)
+    rank_zero_info(f"{summary}; they are left out (data.bad_rows)")
     return frame.drop(index=list(problems))

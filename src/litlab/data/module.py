@@ -60,7 +60,7 @@ class ExperimentData(LightningDataModule):
     metadata_type: ClassVar[type[Metadata]] = Metadata
     shares_samples = True  # among processes: no sampler of Lightning's is needed
 
-    public: ClassVar[Any] = None  # the `PublicData` that a subclass is named for
+    public: ClassVar[Any] = None  # the public set that a subclass is named for, see `obtain`
     own_files: ClassVar[tuple[str, ...]] = ("csv",)  # kinds of `dataset` that read the user's own files
     own_flags = "--data.dataset csv --data.path FILE"
     dataset: str | None = None

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from litlab.errors import UserError
+from litlab.errors import UserError, first_line
 from litlab.util.files import write_atomically
 
 PREDICTED = "predicted_"  # what the columns of a regression's predictions begin with
@@ -26,20 +26,16 @@ def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     check_output(path)
     frame, buffer = pd.DataFrame(dict(columns)), io.BytesIO()
     try:
-        if path.suffix == ".parquet":
-            frame.to_parquet(buffer, index=False)
-        elif path.suffix == ".xlsx":
-            frame.to_excel(buffer, index=False)
+        if path.suffix == ".csv":
+            frame.to_csv(buffer, index=False, float_format="%.7g")
         elif path.suffix == ".jsonl":
             frame.to_json(buffer, orient="records", lines=True)
         else:
-            frame.to_csv(buffer, index=False, float_format="%.7g")
+            {".parquet": frame.to_parquet, ".xlsx": frame.to_excel}[path.suffix](buffer, index=False)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda stream: stream.write(buffer.getvalue()))
-    except ImportError as error:
-        raise UserError(f"--output: {error}; pip install '.[files]'") from error
-    except OSError as error:
-        raise UserError(f"--output: {path} can't be written ({error.strerror})") from error
+    except (ImportError, OSError) as error:
+        raise UserError(f"--output: {path} can't be written ({first_line(error)})") from error
 
 
 def check_output(path: Path) -> None:
@@ -68,8 +64,7 @@ def write_classes(
     best, number = probabilities.float().max(dim=1)
     names = [class_names[place] for place in number.tolist()]
     columns = {**inputs, "prediction": names, "probability": best.tolist()}
-    taken = {column.casefold() for column in columns}
-    prefix = "class_" if any(name.casefold() in taken for name in class_names) else ""
+    prefix = "class_" if columns.keys() & class_names else ""
     of_classes = {prefix + name: probabilities[:, place].tolist() for place, name in enumerate(class_names)}
     write_predictions(path, columns | of_classes)
 
@@ -88,11 +83,8 @@ def is_predictions(path: Path) -> bool:
     """Return whether a file may have been written by ``predict``, by its columns; also True for an empty one."""
     from litlab.data.frames import read_frame
 
-    if path.stat().st_size == 0:
-        return True
     try:
-        columns = set(read_frame(path, setting="--output").columns)
+        columns = read_frame(path, setting="--output").columns
     except UserError:
-        return False
-    has_bounds = any(name.endswith("_lower") and f"{name[:-5]}upper" in columns for name in columns)
-    return "prediction" in columns or has_bounds or any(name.startswith(PREDICTED) for name in columns)
+        return path.stat().st_size == 0
+    return any(name.startswith("predict") or name.endswith("_lower") for name in columns)

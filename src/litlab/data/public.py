@@ -2,15 +2,13 @@
 
 import hashlib
 import os
-import queue
 import sys
 import tempfile
-import threading
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from litlab.errors import UserError
 from litlab.util.files import socket_timeout
@@ -18,28 +16,6 @@ from litlab.util.files import socket_timeout
 
 class Unavailable(Exception):
     """The data set is neither here nor can it be downloaded; the message says why."""
-
-
-class PublicData(Protocol):
-    """A public data set of any kind.
-
-    Args:
-        name: Its short name.
-        file_names: The files that it consists of, relative to the folder of the public data.
-        urls: Addresses of which one has to answer before anything is downloaded.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def file_names(self) -> Sequence[str]: ...
-
-    @property
-    def urls(self) -> Sequence[str]: ...
-
-    def download(self, root: Path) -> None:
-        """Make sure that the files are in a folder, and whole; raises `Unavailable` where they can't be had."""
 
 
 @dataclass(frozen=True)
@@ -92,38 +68,26 @@ class PublicFile:
 
 
 def check_reachable(urls: Sequence[str], seconds: float = 4.0) -> None:
-    """Ask servers for a file, all at once; return as soon as one has it.
+    """Ask servers for a file, until one has it.
 
     Raises:
-        Unavailable: None of them answers in time.
+        Unavailable: None of them answers in time; the last one says why.
     """
-    answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def ask(url: str) -> None:
-        try:
-            with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=seconds):
-                answers.put("")
-        except (OSError, ValueError) as error:
-            answers.put(f"{url.split('/')[2]}: {getattr(error, 'reason', error)}")
-
-    for url in urls:  # threads, because looking up a name can take much longer than any timeout
-        threading.Thread(target=ask, args=(url,), daemon=True).start()
     reason = ""
     for url in urls:
         try:
-            reason = answers.get(timeout=seconds + 1)
-        except queue.Empty:
-            reason = f"{url.split('/')[2]}: no answer in {seconds:.0f} s"
-        if not reason:
-            return
+            with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=seconds):
+                return
+        except (OSError, ValueError) as error:
+            reason = f"{url.split('/')[2]}: {getattr(error, 'reason', error)}"
     raise Unavailable(reason)
 
 
-def obtain(public: PublicData, root: Path, fallback: str | None, own: str) -> bool:
+def obtain(public: Any, root: Path, fallback: str | None, own: str) -> bool:
     """Make sure that a public data set is there, or tell that made-up data takes its place.
 
     Args:
-        public: The data set.
+        public: The data set, with its ``name``, ``file_names`` and a method ``download(root)``.
         root: Folder for its files.
         fallback: "generated" where made-up data may take its place.
         own: Flags that read the user's own data instead.
@@ -132,14 +96,12 @@ def obtain(public: PublicData, root: Path, fallback: str | None, own: str) -> bo
         Whether it is there.
 
     Raises:
-        UserError: It is not there, and there is no fallback; or the folder can't be one.
+        UserError: It is not there, and there is no fallback.
     """
-    if root.exists() and not root.is_dir():
-        raise UserError(f"data.path: {root} is no folder; name that of {public.name}, or read your own data ({own})")
     try:
         public.download(root)
         return True
-    except Unavailable as reason:
+    except (Unavailable, OSError) as reason:
         files = " and ".join(public.file_names)
         if fallback is None:
             raise UserError(

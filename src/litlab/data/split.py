@@ -61,8 +61,8 @@ def split_samples(
         split[split == "test"] = ""
         _set_fold(split, fold, labels, units, by_time=groups is None)
     fractions = {"test": test_fraction, "val": val_fraction}
-    wanted = [name for name, fraction in fractions.items() if fraction and name not in split]
-    for seed, name in enumerate(wanted):
+    missing = [name for name, fraction in fractions.items() if fraction and name not in split]
+    for seed, name in enumerate(missing):
         train = np.flatnonzero(split == "train")
         count = max(1, round(fractions[name] * total))
         if units is None:

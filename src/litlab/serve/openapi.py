@@ -94,7 +94,7 @@ def _kinds(kind: str, facts: Mapping[str, Any]) -> tuple[Schema, Schema, Schema]
     columns = {name: {"type": ["number", "string", "null"]} for name in facts["numbers"]}
     columns |= {name: {"type": ["string", "number", "null"]} for name in facts["categories"]}
     numbers = _object({"predicted": _object(dict.fromkeys(facts["targets"], _NUMBER))})
-    each = _classes(facts) if "class_names" in facts else numbers
+    each = _classes(facts) if facts["class_names"] else numbers
     answer = _object({"rows": {"type": "array", "items": each}})
     return _object({"rows": _rows(columns, minItems=1)}), _object({"file": _FILE, "rows": _TEXT}, []), answer
 

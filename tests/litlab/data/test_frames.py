@@ -94,26 +94,24 @@ def test_files_that_can_not_be_read(write, content, message):
 
 def test_what_is_no_file(tmp_path, write):
     assert refusal(read_frame, tmp_path / "no.csv") == f"data.path: there is no file {tmp_path / 'no.csv'}"
-    assert refusal(read_frame, tmp_path, setting="--input") == f"--input: {tmp_path} is no file; give one"
+    assert refusal(read_frame, tmp_path, setting="--input") == f"--input: there is no file {tmp_path}"
     for name in ("a.csv.gz", "a.parquet"):
         assert refusal(read_frame, write(b"no such thing", name)).startswith(f"{tmp_path / name}: it can't be read (")
 
 
-def test_rows_with_too_many_cells_can_be_left_out(write, caplog):
+def test_rows_with_too_many_cells_can_be_left_out(write):
     path = write("a,b\n1,2\n3,4,5\n6,7\n")
     assert "line 3" in refusal(read_frame, path)
-    with caplog.at_level("INFO", "lightning.pytorch.utilities.rank_zero"):
+    with pytest.warns(pd.errors.ParserWarning, match="line 3"):
         assert read_frame(path, bad_rows="drop")["a"].tolist() == ["1", "6"]
-    assert "line 3" in caplog.text
 
 
 def test_a_missing_column_names_the_nearest():
     frame = pd.DataFrame(columns=["target", *"bcdefghi"])
     assert refusal(check_columns, frame, "my.csv", {"b": "", "Targets": "set --data.target"}) == (
-        "my.csv: there is no column 'Targets', only 'target', 'b', 'c', 'd', 'e', 'f', 'g', 'h', ...; did you mean "
-        "'target'?"
+        "my.csv: there is no column 'Targets', only 'target', 'b', 'c', 'd' and 5 more; did you mean 'target'?"
     )
-    assert refusal(check_columns, frame, "my.csv", {"price": "set --data.target"}).endswith("...; set --data.target")
+    assert refusal(check_columns, frame, "my.csv", {"price": "set it"}).endswith(" 5 more; set it")
 
 
 def test_numbers():

@@ -64,10 +64,6 @@ def test_a_set_that_can_not_be_had(tmp_path, capsys):
     )
     assert not obtain(Gone(), root, "generated", "--data.path FILE")
     assert "This run uses GENERATED data" in " ".join(capsys.readouterr().err.replace("│", " ").split())
-    root.touch()
-    assert refusal(obtain, Gone(), root, "generated", "x").startswith(
-        f"data.path: {root} is no folder; name that of load"
-    )
 
 
 def test_servers_that_do_not_answer(tmp_path, monkeypatch):

@@ -6,7 +6,6 @@ import torch
 
 from litlab.data.length_batches import LengthBatches
 from litlab.data.sampler import EpochBatches
-from litlab.data.split import draw_by_class
 from tests.litlab.data.conftest import refusal
 
 LENGTHS = np.random.default_rng(0).integers(1, 30, 20)
@@ -100,15 +99,3 @@ def test_an_interrupted_epoch_goes_on_with_what_is_left(make):
         each.set_epoch(3)
     assert [batch.tolist() for batch in sampler] == [batch.tolist() for batch in whole]
     assert len(sampler) == len(whole)
-
-
-def test_a_draw_by_class_keeps_the_mix_and_the_last_of_each_class():
-    labels = torch.tensor([0] * 500 + [1] * 300 + [2] * 200 + [3])
-    taken = draw_by_class(labels, 100, seed=0)
-    assert len(taken) == len(taken.unique()) == 100
-    counts = torch.bincount(labels[taken], minlength=4)
-    assert ((counts - torch.tensor([50, 30, 20, 0])).abs() <= 1).all()
-    most = labels[draw_by_class(labels, 1001, seed=0)]
-    assert torch.bincount(most, minlength=4).tolist() == [499, 299, 199, 0]
-    assert taken.equal(draw_by_class(labels, 100, 0))
-    assert not taken.equal(draw_by_class(labels, 100, 1))

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
-from litlab.data.split import SPLITS, split_samples
+from litlab.data.split import SPLITS, draw_by_class, split_samples
 from litlab.errors import UserError
 
 TRAIN = np.full(200, "train")
@@ -25,10 +26,15 @@ def test_each_split_has_its_share_of_all_classes():
     assert all(np.array_equal(*pair) for pair in zip(find_rows(again), (train, val, test), strict=True))
 
 
-def test_a_class_never_disappears_from_training():
-    labels = np.array([0] * 96 + [1, 2, 3, 4])
-    split = split_samples(TRAIN[:100], 0.4, 0.4, labels=labels)
-    assert set(labels[split == "train"]) == {0, 1, 2, 3, 4}
+def test_a_draw_keeps_one_of_each_class():
+    labels = torch.tensor([0] * 500 + [1] * 300 + [2] * 200 + [3])
+    taken = draw_by_class(labels, 100, seed=0)
+    assert len(set(taken.tolist())) == 100
+    assert (torch.bincount(labels[taken], minlength=4) - torch.tensor([50, 30, 20, 0])).abs().max() <= 1
+    left = np.delete(labels.numpy(), draw_by_class(labels, 1001, seed=0).numpy())
+    assert sorted(left) == [0, 1, 2, 3]
+    assert taken.equal(draw_by_class(labels, 100, 0))
+    assert not taken.equal(draw_by_class(labels, 100, 1))
 
 
 def test_what_is_given_stays():

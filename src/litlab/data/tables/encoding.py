@@ -21,66 +21,48 @@ from litlab.data.frames import (
 )
 from litlab.data.tables.metadata import TabularMetadata, Task
 from litlab.errors import UserError
+from litlab.util.text import some
 
 Problems = dict[Hashable, str]  # what is wrong with a row, by its number in the file
-_FEW = 20  # different whole numbers in a target that may still be classes ...
+_FEW = 20  # different numbers in a target that may still be classes ...
 _EACH = 5  # ... if each of them comes so often, on average
-_LARGEST = 1e16  # of a target: float32 holds sums of its squares
-_FARTHEST = 1e6  # standard deviations from the mean
-_NO_NUMBER = ", not a number (see data.missing, data.categories)"
-
-
-# ---- cells
+_LARGEST = 1e16  # standard deviation: float32 holds the squares
 
 
 def choose_task(column: Column, form: FileFormat, where: object) -> Task:
-    """Choose what to do with a target, and say so: words and few whole numbers are classes."""
-    numbers, wrong = to_numbers(column, form, where)
-    different = numbers.nunique()
-    task: Task = "regression"
-    reason = "numbers"
-    if not is_mostly_numbers(numbers, wrong):
-        task, reason = "classification", "words"
-    elif (numbers.dropna() % 1 == 0).all() and different <= min(_FEW, numbers.count() / _EACH):
-        task, reason = "classification", f"{different} different whole numbers"
-    rank_zero_info(f"data.task: {task}, as column {column.name!r} holds {reason}; set it to change that")
+    """Choose what to do with a target, and say so: words and few different numbers are classes."""
+    numbers, _ = to_numbers(column, form, where)
+    is_few = numbers.nunique() <= min(_FEW, numbers.count() / _EACH)
+    task: Task = "classification" if is_few else "regression"
+    rank_zero_info(f"data.task: {task}, as the cells of column {column.name!r} tell; set it to change that")
     return task
 
 
-def read_target(column: Column, task: Task, form: FileFormat, where: object, problems: Problems) -> Column:
-    """Read a target, texts or float64. Rows without one, or with one that can't be learned, are added to the problems.
+def read_columns(
+    frame: Frame, is_text: Mapping[str, bool | None], form: FileFormat, where: object
+) -> tuple[dict[str, Column], Problems]:
+    """Read columns as texts, or as numbers, float64; None: as numbers where most cells are some.
 
-    The squares of what is beyond 1e16 would not fit into float32.
+    Returns:
+        The columns by their names; and what is wrong with a row, as there is a word among numbers.
     """
-    note_cells(problems, column, column.isna(), "")
-    if task == "classification":
-        return read_texts(column)
-    numbers, wrong = to_numbers(column, form, where)
-    note_cells(problems, column, wrong, _NO_NUMBER)
-    note_cells(problems, column, numbers.abs() > _LARGEST, ", too large for float32: use a larger unit")
-    return numbers
+    columns, problems = {}, {}
+    for name, as_text in is_text.items():
+        column = frame[name]
+        columns[name], wrong = to_numbers(column, form, where)
+        if as_text is None:
+            as_text = column.dtype == "category" or not is_mostly_numbers(columns[name], wrong)
+        if as_text:  # a whole number has no decimals, though a file may hold it as a float
+            columns[name] = column.convert_dtypes().astype("string")
+        else:
+            note_cells(problems, column, wrong, ", not a number")
+    return columns, problems
 
 
-def read_input(column: Column, form: FileFormat, where: object, problems: Problems) -> Column:
-    """Read an input: float64 where most cells are numbers, else texts. A few wrong cells are added to the problems."""
-    numbers, wrong = to_numbers(column, form, where)
-    if column.dtype == "category" or not is_mostly_numbers(numbers, wrong):
-        return read_texts(column)
-    note_cells(problems, column, wrong, _NO_NUMBER)
-    return numbers
-
-
-def read_texts(column: Column) -> Column:
-    """Read a column as texts; a whole number has no decimals, though a file may hold it as a float."""
-    return column.convert_dtypes().astype("string")
-
-
-def note_cells(problems: Problems, column: Column, wrong: Column, reason: str) -> None:
+def note_cells(problems: Problems, column: Column, wrong: Column, reason: str = "") -> None:
     """Add the rows whose cell in a column is wrong to the problems."""
-    import pandas as pd
-
-    for row, cell in column[wrong].items():
-        problems.setdefault(row, f"{column.name!r} is {'missing' if pd.isna(cell) else cell}{reason}")
+    for row, cell in column[wrong].astype("string").fillna("missing").items():
+        problems.setdefault(row, f"{column.name!r} is {cell}{reason}")
 
 
 def read_rows(source: Source, known: Mapping[str, Any], form: FileFormat, setting: str, bad_rows: Policy) -> Frame:
@@ -100,140 +82,104 @@ def read_rows(source: Source, known: Mapping[str, Any], form: FileFormat, settin
 
     frame = read_frame(source, form, setting=setting, bad_rows=bad_rows)
     where = source if isinstance(source, str) else setting
-    check_columns(frame, where, dict.fromkeys([*known["numbers"], *known["categories"]], "the model needs it"))
-    problems: Problems = {}
-    columns = {name: read_texts(frame[name]) for name in known["categories"]}
-    for name in known["numbers"]:
-        columns[name], wrong = to_numbers(frame[name], form, where)
-        note_cells(problems, frame[name], wrong, ", not a number")
+    is_text = dict.fromkeys(known["numbers"], False) | dict.fromkeys(known["categories"], True)
+    check_columns(frame, where, dict.fromkeys(is_text, "the model needs it"))
+    columns, problems = read_columns(frame, is_text, form, where)
     return drop_bad_rows(pd.DataFrame(columns), problems, bad_rows, where)
 
 
-def tell_of_unlike(frame: Frame, known: TabularMetadata, where: object) -> None:
-    """Tell of categories that training did not know, and of numbers that it never missed, in rows by `read_rows`."""
-    unlike = []
-    for name, texts in known.categories.items():
-        unseen = frame[name].dropna()
-        unseen = unseen[~unseen.isin(texts)]
+def tell_of_unseen(rows: Frame, categories: Mapping[str, list[str]], where: object) -> None:
+    """Tell of categories that training did not know, in rows by `read_rows`."""
+    for name, texts in categories.items():
+        unseen = rows[name][~rows[name].isin(texts)].dropna()
         if len(unseen):
-            unlike.append(f"{name!r} (unseen categories: {unseen.nunique():,} in {len(unseen):,} rows)")
-    missing = frame[known.numbers].drop(columns=known.indicated).isna().sum()
-    unlike += [f"{name!r} (missing in {count:,} rows, the mean is taken)" for name, count in missing.items() if count]
-    if unlike:
-        rank_zero_info(f"{where}: unlike the training rows: {', '.join(unlike)}")
-
-
-# ---- what is learned from the training rows
+            count = f"unseen categories: {unseen.nunique():,} in {len(unseen):,} rows"
+            rank_zero_info(f"{where}: unlike the training rows: {name!r} ({count})")
 
 
 def measure(
-    frame: Frame, task: Task, targets: list[str], ignore: list[str], generated: bool, where: object
+    table: Mapping[str, Frame], targets: list[str], ignore: list[str], generated: bool, where: object
 ) -> TabularMetadata:
     """Measure the training rows.
 
     Args:
-        frame: Their inputs and targets, by `read_input` and `read_target`.
-        task: What is done with the targets.
+        table: The rows of each split: float64, or texts. Those of all splits tell the classes.
         targets: Columns to predict.
         ignore: Columns that are left out already, for messages.
         generated: Whether the table is made up.
         where: What messages call the table.
 
     Raises:
-        UserError: A target or inputs are the same in all rows, or tell nothing, or can't be scaled.
+        UserError: A column tells nothing, or can't be scaled.
     """
-    for name in targets:
-        different = frame[name].nunique()
-        if different == 1 or (different == len(frame) and task == "classification"):
-            raise UserError(
-                f"{where}: target {name!r} has {different:,} different values in {len(frame):,} training rows, so "
-                "there is nothing to learn; name another with --data.target, or set data.task"
-            )
-    inputs = frame.drop(columns=targets)
-    useless = {name: reason for name, column in inputs.items() if (reason := _find_useless(column))}
+    frame = table["train"]
+    useless = [name for name in frame.columns if _is_useless(frame[name])]
     if useless:
-        named = [f"{name!r} {reason}" for name, reason in list(useless.items())[:3]]
-        more = f", and {len(useless) - 3} more like them" if len(useless) > 3 else ""
         raise UserError(
-            f"{where}: column {', '.join(named)}{more}; leave out what tells nothing: --data.ignore "
-            f"'[{', '.join(map(str, [*ignore, *useless]))}]'"
+            f"{where}: nothing can be learned from column {some(useless)}: in the training rows it is constant, counts "
+            f"them, or has another text in each; use --data.ignore '[{', '.join([*ignore, *useless])}]', or another "
+            "target"
         )
-
     numbers = frame.select_dtypes("number")
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, std = numbers.mean(), numbers.std(ddof=0).mask(numbers.nunique() == 1, 1.0)
-    for name in std.index[~std.between(1 / _LARGEST, 1e300)]:
+    mean, std = numbers.mean(), numbers.std(ddof=0).mask(numbers.nunique() == 1, 1.0)
+    for name in std.index[~std.between(1 / _LARGEST, _LARGEST)]:
         raise UserError(
-            f"{where}: column {name!r} runs from {numbers[name].min():g} to {numbers[name].max():g} in the training "
-            "rows, which can't be scaled; correct it, or leave it out"
+            f"{where}: column {name!r} can't be scaled, its standard deviation is {std[name]:g}; use another unit, or "
+            "leave it out"
         )
-    categories = {}
-    for name, column in inputs.select_dtypes("string").items():
-        counts = column.value_counts()
-        categories[name] = sorted(counts.index[counts > 1], key=lambda text, counts=counts: (-counts[text], text))
-    names = [name for name in numbers.columns if name not in targets]
-    regressed = targets if task == "regression" else []
+    regressed = [name for name in targets if name in numbers]
+    labels = [] if regressed else [label for rows in table.values() for label in rows[targets[0]].unique()]
+    inputs = numbers.columns.drop(regressed).tolist()
+    counts = {name: frame[name].value_counts() for name in frame if name not in [*numbers, *targets]}
     return TabularMetadata(
-        class_names=[] if regressed else sort_classes(frame[targets[0]]),
-        task=task,
+        class_names=sort_classes(labels),
+        task="regression" if regressed else "classification",
         targets=targets,
         target_mean=mean[regressed].tolist(),
         target_std=std[regressed].tolist(),
-        numbers=names,
-        mean=mean[names].tolist(),
-        std=std[names].tolist(),
-        indicated=[name for name in names if numbers[name].isna().any()],
-        categories=categories,
+        numbers=inputs,
+        mean=mean[inputs].tolist(),
+        std=std[inputs].tolist(),
+        indicated=[name for name in inputs if numbers[name].isna().any()],
+        categories={name: count.index[count > 1].tolist() for name, count in counts.items()},
         generated=generated,
     )
 
 
-def _find_useless(column: Column) -> str | None:
-    """Return why a column tells nothing."""
+def _is_useless(column: Column) -> bool:
+    """Return whether a column is constant, counts the rows, or has another text in each."""
     if column.nunique(dropna=False) == 1:
-        return f"is {column.iloc[0]} in all training rows"
+        return True
     if column.dtype == "float64":
-        offsets = set(column - column.index)
-        return "counts the rows" if len(offsets) == 1 and offsets <= {-2, -1, 0} else None
-    return "has another text in each training row" if column.dropna().is_unique else None
+        return (column - column.index).nunique(dropna=False) == 1
+    return column.dropna().is_unique
 
 
-# ---- arrays
-
-
-def lay_out(frame: Frame, known: Mapping[str, Any], where: object) -> dict[str, np.ndarray]:
+def lay_out(frame: Frame, known: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Lay the inputs of some rows out as a deployed model takes them.
 
     Args:
-        frame: The rows, by `read_input` or `read_rows`.
-        known: The fields ``numbers``, ``mean``, ``std`` and ``categories`` of `TabularMetadata`.
-        where: What messages call the table.
+        frame: The rows: float64 and texts.
+        known: The fields ``numbers`` and ``categories`` of `TabularMetadata`.
 
     Returns:
         ``numbers``, NaN where one is missing, float64 (row, column); and ``categories``, the place of each in its list
         from 1, 0 for one that is missing or was seen less than twice in training, int64 (row, column).
-
-    Raises:
-        UserError: A number is too far from those of the training.
     """
     import pandas as pd
 
-    numbers = frame[known["numbers"]].to_numpy("float64", copy=True)
-    far = np.argwhere(np.abs(numbers - known["mean"]) > _FARTHEST * np.array(known["std"]))
-    for row, place in far[:1]:
-        raise UserError(
-            f"{where}: row {frame.index[row]} ({known['numbers'][place]!r} is {numbers[row, place]:g}, too far from "
-            "the training rows); correct or empty it"
-        )
-    codes = np.zeros((len(frame), len(known["categories"])), np.int64)
-    for place, (name, texts) in enumerate(known["categories"].items()):
-        codes[:, place] = 1 + pd.Index(texts, dtype=object).get_indexer(pd.Index(frame[name].astype(object)))
-    return {"numbers": numbers, "categories": codes}
+    codes = {
+        name: 1 + pd.Index(texts, dtype="string").get_indexer(frame[name])
+        for name, texts in known["categories"].items()
+    }
+    categories = pd.DataFrame(codes, frame.index).to_numpy("int64", copy=True)
+    return {"numbers": frame[known["numbers"]].to_numpy("float64", copy=True), "categories": categories}
 
 
-def hash_rows(frame: Frame) -> Column:
-    """Return a digest of each row, uint64."""
+def lay_out_target(frame: Frame, known: TabularMetadata) -> np.ndarray:
+    """Return the classes of some rows, int64 of shape (row,), or their targets, float32 of shape (row, target)."""
     import pandas as pd
 
-    hash_frame: Any = pd.util.hash_pandas_object  # pyright: ignore[reportAttributeAccessIssue]
-    return hash_frame(frame, index=False)
+    if known.class_names:
+        return pd.Index(known.class_names, dtype="string").get_indexer(frame[known.targets[0]])
+    return frame[known.targets].to_numpy("float32", copy=True)

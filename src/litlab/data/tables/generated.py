@@ -26,17 +26,19 @@ def make_customers() -> Frame:
     plan, channel = rng.choice(_PLANS, _ROWS), rng.choice(_CHANNELS, _ROWS)
     city = rng.choice(_CITIES, _ROWS, p=frequency / frequency.sum())
 
-    richer = (np.log(income) - 10) / 0.5
-    score = np.where(np.isin(plan, _PLANS[:2]), richer, -richer)
+    score = np.where(np.isin(plan, _PLANS[:2]), 1, -1) * (np.log(income) - 10) / 0.5
     score += np.where(channel == "phone", 0.5, -0.25) * (visits - 3)
     score += 1.2 * np.sin(age / 7) + 0.7 * rng.standard_normal(_CITIES)[city]
 
-    frame = pd.DataFrame(
-        {"age": age.round(), "income": income.round(), "visits": visits, "distance": distance.round(1)}
-    )
-    frame["income"] = frame["income"].mask(rng.random(_ROWS) < 1 / 12)
-    frame["plan"], frame["city"] = plan, [f"city {number:02}" for number in city + 1]
-    frame["channel"] = pd.Series(channel).mask(rng.random(_ROWS) < 1 / 20)
-    frame["churn"] = np.where(score + 0.5 * rng.logistic(size=_ROWS) > 0, "yes", "no")
-    frame["spend"] = (100 + 30 * score + 15 * rng.standard_normal(_ROWS)).round(2)
-    return frame
+    columns = {
+        "age": age.round(),
+        "income": np.where(rng.random(_ROWS) < 1 / 12, np.nan, income.round()),
+        "visits": visits,
+        "distance": distance.round(1),
+        "plan": plan,
+        "city": [f"city {number:02}" for number in city + 1],
+        "channel": pd.Series(channel).mask(rng.random(_ROWS) < 1 / 20),
+        "churn": np.where(score + 0.5 * rng.logistic(size=_ROWS) > 0, "yes", "no"),
+        "spend": (100 + 30 * score + 15 * rng.standard_normal(_ROWS)).round(2),
+    }
+    return pd.DataFrame(columns)

@@ -2,62 +2,48 @@
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
-from sklearn.metrics import balanced_accuracy_score, r2_score
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree import DecisionTreeRegressor
 
-from litlab.data.frames import Column, Frame
-from litlab.data.tables.encoding import hash_rows
+from litlab.util.text import some
 
-_COPIES = 0.05  # of the test rows: fewer are tolerable
-_SAME = 0.95  # of the copies: so many have the same target
-_ROWS = 5_000  # that are looked at for columns which tell the target
-_LEAF = 3  # rows at least in each leaf of a tree: fewer would learn by heart
-_ACCURACY, _R2 = 0.99, 0.999
+_MOST = 5_000  # rows that are looked at for columns which tell the target
 
 
-def warn_of_copies(frame: Frame, targets: list[str], split: Column, where: object) -> None:
-    """Warn where many test rows are in training, too.
+Rows = tuple[np.ndarray, np.ndarray]
 
-    In a table of few columns the same inputs come again by chance: then they have different targets.
+
+def warn_of_leaks(train: Rows, test: Rows, names: list[str], where: object) -> None:
+    """Warn of test rows that are in training, too, and of columns each of which tells the target all by itself.
+
+    In a table of few columns the same inputs come again by chance: then they have different targets, and are no copies.
 
     Args:
-        frame: The inputs and targets of all rows.
-        targets: Names of the targets.
-        split: The split of each row.
-        where: What messages call the table.
-    """
-    inputs = hash_rows(frame.drop(columns=targets))
-    is_test = split == "test"
-    copies = inputs[is_test & inputs.isin(inputs[split == "train"])]
-    outcomes = hash_rows(frame).groupby(inputs).nunique()
-    if len(copies) > _COPIES * is_test.sum() and outcomes[copies].eq(1).mean() > _SAME:
-        rank_zero_info(
-            f"warning: {where}: {len(copies):,} of {is_test.sum():,} test rows are copies of training rows, so the "
-            "test tells less; delete copies, or name what they share in data.group_column"
-        )
-
-
-def warn_of_leaks(inputs: np.ndarray, target: np.ndarray, names: list[str], where: object) -> None:
-    """Warn of columns each of which tells the target all by itself: by a tree whose leaves have three rows at least.
-
-    Args:
-        inputs: Inputs of the training rows, (row, column).
-        target: Their classes, int64 of shape (row,), or targets, float of shape (row, target).
+        train: Inputs of the training rows, (row, column); and their classes, int64 of shape (row,), or targets, float
+            of shape (row, target).
+        test: Likewise.
         names: Names of the columns.
         where: What messages call the table.
     """
-    chosen = np.random.default_rng(0).permutation(len(target))[:_ROWS]
-    inputs, target = inputs[chosen], target[chosen]
-    if target.dtype == np.int64:
-        tree, score, enough = DecisionTreeClassifier(min_samples_leaf=_LEAF), balanced_accuracy_score, _ACCURACY
-    else:
-        tree, score, enough = DecisionTreeRegressor(min_samples_leaf=_LEAF), r2_score, _R2
-    leaks = []
+    inputs, target = train
+    rows = set(map(bytes, np.column_stack(train)))
+    copies = sum(bytes(row) in rows for row in np.column_stack(test))
+    if copies > 0.05 * len(test[1]) and len(rows) < 1.05 * len(set(map(bytes, inputs))):
+        rank_zero_info(
+            f"warning: {where}: {copies:,} of {len(test[1]):,} test rows are copies of training rows, so the test "
+            "tells less; delete copies, or name what they share in data.group_column"
+        )
+
+    # A tree for each column, whose leaves have three rows at least: fewer would learn by heart.
+    step = 1 + len(target) // _MOST
+    inputs, target = inputs[::step], target[::step]
+    if target.ndim == 1:
+        target = np.eye(1 + target.max())[target]  # its R2 tells of rare classes, too
+    tree, leaks = DecisionTreeRegressor(min_samples_leaf=3), []
     for name, column in zip(names, inputs.T[:, :, None], strict=True):
-        if score(target, tree.fit(column, target).predict(column)) > enough:
-            leaks.append(repr(name))
+        if tree.fit(column, target).score(column, target) > 0.999:
+            leaks.append(name)
     if leaks:
         rank_zero_info(
-            f"warning: {where}: column {', '.join(leaks)} alone tells the target (nearly) without error; leave "
-            "out what would not be known when predicting: data.ignore"
+            f"warning: {where}: column {some(leaks)} alone tells the target (nearly) without error; leave out what "
+            "would not be known when predicting: data.ignore"
         )

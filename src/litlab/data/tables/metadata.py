@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from litlab.data.metadata import ClassMetadata
-from litlab.errors import UserError
 
 Task = Literal["classification", "regression"]
 
@@ -26,7 +25,7 @@ class TabularMetadata(ClassMetadata):
         generated: Whether the table is made up.
     """
 
-    fixed: ClassVar[tuple[str, ...]] = ("task", "targets", "class_names")
+    fixed: ClassVar[tuple[str, ...]] = ("task", "targets", "class_names", "numbers", "category_columns")
     task: Task
     targets: list[str]
     target_mean: list[float]
@@ -38,13 +37,6 @@ class TabularMetadata(ClassMetadata):
     categories: dict[str, list[str]]
     generated: bool
 
-    def check_same(self, here: "TabularMetadata") -> None:
-        """Refuse another task, other targets or classes, and input columns that are missing or of another kind."""
-        super().check_same(here)
-        for kind in ("numbers", "categories"):
-            for name in getattr(self, kind):
-                if name not in getattr(here, kind):
-                    raise UserError(
-                        f"data: the checkpoint was trained with column {name!r} among its {kind}, here it is not; "
-                        "add or correct it, or see data.categories"
-                    )
+    @property
+    def category_columns(self) -> list[str]:
+        return list(self.categories)

@@ -23,13 +23,13 @@ class RowReader(Reader):
         rows = given.values.get("rows")
         if isinstance(rows, list) and len(frame) < len(rows):  # an answer for each is expected
             raise Refusal(422, "rows: in one of them everything is null; give a value")
-        arrays = lay_out(frame, self.facts, "rows")
+        arrays = lay_out(frame, self.facts)
         return Asked({name: arrays[name] for name in self.inputs})
 
     def answer(self, outputs: Arrays, asked: Asked) -> dict[str, Any]:
         """Return an answer for each row, in order: class and probabilities, or a number for each target."""
-        if "class_names" in self.facts:
-            names = self.facts["class_names"]
+        names = self.facts["class_names"]
+        if names:
             return {"rows": [class_answer(names, values) for values in outputs["probabilities"]]}
         check_finite(outputs["predicted"])
         rows = ([float(f"{value:.7g}") for value in values] for values in outputs["predicted"].tolist())

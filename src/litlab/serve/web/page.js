@@ -158,7 +158,7 @@ async function begin() {
     images: () => `Classifies images into ${facts.class_names.length} classes.`,
     texts: () => `Classifies texts into ${facts.class_names.length} classes.`,
     series: () => `Forecasts ${facts.horizon} rows from the last ${facts.context_length}.`,
-    rows: () => `Predicts ${facts.class_names ? `one of ${facts.class_names.length} classes` : facts.targets.join(", ")}.`,
+    rows: () => `Predicts ${facts.class_names.length ? `one of ${facts.class_names.length} classes` : facts.targets.join(", ")}.`,
   };
   find("about").textContent = about[state.kind]();
   if (state.kind === "series") {

@@ -36,6 +36,6 @@ def make(tmp_path) -> Callable[..., TabularData]:
 def said(monkeypatch) -> list[str]:
     """What the user is told."""
     lines = []
-    for module in ("classes", "frames", "module", "tables.encoding", "tables.leaks"):
+    for module in ("classes", "frames", "tables.encoding", "tables.leaks"):
         monkeypatch.setattr(f"litlab.data.{module}.rank_zero_info", lines.append)
     return lines

@@ -18,10 +18,6 @@ RNG = np.random.default_rng(0)
         ({"dataset": "csv"}, "data.path: it is not set; "),
         ({"dataset": "generated"}, "data.target: it is not set; name the column to predict"),
         ({"target": "a", "group_column": "b", "time_column": "c"}, "data.group_column and data.time_column: each of"),
-        (
-            {"target": "a", "val_fraction": 0.5, "test_fraction": 0.5},
-            "data.val_fraction: with data.test_fraction it must",
-        ),
     ],
 )
 def test_settings(options, message):
@@ -32,27 +28,19 @@ def test_settings(options, message):
 @pytest.mark.parametrize(
     ("cells", "options", "message"),
     [
-        ({}, {"target": "prize"}, "there is no column 'prize', only 'size', 'age', 'city', 'kind', 'price'; did you m"),
-        ({}, {"ignore": ["a"]}, "there is no column 'a', only 'size', 'age', 'city', 'kind', 'price'; correct the set"),
-        ({}, {"ignore": ["size", "age", "city", "kind"]}, "no column is left to predict price from; add one"),
-        ({}, {"target": ["kind", "city"], "task": "classification"}, "several columns can't be classified; name one"),
-        ({"size": 5, "city": "Bonn", "age": None}, {"ignore": ["kind"]}, "column 'size' is 5.0 in all training rows,"),
-        ({"size": 5}, {"ignore": ["age"]}, "leave out what tells nothing: --data.ignore '[age, size]'"),
-        ({"city": [f"house {n}" for n in range(100)]}, {}, "column 'city' has another text in each training row; leav"),
-        ({"size": range(1, 101)}, {}, "column 'size' counts the rows; leave out what tells nothing: --data.ignore '[s"),
-        ({"size": [1e308, -1e308] * 50}, {}, "column 'size' runs from -1e+308 to 1e+308 in the training rows, which c"),
-        ({"price": 7.5}, {}, "target 'price' has 1 different values in 70 training rows, so there is nothing to learn"),
-        ({"price": [f"n{n}" for n in range(100)]}, {}, "target 'price' has 100 different values in 100 training rows,"),
+        ({}, {"target": "prize"}, "there is no column 'prize', only 'size', 'age', 'city', 'kind' and 1 more; did yo"),
+        ({}, {"ignore": ["a"]}, "there is no column 'a', only 'size', 'age', 'city', 'kind' and 1 more; correct th"),
+        ({"size": 5, "age": None}, {"ignore": ["kind"]}, "from column size, age: in the training rows it is constant"),
+        ({"size": 5}, {"ignore": ["age"]}, "use --data.ignore '[age, size]', or another target"),
+        ({"city": [f"house {n}" for n in range(100)]}, {}, "from column city: in the training rows it is constant"),
+        ({"size": range(1, 101)}, {}, "from column size: in the training rows it is constant, counts them, or has"),
+        ({"price": 7.5}, {}, "from column price: in the training rows it is constant, counts them, or has"),
+        ({"price": [f"n{n}" for n in range(100)]}, {}, "from column price: in the training rows it is constant"),
         ({}, {"group_column": "kind"}, "data.group_column, data.time_column: too few different values for all splits;"),
-        ({"city": ["2024-01-01", "soon"] * 50}, {"time_column": "city"}, "row 3 ('city' is soon, which data.time_colu"),
-        ({"city": ["train", "Test"] * 50}, {"split_column": "city"}, "row 3 ('city' is Test, which data.split_column"),
+        ({"city": ["2024-01-01", "soon"] * 50}, {"time_column": "city"}, "row 3 ('city' is soon), row 5"),
+        ({"city": ["train", "Test"] * 50}, {"split_column": "city"}, "row 3 ('city' is Test), row 5"),
         ({"city": "test"}, {"split_column": "city"}, "houses.csv is for train; mark the training rows"),
         ({"city": ["a", None] * 50}, {"group_column": "city"}, "50 of 100 rows can't be used: row 3 ('city' is missin"),
-        (
-            {"city": ["train"] * 60 + ["test"] * 40, "kind": ["flat", "house"] * 49 + ["barn"] * 2},
-            {"split_column": "city", "target": "kind"},
-            "2 of 100 rows can't be used: row 100 (class 'barn' is in test, not in train), row 101 (class",
-        ),
     ],
 )  # fmt: skip
 def test_files(make, cells, options, message):
@@ -61,9 +49,9 @@ def test_files(make, cells, options, message):
 
 def test_a_number_that_is_sometimes_missing_is_not_constant(make):
     data = prepared(make(make_houses().assign(age=[5, None] * 50)))
-    rows = data.samples("train")
-    assert set(rows.numbers[:, 1].tolist()) == {0.0}
-    assert set(rows.numbers[:, 2].tolist()) == {0.0, 1.0}
+    numbers = data.samples("train").tensors[0]
+    assert set(numbers[:, 1].tolist()) == {0.0}
+    assert set(numbers[:, 2].tolist()) == {0.0, 1.0}
 
 
 def test_columns_of_words_are_categories_and_a_few_wrong_cells_are_bad_rows(make, said):
@@ -77,7 +65,7 @@ def test_columns_of_words_are_categories_and_a_few_wrong_cells_are_bad_rows(make
 
     frame = make_houses().astype({"size": object})
     frame.loc[0, "size"], frame.loc[[1, 4], "size"], frame.loc[6, "price"] = "2019_20", "<=3cm", None
-    hint = "not a number (see data.missing, data.categories)"
+    hint = "not a number"
     assert refusal(prepared, make(frame)).endswith(
         f"4 of 100 rows can't be used: row 2 ('size' is 2019_20, {hint}), row 3 ('size' is <=3cm, {hint}), row 6 "
         f"('size' is <=3cm, {hint}) and 1 more; correct or delete them, or use --data.bad_rows drop"
@@ -96,14 +84,20 @@ def test_a_missing_target_is_no_class(make):
     assert (data.class_names, sum(data.sizes.values())) == (["flat", "house"], 75)
 
 
-def test_targets_whose_squares_float32_cannot_hold_are_refused(make):
+@pytest.mark.parametrize("scale", [1e28, 1e-32])
+def test_targets_whose_squares_float32_cannot_hold_are_refused(make, scale):
     """Their metrics were NaN."""
     frame = make_houses()
-    frame["price"] *= 1e28
-    assert "('price' is " in (message := refusal(prepared, make(frame)))
-    assert "e+32, too large for float32: use a larger unit) and 97 more; correct or delete them" in message
-    frame["price"] *= 1e-60
-    assert "in the training rows, which can't be scaled; correct it, or leave it out" in refusal(prepared, make(frame))
+    message = refusal(prepared, make(frame.assign(price=scale * frame["price"])))
+    assert "column 'price' can't be scaled, its standard deviation is " in message
+
+
+def test_classes_that_training_lacks_are_classes(make):
+    frame = make_houses().assign(city=np.repeat(["train", "test"], [60, 40]))
+    frame.loc[[98, 99], "kind"] = "barn"
+    data = prepared(make(frame, split_column="city", target="kind"))
+    assert data.class_names == ["barn", "flat", "house"]
+    assert (data.labels("test") == 0).sum() == 2
 
 
 def test_copies_of_training_rows_in_the_test_are_told(make, said):
@@ -120,7 +114,7 @@ def test_copies_of_training_rows_in_the_test_are_told(make, said):
 @pytest.mark.parametrize(
     ("column", "is_leak"),
     [
-        (np.arange(1000, 1100), True),  # numbers of rows that are sorted by class
+        (np.arange(0, 200, 2), True),  # numbers of rows that are sorted by class
         ([f"key {n // 10}" for n in range(100)], True),
         (RNG.normal(size=100), False),
         ([f"key {n // 3}" for n in RNG.permutation(100)], False),
@@ -130,7 +124,7 @@ def test_copies_of_training_rows_in_the_test_are_told(make, said):
 def test_a_column_that_gives_the_class_away_is_told(make, said, column, is_leak):
     frame = make_houses().assign(kind=np.repeat(["flat", "house"], 50), id=column)
     prepared(make(frame, target="kind", ignore=["size", "price"]))
-    told = [line for line in said if "column 'id' alone tells the target (nearly) without error; leave out" in line]
+    told = [line for line in said if "column id alone tells the target (nearly) without error; leave out" in line]
     assert bool(told) == is_leak
     assert len([line for line in said if "warning" in line]) == is_leak
 
@@ -138,4 +132,4 @@ def test_a_column_that_gives_the_class_away_is_told(make, said, column, is_leak)
 def test_a_number_that_is_the_target_in_another_unit_is_told(make, said):
     frame = make_houses(1000)
     prepared(make(frame.assign(cents=100 * frame["price"] + 3)))
-    assert any("column 'cents' alone tells the target" in line for line in said)
+    assert any("column cents alone tells the target" in line for line in said)
