@@ -18,14 +18,12 @@ def all_texts(data):
     return {split: [data.text(split, number) for number in range(size)] for split, size in data.sizes.items()}
 
 
-def test_facts_are_known_before_anything_is_tokenised(make_data, csv_data, tmp_path):
+def test_facts_are_known_before_setup(make_data, csv_data, few_generated):
     data = csv_data(vocab_size=50, max_tokens=7)
     assert (data.class_names, data.num_classes, data.vocab_size, data.max_tokens) == (["bad", "good"], 2, 50, 7)
-    assert (data.has_test, csv_data(test_fraction=0.0).has_test) == (True, False)
-    assert csv_data(test_fraction=0.0, fold="0/2").has_test
+    assert (prepared(csv_data()).has_test, prepared(csv_data(test_fraction=0.0)).has_test) == (True, False)
     assert make_data(dataset="news").class_names == ["World", "Sports", "Business", "Sci/Tech"]
     assert make_data(dataset="generated").num_classes == 4
-    assert not (tmp_path / "cache").exists()
 
 
 def test_csv_through_a_run(csv_data, make_trainer, reviews):
@@ -96,11 +94,6 @@ def test_a_test_file_is_used_as_it_is(csv_data, reviews):
     data = prepared(csv_data(test_path=str(reviews.parent / "test.csv"), test_fraction=0.5))
     assert data.sizes == {"train": 90, "val": 10, "test": 20}
     assert all_texts(data)["test"] == [text for text, _ in make_rows(20, seed=1)]
-    copy = reviews.parent / "copy.csv"
-    copy.write_bytes(reviews.read_bytes())
-    assert refusal(prepared, csv_data(test_path=str(copy))) == (
-        "data.test_path: it has the same contents as data.path; name other texts, or leave it out"
-    )
 
 
 def test_a_path_or_a_frame_is_enough(make_data, csv_data, make_trainer, reviews, tmp_path):
@@ -144,20 +137,6 @@ def test_two_processes_share_the_work(csv_data):
     }  # fmt: skip
 
 
-def test_the_last_batch_can_be_kept(csv_data, make_trainer):
-    for drop_last, count in ((True, 77), (False, 80)):
-        data, model = csv_data(batch_size=11, drop_last=drop_last), TextRecorder()
-        make_trainer().fit(model, data)
-        assert len(model.ids("train")) == count
-
-
-def test_overfitting_repeats_the_same_batches(csv_data, make_trainer):
-    data, model = csv_data(val_fraction=0.0), TextRecorder()
-    make_trainer(max_epochs=2, overfit_batches=2, limit_val_batches=0).fit(model, data)
-    assert model.ids("train", 0) == model.ids("train", 1)
-    assert len(model.ids("train", 0)) == 16
-
-
 def test_without_validation_or_test(csv_data, make_trainer):
     data, model = csv_data(val_fraction=0.0, test_fraction=0.0), TextRecorder()
     make_trainer().fit(model, data)
@@ -182,7 +161,7 @@ def test_baselines(csv_data, monkeypatch):
     assert scores["most frequent class"] == {"test/acc": 0.5, "test/f1": pytest.approx(1 / 3)}
     assert scores["TF-IDF + linear SVM"]["test/acc"] > 0.7
     monkeypatch.setattr(datamodule, "_MOST_FOR_BASELINE", 79)
-    assert list(data.baselines()) == ["most frequent class"]
+    assert data.baselines() == {}
 
 
 # ---- long texts
@@ -193,15 +172,17 @@ def test_long_texts_are_cut_counted_and_reported(csv_data, make_trainer, said):
     make_trainer(max_epochs=2).fit(model, data)
     count = sum(len(text.split()) > 6 for text in all_texts(data)["train"])
     lines = [line for line in said.messages if "longer than" in line]
-    assert lines[1] == f"{count} of 80 train texts are longer than data.max_tokens (6) and are cut"
+    assert lines[1] == f"{count} of 80 train texts are longer than data.max_tokens (6): data.long_texts is truncate"
     assert len(lines) == 2  # train and val
     assert max(map(len, model.ids("train"))) == max(map(len, model.ids("val"))) == 6
 
 
-def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_is_whole(csv_data, said):
+def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_reads_both_ends(csv_data):
     data = prepared(csv_data(max_tokens=6, long_texts="crop"), "fit")
-    whole = data.samples("val")
-    assert whole.lengths.max() > 6
+    ends = data.samples("val")
+    for number, row in enumerate(ends[torch.arange(10)][0]["ids"].tolist()):
+        words, read = data.text("val", number).split(), decode(data, [i for i in row if i])
+        assert read[1:] == (words if len(words) < 12 else words[:6] + words[-6:])[1:]
     loader = data.train_dataloader()
     texts, index = loader.dataset, torch.arange(80)
     starts = set()
@@ -219,7 +200,6 @@ def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_is_whole(csv_da
     before = texts[index][0]["ids"]
     loader.sampler.seed = 1
     assert not before.equal(texts[index][0]["ids"])
-    assert not any("cut" in line for line in said.messages)
 
 
 # ---- the cache
@@ -262,26 +242,23 @@ def test_other_content_of_the_same_size_and_time_is_seen(csv_data, reviews):
     "change",
     [
         {"tokenizer": "bpe", "vocab_size": 300}, {"vocab_size": 10}, {"val_fraction": 0.2}, {"test_fraction": 0.2},
-        {"fold": "1/4"}, {"missing": ["w1"]}, {"bad_rows": "drop"},
+        {"fold": "1/4"}, {"bad_rows": "drop"},
     ],
 )  # fmt: skip
 def test_other_settings_make_another_cache(csv_data, change):
     assert csv_data(**change).fingerprint != csv_data().fingerprint == csv_data(max_tokens=9).fingerprint
 
 
-def test_odd_classes_and_copies_are_told_at_every_start(csv_data, reviews, said):
+def test_odd_classes_and_copies_are_told(csv_data, reviews, said):
     rows = [[text, label.upper() if number < 6 else label] for number, (text, label) in enumerate(make_rows(60))]
     write_csv(reviews, [["text", "label"], *rows])
     write_csv(reviews.parent / "test.csv", [["text", "label"], *rows[10:13], *rows[:3]])
-    for _ in range(2):
-        said.clear()
-        data = prepared(csv_data(test_path=str(reviews.parent / "test.csv"), val_fraction=0.0), "fit")
-        assert data.class_names == ["BAD", "GOOD", "bad", "good"]
-        assert said.messages == [
-            "warning: data.label_column: classes differ only in how they are written: bad, good",
-            "warning: 6 of 6 test texts are in the training texts too, word for word, which makes the test easier "
-            "than new texts are",
-        ]
+    data = prepared(csv_data(test_path=str(reviews.parent / "test.csv"), val_fraction=0.0), "fit")
+    assert data.class_names == ["BAD", "GOOD", "bad", "good"]
+    assert said.messages == [
+        "warning: data.label_column: classes differ only in how they are written: bad, good",
+        "warning: 6 test texts are training texts too, so results look better than they are",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -291,19 +268,11 @@ def test_odd_classes_and_copies_are_told_at_every_start(csv_data, reviews, said)
         ({}, "data.dataset: it is not set; use --data.path FILE, or --data.dataset generated"),
         (
             {"dataset": "generated", "test_path": "a.csv"},
-            "data.test_path: it goes with your own texts; name these with data.path",
+            "data.path: it is not set; name your own data for data.dataset csv",
         ),
         (
             {"path": "a.csv", "text_columns": ["a", "label"]},  # it would tell the answer
-            "data.text_columns: name the columns of the text, and not data.label_column",
-        ),
-        (
-            {"path": "a.csv", "tokenizer": "bpe", "vocab_size": 299},
-            "data.vocab_size: it is too small for bpe; set 300 or more",
-        ),
-        (
-            {"path": "a.csv", "val_fraction": 0.5, "test_fraction": 0.5},
-            "data.val_fraction: it leaves nothing to train on beside data.test_fraction; set less",
+            "data.text_columns: they have data.label_column, which tells the answer; leave it out",
         ),
         (
             {"path": "a.csv", "balance": "even", "tokens_per_batch": 9},
