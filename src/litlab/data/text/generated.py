@@ -16,7 +16,7 @@ _JUDGEMENTS = [["dreadful", "bleak", "dull", "bitter"], ["superb", "lovely", "cl
 _NEUTRAL = ["wooden", "early", "northern", "plain"]
 _NEGATIONS = ["not", "never", "hardly"]
 _NOISE = [f"{first}{second}" for first in ("ba", "de", "fi", "go", "ku", "la") for second in range(100)]
-_AGREE = 0.92  # share of the judgements and topic words that agree with the class
+_AGREE = 0.92  # share of the judgements that agree with the class
 _NEGATED = 0.35  # share of the judgements that are negated
 
 
@@ -50,8 +50,7 @@ def _write(label: int, has_topic: bool, draw: random.Random) -> str:
         negation = draw.choice(_NEGATIONS)
         clauses += [f"{negation} {judgement}", neutral] if is_negated else [judgement, f"{negation} {neutral}"]
         if has_topic:
-            agrees = draw.random() < _AGREE
-            clauses.append(draw.choice(_TOPICS[(label > 1) == agrees]))
+            clauses.append(draw.choice(_TOPICS[label > 1]))
     draw.shuffle(clauses)
 
     longest = draw.choice((1, 2, 5))  # some texts are much longer than others

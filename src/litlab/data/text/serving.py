@@ -85,7 +85,7 @@ class TextServing(Serving):
     def example(self) -> tuple[Tensor, ...]:
         """Return the first words of the vocabulary, in two texts of different length."""
         size = min(8, self.metadata.max_tokens)
-        ids = (torch.arange(2 * size) % (self.metadata.vocab_size - 1) + UNKNOWN).view(2, size)
+        ids = torch.arange(UNKNOWN, UNKNOWN + 2 * size).clamp(max=self.metadata.vocab_size - 1).view(2, size)
         ids[1, (size + 1) // 2 :] = PADDING
         return (ids,)
 

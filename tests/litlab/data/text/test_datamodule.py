@@ -1,7 +1,5 @@
 """TextData as a whole: through a trainer, as a run uses it."""
 
-import os
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +8,7 @@ from tokenizers import Tokenizer
 
 from litlab.data import TextData
 from litlab.data.text import datamodule
-from tests.litlab.data.conftest import a_rank, prepared, refusal
+from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.text.conftest import TextRecorder, decode, make_rows, write_csv
 
 
@@ -64,15 +62,6 @@ def test_batches_of_evaluation_know_their_texts(csv_data, make_trainer):
         assert sorted(numbers) == list(range(10)) != numbers
 
 
-def test_every_text_is_in_one_split_whatever_the_seed(csv_data):
-    first, second = (prepared(csv_data(seed=seed)) for seed in (0, 1))
-    assert all_texts(first) == all_texts(second)
-    assert {split: len(set(texts)) for split, texts in all_texts(first).items()} == {"train": 80, "val": 10, "test": 10}
-    assert len({text for texts in all_texts(first).values() for text in texts}) == 100
-    orders = [torch.cat(list(data.train_dataloader().sampler)) for data in (first, second)]
-    assert not orders[0].equal(orders[1])
-
-
 def test_folds_test_on_each_text_once(csv_data, reviews):
     folds = [all_texts(prepared(csv_data(fold=f"{number}/5"))) for number in range(5)]
     assert [{split: len(texts) for split, texts in fold.items()} for fold in folds] == [
@@ -111,48 +100,12 @@ def test_a_path_or_a_frame_is_enough(make_data, csv_data, make_trainer, reviews,
     )
 
 
-def test_a_run_repeats_exactly_and_leaves_the_global_generator_alone(csv_data, make_trainer):
-    runs = []
-    for _ in range(2):
-        data, model = csv_data(seed=5, tokens_per_batch=64), TextRecorder()
-        torch.manual_seed(2)
-        make_trainer(max_epochs=3).fit(model, data)
-        assert torch.rand(1).equal(torch.rand(1, generator=torch.Generator().manual_seed(2)))
-        assert max(inputs["ids"].numel() for inputs, _ in model.seen["train", 0]) <= 64
-        runs.append([model.ids("train", epoch) for epoch in range(3)])
-    assert runs[0] == runs[1]
-
-
-def test_two_processes_share_the_work(csv_data):
-    seen = {"train": [], "val": [], "test": []}
-    for rank in range(2):
-        data = csv_data(batch_size=4)
-        data.prepare_data()
-        data.trainer = a_rank(rank)
-        data.setup()
-        for split, orders in seen.items():
-            orders.extend(getattr(data, f"{split}_dataloader")().sampler.batches())
-    assert {split: torch.cat(orders).sort().values.tolist() for split, orders in seen.items()} == {
-        "train": list(range(80)), "val": list(range(10)), "test": list(range(10))
-    }  # fmt: skip
-
-
 def test_without_validation_or_test(csv_data, make_trainer):
     data, model = csv_data(val_fraction=0.0, test_fraction=0.0), TextRecorder()
     make_trainer().fit(model, data)
     assert {stage for stage, _ in model.seen} == {"train"}
     assert (data.sizes, data.baselines()) == ({"train": 100}, {})
     assert "no test texts" in refusal(make_trainer().test, model, data)
-
-
-def test_generated_texts_through_a_run(make_data, make_trainer, few_generated):
-    data, model = make_data(dataset="generated"), TextRecorder()
-    trainer = make_trainer()
-    trainer.fit(model, data)
-    trainer.test(model, data, verbose=False)
-    assert data.state_dict()["generated"]
-    assert data.description.startswith("GENERATED texts: 36 train / 4 val / 8 test texts of up to")
-    assert len(model.ids("test", 1)) == 8
 
 
 def test_baselines(csv_data, monkeypatch):
@@ -218,26 +171,6 @@ def test_a_second_start_reads_and_tokenises_nothing(csv_data, monkeypatch):
     assert [(inputs["ids"].tolist(), labels.tolist()) for inputs, labels in data.batches("train")] == first
 
 
-def test_the_file_is_read_once(csv_data, monkeypatch):
-    calls = []
-    read_corpus = datamodule.read_corpus
-    monkeypatch.setattr(datamodule, "read_corpus", lambda *options: calls.append(options) or read_corpus(*options))
-    data = csv_data()
-    assert data.num_classes == prepared(data).num_classes == 2
-    assert len(calls) == 1
-
-
-def test_other_content_of_the_same_size_and_time_is_seen(csv_data, reviews):
-    before = prepared(csv_data())
-    status, content = reviews.stat(), reviews.read_bytes()
-    reviews.write_bytes(content.replace(b"number0x7 ", b"NUMBER0X7 ").replace(b",good", b",gone"))
-    os.utime(reviews, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert (reviews.stat().st_size, reviews.stat().st_mtime_ns) == (status.st_size, status.st_mtime_ns)
-    after = prepared(csv_data())
-    assert (before.class_names, after.class_names) == (["bad", "good"], ["bad", "gone"])
-    assert "NUMBER0X7" in str(all_texts(after))
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -245,8 +178,21 @@ def test_other_content_of_the_same_size_and_time_is_seen(csv_data, reviews):
         {"fold": "1/4"}, {"bad_rows": "drop"},
     ],
 )  # fmt: skip
-def test_other_settings_make_another_cache(csv_data, change):
-    assert csv_data(**change).fingerprint != csv_data().fingerprint == csv_data(max_tokens=9).fingerprint
+def test_other_settings_or_contents_make_another_cache(csv_data, reviews, change):
+    before = csv_data().fingerprint
+    assert csv_data(**change).fingerprint != before == csv_data(max_tokens=9).fingerprint
+    reviews.write_bytes(reviews.read_bytes().replace(b",good", b",gone"))
+    assert csv_data().fingerprint != before
+    assert csv_data().class_names == ["bad", "gone"]
+
+
+def test_facts_that_were_asked_for_first_change_no_batches(csv_data, reviews):
+    rows = make_rows(100)
+    write_csv(reviews, [["text", "label"], *(row for row in rows if row[1] == "good"), *rows[:20:2]])
+    data = csv_data(balance="even")
+    assert data.num_classes == 2
+    labels = torch.cat([labels for _, labels in data.batches("train")])
+    assert np.abs(np.diff(torch.bincount(labels).numpy())) <= 8
 
 
 def test_odd_classes_and_copies_are_told(csv_data, reviews, said):
@@ -282,10 +228,3 @@ def test_odd_classes_and_copies_are_told(csv_data, reviews, said):
 )
 def test_settings_that_do_not_fit(options, message):
     assert refusal(TextData, **options) == message
-
-
-def test_classes_can_be_balanced(csv_data, reviews):
-    rows = make_rows(100)
-    write_csv(reviews, [["text", "label"], *(row for row in rows if row[1] == "good"), *rows[:20:2]])
-    labels = torch.cat([labels for _, labels in csv_data(balance="even").batches("train")])
-    assert np.abs(np.diff(torch.bincount(labels).numpy())) <= 8

@@ -92,25 +92,6 @@ def test_batches_are_those_of_texts_in_memory(shards, original, split, long_text
     assert labels.equal(others)
 
 
-def test_a_crop_is_another_in_every_epoch_and_depends_on_nothing_else(shards):
-    texts = [text for _, text in whole_texts(load(shards[3], max_tokens=100)[0], "train")]
-    pieces = {}
-    for workers in (0, 2):
-        data, _ = load(shards[3], max_tokens=4, long_texts="crop", num_workers=workers)
-        loader = data.train_dataloader()
-        for epoch in range(3):
-            loader.sampler.set_epoch(epoch)
-            for index, (inputs, _) in zip(loader.sampler.batches(), loader, strict=True):
-                for number, row in zip(index.tolist(), inputs["ids"].tolist(), strict=True):
-                    piece = [token for token in row if token]
-                    assert pieces.setdefault((epoch, number), piece) == piece
-                    text = texts[number]
-                    assert any(text[i : i + 4] == piece for i in range(max(1, len(text) - 3)))
-    assert len(pieces) == 3 * TEXTS
-    long = [number for number in range(TEXTS) if len(texts[number]) > 10]
-    assert sum(pieces[0, number] != pieces[1, number] for number in long) > len(long) / 2
-
-
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_texts_of_a_batch_are_of_about_the_same_length_and_those_of_a_step_too(train, ranks):
