@@ -3,10 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from litlab.data.sampler import EpochSampler
+
+_POOL = 50  # batches that are put together anew: fewer are more random, more have less padding
 
 
 class ShardBatches(EpochSampler):
@@ -26,14 +29,24 @@ class ShardBatches(EpochSampler):
         shards: Number of samples in each shard.
         batch_size: Samples per batch and process, at most.
         shuffle_shards: How many shards are shuffled together: more is more random, and reads from more files at once.
+        lengths: Length of each sample, int64 of shape (samples,), where a batch is padded to its longest: of every 50
+            batches the samples are then sorted by length and cut anew, into batches that come in random order.
         **options: As of `EpochSampler`.
     """
 
-    def __init__(self, shards: Sequence[int], batch_size: int, shuffle_shards: int, **options: Any) -> None:
+    def __init__(
+        self,
+        shards: Sequence[int],
+        batch_size: int,
+        shuffle_shards: int,
+        lengths: np.ndarray | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(sum(shards), **options)
         self.shards = torch.tensor(shards)
         self.batch_size = batch_size
         self.shuffle_shards = shuffle_shards
+        self.lengths = None if lengths is None else torch.from_numpy(lengths)
 
     def __len__(self) -> int:
         """Return the number of batches of this process, the same on all of them."""
@@ -45,6 +58,11 @@ class ShardBatches(EpochSampler):
         generator = torch.Generator().manual_seed(self.epoch_seed)
         count = len(self.shards)
         order = torch.randperm(count, generator=generator) if self.train else torch.arange(count)
+        order_of_batches = torch.arange(len(self))
+        if (
+            self.train and self.lengths is not None
+        ):  # the same on all processes: none waits for another's longer samples
+            order_of_batches = (order_of_batches // _POOL + torch.rand(len(self), generator=generator)).argsort()
 
         # The share of this process in the epoch's sequence of shards, and the shard of each sample in it.
         begin, end = (self.size * rank // self.world_size for rank in (self.rank, self.rank + 1))
@@ -58,4 +76,9 @@ class ShardBatches(EpochSampler):
             block = (turns - turns[0]) // self.shuffle_shards
             keys = block + torch.rand(len(block), generator=generator, dtype=torch.float64)
             samples = samples[keys.argsort()]
-        yield from samples.tensor_split(len(self))
+        if self.lengths is not None:
+            pool = torch.arange(len(samples)) * len(self) // len(samples) // _POOL
+            longest_first = (pool + 1) * self.lengths.max() - self.lengths[samples]
+            samples = samples[longest_first.argsort(stable=True)]
+        batches = samples.tensor_split(len(self))
+        yield from (batches[place] for place in order_of_batches)

@@ -23,10 +23,9 @@ from torch import Tensor
 
 from litlab.data.module import LoaderError
 from litlab.errors import UserError, first_line
-from litlab.util.files import check_folder
 from litlab.util.progress import progress_bar
 
-VERSION = 2
+VERSION = 3
 _INDEX = "index.json"
 
 
@@ -75,41 +74,35 @@ class Shards:
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """What `write_about` got, with ``version``, ``fingerprint`` and ``folders``, those of the splits and others.
+        """What `write_about` got, with ``version`` and ``fingerprint``.
 
         Raises:
-            UserError: There are no shards, they can't be read, are damaged or of another version.
+            UserError: There are no shards, or they can't be read.
         """
         with tempfile.TemporaryDirectory() as cache:
             (sample,) = ShardSplit(f"{self.where}/about", cache, ["json"]).read(torch.tensor([0]))
-        about = json.loads(sample["json"])
-        if about["version"] != VERSION:
-            raise UserError(f"data.path: {self.where} is of version {about['version']}, not {VERSION}; write it again")
-        if os.path.isdir(self.where):
-            for folder, written in about["folders"].items():
-                _check_sizes(Path(self.where, folder), written["bytes"])
-        return about
+        return json.loads(sample["json"])
 
     def metadata(self, kind: str) -> dict[str, Any]:
         """Return what is known of the samples, as it was written.
 
         Raises:
-            UserError: They are of another kind; or as of `about`.
+            UserError: They are of another kind or version; or as of `about`.
         """
-        found = self.about["kind"]
-        if found != kind:
-            raise UserError(f"data.path: {self.where} holds {found}, not {kind}")
+        found, needed = f"{self.about['kind']} of version {self.about['version']}", f"{kind} of version {VERSION}"
+        if found != needed:
+            raise UserError(f"data.path: {self.where} holds {found}, not {needed}; write it again")
         return self.about["metadata"]
 
     def sizes(self, split: str) -> list[int]:
         """Return the number of samples in each shard of a split."""
-        return self.about["folders"][split]["samples"]
+        return self.about["splits"][split]["samples"]
 
     def split(self, name: str) -> ShardSplit:
-        """Return the samples of a split, or of another folder."""
+        """Return the samples of a split."""
         where = f"{self.where}/{name}"
         digest = hashlib.sha256(f"{where} {self.about['fingerprint']}".encode()).hexdigest()
-        return ShardSplit(where, f"{self.cache_dir}/{digest}", self.about["folders"][name]["names"])
+        return ShardSplit(where, f"{self.cache_dir}/{digest}", self.about["splits"][name]["names"])
 
 
 @contextmanager
@@ -120,11 +113,10 @@ def new_shards(folder: Path) -> Iterator[Path]:
         folder: The folder, which must not be there.
 
     Raises:
-        UserError: It is there, or can't be written.
+        UserError: It is there.
     """
     if folder.exists():
         raise UserError(f"--output: {folder} is there already; name a new folder")
-    check_folder("--output", folder.parent)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as private:
         staging = Path(private, folder.name)
@@ -142,7 +134,7 @@ def write_split(folder: Path, samples: Iterable[Mapping[str, bytes | int]], coun
         size: Bytes of a shard, which can be larger by one sample.
 
     Returns:
-        For `write_about`: ``names`` of the values, ``bytes`` of each file by its name, ``samples`` in each file.
+        For `write_about`: ``names`` of the values, and ``samples`` in each file.
     """
     cache = _import_litdata().Cache(str(folder), chunk_bytes=size)
     names: list[str] = []
@@ -152,9 +144,7 @@ def write_split(folder: Path, samples: Iterable[Mapping[str, bytes | int]], coun
         cache[number] = list(sample.values())  # dicts become Arrow tables where pyarrow is, which not all can read
     cache.done()
     cache.merge(1)
-    shards = _read_index(folder)
-    sizes = {shard["filename"]: shard["chunk_bytes"] for shard in shards}
-    return {"names": names, "bytes": sizes, "samples": [shard["chunk_size"] for shard in shards]}
+    return {"names": names, "samples": [shard["chunk_size"] for shard in _read_index(folder)]}
 
 
 def write_about(folder: Path, about: Mapping[str, Any]) -> None:
@@ -162,22 +152,11 @@ def write_about(folder: Path, about: Mapping[str, Any]) -> None:
 
     Args:
         folder: The folder.
-        about: ``kind`` and ``metadata`` of the samples, ``splits`` by their names as `write_split` returned them, and
-            perhaps other folders ``beside`` them, likewise.
+        about: ``kind`` and ``metadata`` of the samples; ``splits`` by their names as `write_split` returned them; and
+            perhaps more.
     """
-    folders = {**about["splits"], **about.get("beside", {})}
-    known = {"version": VERSION, "fingerprint": secrets.token_hex(8), "folders": folders, **about}
+    known = {"version": VERSION, "fingerprint": secrets.token_hex(8), **about}
     write_split(folder / "about", [{"json": json.dumps(known, allow_nan=False).encode()}], 1, 2**20)
-
-
-def _check_sizes(folder: Path, sizes: Mapping[str, int]) -> None:
-    for name, size in sizes.items():
-        file = folder / name
-        found = file.stat().st_size if file.is_file() else 0
-        if found != size:
-            raise UserError(
-                f"data.path: {file} is missing or damaged ({found:,} bytes instead of {size:,}); copy the folder again"
-            )
 
 
 def _copy(value: Any) -> bytes | int:

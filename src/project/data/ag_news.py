@@ -1,9 +1,10 @@
 """AG News."""
 
 from pathlib import Path
+from typing import Any
 
 from litlab.data import PublicFile
-from litlab.data.text import PublicTexts, TextData, read_texts
+from litlab.data.text import PublicTexts, TextData
 
 _URL = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
 _FILES = {
@@ -12,13 +13,17 @@ _FILES = {
 }
 
 
-def _read(root: Path) -> tuple[dict[str, list[str]], dict[str, list[int]]]:
-    texts, labels = {}, {}
-    for split, file in _FILES.items():
-        columns = ["class", "title", "description"]
-        texts[split], classes = read_texts(root / file.name, columns, ["title", "description"], "class")
-        labels[split] = [int(label) - 1 for label in classes]
-    return texts, labels
+def _read(root: Path) -> Any:
+    """Return a frame with the text, the class (counted from 0) and the split of each row."""
+    import pandas as pd
+
+    columns = ["label", "title", "description"]  # the files have no header
+    parts = [
+        pd.read_csv(root / file.name, names=columns, keep_default_na=False).assign(split=split)
+        for split, file in _FILES.items()
+    ]
+    frame = pd.concat(parts, ignore_index=True)
+    return frame.assign(text=frame["title"] + " " + frame["description"], label=frame["label"] - 1)
 
 
 class AGNewsData(TextData):

@@ -2,6 +2,7 @@
 
 import tarfile
 from pathlib import Path
+from typing import Any
 
 from litlab.data import PublicFile, progress_bar
 from litlab.data.text import PublicTexts, TextData
@@ -14,21 +15,20 @@ _ARCHIVE = PublicFile(
 _MEMBERS = 100_022
 
 
-def _read(root: Path) -> tuple[dict[str, list[str]], dict[str, list[int]]]:
+def _read(root: Path) -> Any:
     """Read the archive from front to back, without unpacking it; the order is that of the numbers in the names."""
-    found: dict[str, list[tuple[int, int, str]]] = {"train": [], "test": []}
+    import pandas as pd
+
+    reviews: list[tuple[str, int, int, str]] = []
     with tarfile.open(root / _ARCHIVE.name, "r|gz") as archive:
         for member in progress_bar(archive, desc="reading the archive", total=_MEMBERS):
             parts = member.name.split("/")  # aclImdb/train/pos/123_9.txt: number and stars; unsup/ has no labels
-            if member.isfile() and len(parts) == 4 and parts[1] in found and parts[2] in ("neg", "pos"):
+            if member.isfile() and len(parts) == 4 and parts[2] in ("neg", "pos"):
                 stream = archive.extractfile(member)
                 assert stream is not None  # it is a file
-                label, number = int(parts[2] == "pos"), int(parts[3].split("_")[0])
-                found[parts[1]].append((label, number, stream.read().decode("utf-8")))
-    for reviews in found.values():
-        reviews.sort()
-    texts = {split: [text for _, _, text in reviews] for split, reviews in found.items()}
-    return texts, {split: [label for label, _, _ in reviews] for split, reviews in found.items()}
+                number = int(parts[3].split("_")[0])
+                reviews.append((parts[1], int(parts[2] == "pos"), number, stream.read().decode("utf-8")))
+    return pd.DataFrame(sorted(reviews), columns=["split", "label", "number", "text"])
 
 
 class IMDBData(TextData):

@@ -12,6 +12,7 @@ from litlab.data.module import LoaderError
 from litlab.data.shard_batches import ShardBatches
 from litlab.data.shards import Shards, new_shards, write_about, write_split
 from litlab.errors import UserError
+from tests.litlab.data.conftest import refusal
 
 pytest.importorskip("litdata")
 # litdata leaves files open that it has downloaded.
@@ -25,8 +26,7 @@ def a_sample(number: int) -> dict[str, bytes | int]:
 def write(folder: Path) -> Path:
     with new_shards(folder) as staging:
         splits = {name: write_split(staging / name, map(a_sample, range(50)), 50, 150) for name in ("train", "test")}
-        beside = {"lengths": write_split(staging / "lengths", [{"train": b"123"}], 1, 1000)}
-        write_about(staging, {"kind": "texts", "metadata": {"size": 7}, "splits": splits, "beside": beside})
+        write_about(staging, {"kind": "texts", "metadata": {"size": 7}, "splits": splits})
     return folder
 
 
@@ -55,7 +55,6 @@ class Read(Dataset):
 def test_what_is_written_is_read_here_and_from_elsewhere(folder, tmp_path, place, workers):
     shards = Shards(f"{place}{folder}", tmp_path / "cache")
     assert shards.metadata("texts") == {"size": 7}
-    assert shards.split("lengths").read(torch.tensor([0])) == [{"train": b"123"}]
     sizes = shards.sizes("train")
     assert sum(sizes) == 50
     assert len(sizes) > 5
@@ -102,17 +101,17 @@ def damage(folder: Path, how: str) -> None:
             shutil.rmtree(folder / "about")
         case "later":
             about = folder / "about/chunk-0-0.bin"
-            about.write_bytes(about.read_bytes().replace(b'"version": 2', b'"version": 7'))
+            about.write_bytes(about.read_bytes().replace(b'"version": 3', b'"version": 7'))
 
 
 @pytest.mark.parametrize(
     ("place", "how", "line"),
     [
-        ("", "missing", "/train/chunk-0-1.bin is missing or damaged (0 bytes instead of "),
-        ("", "cut off", "/train/chunk-0-1.bin is missing or damaged (10 bytes instead of "),
+        ("", "missing", "/train can't be read ("),
+        ("", "cut off", "/train can't be read ("),
         ("", "changed", "/train can't be read ("),
         ("", "no shards", "/about can't be read ("),
-        ("", "later", " is of version 7, not 2; write it again"),
+        ("", "later", " holds texts of version 7, not texts of version 3; write it again"),
         ("local:", "missing", "/train can't be read ("),
         ("local:", "no shards", "/about can't be read ("),
     ],
@@ -120,13 +119,17 @@ def damage(folder: Path, how: str) -> None:
 def test_damage_is_one_line(folder, tmp_path, place, how, line):
     damage(folder, how)
     where = f"{place}{folder}"
-    with pytest.raises(UserError) as caught:
-        Shards(where, tmp_path / "cache").split("train").read(torch.arange(50))
-    assert str(caught.value).startswith(f"data.path: {where}{line}")
+
+    def read():
+        shards = Shards(where, tmp_path / "cache")
+        shards.metadata("texts")
+        shards.split("train").read(torch.arange(50))
+
+    assert refusal(read).startswith(f"data.path: {where}{line}")
 
 
 def test_another_kind_and_storage_out_of_reach_are_one_line(folder, tmp_path, monkeypatch):
-    with pytest.raises(UserError, match=r"holds texts, not images$"):
+    with pytest.raises(UserError, match=r"holds texts of version 3, not images of version 3; write it again$"):
         Shards(str(folder), tmp_path / "cache").metadata("images")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(LoaderError, match=r"^data.path: s3://nobodys/shards/about can't be read \("):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from litlab.data.metadata import ClassMetadata
@@ -12,7 +12,6 @@ from litlab.data.serving import BATCH, TIME, Serving, TensorSpec, class_outputs
 from litlab.data.text.tokenizer import PADDING, UNKNOWN
 
 TOKENIZER = "tokenizer.json"
-_LONGEST = 8192  # tokens, where texts are read at both ends; what is between the ends of a longer one is left out
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,16 @@ class TextMetadata(ClassMetadata):
     table: dict[str, Any]
     generated: bool
 
+    @property
+    def reads_both_ends(self) -> bool:
+        """Whether beginning and end of a longer text are read in evaluation."""
+        return self.long_texts == "crop"
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of a text that count in evaluation."""
+        return 2 * self.max_tokens if self.reads_both_ends else self.max_tokens
+
 
 class TextServing(Serving):
     """Takes token ids, (batch, time), padded with 0 at the end.
@@ -49,27 +58,26 @@ class TextServing(Serving):
     kind = "texts"
 
     def __init__(self, metadata: TextMetadata) -> None:
-        self.both_ends = metadata.long_texts == "crop"
-        longest = max(_LONGEST, 4 * metadata.max_tokens) if self.both_ends else metadata.max_tokens
         what = f"token ids of {TOKENIZER}, 0 behind the end of a text; an empty text is one {UNKNOWN}"
-        outputs = class_outputs(metadata.class_names)
-        super().__init__([TensorSpec("ids", "int64", (BATCH, TIME), what)], outputs, {TIME: longest})
+        inputs = [TensorSpec("ids", "int64", (BATCH, TIME), what)]
+        super().__init__(inputs, class_outputs(metadata.class_names), {TIME: metadata.longest})
         self.metadata = metadata
 
     def encode(self, *raw: Tensor) -> dict[str, Tensor]:
-        return {"ids": F.pad(raw[0], (0, self.metadata.max_tokens)) if self.both_ends else raw[0]}
+        (ids,) = raw
+        return {"ids": F.pad(ids, (0, self.metadata.max_tokens)) if self.metadata.reads_both_ends else ids}
 
     def raw(self, batch: Any) -> tuple[Tensor, ...]:
         inputs = batch if isinstance(batch, dict) else batch[0]
-        ids, most = inputs["ids"], self.most[TIME]
-        if ids.shape[1] > most:
-            ends = [ends_of(row[row != PADDING], most) for row in ids]
-            ids = nn.utils.rnn.pad_sequence(ends, batch_first=True, padding_value=PADDING)
-        return (ids,)
+        return (inputs["ids"],)
 
     def facts(self) -> dict[str, Any]:
-        read = {"max_tokens": self.metadata.max_tokens, "both_ends": self.both_ends}
-        return {"class_names": self.metadata.class_names, **read, "padding": PADDING}
+        return {
+            "class_names": self.metadata.class_names,
+            "max_tokens": self.metadata.max_tokens,
+            "both_ends": self.metadata.reads_both_ends,
+            "padding": PADDING,
+        }
 
     def files(self) -> dict[str, str]:
         return {TOKENIZER: self.metadata.tokenizer}
@@ -77,7 +85,7 @@ class TextServing(Serving):
     def example(self) -> tuple[Tensor, ...]:
         """Return the first words of the vocabulary, in two texts of different length."""
         size = min(8, self.metadata.max_tokens)
-        ids = (torch.arange(2 * size) % max(1, self.metadata.vocab_size - 1) + UNKNOWN).view(2, size)
+        ids = torch.arange(UNKNOWN, UNKNOWN + 2 * size).clamp(max=self.metadata.vocab_size - 1).view(2, size)
         ids[1, (size + 1) // 2 :] = PADDING
         return (ids,)
 

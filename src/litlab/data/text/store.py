@@ -1,113 +1,86 @@
-"""Token ids of all texts as flat arrays: written once into a cache, from which whole batches are taken."""
+"""Token ids of all texts as flat arrays: written once into a cache, from which batches are taken."""
 
-import json
+import random
 from collections.abc import Callable
-from functools import lru_cache, partial
-from itertools import chain
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
+from lightning.pytorch.utilities import rank_zero_info
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from litlab.data.frames import Frame
 from litlab.data.sampler import EpochSampler
-from litlab.data.split import SPLITS, split_samples
-from litlab.data.store import open_array
-from litlab.data.text.reading import Corpus
+from litlab.data.split import SPLITS
+from litlab.data.text.serving import ends_of
 from litlab.data.text.tokenizer import Kind, encode, train_tokenizer
-from litlab.util.splitmix import mix_array
 
-_ABOUT = "about.json"
+Read = Callable[[Tensor], tuple[list[Tensor], Tensor | None]]
 
 
-def store_corpus(
-    folder: Path,
-    corpus: Corpus,
-    kind: Kind,
-    vocab_size: int,
-    val_fraction: float,
-    test_fraction: float,
-    fold: str | None,
-) -> None:
-    """Split a corpus, train the tokenizer on what is left for training, and write everything into a cache.
+def store_corpus(folder: Path, class_names: list[str], corpus: Frame, kind: Kind, vocab_size: int) -> None:
+    """Train the tokenizer, and write everything into a cache.
 
     Args:
         folder: The cache.
-        corpus: The raw texts.
+        class_names: Name of each class, in the order of the labels.
+        corpus: The texts: a frame with columns ``text``, ``label`` and ``split``.
         kind: Kind of the tokenizer.
         vocab_size: Most entries of its vocabulary.
-        val_fraction: As of `split_samples`, like the next two.
-        test_fraction: Likewise.
-        fold: Likewise.
     """
-    texts = np.array(list(chain(*corpus.texts.values())), object)
-    labels = np.array(list(chain(*corpus.labels.values())), np.int64)
-    given = np.repeat(list(corpus.texts), [len(part) for part in corpus.texts.values()])
-    split = split_samples(given, val_fraction, test_fraction, labels=labels, fold=fold)
-    parts = {name: texts[split == name].tolist() for name in SPLITS if name in split}
+    texts = {split: corpus["text"][corpus["split"] == split].tolist() for split in SPLITS}
+    texts = {split: some for split, some in texts.items() if some}
+    tokenizer = train_tokenizer(texts["train"], kind, vocab_size)
+    splits = {}
+    for split, some in texts.items():
+        ids, offsets = encode(tokenizer, some)
+        labels = torch.tensor(corpus["label"][corpus["split"] == split].tolist())
+        splits[split] = {"ids": ids, "offsets": offsets, "labels": labels}
+    torch.save({"class_names": class_names, "tokenizer": tokenizer, "splits": splits}, folder / "tokens.pt")
+    torch.save(texts, folder / "texts.pt")
 
-    tokenizer = train_tokenizer(parts["train"], kind, vocab_size)
-    for name, part in parts.items():
-        ids, offsets = encode(tokenizer, part)
-        np.save(folder / f"{name}_ids.npy", ids)
-        np.save(folder / f"{name}_offsets.npy", offsets)
-        np.save(folder / f"{name}_labels.npy", labels[split == name])
-        (folder / f"{name}_texts.json").write_text(json.dumps(part), "utf-8")
-    known = set(parts["train"])
-    about = {
-        "class_names": corpus.class_names,
-        "tokenizer": tokenizer,
-        "sizes": {name: len(part) for name, part in parts.items()},
-        "copies": sum(text in known for text in parts.get("test", [])),
-    }
-    (folder / _ABOUT).write_text(json.dumps(about), "utf-8")
+    copies = set(texts["train"]).intersection(texts.get("test", []))
+    if copies:
+        rank_zero_info(
+            f"warning: {len(copies):,} test texts are training texts too, so results look better than they are"
+        )
 
 
-def read_about(folder: Path) -> dict[str, Any]:
-    """Return what is known of a cache: ``class_names``, ``tokenizer``, ``sizes``, and ``copies`` in the test."""
-    return json.loads((folder / _ABOUT).read_text("utf-8"))
+def read_tokens(folder: Path) -> dict[str, Any]:
+    """Open a cache: ``class_names``; ``tokenizer``; and for each of ``splits`` tensors that are mapped into memory.
 
-
-def open_part(folder: Path, split: str, name: str) -> np.ndarray:
-    """Open an array of a split in a cache.
-
-    Args:
-        folder: The cache.
-        split: "train", "val" or "test".
-        name: "ids", int32 of shape (tokens,); "offsets", int64 of shape (texts + 1,); or "labels", int64 of shape
-            (texts,).
+    These are ``ids``, int32 of shape (tokens,); ``offsets``, where each text starts and the last ends, int64 of shape
+    (texts + 1,); and ``labels``, int64 of shape (texts,).
     """
-    return open_array(folder / f"{split}_{name}.npy")
+    return torch.load(folder / "tokens.pt", mmap=True, weights_only=True)
 
 
 @lru_cache(1)
-def read_split(folder: Path, split: str) -> list[str]:
-    """Read the raw texts of a split in a cache."""
-    return json.loads((folder / f"{split}_texts.json").read_text("utf-8"))
+def read_texts(folder: Path) -> dict[str, list[str]]:
+    """Read the raw texts of each split in a cache."""
+    return torch.load(folder / "texts.pt", weights_only=True)
 
 
 class TokenizedTexts(Dataset[Any]):
     """Texts of one split; indexed by a tensor, it returns a padded batch.
 
     Args:
-        take: Returns for the numbers of texts, int64 of shape (batch,): ids in which they are, of shape (tokens,);
-            where each starts there, int64 of shape (batch,); and their labels, int64 of shape (batch,), or None.
+        read: Returns the token ids of some texts, by their numbers, int64 of shape (some,); and their labels, int64 of
+            shape (some,), or None.
         lengths: Tokens of each text, int64 of shape (texts,).
-        max_tokens: Longest piece of a text that comes into a batch; None: texts come whole.
+        most: Most tokens of a text in a batch.
+        both_ends: Whether a longer text loses its middle; else it is cut to its beginning.
     """
 
-    def __init__(
-        self,
-        take: Callable[[np.ndarray], tuple[Tensor, np.ndarray, Tensor | None]],
-        lengths: np.ndarray,
-        max_tokens: int | None = None,
-    ) -> None:
-        self.take = take
-        self.full_lengths = lengths
-        self.lengths = lengths if max_tokens is None else np.minimum(lengths, max_tokens)
-        self.sampler: EpochSampler | None = None  # whose epochs choose a piece of each text; None: its beginning
+    sampler: EpochSampler | None = None  # whose epochs choose a piece of each longer text, instead of its beginning
+
+    def __init__(self, read: Read, lengths: Tensor, most: int, both_ends: bool = False) -> None:
+        self.read = read
+        self.lengths = lengths.clamp(max=most).numpy()
+        self.most = most
+        self.both_ends = both_ends
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -119,41 +92,26 @@ class TokenizedTexts(Dataset[Any]):
             A dict with ``ids``, int64 of shape (batch, time), 0 where a text has ended; with labels, that dict and
             int64 (batch,).
         """
-        numbers = index.numpy()
-        rows = numbers % len(self)
-        ids, starts, labels = self.take(rows)
-        lengths = self.lengths[rows]
-        if self.sampler is not None:
-            starts = starts + _draw_starts(self.sampler, numbers, self.full_lengths[rows] - lengths)
-        place = np.arange(lengths.max())
-        is_inside = torch.from_numpy(place < lengths[:, None])
-        source = torch.from_numpy(starts[:, None] + place).clamp_(max=len(ids) - 1)
-        inputs = {"ids": ids[source].long().masked_fill_(~is_inside, 0)}
+        texts, labels = self.read(index % len(self))
+        pieces = [self._cut(ids, number) for ids, number in zip(texts, index.tolist(), strict=True)]
+        inputs = {"ids": nn.utils.rnn.pad_sequence(pieces, batch_first=True).long()}
         return inputs if labels is None else (inputs, labels)
 
+    def _cut(self, ids: Tensor, number: int) -> Tensor:
+        spare = len(ids) - self.most
+        if spare <= 0:
+            return ids
+        if self.both_ends:
+            return ends_of(ids, self.most)
+        start = 0
+        if self.sampler is not None:
+            start = random.Random(f"{self.sampler.seed} {self.sampler.epoch} {number}").randint(0, spare)
+        return ids[start : start + self.most]
 
-def gather_texts(ids: np.ndarray, offsets: np.ndarray, labels: Tensor | None, max_tokens: int | None) -> TokenizedTexts:
-    """Make a data set of texts in memory, or mapped into it; ids and offsets as of `open_part`."""
-    return TokenizedTexts(partial(_take, torch.from_numpy(ids), offsets, labels), np.diff(offsets), max_tokens)
 
-
-def _take(
-    ids: Tensor, offsets: np.ndarray, labels: Tensor | None, rows: np.ndarray
-) -> tuple[Tensor, np.ndarray, Tensor | None]:
-    return ids, offsets[rows], None if labels is None else labels[rows]
-
-
-def _draw_starts(sampler: EpochSampler, numbers: np.ndarray, spare: np.ndarray) -> np.ndarray:
-    """Draw where pieces of texts begin, by (seed, epoch, number) only, whatever batch a text is in.
-
-    Args:
-        sampler: Knows seed and epoch.
-        numbers: Numbers of the texts, int64 of shape (texts,).
-        spare: Tokens that each text is too long, int64 of shape (texts,).
-
-    Returns:
-        Tokens before each piece, from 0 to `spare`, int64 of shape (texts,).
-    """
-    value = numbers.astype(np.uint64) + np.uint64(sampler.epoch_seed % 2**32 << 32)
-    uniform = (mix_array(mix_array(value)) >> np.uint64(11)).astype(np.float64) / 2**53  # in [0, 1)
-    return (uniform * (spare + 1)).astype(np.int64)
+def read_flat(
+    ids: Tensor, offsets: Tensor, labels: Tensor | None, numbers: Tensor
+) -> tuple[list[Tensor], Tensor | None]:
+    """Read texts in memory, or mapped into it, as `TokenizedTexts` asks for them."""
+    bounds = zip(offsets[numbers].tolist(), offsets[numbers + 1].tolist(), strict=True)
+    return [ids[start:end] for start, end in bounds], None if labels is None else labels[numbers]

@@ -1,16 +1,12 @@
 """Texts in shards, in a folder or object storage: read as they come, with any number of processes and workers."""
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import override
 
 from litlab.data.sampler import EpochSampler
 from litlab.data.shard_batches import ShardBatches
@@ -18,22 +14,8 @@ from litlab.data.shards import Shards, ShardSplit, write_about, write_split
 from litlab.data.text.datamodule import TextData
 from litlab.data.text.serving import TextMetadata
 from litlab.data.text.store import TokenizedTexts
-from litlab.data.text.tokenizer import decode
+from litlab.errors import UserError
 from litlab.types import PositiveInt, Seed
-
-_LENGTHS = "lengths"  # a folder beside those of the splits, with one sample: tokens of each text by split, as int32
-_POOL = 50  # batches that are put together anew: fewer are more random, more have less padding
-
-
-class ShardMetadata(TextMetadata):
-    """Metadata of texts that are token ids already: they mean something to their own tokenizer only."""
-
-    fixed: ClassVar[tuple[str, ...]] = ("class_names", "vocabulary")
-
-    @property
-    def vocabulary(self) -> str:
-        """A short name of the tokenizer."""
-        return hashlib.sha256(self.tokenizer.encode()).hexdigest()[:8]
 
 
 class StreamedTexts(TextData):
@@ -58,8 +40,6 @@ class StreamedTexts(TextData):
         UserError: Later: shards are missing or damaged.
     """
 
-    metadata_type = ShardMetadata
-
     def __init__(
         self,
         path: str,
@@ -78,129 +58,74 @@ class StreamedTexts(TextData):
         self.shuffle_shards = shuffle_shards
         self._evaluated = {}
 
-    @override
-    def open(self, stage: str | None) -> ShardMetadata:
+    def open(self, stage: str | None) -> TextMetadata:
         written = self.shards.metadata(self.item)
         self.sizes = {split: sum(self.shards.sizes(split)) for split in self.shards.about["splits"]}
         self.generated = written["generated"]  # as made-up data can be written, too
+        if self.restored and self.metadata.tokenizer != written["tokenizer"]:
+            raise UserError(
+                f"data.path: {self.shards.where} has other tokens than the checkpoint; use those of its run"
+            )
         settings = {name: self.hparams[name] or written[name] for name in ("max_tokens", "long_texts")}
-        return ShardMetadata(**written | settings)
-
-    @override
-    def find_fact(self, name: str) -> Any:
-        return getattr(self.metadata if self.restored else self.open(None), name)
+        return TextMetadata(**written | settings)
 
     @property
     def source_name(self) -> str:
         return f"{'GENERATED texts in' if self.generated else 'shards'} {self.shards.where}"
 
     @property
-    def has_test(self) -> bool:
-        return "test" in self.shards.about["splits"]
-
-    @property
     def fingerprint(self) -> str:
         return self.shards.about["fingerprint"]
 
-    @override
     def cache_folder(self) -> None:
         return None
 
-    @override
     def samples(self, split: str) -> TokenizedTexts:
-        (stored,) = self.shards.split(_LENGTHS).read(torch.tensor([0]))
-        lengths = np.frombuffer(stored[split], "<i4").astype(np.int64)
-        kind = choose_id_type(self.shards.metadata(self.item)["vocab_size"])
-        take = partial(_take, self.shards.split(split), kind)
-        return TokenizedTexts(take, lengths, self.longest_piece(lengths, split))
+        lengths = torch.tensor(self.shards.about["lengths"][split])
+        return self.cut_texts(partial(read_shards, self.shards.split(split)), lengths, split)
 
-    @override
     def batch_by_length(self, lengths: np.ndarray, split: str) -> EpochSampler:
         if split == "predict":
             return super().batch_by_length(lengths, split)
-        options = self.sampler_options(split)
-        return TextShardBatches(lengths, self.shards.sizes(split), self.batch_size, self.shuffle_shards, **options)
+        shards, options = self.shards.sizes(split), self.sampler_options(split)
+        return ShardBatches(shards, self.batch_size, self.shuffle_shards, lengths=lengths, **options)
 
-    @override
     def labels(self, split: str) -> None:
         return None
 
-    @override
     def text(self, split: str, index: int) -> str:
         """One whole text, by its number in a split: in lower case, unknown words as [UNK]."""
-        ids, *_ = self.samples(split).take(np.array([index]))
-        return decode(self.metadata.tokenizer, ids.numpy())
+        from tokenizers import Tokenizer
+
+        (ids,), _ = read_shards(self.shards.split(split), torch.tensor([index]))
+        return Tokenizer.from_str(self.metadata.tokenizer).decode(ids.tolist()).strip()
 
 
-class TextShardBatches(ShardBatches):
-    """The batches of `ShardBatches`, 50 at a time sorted by length.
-
-    Consecutive batches of an epoch make a pool. The texts of a pool are sorted by length and cut into batches of the
-    sizes they had, which come in random order in training. So all that `ShardBatches` says of an epoch holds here, too.
-
-    Args:
-        lengths: Length of each text, int64 of shape (texts,), as the model gets it.
-        shards: Number of texts in each shard.
-        batch_size: Texts per batch and process, at most.
-        shuffle_shards: As of `ShardBatches`.
-        **options: As of `EpochSampler`.
-    """
-
-    def __init__(
-        self, lengths: np.ndarray, shards: Sequence[int], batch_size: int, shuffle_shards: int, **options: Any
-    ) -> None:
-        super().__init__(shards, batch_size, shuffle_shards, **options)
-        self.lengths = torch.from_numpy(lengths)
-
-    def batches(self) -> Iterator[Tensor]:
-        """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
-        # The same on all processes: their batches of a training step are equally far down their pools, so none waits
-        # for another's longer texts.
-        generator = torch.Generator().manual_seed(self.epoch_seed)
-        batches = super().batches()
-        while pool := list(islice(batches, _POOL)):
-            texts = torch.cat(pool)
-            texts = texts[self.lengths[texts].argsort(descending=True, stable=True)]
-            parts = texts.split([len(batch) for batch in pool])
-            order = torch.randperm(len(pool), generator=generator) if self.train else torch.arange(len(pool))
-            yield from (parts[place] for place in order.tolist())
-
-
-def write_text_shards(folder: Path, size: int, metadata: TextMetadata, splits: Mapping[str, Any]) -> None:
+def write_text_shards(folder: Path, size: int, data: TextData) -> None:
     """Write texts into shards: those to train on in random order, as a file can be sorted by class.
-
-    A sample has ``ids``, bytes of `choose_id_type`, and a ``label``.
 
     Args:
         folder: The folder to fill.
         size: Bytes of a shard.
-        metadata: Metadata of the texts.
-        splits: The texts of each split: ids, int32 of shape (tokens,); offsets, int64 of shape (texts + 1,); labels,
-            int64 of shape (texts,).
+        data: The texts.
     """
-    kind = choose_id_type(metadata.vocab_size)
-    written, lengths = {}, {}
-    for split, (ids, offsets, labels) in splits.items():
-        count = len(labels)
-        order = np.random.default_rng(0).permutation(count) if split == "train" else np.arange(count)
+    splits, lengths = {}, {}
+    for split, count in data.sizes.items():
+        random = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+        order = random if split == "train" else torch.arange(count)
+        texts, labels = data.samples(split).read(order)
+        assert labels is not None
         samples = (
-            {"ids": ids[offsets[row] : offsets[row + 1]].astype(kind).tobytes(), "label": int(labels[row])}
-            for row in order.tolist()
+            {"ids": ids.numpy().tobytes(), "label": int(label)} for ids, label in zip(texts, labels, strict=True)
         )
-        written[split] = write_split(folder / split, samples, count, size)
-        lengths[split] = np.diff(offsets)[order].astype("<i4").tobytes()
-    beside = {_LENGTHS: write_split(folder / _LENGTHS, [lengths], 1, size)}
-    write_about(folder, {"kind": "texts", "metadata": metadata.state_dict(), "splits": written, "beside": beside})
+        splits[split] = write_split(folder / split, samples, count, size)
+        lengths[split] = [len(ids) for ids in texts]
+    metadata = data.metadata.state_dict()
+    write_about(folder, {"kind": data.item, "metadata": metadata, "splits": splits, "lengths": lengths})
 
 
-def choose_id_type(vocab_size: int) -> np.dtype:
-    """Return how shards hold the ids of a vocabulary: as uint16 where all of them fit, else as int32."""
-    return np.dtype("<u2" if vocab_size <= 2**16 else "<i4")
-
-
-def _take(shards: ShardSplit, kind: np.dtype, rows: np.ndarray) -> tuple[Tensor, np.ndarray, Tensor]:
-    samples = shards.read(torch.from_numpy(rows))
-    texts = [np.frombuffer(sample["ids"], kind).astype(np.int64) for sample in samples]
-    starts = np.cumsum([0, *map(len, texts[:-1])])
-    labels = torch.tensor([sample["label"] for sample in samples])
-    return torch.from_numpy(np.concatenate(texts)), starts, labels
+def read_shards(shards: ShardSplit, numbers: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Return token ids and labels of texts in shards, as `TokenizedTexts` asks for them."""
+    samples = shards.read(numbers)
+    texts = [torch.tensor(np.frombuffer(sample["ids"], "<i4")) for sample in samples]
+    return texts, torch.tensor([sample["label"] for sample in samples])

@@ -5,15 +5,14 @@ import os
 from itertools import chain
 from typing import Literal
 
-import numpy as np
+import torch
+from torch import Tensor
 
 from litlab.util.progress import progress_bar
 
 Kind = Literal["word", "bpe"]
 
 PADDING, UNKNOWN = 0, 1
-SMALLEST = {"word": 3, "bpe": 300}  # vocabularies; BPE starts from 256 bytes and the two above
-_MIN_COUNT = 2
 _WORDS = r"\w+(?:'\w+)*|[^\w\s]"  # "don't" is one word; every punctuation mark is a token
 _SPECIAL = ["[PAD]", "[UNK]"]
 _CHUNK = 1000  # texts at a time, and between two steps of the progress bar
@@ -37,7 +36,7 @@ def train_tokenizer(texts: list[str], kind: Kind, vocab_size: int) -> str:
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     options = {
-        "vocab_size": vocab_size, "min_frequency": _MIN_COUNT, "special_tokens": _SPECIAL, "show_progress": False,
+        "vocab_size": vocab_size, "min_frequency": 2, "special_tokens": _SPECIAL, "show_progress": False,
     }  # fmt: skip
     if kind == "word":
         tokenizer = Tokenizer(models.WordLevel(unk_token=_SPECIAL[UNKNOWN]))
@@ -58,7 +57,7 @@ def train_tokenizer(texts: list[str], kind: Kind, vocab_size: int) -> str:
     return json.dumps(plain, ensure_ascii=False)
 
 
-def encode(tokenizer: str, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def encode(tokenizer: str, texts: list[str]) -> tuple[Tensor, Tensor]:
     """Encode texts, each to at least one token.
 
     Args:
@@ -72,23 +71,11 @@ def encode(tokenizer: str, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     from tokenizers import Tokenizer
 
     encoder: Tokenizer = Tokenizer.from_str(tokenizer)
-    ids: list[np.ndarray] = [np.empty(0, np.int32)]
-    lengths: list[int] = [0]
+    ids: list[Tensor] = []
+    lengths = [0]
     for start in progress_bar(range(0, len(texts), _CHUNK), desc="tokenising texts", unit="k"):
         encodings = encoder.encode_batch_fast(texts[start : start + _CHUNK], add_special_tokens=False)
         tokens = [encoding.ids or [UNKNOWN] for encoding in encodings]  # such as a text of nothing but <br />
         lengths += map(len, tokens)
-        ids.append(np.fromiter(chain.from_iterable(tokens), np.int32))
-    return np.concatenate(ids), np.cumsum(lengths, dtype=np.int64)
-
-
-def decode(tokenizer: str, ids: np.ndarray) -> str:
-    """Return a text as the model reads it: in lower case, with words that are not known as [UNK].
-
-    Args:
-        tokenizer: What `train_tokenizer` returned.
-        ids: The ids of a text, of shape (tokens,).
-    """
-    from tokenizers import Tokenizer
-
-    return Tokenizer.from_str(tokenizer).decode(ids.tolist()).strip()
+        ids.append(torch.tensor(list(chain.from_iterable(tokens)), dtype=torch.int32))
+    return torch.cat(ids), torch.tensor(lengths).cumsum(0)

@@ -209,7 +209,9 @@ def test_a_damaged_image_leaves_no_shards(make, photos, tmp_path):
 def test_shards_of_something_else_are_refused(make, shards):
     data = StreamedImages(str(shards))
     data.shards.about["kind"] = "texts"
-    assert refusal(prepared, data) == f"data.path: {shards} holds texts, not images"
+    assert refusal(prepared, data) == (
+        f"data.path: {shards} holds texts of version 3, not images of version 3; write it again"
+    )
 
 
 def test_what_is_written_in_memory_is_png(make, pets, tmp_path):

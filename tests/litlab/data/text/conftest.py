@@ -6,22 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from litlab.data import PublicFile, TextData
-from litlab.data.text import PublicTexts, generated, read_texts
+from litlab.data.text import PublicTexts, generated
 from tests.litlab.data.conftest import Recorder
 
 _FILES = [PublicFile(f"https://example.com/{split}.csv", f"news/{split}.csv", "md5:0") for split in ("train", "test")]
 
 
-def read_news(root: Path) -> tuple[dict[str, list[str]], dict[str, list[int]]]:
-    texts, labels = {}, {}
-    for split in ("train", "test"):
-        texts[split], numbers = read_texts(root / f"news/{split}.csv", ["class", "text"], ["text"], "class")
-        labels[split] = [int(number) for number in numbers]
-    return texts, labels
+def read_news(root: Path) -> pd.DataFrame:
+    files = {split: root / f"news/{split}.csv" for split in ("train", "test")}
+    return pd.concat([pd.read_csv(file, names=["label", "text"]).assign(split=key) for key, file in files.items()])
 
 
 PUBLIC_SETS = {

@@ -3,24 +3,23 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from litlab.data.text.generated import make_texts, name_classes
+from litlab.data.text.generated import make_corpus
 
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_texts_repeat_and_classes_come_equally_often(classes):
-    texts, labels = make_texts(400, classes, 3)
-    assert (texts, labels) == make_texts(400, classes, 3)
-    assert texts != make_texts(400, classes, 4)[0]
-    assert np.bincount(labels).tolist() == [400 // classes] * classes
-    assert len(set(name_classes(classes))) == classes
-    lengths = [len(text.split()) for text in texts]
-    assert max(lengths) > 3 * min(lengths) >= 18
+    corpus = make_corpus(classes)
+    assert corpus.equals(make_corpus(classes))
+    assert np.bincount(corpus["label"]).tolist() == [5000 // classes] * classes
+    lengths = corpus["text"].str.split().str.len()
+    assert lengths.max() > 3 * lengths.min() >= 18
 
 
 def test_words_alone_are_not_enough_but_phrases_help():
     """Most frequent class .5; words, then words and phrases, each clearly better; none perfect."""
-    texts, labels = make_texts(2000, 2, 0)
-    test_texts, test_labels = make_texts(500, 2, 1)
+    corpus = make_corpus(2)
+    train, test = corpus[:2000], corpus[-500:]
+    (texts, labels), (test_texts, test_labels) = ((part["text"], part["label"]) for part in (train, test))
     words = [" ".join(sorted(text.replace(",", " ").replace(".", " ").split())) for text in (*texts, *test_texts)]
 
     def accuracy(train, test):

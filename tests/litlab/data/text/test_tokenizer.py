@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import torch
 from tokenizers import Tokenizer
 
 from litlab.data.text.tokenizer import encode, train_tokenizer
@@ -32,18 +33,10 @@ def test_size_is_a_bound(kind, size):
     assert ids.min() > 0
 
 
-def test_pieces_of_words_know_everything():
-    tokenizer = train_tokenizer(TEXTS * 3, "bpe", 330)
-    ids, _ = encode(tokenizer, ["Café 日本 🙂", "unheard of"])
-    assert ids.min() > 1
-    assert tokens(tokenizer, "Cat's") == tokens(tokenizer, "cat's")
-    assert len(tokens(tokenizer, "don't")) < 5  # it was learned
-
-
 def test_flat_ids_and_offsets():
     tokenizer = train_tokenizer(TEXTS, "word", 100)
     ids, offsets = encode(tokenizer, [*TEXTS, "", "<br />"])
-    assert (str(ids.dtype), str(offsets.dtype)) == ("int32", "int64")
+    assert (ids.dtype, offsets.dtype) == (torch.int32, torch.int64)
     assert offsets[0] == 0
     assert offsets[-1] == len(ids)
     for text, start, end in zip(TEXTS, offsets, offsets[1:], strict=False):
@@ -58,10 +51,5 @@ def test_flat_ids_and_offsets():
 def test_no_text_can_spell_padding(kind):
     tokenizer = train_tokenizer([*TEXTS, "[PAD] [UNK] [PAD]"] * 2, kind, 400)
     ids, _ = encode(tokenizer, ["[PAD]", "x[UNK][PAD]"])
-    assert 0 not in ids
+    assert ids.all()
     assert json.loads(tokenizer)["added_tokens"] == []
-
-
-@pytest.mark.parametrize("kind", ["word", "bpe"])
-def test_the_same_twice(kind):
-    assert train_tokenizer(TEXTS * 5, kind, 320) == train_tokenizer(TEXTS * 5, kind, 320)
