@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import torch
@@ -13,6 +14,7 @@ from litlab.errors import UserError
 from litlab.types import ClosedUnitInterval, NonNegativeInt
 
 Draw = Callable[[str], Tensor]
+_DRAWN = ("crop_y", "crop_x", "flip", "cutout_y", "cutout_x", "brightness", "contrast", "saturation")
 
 
 class AugmentStep(nn.Module, ABC):
@@ -149,19 +151,18 @@ def augment_batch(
     Returns:
         float32 of shape (batch, channel, height, width), normalised.
     """
-
-    def draw(*names: str, at: int = epoch) -> Tensor:
-        return uniform(index, seed, at, *names)
-
+    draw = dict(zip(_DRAWN, uniform(index, seed, epoch, *_DRAWN), strict=True))  # all at once is quicker
     height, width = size
     if augment.crop:
         if images.shape[2:] == size:
             images = reflect_pad(images, augment.crop)
-        y, x = (draw("crop_y", "crop_x") * (2 * augment.crop + 1)).long()
+        shifts = 2 * augment.crop + 1
+        y, x = (draw["crop_y"] * shifts).long(), (draw["crop_x"] * shifts).long()
         images = _crop(images, y, x, height, width)
     if augment.flip != "none":
-        turn = epoch if augment.flip == "alternating" else 0
-        flip = (draw("flip", at=epoch - turn) < 0.5).long().add(turn)[0] % 2
+        flip = (draw["flip"] < 0.5).long()
+        if augment.flip == "alternating":
+            flip = ((uniform(index, seed, 0, "flip")[0] < 0.5) + epoch) % 2
         # Of each image and its mirror image pick one: 5 times quicker than `torch.where`, and no wait for a GPU.
         place = torch.arange(len(images), device=images.device) + len(images) * flip
         images = torch.cat((images, images.flip(3))).index_select(0, place)
@@ -176,18 +177,20 @@ def augment_batch(
         strength = getattr(augment, name)
         if strength:
             images = images.float()
-            factor = 1 + strength * (2 * draw(name) - 1).view(-1, 1, 1, 1)
+            factor = 1 + strength * (2 * draw[name] - 1).view(-1, 1, 1, 1)
             images = torch.lerp(find_target(images), images, factor).clamp_(0, 255)
 
     if augment.steps:
         images = images.float() / 255
         for number, step in enumerate(augment.steps):
-            images = _apply_step(step, images, lambda name, number=number: draw(f"{number} {name}").view(-1, 1, 1, 1))
+            images = _apply_step(step, images, partial(_draw_for_step, index, seed, epoch, number))
         images = images * 255
     images = encode(images)
     if augment.cutout:
-        y, x = draw("cutout_y", "cutout_x")
-        rows, columns = _find_inside(y, height, augment.cutout), _find_inside(x, width, augment.cutout)
+        rows, columns = (
+            _find_inside(draw["cutout_y"], height, augment.cutout),
+            _find_inside(draw["cutout_x"], width, augment.cutout),
+        )
         # Multiplying is several times quicker than `masked_fill_`; 0 is the mean colour.
         images.mul_(1 - rows[:, None, :, None] * columns[:, None, None, :])
     return images
@@ -198,6 +201,10 @@ def _find_inside(draw: Tensor, length: int, side: int) -> Tensor:
     corner = (draw * (length - side + 1)).long()[:, None]
     place = torch.arange(length, device=draw.device)
     return ((place >= corner) & (place < corner + side)).float()
+
+
+def _draw_for_step(index: Tensor, seed: int, epoch: int, number: int, name: str) -> Tensor:
+    return uniform(index, seed, epoch, f"{number} {name}").view(-1, 1, 1, 1)
 
 
 def _apply_step(step: nn.Module, images: Tensor, draw: Draw) -> Tensor:
