@@ -21,7 +21,7 @@ class CIFAR10Data(ImageData):
         name="cifar10",
         reader="CIFAR10",
         folder="cifar-10-batches-py",
-        archives=("cifar-10-python.tar.gz",),
+        file_names=("cifar-10-python.tar.gz",),
         class_names=tuple(_COARSE.split()),
         shape=(3, 32, 32),
     )
@@ -34,7 +34,7 @@ class CIFAR100Data(ImageData):
         name="cifar100",
         reader="CIFAR100",
         folder="cifar-100-python",
-        archives=("cifar-100-python.tar.gz",),
+        file_names=("cifar-100-python.tar.gz",),
         class_names=tuple(_FINE.split()),
         shape=(3, 32, 32),
     )

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
 from litlab.data.classes import BalancedDraw, sort_classes, warn_of_like_classes, weigh_classes
 from litlab.data.length_batches import LengthBatches
 from litlab.data.sampler import EpochBatches
+from litlab.tasks import Classifier
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.toys import Numbers
 

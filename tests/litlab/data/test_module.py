@@ -117,9 +117,9 @@ def test_a_path_tells_what_is_read(tmp_path, kind, settings, dataset):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"dataset": "generated", "path": "x.csv"}, "data.path: data.dataset is generated, which reads no file; add --data"),
+        ({"dataset": "generated", "path": "x.csv"}, "data.path: data.dataset is generated, which reads no file; add"),
         ({"dataset": "csv"}, "data.path: it is not set; name your own data for data.dataset csv"),
-        ({"fallback": "generated"}, "data.dataset: it is not set; use --data.dataset csv --data.path FILE, or --data.dataset generated"),
+        ({"fallback": "generated"}, "data.dataset: it is not set; use --data.dataset csv --data.path FILE, or"),
     ],
 )
 def test_sources_that_make_no_sense(settings, message):

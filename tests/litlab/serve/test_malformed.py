@@ -35,11 +35,11 @@ def test_malformed_requests_of_each_kind(answerers, kind, capsys):
 
 def test_a_huge_image_is_refused_by_its_header(answerers, monkeypatch):
     answerer = answerers("images", "run")
-    monkeypatch.setattr(decode, "conform", lambda *_: pytest.fail("it was decoded"))
-    for side, told in ((8_000, "8000 x 8000"), (12_000, "12000 x 12000"), (60_000, "too many")):
+    monkeypatch.setattr(decode, "load_upright", lambda *_: pytest.fail("it was decoded"))
+    for side, told in ((8_000, "8000 x 8000"), (12_000, "12000 x 12000"), (60_000, "3600000000")):
         body, headers = form(bomb(side))
         (reply,) = answerer.answers([(headers["Content-Type"], body)])
-        assert check(reply) == f"image: it has {told} pixels; send one of at most 40,000,000"
+        assert f"{told} pixels" in check(reply)
 
 
 def test_long_texts_and_tables_are_refused(answerers):

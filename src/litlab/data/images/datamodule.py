@@ -1,39 +1,34 @@
 """Images and their classes, for training, evaluation and prediction."""
 
 import hashlib
-import io
-import os
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from typing_extensions import override
 
 from litlab.data.classes import Balance
 from litlab.data.frames import FileFormat, Policy, UserFile
 from litlab.data.images.augment import Augment, augment_batch
-from litlab.data.images.decode import ImageFormat, Mode, Resize, find_depth, peek, pick_evenly, to_picture
+from litlab.data.images.decode import ImageFormat, Mode, Resize, find_depth, peek
 from litlab.data.images.files import Listing, find_images, list_folder, list_table
-from litlab.data.images.generated import make_images, name_classes
+from litlab.data.images.generated import make_images
 from litlab.data.images.public import PublicImages
 from litlab.data.images.serving import ImageMetadata, ImageServing
 from litlab.data.images.store import (
     LazyImages,
-    Stored,
     StoredImages,
     classify_by_mean,
-    conform_blocks,
-    decode_blocks,
-    mean_std,
-    moments,
-    open_images,
+    conform_images,
+    decode_files,
+    measure_colours,
     read_files,
     store_images,
     warn_of_copies,
@@ -42,16 +37,15 @@ from litlab.data.module import ExperimentData
 from litlab.data.predictions import write_classes
 from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS, split_samples
+from litlab.data.store import open_array
 from litlab.errors import UserError
 from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt, Seed
-from litlab.util.progress import progress_bar
 
 Normalize = Literal["imagenet", "data"] | list[list[float]]
 
 _IMAGENET = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]
-_VERSION = 2  # raise it when the arrays of the same source would come out different
-_FLAT = 4.0  # grey levels: images that deviate by less were hardly saved as they were meant
-_BLOCK = 256  # images that are read at a time where no batch is asked for
+_VERSION = 3  # raise it when the arrays of the same source would come out different
+_MEASURED = 2000  # images that colours are measured on, at most
 
 
 class ImageData(ExperimentData):
@@ -78,8 +72,8 @@ class ImageData(ExperimentData):
         mode: RGB or L (grey); null takes the images as they are, and they must be alike.
         resize: How to fit an image of another shape: crop what sticks out, stretch it, or pad it with black.
         normalize: What images are brought to mean 0 and deviation 1 by: `data`: mean and deviation of each channel over
-            the training images; `imagenet`: those of ImageNet, as networks want them that were trained on it; or two
-            lists of your own, of means and deviations of pixels from 0 to 1.
+            2,000 training images; `imagenet`: those of ImageNet, as networks want them that were trained on it; or
+            two lists of your own, of means and deviations of pixels from 0 to 1.
         batch_size: Images per batch and process.
         val_fraction: Fraction of the training images kept for validation where there is no validation split; 0 for
             none.
@@ -106,10 +100,14 @@ class ImageData(ExperimentData):
 
     public: ClassVar[PublicImages | None] = None
     item = kind = "images"
-    input_kinds = "a folder, a file or a pattern"
+    input_kinds = "a folder or a file"
     metadata_type = ImageMetadata
     own_files = ("folder", "csv")
     own_flags = "--data.dataset folder --data.path DIR"
+
+    is_lazy = False  # whether images are decoded whenever they come into a batch
+    _images: Tensor | None = None  # those in the cache, after `setup`
+    _serving: ImageServing | None = None
 
     def __init__(
         self,
@@ -142,17 +140,13 @@ class ImageData(ExperimentData):
     ) -> None:
         super().__init__(batch_size=batch_size, seed=seed, **loader)
         self.choose_source(dataset, path, fallback)
-        self.set_changes(augment, transform, normalize)
-        # Checkpoints hold plain values only: objects and frames from Python are left out.
-        path = str(path) if isinstance(path, Path) else path
-        augment = asdict(replace(self.augment, steps=[]))  # type: ignore[assignment]
-        self.save_hyperparameters(logger=False, ignore=["transform", *([] if isinstance(path, str) else ["path"])])
-        if cache == "none" and self.dataset not in self.own_files:
-            raise UserError("data.cache: none is for images of your own, in files; leave it out")
-        if cache == "none" and bad_rows == "drop":
-            raise UserError("data.bad_rows: with data.cache none, damaged images are found in mid-epoch; use error")
-        if transform and cache != "none":
-            raise UserError("data.transform: it changes images as they are decoded; add --data.cache none")
+        # Checkpoints hold plain values only: objects from Python are left out.
+        objects = ["augment", "transform", *([] if isinstance(path, str | None) else ["path"])]
+        self.save_hyperparameters(logger=False, ignore=objects)
+        self.augment, self.transforms, self.normalize = augment, transform, normalize
+        self.is_lazy = cache == "none" and self.dataset in self.own_files
+        if transform and not self.is_lazy:
+            raise UserError("data.transform: it is for images of your own as they are decoded; add --data.cache none")
         self.columns = file_column, label_column, split_column
         self.file_format = FileFormat(delimiter, decimal, tuple(missing))
         self.image_size = image_size
@@ -161,17 +155,7 @@ class ImageData(ExperimentData):
         self.val_fraction, self.fold, self.balance = val_fraction, fold, balance
         self.bad_rows: Policy = bad_rows
         self.device_memory_fraction = device_memory_fraction
-        self.cache, self.cache_dir = cache, Path(cache_dir).expanduser()
-        self._stored: Stored | None = None  # with a cache
-        self._labels = torch.empty(0)
-        self._rows: dict[str, np.ndarray] = {}
-
-    def set_changes(self, augment: Augment, transform: list[nn.Module], normalize: Normalize) -> None:
-        """Set what happens to images on their way to the model; arguments as of the class."""
-        self.augment = Augment(**augment) if isinstance(augment, dict) else augment
-        self.transforms, self.normalize = transform, normalize
-        self._serving: ImageServing | None = None  # where batches are
-        self._predicted: list[Path] = []
+        self.cache_dir = Path(cache_dir).expanduser()
 
     # ---- what is known before `setup`, without decoding all images
 
@@ -203,10 +187,8 @@ class ImageData(ExperimentData):
     def _find_class_names(self) -> list[str]:
         if self.dataset in self.own_files:
             return self.listing.class_names
-        names = None if self.public is None else list(self.public.class_names)
-        if names is not None and not self.generated:
-            return names
-        return name_classes(10 if names is None else len(names))
+        names = range(10) if self.public is None else self.public.class_names
+        return [f"class {number}" for number in range(len(names))] if self.generated else list(map(str, names))
 
     @property
     def num_classes(self) -> int:
@@ -217,16 +199,6 @@ class ImageData(ExperimentData):
     def image_shape(self) -> tuple[int, int, int]:
         """(channel, height, width) of the images that the model gets; of the checkpoint's where one was loaded."""
         return self.metadata.image_shape if self.restored else self.form.shape
-
-    @property
-    def mean(self) -> list[float]:
-        """Mean of each channel, of pixels from 0 to 1, that normalisation subtracts; known after `setup`."""
-        return self.metadata.mean
-
-    @property
-    def std(self) -> list[float]:
-        """Standard deviation of each channel, of pixels from 0 to 1, that normalisation divides by; after `setup`."""
-        return self.metadata.std
 
     @property
     def has_test(self) -> bool:
@@ -241,96 +213,89 @@ class ImageData(ExperimentData):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the data or their preparation do."""
-        name, marks = "generated", self._find_class_names()
+        marks = _VERSION, self.form, self._find_class_names()  # a public set is known by checksum
         if self.dataset in self.own_files:
-            name = self.path.stem if isinstance(self.path, Path) else "frame"
-            marks = self.listing.digest, self.bad_rows
-        elif self.public is not None and not self.generated:
-            name = self.public.name  # its contents are known by checksum
-        return f"{name[:60]}-{hashlib.sha256(repr((_VERSION, marks, self.form)).encode()).hexdigest()[:12]}"
+            marks = *marks, self.listing.digest, self.bad_rows
+        name = "generated" if self.generated else self.dataset or self.public.name  # type: ignore[union-attr]
+        return f"{name}-{hashlib.sha256(repr(marks).encode()).hexdigest()[:12]}"
 
     # ---- from files to memory
 
     @override
     def cache_folder(self) -> Path | None:
-        return None if self.cache == "none" else self.cache_dir / self.fingerprint
+        return None if self.is_lazy else self.cache_dir / self.fingerprint
 
     @override
     def fill_cache(self, folder: Path) -> None:
-        form = self.form
+        problems: dict[Path, str] = {}
+        files: list[Path] = []
         if self.dataset in self.own_files:
-            labels, given, kept = self.listing.labels, self.listing.given, []
-            blocks = decode_blocks(self.listing.files, form, self.path, kept, drop=self.bad_rows == "drop")
+            files, labels, given = self.listing.files, self.listing.labels, self.listing.given
+            blocks = decode_files(files, self.form, self.bad_rows, self.path, problems)
         else:
             public = None if self.generated else self.public
-            count = len(self._find_class_names())
-            source = make_images(count, form.shape) if public is None else public.read(self.path)
+            source = (
+                make_images(len(self._find_class_names()), self.form.shape)
+                if public is None
+                else public.read(self.path)
+            )
             images, labels, given = source
-            blocks, kept = conform_blocks(images, form), range(len(labels))
-        measured = store_images(folder, form.shape, blocks)
-        facts = {"labels": labels[kept], "given": given[kept], "places": kept, **measured}
-        np.savez(folder / "facts.npz", allow_pickle=False, **facts)
+            blocks = conform_images(images, self.form)
+        groups = store_images(folder / "images.npy", self.form.shape, blocks)
+        if problems:
+            given = np.where([file in problems for file in files], "", given)
+        np.savez(folder / "facts.npz", labels=labels, given=given, groups=groups)
 
     @override
     def open(self, stage: str | None) -> ImageMetadata:
         form, folder = self.form, self.cache_folder()
-        self.augment.check(form.shape)
-        self._stored = None if folder is None else open_images(folder)
-        source = self._stored or self.listing
+        self.augment.check(form.height, form.width)
+        if folder is None:
+            self._facts = {"labels": self.listing.labels, "given": self.listing.given}
+        else:
+            self._images = torch.from_numpy(open_array(folder / "images.npy"))
+            with np.load(folder / "facts.npz") as facts:
+                self._facts = dict(facts)
+        given, labels = self._facts["given"], self._facts["labels"]
         test_fraction = 0.1 if self.dataset == "csv" and self.columns[2] is None else 0.0
-        splits = split_samples(source.given, self.val_fraction, test_fraction, labels=source.labels, fold=self.fold)
+        splits = split_samples(given, self.val_fraction, test_fraction, labels=labels, fold=self.fold)
         rows = {split: np.flatnonzero(splits == split) for split in SPLITS}
         self._rows = {split: some for split, some in rows.items() if len(some)}
-        self._labels = torch.from_numpy(source.labels)
         self.sizes = {split: len(some) for split, some in self._rows.items()}
 
-        if self.metadata is None and self._stored is not None and self.dataset in self.own_files:  # once
-            warn_of_copies(self._stored, self._rows, self.listing.files, self.path)
+        if self.metadata is None and self._images is not None and self.dataset in self.own_files:  # once
+            warn_of_copies(self._facts["groups"], splits, self.listing.files, self.path)
         mean, std = self._choose_colours()
         names = self._find_class_names()
         return ImageMetadata(names, mean, std, form.shape, form.mode, self.resize, form.depth, self.generated)
 
     def _choose_colours(self) -> tuple[list[float], list[float]]:
         """Return mean and deviation of each channel that images are normalised by."""
-        # Measured once, though each stage has its setup; and looked at, whatever they are normalised by.
-        measured = self._measure_colours() if self.metadata is None else (self.mean, self.std)
-        if self.normalize == "data":
-            return measured
-        pair = _IMAGENET if isinstance(self.normalize, str) else self.normalize
-        if list(map(len, pair)) != [self.form.shape[0]] * 2:
-            raise UserError(
-                f"data.normalize: {pair} is no mean and deviation for each channel; give two lists of numbers"
-            )
-        return pair[0], pair[1]
+        if self.normalize != "data":
+            mean, std = _IMAGENET if isinstance(self.normalize, str) else self.normalize
+            return mean, std
+        if self.metadata is not None:  # measured once: each stage has its setup
+            return self.metadata.mean, self.metadata.std
+        return self._measure_colours()
 
     def _measure_colours(self) -> tuple[list[float], list[float]]:
-        """Return mean and deviation of each channel over the training images, or many of them where none are stored."""
+        """Return mean and deviation of each channel over many training images."""
         rows = self._rows["train"]
-        if self._stored is not None:
-            sums = self._stored.moments[rows]
-        else:
-            files = pick_evenly([self.listing.files[row] for row in rows], 2000)
-            images = LazyImages(len(files), partial(read_files, files, None), self.form)
-            blocks = progress_bar(torch.arange(len(files)).split(_BLOCK), desc="measuring colours")
-            sums = np.concatenate([moments(images[some]["image"].numpy()) for some in blocks])
-        mean, std = mean_std(sums, self.form.height * self.form.width)
-        if max(std) < _FLAT / 255:
-            shown = f"mean {255 * max(mean):.0f}, deviation {255 * max(std):.1f} of 255"
-            rank_zero_info(f"warning: {self.source_name}: the images are almost of one value ({shown}); look at some")
-        return mean, std
+        some = rows[:: -(-len(rows) // _MEASURED)]
+        if self._images is not None:
+            return measure_colours(self._images[row].numpy() for row in some)
+        files = [self.listing.files[row] for row in some]
+        return measure_colours(chain.from_iterable(decode_files(files, self.form, "error", self.path, {})))
 
     def _stored_images(self, split: str) -> StoredImages:
         """Return the images of a split as they are stored."""
-        assert self._stored is not None
-        rows, labels = self._rows[split], self.labels(split)
-        if rows[-1] - rows[0] + 1 == len(rows):
-            return StoredImages(self._stored.images[rows[0] : rows[-1] + 1], labels)
-        return StoredImages(self._stored.images, labels, torch.from_numpy(rows))
+        assert self._images is not None
+        return StoredImages(self._images, self.labels(split), torch.from_numpy(self._rows[split]))
 
     @override
     def samples(self, split: str) -> StoredImages | LazyImages:
         is_train = split == "train"
-        if self._stored is None:
+        if self._images is None:
             files = [self.listing.files[row] for row in self._rows[split]]
             read = partial(read_files, files, self.labels(split))
             return LazyImages(len(files), read, self.form, self.transforms if is_train else [])
@@ -348,16 +313,17 @@ class ImageData(ExperimentData):
 
     @override
     def labels(self, split: str) -> Tensor:
-        return self._labels[self._rows[split]]
+        return torch.from_numpy(self._facts["labels"][self._rows[split]])
 
     @override
     def missing_split(self, split: str) -> str:
-        remedy = ", or set data.val_fraction above 0" if split == "val" else ""
-        return f"data.path: {self.path} has no {split} images; add some{remedy}"
+        return (
+            f"data.path: there are no {split} images; add some, or take them from train: data.val_fraction, data.fold"
+        )
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""
-        if "test" not in self.sizes or self._stored is None:
+        if "test" not in self.sizes or self._images is None:
             return {}
         train, test = self._stored_images("train"), self._stored_images("test")
         return {"nearest class mean": classify_by_mean(train, test, self.num_classes)}
@@ -372,9 +338,10 @@ class ImageData(ExperimentData):
             Images, float32 of shape (batch, channel, height, width), and labels, int64 of shape (batch,); in
             prediction the images alone.
         """
-        images, serving = batch["image"], self._serving
-        if serving is None or serving.metadata is not self.metadata or serving.mean.device != images.device:
-            serving = self._serving = self.serving().to(images.device)
+        images = batch["image"]
+        if self._serving is None or self._serving.metadata is not self.metadata:
+            self._serving = self.serving()
+        serving = self._serving.to(images.device)
         if epoch is None:  # padded are the training images only; somebody may evaluate on them
             images = serving.encode(*serving.raw(batch))
         else:
@@ -388,11 +355,14 @@ class ImageData(ExperimentData):
 
     @override
     def open_input(self, source: str) -> LazyImages:
-        files, form = find_images(source), self.metadata.form
+        path, form = Path(source).expanduser(), self.metadata.form
+        files = find_images(path) if path.is_dir() else [path]
+        if not files:
+            raise UserError(f"--input {source}: there are no images in it; name a folder or a file")
         if self.bad_rows == "drop":  # found out here: the number of batches depends on it
-            kept: list[int] = []
-            deque(decode_blocks(files, form, f"--input {source}", kept, drop=True), maxlen=0)
-            files = [files[place] for place in kept]
+            problems: dict[Path, str] = {}
+            deque(decode_files(files, form, "drop", f"--input {source}", problems), maxlen=0)
+            files = [file for file in files if file not in problems]
         self._predicted = files
         return LazyImages(len(files), partial(read_files, files, None), form)
 
@@ -406,7 +376,7 @@ class ImageData(ExperimentData):
         Raises:
             UserError: A probability is not finite, or the file can't be written.
         """
-        names = [os.fsencode(file).decode(errors="backslashreplace") for file in self._predicted]
+        names = list(map(str, self._predicted))
         write_classes(Path(path), {"file": names}, self.class_names, torch.cat([output.cpu() for output in outputs]))
 
     # ---- shards
@@ -415,23 +385,19 @@ class ImageData(ExperimentData):
     def write_shards(self, folder: Path, size: int) -> None:
         from litlab.data.shards import write_about, write_split
 
-        splits = {}
-        for split, count in self.sizes.items():
-            splits[split] = write_split(folder / split, self._encode(split), count, size)
+        if self.dataset not in self.own_files:
+            raise UserError("shards: they are for image files of your own; set data.path")
+        splits = {
+            split: write_split(folder / split, self._read_files(split), self.sizes[split], size) for split in self.sizes
+        }
         mean, std = self._measure_colours()
         metadata = replace(self.metadata, mean=mean, std=std).state_dict()
         write_about(folder, {"kind": self.item, "metadata": metadata, "splits": splits})
 
-    def _encode(self, split: str) -> Iterator[dict[str, bytes | int]]:
+    def _read_files(self, split: str) -> Iterator[dict[str, bytes | int]]:
         """Yield image files with their classes, those to train on in random order: a folder lists class after class."""
-        images = self._stored_images(split) if self._stored is not None else self.samples(split)
-        count, generator = len(images), torch.Generator().manual_seed(0)
-        order = torch.randperm(count, generator=generator) if split == "train" else torch.arange(count)
-        for numbers in order.split(_BLOCK):
-            batch = images[numbers]  # decoded too where the files are written: damaged ones are found
-            paths = images.read(numbers)[0] if isinstance(images, LazyImages) else None
-            for place, label in enumerate(batch["label"].tolist()):
-                stream = io.BytesIO()
-                if paths is None:
-                    to_picture(batch["image"][place].numpy()).save(stream, "PNG")
-                yield {"image": stream.getvalue() if paths is None else Path(paths[place]).read_bytes(), "label": label}
+        rows = self._rows[split]
+        if split == "train":
+            rows = np.random.default_rng(0).permutation(rows)
+        for row in rows:
+            yield {"image": self.listing.files[row].read_bytes(), "label": int(self._facts["labels"][row])}

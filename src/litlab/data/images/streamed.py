@@ -1,12 +1,11 @@
 """Images in shards, in a folder or object storage: decoded as they come, with any number of processes and workers."""
 
-from dataclasses import asdict, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from typing_extensions import override
 
 from litlab.data.images.augment import Augment
@@ -16,7 +15,7 @@ from litlab.data.images.serving import ImageMetadata
 from litlab.data.images.store import LazyImages
 from litlab.data.sampler import EpochSampler
 from litlab.data.shard_batches import ShardBatches
-from litlab.data.shards import Shards, ShardSplit
+from litlab.data.shards import Shards
 from litlab.types import PositiveInt, Seed
 
 
@@ -40,6 +39,8 @@ class StreamedImages(ImageData):
         UserError: Later: shards are missing or damaged.
     """
 
+    is_lazy = True
+
     def __init__(
         self,
         path: str,
@@ -54,11 +55,10 @@ class StreamedImages(ImageData):
         **loader: Any,
     ) -> None:
         super(ImageData, self).__init__(batch_size=batch_size, seed=seed, **loader)  # the settings of files don't count
-        self.set_changes(augment, transform, normalize)
-        augment = asdict(replace(self.augment, steps=[]))  # type: ignore[assignment]  # as in `ImageData`
-        self.save_hyperparameters(logger=False, ignore=["transform"])
+        self.save_hyperparameters(logger=False, ignore=["augment", "transform"])
+        self.augment, self.transforms, self.normalize = augment, transform, normalize
         self.shards = Shards(path, Path(cache_dir).expanduser())
-        self.path, self.dataset, self.bad_rows, self.cache = path, "shards", "error", "none"
+        self.path, self.dataset, self.bad_rows = path, "shards", "error"
         self.shuffle_shards = shuffle_shards
 
     @property
@@ -83,7 +83,7 @@ class StreamedImages(ImageData):
 
     @override
     def open(self, stage: str | None) -> ImageMetadata:
-        self.augment.check(self.form.shape)
+        self.augment.check(self.form.height, self.form.width)
         self.sizes = {split: sum(self.shards.sizes(split)) for split in self.shards.about["splits"]}
         self.generated = self.written.generated  # as made-up data can be written, too
         mean, std = self._choose_colours()
@@ -95,8 +95,8 @@ class StreamedImages(ImageData):
 
     @override
     def samples(self, split: str) -> LazyImages:
-        read = partial(read_shards, self.shards.split(split))
-        return LazyImages(self.sizes[split], read, self.form, self.transforms if split == "train" else [])
+        transforms = self.transforms if split == "train" else []
+        return LazyImages(self.sizes[split], self.shards.split(split).read, self.form, transforms)
 
     @override
     def labels(self, split: str) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -110,10 +110,3 @@ class StreamedImages(ImageData):
             self.shards.sizes(split), self.batch_size, self.shuffle_shards, **self.sampler_options(split)
         )
         return samples.sampler
-
-
-def read_shards(shards: ShardSplit, numbers: Tensor) -> tuple:
-    """Return names, contents and labels of images in shards, as `LazyImages` asks for them."""
-    samples = shards.read(numbers)
-    names = [f"{shards.where}: image {number}" for number in numbers.tolist()]
-    return names, [sample["image"] for sample in samples], torch.tensor([sample["label"] for sample in samples])

@@ -2,10 +2,11 @@
 
 import base64
 import binascii
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from litlab.data.images.decode import ImageFormat, decode_sent
+from litlab.data.images.decode import KINDS, ImageFormat, decode
 from litlab.serve.body import Given
 from litlab.serve.limits import PIXELS
 from litlab.serve.readers.reader import Arrays, Asked, Reader, class_answer
@@ -30,7 +31,11 @@ class ImageReader(Reader):
             if text is None:
                 raise Refusal(422, "there is no image; send it as the file 'file' of a form, or in base64 as 'image'")
             data = _decoded(text)
-        return Asked({"image": decode_sent(data, self.form, PIXELS)[None]})
+        with warnings.catch_warnings(action="ignore"):
+            image = decode(data, self.form, most_pixels=PIXELS)
+        if isinstance(image, str):
+            raise Refusal(422, f"image: it can't be read ({image}); send a file of {', '.join(KINDS)}")
+        return Asked({"image": image[None]})
 
     def answer(self, outputs: Arrays, asked: Asked) -> dict[str, Any]:
         """Return class and probabilities."""

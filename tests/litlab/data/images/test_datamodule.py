@@ -53,11 +53,10 @@ def test_images_are_normalised_by_the_training_split(make, make_trainer, pets):
     torch.testing.assert_close(images.mean((0, 2, 3)), torch.zeros(3).double(), atol=1e-5, rtol=0)
     torch.testing.assert_close(images.std((0, 2, 3), correction=0), torch.ones(3).double(), atol=1e-5, rtol=0)
     trainer.test(model, data, verbose=False)
-    mean, std = (torch.tensor(values)[:, None, None] for values in (data.mean, data.std))
+    mean, std = (torch.tensor(values)[:, None, None] for values in (data.metadata.mean, data.metadata.std))
     torch.testing.assert_close(model.images("test", 1)[0], (pixels(pets / "test/cat/00.png") / 255 - mean) / std)
 
 
-@pytest.mark.parametrize("cache", ["decoded", "none"])
 @pytest.mark.parametrize(
     ("normalize", "mean", "std"),
     [
@@ -65,15 +64,12 @@ def test_images_are_normalised_by_the_training_split(make, make_trainer, pets):
         ([[0.5, 0.5, 0.5], [0.25, 0.25, 0.25]], [0.5] * 3, [0.25] * 3),
     ],
 )
-def test_other_normalisations(make, pets, cache, normalize, mean, std):
-    data = make(pets, cache=cache, normalize=normalize)
+def test_other_normalisations(make, pets, normalize, mean, std):
+    data = make(pets, normalize=normalize)
     image = next(data.batches("test"))[0][0]
     mean, std = (torch.tensor(values)[:, None, None] for values in (mean, std))
     torch.testing.assert_close(image, (pixels(pets / "test/cat/00.png") / 255 - mean) / std)
-    assert data.state_dict()["mean"] == data.mean == mean.flatten().tolist() or normalize == "imagenet"
     assert data.serving().encode(pixels(pets / "test/cat/00.png")[None])[0].equal(image)
-    grey = make(pets, cache=cache, normalize=normalize, mode="L")
-    assert refusal(prepared, grey).endswith("is no mean and deviation for each channel; give two lists of numbers")
 
 
 def test_augmentation_is_for_training_only(make, make_trainer, pets):
@@ -94,7 +90,7 @@ def test_training_images_can_be_evaluated(make, make_trainer, pets):
     assert data.train_dataloader().dataset.images.shape == (27, 3, 12, 10)
     first, second = (one.transform(one.samples("train")[torch.tensor([0])], None)[0] for one in (data, plain))
     assert first.equal(second)
-    with pytest.raises(UserError, match=r"^data\.augment\.crop: 6 is out of range for images of 8 x 6 pixels"):
+    with pytest.raises(UserError, match=r"^data\.augment: crop or cutout is too large for images of 8 x 6 pixels$"):
         prepared(make(pets, augment=Augment(crop=6)))
 
 
@@ -144,7 +140,7 @@ def test_splits(make, make_trainer, pets):
     data, model = make(pets, val_fraction=0.0), Recorder()
     make_trainer().fit(model, data)
     assert {stage for stage, _ in model.seen} == {"train"}
-    with pytest.raises(UserError, match=r"has no val images; add some, or set data\.val_fraction above 0$"):
+    with pytest.raises(UserError, match=r"^data\.path: there are no val images; add some"):
         make_trainer().validate(model, data)
 
 
@@ -186,9 +182,9 @@ def test_predicting_from_a_checkpoint_alone(make, make_trainer, pets, tmp_path):
     trainer.save_checkpoint(tmp_path / "model.ckpt")
     state = torch.load(tmp_path / "model.ckpt", weights_only=True)["ImageData"]
     assert (state["class_names"], state["image_shape"], state["generated"]) == (["cat", "dog"], (3, 8, 6), False)
-    again = ImageData.load_from_checkpoint(tmp_path / "model.ckpt", weights_only=True)
-    assert again.augment == Augment(crop=1)
-    assert dict(again.hparams) == dict(data.hparams)
+    assert dict(ImageData.load_from_checkpoint(tmp_path / "model.ckpt", weights_only=True).hparams) == dict(
+        data.hparams
+    )
 
     # Elsewhere, with no training images at hand.
     photos = tmp_path / "photos"
@@ -219,9 +215,7 @@ def test_predicting_files_that_are_damaged(make, pets, tmp_path, workers):
         if bad_rows == "drop":
             assert [len(batch["image"]) for batch in data.predict_dataloader()] == [1]
             continue
-        with pytest.raises(
-            UserError, match=r"1 of 2 images can't be used: 1 unreadable \(.*b\.png: not an image\); repl"
-        ):
+        with pytest.raises(UserError, match=r"^data\.path: .*b\.png: not an image; replace or delete it$"):
             list(data.predict_dataloader())
 
 
@@ -257,21 +251,3 @@ def test_generated_data_through_a_run(make, make_trainer, monkeypatch):
     assert data.description == "GENERATED images: 36 train / 4 val / 20 test images of 1 x 9 x 8, 10 classes"
     assert data.state_dict()["class_names"] == data.class_names
     assert data.state_dict()["generated"] is True
-
-
-@pytest.mark.parametrize(
-    ("settings", "line"),
-    [
-        (
-            {"dataset": "generated", "cache": "none"},
-            "data.cache: none is for images of your own, in files; leave it out",
-        ),
-        ({"path": "x", "cache": "none", "bad_rows": "drop"}, "data.bad_rows: with data.cache none, damaged images are"),
-        (
-            {"path": "x", "transform": [torch.nn.Identity()]},
-            "data.transform: it changes images as they are decoded; add",
-        ),
-    ],
-)
-def test_what_does_not_go_together(settings, line):
-    assert refusal(lambda: ImageData(**settings)).startswith(line)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from litlab.data.images.decode import ImageFormat, decode, decode_sent, peek
+from litlab.data.images.decode import ImageFormat, decode, peek
 from litlab.data.images.files import find_images
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.images.conftest import write_image
@@ -76,7 +76,7 @@ def test_heic(tmp_path):
     pytest.importorskip("pillow_heif").register_heif_opener()
     path = save(tmp_path, np.full((64, 64, 3), 200, np.uint8), name="image.heic")
     assert abs(decoded(path, size=(64, 64)).astype(int) - 200).max() < 4
-    assert find_images(str(tmp_path)) == [path]
+    assert find_images(tmp_path) == [path]
 
 
 @pytest.mark.parametrize("broken", ["rational", "tag"])
@@ -99,9 +99,8 @@ def test_broken_exif_data_is_none(tmp_path, broken):
     np.testing.assert_array_equal(first, second)
 
 
-@pytest.mark.parametrize(("bits", "says"), [(8, True), (10, True), (12, True), (16, False)])
-@pytest.mark.parametrize("cache", ["decoded", "none"])
-def test_16_bits_are_scaled_by_those_in_use(tmp_path, make, said, bits, says, cache):
+@pytest.mark.parametrize("bits", [8, 10, 12, 16])
+def test_16_bits_are_scaled_by_those_in_use(tmp_path, make, bits):
     """Also in prediction, by what the checkpoint says."""
     values = np.random.default_rng(0).integers(0, 2**bits, (40, 8, 6))
     values[:, 0, :2] = 0, 2**bits - 1
@@ -109,25 +108,14 @@ def test_16_bits_are_scaled_by_those_in_use(tmp_path, make, said, bits, says, ca
         folder = tmp_path / "scans/train" / "ab"[number % 2]
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image.astype(np.uint16)).save(folder / f"{number:02}.png")
-    data = prepared(make(tmp_path / "scans", cache=cache, val_fraction=0.0))
+    data = prepared(make(tmp_path / "scans", val_fraction=0.0))
     found = data.samples("train")[torch.tensor([0])]["image"][0, 0].numpy()
     expected = values[0] * 255 // (2**bits - 1)
     np.testing.assert_array_equal(found, expected)
     assert found.max() == 255
-    assert any(f"16-bit images use {bits} bits only" in line for line in said) == says
     data.load_state_dict(data.state_dict())
     new = data.open_input(str(tmp_path / "scans/train/a/00.png"))
     np.testing.assert_array_equal(new[torch.tensor([0])]["image"][0, 0], expected)
-
-
-@pytest.mark.parametrize("settings", [{}, {"normalize": "imagenet"}, {"cache": "none"}])
-def test_images_of_one_value_are_told(tmp_path, make, said, settings):
-    for number in range(8):
-        write_image(tmp_path / "dark/train" / "ab"[number % 2] / f"{number}.png", value=number % 3)
-    prepared(make(tmp_path / "dark"))
-    assert any(
-        "the images are almost of one value (mean 1, deviation 1.0 of 255); look at some" in line for line in said
-    )
 
 
 def test_ways_to_fit(tmp_path):
@@ -148,34 +136,21 @@ def test_large_jpegs_are_decoded_no_finer_than_needed(tmp_path):
     assert abs(decoded(path, "L", (20, 20), "crop")[0].astype(int) - exact).max() < 4
 
 
-def test_images_that_somebody_sends(tmp_path):
-    form = ImageFormat(2, 2, "L", "crop", convert=True, depth=12)
-    path = save(tmp_path, np.array([[0, 4095], [2048, 1]], dtype=np.uint16))
-    assert decode_sent(path.read_bytes(), form, 4).tolist() == [[[0, 255], [127, 0]]]
-    message = refusal(decode_sent, path.read_bytes(), form, 3)
-    assert message == "image: it has 2 x 2 pixels; send one of at most 3"
-    assert refusal(decode_sent, b"rubbish", form, 9).startswith(
-        "image: it can't be read (not an image); send a file of J"
-    )
-    script = save(tmp_path, np.zeros((2, 2, 3), np.uint8), name="image.eps")  # it would run a program
-    assert refusal(decode_sent, script.read_bytes(), form, 9).startswith("image: it can't be read (not an image)")
-
-
-def test_all_kinds_of_trouble_are_told_at_once(make, pets, said):
-    damaged = pets / "train/cat/03.png"
-    damaged.write_bytes(damaged.read_bytes()[:60])
-    (pets / "train/dog/04.png").write_bytes(b"rubbish")
-    Image.fromarray(np.ones((8, 6), dtype=np.float32)).save(pets / "train/dog/x.tif")
+def test_all_that_is_wrong_is_told_at_once(make, pets, said):
+    (pets / "train/cat/03.png").write_bytes((pets / "train/cat/03.png").read_bytes()[:60])
+    (pets / "train/cat/04.png").write_bytes(b"rubbish")
+    Image.fromarray(np.ones((8, 6), dtype=np.float32)).save(pets / "train/cat/05.tif")
     write_image(pets / "train/cat/07.png", size=(9, 6))
     write_image(pets / "train/dog/05.png", mode="L")
     message = refusal(prepared, make(pets))
-    assert message.startswith(f"{pets}: 5 of 37 images can't be used: 3 unreadable ({damaged}: ")
-    assert f"1 of another size ({pets}/train/cat/07.png: 9 x 6 pixels, not 8 x 6)" in message
-    assert f"1 of another mode ({pets}/train/dog/05.png: grey, not colour)" in message
-    assert "; bring all to one size: --data.image_size '[8, 6]'; convert all to one mode: --data.mode RGB" in message
-    assert refusal(prepared, make(pets, bad_rows="drop")).startswith(f"{pets}: 5 of 37 images")
+    assert message.startswith(f"{pets}: 5 of 37 images can't be used: image {pets}/train/cat/03.png (")
+    assert "04.png (not an image)" in message
+    assert message.endswith(" and 2 more; correct or delete them, or use --data.bad_rows drop")
+    form = ImageFormat(8, 6, "RGB", None, convert=False)
+    assert decode(pets / "train/cat/07.png", form) == "9 x 6 pixels, not 8 x 6: set data.image_size"
+    assert decode(pets / "train/dog/05.png", form) == "L, not RGB: set data.mode"
 
     data = prepared(make(pets, bad_rows="drop", image_size=[8, 6], mode="RGB"))
     assert data.sizes == {"train": 25, "val": 3, "test": 6}
-    assert f"{pets}: 3 images that can't be read are left out (data.bad_rows)" in said
-    assert data.samples("train").labels.bincount().tolist() == [17, 8]
+    assert said[-1].startswith(f"{pets}: 3 of 37 images can't be used")
+    assert data.samples("train").labels.bincount().tolist() == [16, 9]
