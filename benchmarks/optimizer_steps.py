@@ -51,12 +51,9 @@ def optimizers(model: nn.Module) -> dict[str, Callable[[], Any]]:
         if isinstance(optimizer, Muon):
             optimizer.divide(model)
     hidden = [p for p in parameters if p.ndim == 2 and min(p.shape) > 1 and max(p.shape) < 10000]
-    shapes = {p.shape for p in hidden}
-    batches = [torch.stack([p.detach() for p in hidden if p.shape == shape]) for shape in shapes]
     return {
         **{name: optimizer.step for name, optimizer in made.items()},
-        "matrices orthogonalised one by one": lambda: [orthogonalise(p.detach()) for p in hidden],
-        "matrices orthogonalised in batches": lambda: [orthogonalise(batch) for batch in batches],
+        "matrices orthogonalised": lambda: [orthogonalise(p.detach()) for p in hidden],
     }
 
 

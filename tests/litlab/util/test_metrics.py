@@ -14,7 +14,7 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         own = {"mine": MulticlassHingeLoss(3), "loss_of_mine": MulticlassAccuracy(3)}
-        self.val_metrics = StageMetrics(MetricCollection({"acc": MulticlassAccuracy(3)}), "val", further=own)
+        self.val_metrics = StageMetrics("val", {"acc": MulticlassAccuracy(3)}, further=own)
         self.plain = MetricCollection({"top": MulticlassAccuracy(3)}, prefix="own/")
 
 
