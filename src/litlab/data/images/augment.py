@@ -151,8 +151,7 @@ def augment_batch(
     Returns:
         float32 of shape (batch, channel, height, width), normalised.
     """
-    numbers = uniform(index, seed, epoch, *_DRAWN)
-    draw: dict[str, Tensor] = dict(zip(_DRAWN, numbers, strict=True))  # all at once is quicker
+    draw: dict[str, Tensor] = dict(zip(_DRAWN, uniform(index, seed, epoch, *_DRAWN), strict=True))
     height, width = size
     if augment.crop:
         if images.shape[2:] == size:

@@ -5,6 +5,7 @@ repeats them exactly.
 """
 
 import hashlib
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -25,10 +26,14 @@ def uniform(index: Tensor, seed: int, epoch: int, *names: str) -> Tensor:
     Returns:
         float32 of shape (name, batch), uniform in [0, 1).
     """
-    digests = [hashlib.blake2b(f"{seed} {epoch} {name}".encode(), digest_size=8).digest() for name in names]
-    keys = torch.tensor([int.from_bytes(digest, "big", signed=True) for digest in digests])
-    x = index * _GOLDEN + keys.to(index.device, non_blocking=True)[:, None]
+    x = index * _GOLDEN + _make_keys(seed, epoch, names).to(index.device, non_blocking=True)[:, None]
     # The finaliser of splitmix. `>>` keeps the sign of an int64, hence the masks.
     x = (x ^ ((x >> 30) & (2**34 - 1))) * _MIX_1
     x = (x ^ ((x >> 27) & (2**37 - 1))) * _MIX_2
     return ((x >> 40) & (2**24 - 1)).float() * 2**-24
+
+
+@lru_cache(maxsize=64)  # the same for all batches of an epoch
+def _make_keys(seed: int, epoch: int, names: tuple[str, ...]) -> Tensor:
+    digests = [hashlib.blake2b(f"{seed} {epoch} {name}".encode(), digest_size=8).digest() for name in names]
+    return torch.tensor([int.from_bytes(digest, "big", signed=True) for digest in digests])
