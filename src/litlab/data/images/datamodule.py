@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from typing_extensions import override
 
@@ -45,6 +46,7 @@ Normalize = Literal["imagenet", "data"] | list[list[float]]
 
 _IMAGENET = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]
 _VERSION = 3  # raise it when the arrays of the same source would come out different
+_FLAT = 4.0  # grey levels: images that deviate by less were hardly saved as they were meant
 _MEASURED = 2000  # images that colours are measured on, at most
 
 
@@ -283,9 +285,13 @@ class ImageData(ExperimentData):
         rows = self._rows["train"]
         some = rows[:: -(-len(rows) // _MEASURED)]
         if self._images is not None:
-            return measure_colours(self._images[row].numpy() for row in some)
-        files = [self.listing.files[row] for row in some]
-        return measure_colours(chain.from_iterable(decode_files(files, self.form, "error", self.path, {})))
+            mean, std = measure_colours(self._images[row].numpy() for row in some)
+        else:
+            files = [self.listing.files[row] for row in some]
+            mean, std = measure_colours(chain.from_iterable(decode_files(files, self.form, "error", self.path, {})))
+        if max(std) < _FLAT / 255:
+            rank_zero_info(f"warning: {self.source_name}: the images are almost of one value; look at some of them")
+        return mean, std
 
     def _stored_images(self, split: str) -> StoredImages:
         """Return the images of a split as they are stored."""

@@ -2,12 +2,14 @@
 
 import glob
 import hashlib
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.classes import sort_classes, warn_of_like_classes
 from litlab.data.frames import FileFormat, Policy, UserFile, check_columns, drop_bad_rows, read_frame
@@ -16,7 +18,9 @@ from litlab.errors import UserError
 
 SUFFIXES = (
     ".jpg", ".jpeg", ".jfif", ".jpe", ".png", ".bmp", ".gif", ".webp", ".avif", ".heic", ".tif", ".tiff", ".ppm",
+    ".pgm", ".pbm",
 )  # fmt: skip
+_THUMBNAILS = {"@eaDir", "__MACOSX"}  # folders that storage boxes and archives add
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,22 @@ class Listing:
         return digest.hexdigest()
 
 
-def find_images(folder: Path) -> list[Path]:
-    """Return the images in a folder, at any depth, sorted; links are followed, hidden files left out."""
-    names = glob.glob("**", root_dir=folder, recursive=True)
-    return [folder / name for name in sorted(names) if name.lower().endswith(SUFFIXES)]
+def find_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
+    """Return the images in a folder, at any depth, sorted; links are followed, hidden files and thumbnails left out.
+
+    Args:
+        folder: The folder.
+        others: Counts files of other kinds by the ends of their names.
+    """
+    names = [name for name in sorted(glob.glob("**", root_dir=folder, recursive=True)) if _is_shown(name)]
+    images = [folder / name for name in names if name.lower().endswith(SUFFIXES)]
+    if others is not None:
+        others.update(Path(name).suffix for name in names if folder / name not in images and (folder / name).is_file())
+    return images
+
+
+def _is_shown(name: str) -> bool:
+    return _THUMBNAILS.isdisjoint(Path(name).parts)
 
 
 def list_folder(root: Path) -> Listing:
@@ -59,12 +75,16 @@ def list_folder(root: Path) -> Listing:
     Raises:
         UserError: A folder is missing or empty, or a class of val/ or test/ is not in train/.
     """
-    folders = {split: [folder for folder in (root / split).glob("[!.]*") if folder.is_dir()] for split in SPLITS}
+    folders = {
+        split: [folder for folder in (root / split).glob("[!.]*") if folder.is_dir() and _is_shown(folder.name)]
+        for split in SPLITS
+    }
     classes = _check_classes([folder.name for folder in folders["train"]], root / "train/<class>/")
     files, labels, given = [], [], []
+    others: Counter[str] = Counter()
     for split in SPLITS:
         for folder in sorted(folders[split]):
-            images = find_images(folder)
+            images = find_images(folder, others)
             if not images or folder.name not in classes:
                 problem = (
                     f"no images ({', '.join(SUFFIXES)})" if not images else f"this class is not in {root / 'train'}"
@@ -73,6 +93,9 @@ def list_folder(root: Path) -> Listing:
             files += images
             labels += [classes.index(folder.name)] * len(images)
             given += [split] * len(images)
+    if others:
+        kinds = ", ".join(f"{count:,} {suffix or 'without a suffix'}" for suffix, count in others.most_common(5))
+        rank_zero_info(f"warning: {root}: {others.total():,} files are no images and are left out: {kinds}")
     return Listing(files, np.array(labels), np.array(given), classes)
 
 

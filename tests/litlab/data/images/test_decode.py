@@ -118,6 +118,14 @@ def test_16_bits_are_scaled_by_those_in_use(tmp_path, make, bits):
     np.testing.assert_array_equal(new[torch.tensor([0])]["image"][0, 0], expected)
 
 
+@pytest.mark.parametrize("settings", [{}, {"cache": "none"}])
+def test_images_of_one_value_are_told(tmp_path, make, said, settings):
+    for number in range(8):
+        write_image(tmp_path / "dark/train" / "ab"[number % 2] / f"{number}.png", value=number % 3)
+    prepared(make(tmp_path / "dark", **settings))
+    assert any("the images are almost of one value; look at some" in line for line in said)
+
+
 def test_ways_to_fit(tmp_path):
     array = np.zeros((4, 12, 3), dtype=np.uint8)
     array[:, 4:8] = 255

@@ -22,7 +22,10 @@ HARMLESS = {
     "hidden files": (lambda root: (root / "train/cat/._1.png").write_bytes(b"x"), 30),
     "deep": (lambda root: write_image(root / "train/cat/more/deep.PNG", seed=1), 31),
     "other kinds": (lambda root: [write_image(root / f"train/cat/x.{end}") for end in ("jfif", "JPE", "avif")], 33),
-    "other files": (lambda root: (root / "train/cat/notes.txt").touch(), 30),
+    "thumbnails": (
+        lambda root: [write_image(root / "train" / name) for name in ("cat/@eaDir/1.png", "@eaDir/1.png")], 30
+    ),
+    "of a Mac": (lambda root: write_image(root / "train/__MACOSX/cat/1.png"), 30),
 }  # fmt: skip
 
 
@@ -36,6 +39,14 @@ def test_every_image_is_listed_once(pets, case, said):
     assert listing.class_names == ["cat", "dog"]
     assert listing.labels.tolist() == ["/dog/" in str(file) for file in listing.files]
     assert not said
+
+
+def test_files_of_other_kinds_are_counted(pets, said):
+    (pets / "train/cat/notes.txt").touch()
+    for number in range(2):
+        (pets / f"train/dog/{number}.raw").touch()
+    assert len(list_folder(pets).files) == 36
+    assert said == [f"warning: {pets}: 3 files are no images and are left out: 2 .raw, 1 .txt"]
 
 
 def test_numbers_as_classes_are_in_numerical_order(tmp_path, said):
