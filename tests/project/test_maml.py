@@ -135,10 +135,6 @@ def test_the_plots_are_of_maml_alone():
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (
-            ["--model.network.norm=torch.nn.BatchNorm1d"],
-            "model.network: torch.func.vmap can't take MLP (",
-        ),
         (["--model.network.num_classes=2"], "model.network: it returns (10, 2) for 10 points, not (10, 1)"),
         (["--data.shots=0"], "data.shots: 0 is not valid; it must be at least 1"),
         (["--model.inner_lr=0"], "model.inner_lr: 0 is not valid; it must be above 0"),

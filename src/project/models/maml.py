@@ -100,7 +100,7 @@ class MAML(ExperimentModule):
             try:
                 return vmap(of_task, randomness="different")(*parts)  # each task has its own dropout
             except RuntimeError as error:
-                if not any(words in str(error) for words in ("vmap", "Batching rule", "torch.func")):
+                if not any(words in str(error) for words in ("vmap", "Batching rule", "torch.func", "transform")):
                     raise
                 raise UserError(
                     f"model.network: torch.func.vmap can't take {type(self.network).__name__} "
