@@ -49,6 +49,8 @@ class TextData(ExperimentData):
         columns: Names of the columns of a CSV file whose first row is a text; null: the first row has the names.
         text_columns: Columns that make up the text, joined by a space.
         label_column: Column of the class: words, or numbers.
+        delimiter: What separates the cells of a CSV file; null: the one that makes the most columns.
+        missing: Words that stand for a missing value, beside nothing, NA, N/A, NaN, None, null and the like.
         tokenizer: `word`: words in lower case and punctuation marks, those that come at least twice in training;
             `bpe`: pieces of words, by byte-pair encoding, also in lower case.
         vocab_size: Most entries of the vocabulary.
@@ -90,6 +92,8 @@ class TextData(ExperimentData):
         columns: list[str] | None = None,
         text_columns: list[str] = ["text"],  # noqa: B006 - it is not changed
         label_column: str = "label",
+        delimiter: str | None = None,
+        missing: list[str] = [],  # noqa: B006
         tokenizer: Kind = "word",
         vocab_size: PositiveInt = 20_000,
         max_tokens: PositiveInt = 256,
@@ -118,7 +122,7 @@ class TextData(ExperimentData):
             raise UserError("data.balance: it does not go with data.tokens_per_batch; leave one of them out")
         self.files = [self.path] if test_path is None else [self.path, test_path]
         named = {"columns": columns, "text_columns": text_columns, "label_column": label_column}
-        self.table = {**named, "bad_rows": bad_rows}
+        self.table = {**named, "delimiter": delimiter, "missing": list(missing), "bad_rows": bad_rows}
         self.cache_dir = Path(cache_dir).expanduser()
         self.tokens_per_batch = tokens_per_batch
         self.balance = balance

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from litlab.data.classes import sort_classes, warn_of_like_classes
-from litlab.data.frames import Frame, Policy, Source, check_columns, check_file, drop_bad_rows, read_frame
+from litlab.data.frames import FileFormat, Frame, Policy, Source, check_columns, check_file, drop_bad_rows, read_frame
 from litlab.data.public import PublicFile
 from litlab.errors import UserError
 
@@ -97,6 +97,8 @@ def read_rows(
     text_columns: list[str],
     label_column: str | None,
     columns: list[str] | None = None,
+    delimiter: str | None = None,
+    missing: Sequence[str] = (),
     bad_rows: Policy = "error",
     setting: str = "data.path",
 ) -> Frame:
@@ -107,6 +109,8 @@ def read_rows(
         text_columns: Columns that make up the text, joined by a space.
         label_column: Column of the classes; None: they are not read, and can be missing.
         columns: Names of the columns, where a CSV file has no row of names.
+        delimiter: As of `FileFormat`, and so is `missing`.
+        missing: Words that stand for a missing value.
         bad_rows: Whether rows without a text or label are an error or left out.
         setting: Where the file's name comes from, for messages.
 
@@ -119,7 +123,8 @@ def read_rows(
     import pandas as pd
 
     where = setting if isinstance(source, pd.DataFrame) else source
-    frame = read_frame(source, setting=setting, names=columns, bad_rows=bad_rows)
+    form = FileFormat(delimiter, missing=tuple(missing))
+    frame = read_frame(source, form, setting=setting, names=columns, bad_rows=bad_rows)
     needed = text_columns if label_column is None else [*text_columns, label_column]
     check_columns(frame, where, dict.fromkeys(needed, _REMEDY))
 

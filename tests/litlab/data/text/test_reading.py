@@ -138,3 +138,9 @@ def test_input_that_can_not_be_used(write, name, content, message):
     path = write(content, name)
     assert refusal(read_input, str(path), TABLE).replace(f"{path.parent}/", "").startswith(message)
     assert refusal(read_input, f"{path.parent}/none.txt", TABLE).startswith("--input: there is no file ")
+
+
+def test_cells_as_the_settings_say(write):
+    path = write("text:label\na, b:x\nc:?\nd:y\n")
+    rows = read_rows(path, **TABLE, delimiter=":", missing=["?"], bad_rows="drop")
+    assert rows.to_numpy().tolist() == [["a, b", "x"], ["d", "y"]]
