@@ -54,7 +54,8 @@ def match_rules(names: Iterable[str], rules: Iterable[str | Sequence[str]], key:
                 modules = chain.from_iterable(accumulate(name.split("."), "{}.{}".format) for name in names)
                 known = nearest(pattern.removesuffix(".*"), modules)
                 raise UserError(f"{key}[{number}]: '{pattern}' matches no parameter of the model{known}")
-            rule_of = dict.fromkeys(matching, number) | rule_of
+            for name in matching:
+                rule_of.setdefault(name, number)
     return rule_of
 
 
