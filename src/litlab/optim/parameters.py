@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from itertools import accumulate, chain
+from itertools import accumulate, chain, takewhile
 from typing import Any
 
 from torch import nn
@@ -54,13 +54,16 @@ def match_rules(names: Iterable[str], rules: Iterable[str | Sequence[str]], key:
                 modules = chain.from_iterable(accumulate(name.split("."), "{}.{}".format) for name in names)
                 known = nearest(pattern.removesuffix(".*"), modules)
                 raise UserError(f"{key}[{number}]: '{pattern}' matches no parameter of the model{known}")
-            rule_of = dict.fromkeys(matching, number) | rule_of
+            for name in matching:
+                rule_of.setdefault(name, number)
     return rule_of
 
 
 def summarise(names: Iterable[str]) -> str:
     """Return names in short: how many there are in each part of the network."""
-    counts = Counter(".".join(name.split(".")[:2]) for name in names)
+    words = [name.split(".") for name in names]
+    shared = len(list(takewhile(lambda level: len(set(level)) == 1, zip(*words, strict=False))))
+    counts = Counter(".".join(name[: max(2, shared)]) for name in words)
     return ", ".join(part if count == 1 else f"{part} ({count})" for part, count in counts.items())
 
 

@@ -109,11 +109,6 @@ class Filtered(Tiny):
             "freeze.rules: the first epoch trains nothing; set epochs: 0 for a part of the network",
         ),
         (
-            [FreezeRule("network.0", 1), FreezeRule(["network.0.bias"], 0)],
-            Tiny,
-            "freeze.rules[1]: earlier rules match all of ['network.0.bias']; put it before them, or remove it",
-        ),
-        (
             BODY,
             Filtered,
             "freeze.rules: the optimizer does not have network.0 (2), network.1 (2), which would be trained later; let "
