@@ -22,19 +22,19 @@ def name_classes(count: int) -> tuple[str, ...]:
     return tuple(f"kind {number}" for number in range(count))
 
 
-class CIFAR10Data(ImageData):
+class Ten(ImageData):
     public = PublicImages(
         "cifar10", "CIFAR10", "cifar-10-batches-py", ("cifar-10-python.tar.gz",), name_classes(10), (3, 32, 32)
     )
 
 
-class CIFAR100Data(ImageData):
+class Hundred(ImageData):
     public = PublicImages(
         "cifar100", "CIFAR100", "cifar-100-python", ("cifar-100-python.tar.gz",), name_classes(100), (3, 32, 32)
     )
 
 
-class MNISTData(ImageData):
+class Digits(ImageData):
     public = PublicImages(
         "mnist", "MNIST", "MNIST",
         tuple(f"MNIST/raw/{part}-ubyte.gz" for part in (
@@ -73,7 +73,7 @@ def write_mnist(root: Path, compress=False) -> dict[str, np.ndarray]:
 def make_cifar(monkeypatch, kind: type[ImageData]) -> dict[str, bytes]:
     """The pickles of https://www.cs.toronto.edu/~kriz/cifar.html, whose checksums torchvision is told."""
     reader = getattr(torchvision.datasets, kind.public.reader)
-    random, fine, files = np.random.default_rng(0), kind is CIFAR100Data, {}
+    random, fine, files = np.random.default_rng(0), kind is Hundred, {}
     for name, _ in (*reader.train_list, *reader.test_list):
         data = random.integers(0, 256, (20, 3072), dtype=np.uint8)
         files[name] = pickle.dumps({"data": data, "fine_labels" if fine else "labels": [i % 10 for i in range(20)]})
@@ -86,7 +86,7 @@ def make_cifar(monkeypatch, kind: type[ImageData]) -> dict[str, bytes]:
     return files
 
 
-def write_cifar(root: Path, monkeypatch, kind=CIFAR10Data) -> dict[str, bytes]:
+def write_cifar(root: Path, monkeypatch, kind=Ten) -> dict[str, bytes]:
     files = make_cifar(monkeypatch, kind)
     (root / kind.public.folder).mkdir(parents=True)
     for file, content in files.items():
@@ -96,30 +96,30 @@ def write_cifar(root: Path, monkeypatch, kind=CIFAR10Data) -> dict[str, bytes]:
 
 def test_mnist(make, tmp_path):
     arrays = write_mnist(tmp_path / "raw")
-    data = prepared(make(tmp_path / "raw", MNISTData, fallback="generated"))
+    data = prepared(make(tmp_path / "raw", Digits, fallback="generated"))
     assert data.description == "mnist: 36 train / 4 val / 10 test images of 1 x 28 x 28, 10 classes"
     batch = data.samples("test")[torch.arange(10)]
     np.testing.assert_array_equal(batch["image"][:, 0], arrays["t10k-images-idx3-ubyte"])
     assert batch["label"].tolist() == list(range(10))
     # Brought to another format; and from the cache, once the files are gone.
-    data = make(tmp_path / "raw", MNISTData, mode="RGB", image_size=(32, 32))
+    data = make(tmp_path / "raw", Digits, mode="RGB", image_size=(32, 32))
     data.prepare_data()
     for file in (tmp_path / "raw").rglob("*-ubyte"):
         file.unlink()
     assert prepared(data).samples("test").images.shape == (10, 3, 32, 32)
 
 
-@pytest.mark.parametrize("kind", [CIFAR10Data, CIFAR100Data])
+@pytest.mark.parametrize("kind", [Ten, Hundred])
 def test_cifar(make, tmp_path, monkeypatch, kind):
     files = write_cifar(tmp_path / "raw", monkeypatch, kind)
     data = prepared(make(tmp_path / "raw", kind))
-    expected = pickle.loads(files["test_batch" if kind is CIFAR10Data else "test"])["data"].reshape(-1, 3, 32, 32)
+    expected = pickle.loads(files["test_batch" if kind is Ten else "test"])["data"].reshape(-1, 3, 32, 32)
     np.testing.assert_array_equal(data.samples("test")[torch.arange(20)]["image"], expected)
     assert data.class_names == list(kind.public.class_names)
 
 
 def test_archives_that_the_user_put_there_are_unpacked(tmp_path, monkeypatch):
-    files = make_cifar(monkeypatch, CIFAR10Data)
+    files = make_cifar(monkeypatch, Ten)
     with tarfile.open(tmp_path / "cifar-10-python.tar.gz", "w:gz") as archive:
         for name, content in files.items():
             entry = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
@@ -133,24 +133,24 @@ def test_archives_that_the_user_put_there_are_unpacked(tmp_path, monkeypatch):
         (name, hashlib.md5((raw / name).read_bytes()).hexdigest()) for name, _ in torchvision.datasets.MNIST.resources
     ]
     monkeypatch.setattr(torchvision.datasets.MNIST, "resources", resources)
-    for kind, count in ((CIFAR10Data, 120), (MNISTData, 50)):
+    for kind, count in ((Ten, 120), (Digits, 50)):
         kind.public.download(tmp_path)
         images, labels, given = kind.public.read(tmp_path)
         assert len(images) == len(labels) == len(given) == count
     assert not list(tmp_path.glob(".download-*"))
     kept = (tmp_path / "cifar-10-batches-py/data_batch_1").stat()
-    CIFAR10Data.public.download(tmp_path)
+    Ten.public.download(tmp_path)
     assert (tmp_path / "cifar-10-batches-py/data_batch_1").stat() == kept, "what is whole stays"
 
 
 def test_nothing_there(make, make_trainer, tmp_path, capsys):
     root = tmp_path / "raw"
-    assert refusal(make(root, CIFAR10Data).prepare_data) == (
+    assert refusal(make(root, Ten).prepare_data) == (
         f"cifar10: it is not in {root}/ and can't be downloaded (www.cs.toronto.edu: offline); put "
         "cifar-10-python.tar.gz there, use your own data (--data.dataset folder --data.path DIR), or made-up data "
         "(--data.fallback generated)"
     )
-    data, model = make(root, CIFAR10Data, fallback="generated"), Recorder()
+    data, model = make(root, Ten, fallback="generated"), Recorder()
     assert data.class_names[0] == "kind 0"
     trainer = make_trainer()
     trainer.fit(model, data)
@@ -160,16 +160,16 @@ def test_nothing_there(make, make_trainer, tmp_path, capsys):
     )
     assert "kind 0" not in data.class_names
     assert data.state_dict()["generated"] is True
-    other = make(root, CIFAR10Data, fallback="generated")
+    other = make(root, Ten, fallback="generated")
     other.trainer = make_trainer()
     other.trainer.strategy.broadcast = lambda mine: True  # another process says so
     other.setup("fit")
     assert (other.generated, other.class_names) == (True, data.class_names)
 
 
-@pytest.mark.parametrize("kind", [CIFAR10Data, MNISTData])
+@pytest.mark.parametrize("kind", [Ten, Digits])
 def test_half_a_file_is_never_taken_for_whole(make, tmp_path, monkeypatch, kind):
-    if kind is MNISTData:
+    if kind is Digits:
         write_mnist(tmp_path / "raw")
     else:
         write_cifar(tmp_path / "raw", monkeypatch)
@@ -185,5 +185,5 @@ def test_half_a_file_is_never_taken_for_whole(make, tmp_path, monkeypatch, kind)
 def test_a_download_that_fails_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("litlab.data.images.public.check_reachable", lambda urls: None)
     with pytest.raises(Unavailable, match="offline"):
-        CIFAR10Data.public.download(tmp_path / "raw")
+        Ten.public.download(tmp_path / "raw")
     assert [path.name for path in (tmp_path / "raw").iterdir()] == [".lock"]
