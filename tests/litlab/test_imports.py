@@ -80,7 +80,8 @@ def test_slow_libraries_are_imported_where_they_are_used():
     """Not when a command starts: each takes a good part of a second."""
     slow = {"matplotlib", "optuna", "PIL", "plotly", "scipy", "sklearn", "tensorboard", "tokenizers", "torchvision"}
     wrong = []
-    late = {"litlab.data.tables.baselines", "litlab.data.tables.leaks"}  # are imported where they are used
+    # These are imported where they are used.
+    late = {"litlab.data.images.decode", "litlab.data.tables.baselines", "litlab.data.tables.leaks"}
     for name in MODULES.keys() - {name for name in MODULES if room(name) == "sweep"} - late:
         for node in ast.parse(MODULES[name].read_text()).body:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

@@ -271,6 +271,17 @@ class ExperimentData(LightningDataModule):
 
     # ---- batches
 
+    def choose_device(self, size: int, share: float = 0.25) -> torch.device:
+        """Return where to keep data of a size in bytes: on a CUDA GPU with room for it, else on the host.
+
+        Args:
+            size: Of the data.
+            share: How much of the GPU's free memory it may take.
+        """
+        device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
+        has_room = device.type == "cuda" and size <= share * torch.cuda.mem_get_info(device)[0]
+        return device if has_room else torch.device("cpu")
+
     def train_dataloader(self) -> DataLoader[Any]:
         """Batches of the training samples, in an order that depends on (seed, epoch) only."""
         return self._split_loader("train")

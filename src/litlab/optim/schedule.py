@@ -33,7 +33,8 @@ class Schedule:
     Args:
         scheduler: Any class of torch.optim.lr_scheduler, or your own, without its optimizer.
         interval: Step the scheduler after every optimizer step or after every epoch.
-        frequency: Step it only every so many epochs, or with ``interval: step`` batches of an epoch.
+        frequency: Step it only every so many optimizer steps or epochs. With ReduceLROnPlateau and ``interval: step``,
+            batches of an epoch are counted.
         monitor: Logged metric that ReduceLROnPlateau watches, such as val/loss.
     """
 
@@ -71,9 +72,14 @@ class Schedule:
 
         if isinstance(scheduler, ReduceLROnPlateau) and self.monitor:
             choose_mode(f"{KEY}.mode", scheduler.mode, self.monitor, model)
+        is_plateau = isinstance(scheduler, ReduceLROnPlateau)
+        is_counted = self.interval == "step" and not is_plateau  # by the module, see its `lr_scheduler_step`
         return {
-            "scheduler": scheduler, "interval": self.interval, "frequency": self.frequency, "monitor": self.monitor
-        }  # fmt: skip
+            "scheduler": scheduler,
+            "interval": self.interval,
+            "frequency": 1 if is_counted else self.frequency,
+            "monitor": self.monitor,
+        }
 
 
 def missing_length(recipe: Recipe) -> str | None:

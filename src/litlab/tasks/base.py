@@ -13,6 +13,7 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.errors import UserError, building
 from litlab.metrics.mean_loss import MeanLoss
@@ -145,7 +146,7 @@ class ExperimentModule(LightningModule):
         optimizer = self.new_optimizer()
         if self.schedule is None:
             return optimizer
-        steps = steps_of_run(self.trainer)
+        steps = self.steps_of_run()
         if self.trainer.ckpt_path is not None or self.trainer.strategy.restore_checkpoint_after_setup:
             # Counting the steps has loaded the training data, before it is known where a resumed run continues.
             self.trainer.fit_loop._combined_loader = None
@@ -153,6 +154,16 @@ class ExperimentModule(LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs, self),
         }
+
+    def steps_of_run(self) -> float:
+        """Return the optimizer steps of the whole run; inf if it has no end, or its end is not known."""
+        return steps_of_run(self.trainer)
+
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        """Step the schedule, every ``frequency`` optimizer steps of the run; Lightning would count by the epoch."""
+        every = self.schedule.frequency if self.schedule is not None and self.schedule.interval == "step" else 1
+        if isinstance(scheduler, ReduceLROnPlateau) or self.global_step % every == 0:
+            super().lr_scheduler_step(scheduler, metric)
 
     def expected_loss(self, batch: Any) -> float | None:
         """Return the training loss of a guess that ignores the inputs: about what an untrained network starts with.
@@ -192,8 +203,12 @@ class ExperimentModule(LightningModule):
         """Log the means of a stage at the end of its epoch, and start anew."""
         metrics = getattr(self, f"{stage}_metrics", None)
         if metrics is not None:
+            with warnings.catch_warnings():
+                if self.trainer.sanity_checking:  # of metrics that want more samples than its two batches have
+                    warnings.simplefilter("ignore")
+                values = metrics.compute()
             # They are the same on all ranks already; sync_dist only tells Lightning so.
-            self.log_dict(metrics.compute(), sync_dist=True)
+            self.log_dict(values, sync_dist=True)
             metrics.reset()
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from litlab.types import ClosedUnitInterval
 from project.ops.masked_softmax import masked_softmax, plain_masked_softmax
 
 
@@ -65,7 +66,7 @@ class MultiHeadAttention(nn.Module):
         self,
         embed_dim: int,
         num_heads: int,
-        dropout: float = 0.0,
+        dropout: ClosedUnitInterval = 0.0,
         implementation: Literal["sdpa", "math", "fused_softmax"] = "sdpa",
     ) -> None:
         super().__init__()

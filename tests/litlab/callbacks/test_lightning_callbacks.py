@@ -161,30 +161,6 @@ def test_what_is_not_in_checkpoints_is_not_resumed(fit, run, name, settings):
     assert f"error: trainer.callbacks: checkpoints don't hold what {name} has done" in done.err
 
 
-def test_finetuning_of_a_classifier(run, images):
-    """All but the last layer is frozen, then trained."""
-    tuning = {
-        "class_path": "lightning.pytorch.callbacks.BackboneFinetuning",
-        "init_args": {"unfreeze_backbone_at_epoch": 1},
-    }
-    flags = [
-        "--config", CONFIGS / "images.yaml", "--model=Classifier", "--model.schedule=null",
-        "--model.network=torchvision.models.squeezenet1_1", "--data=ImageData",
-        "--data.dataset=folder", f"--data.path={images}", "--data.batch_size=16", "--experiment=smoke",
-        "--model.optimizer=torch.optim.SGD", "--model.optimizer.lr=0.01", "--trainer.limit_train_batches=1",
-        "--trainer.max_epochs=3", "--trainer.limit_val_batches=1", "--trainer.num_sanity_val_steps=0",
-        "--trainer.log_every_n_steps=1", "--checkpoint.save_top_k=-1", "--test_after_fit=false",
-        "--trainer.accelerator=cpu", f"--trainer.callbacks={json.dumps([tuning])}",
-    ]  # fmt: skip
-    done = run("fit", *flags)
-    assert done.code == 0, done.err
-    one, two, three = (_checkpoint(f"epoch={n}-step={n + 1}.ckpt")["state_dict"] for n in range(3))
-    for before, after in ((one, two), (two, three)):
-        assert not torch.equal(before["network.features.0.weight"], after["network.features.0.weight"])
-    done = run("fit", "--resume", "smoke", "--trainer.max_epochs=4")
-    assert "checkpoints don't hold what BackboneFinetuning has done" in done.err
-
-
 def test_fast_dev_run_leaves_nothing(fit):
     before = set(Path.cwd().iterdir())
     done = fit({}, "--trainer.fast_dev_run=true", "--checkpoint.every_n_train_steps=1", "--trainer.profiler=simple")

@@ -77,4 +77,4 @@ def test_compressed_files_are_refused(answerers):
     for kind in ("series", "rows"):
         body, headers = form(gzip.compress(b"a,b\n" * 1000))
         (reply,) = answerers(kind, "run").answers([(headers["Content-Type"], body)])
-        assert "this is not a text file" in check(reply)
+        assert "it is not UTF-8" in check(reply)

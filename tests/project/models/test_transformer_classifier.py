@@ -235,7 +235,7 @@ def test_the_attention_of_the_documentation_is_one(own_part):
     ("flag", "says"),
     [
         ("attention=sdpa", "model.attention: there is no class 'sdpa'"),
-        ("attention={class_path: MultiHeadAttention, init_args: {dropout: 2}}", "model: dropout is 2.0"),
+        ("attention={class_path: MultiHeadAttention, init_args: {dropout: 2}}", "model.attention.dropout"),
         ("activation=gelu", "model.activation: there is no class 'gelu'; did you mean 'GELU'?"),
         ("norm_class=pre", "model.norm_class: there is no class 'pre'"),
     ],

@@ -145,7 +145,9 @@ class ImageData(ExperimentData):
         # Checkpoints hold plain values only: objects from Python are left out.
         objects = ["augment", "transform", *([] if isinstance(path, str | None) else ["path"])]
         self.save_hyperparameters(logger=False, ignore=objects)
-        self.augment, self.transforms, self.normalize = augment, transform, normalize
+        # Python code may give it as a checkpoint has it.
+        self.augment = Augment(**augment) if isinstance(augment, dict) else augment
+        self.transforms, self.normalize = transform, normalize
         self.is_lazy = cache == "none" and self.dataset in self.own_files
         if transform and not self.is_lazy:
             raise UserError("data.transform: it is for images of your own as they are decoded; add --data.cache none")
@@ -201,6 +203,16 @@ class ImageData(ExperimentData):
     def image_shape(self) -> tuple[int, int, int]:
         """(channel, height, width) of the images that the model gets; of the checkpoint's where one was loaded."""
         return self.metadata.image_shape if self.restored else self.form.shape
+
+    @property
+    def mean(self) -> list[float]:
+        """Mean of each channel that images are normalised by; after `setup`."""
+        return self.metadata.mean
+
+    @property
+    def std(self) -> list[float]:
+        """Deviation of each channel that images are normalised by; after `setup`."""
+        return self.metadata.std
 
     @property
     def has_test(self) -> bool:
@@ -307,8 +319,7 @@ class ImageData(ExperimentData):
             return LazyImages(len(files), read, self.form, self.transforms if is_train else [])
         processes = 1 if self.trainer is None else max(1, self.trainer.num_devices)
         images = self._stored_images(split).in_memory(self.augment.crop if is_train else 0, processes)
-        device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
-        return images.on_device(device, self.device_memory_fraction)
+        return images.to(self.choose_device(images.images.nbytes, self.device_memory_fraction))
 
     @override
     def sampler(self, samples: Any, split: str) -> EpochSampler:

@@ -180,17 +180,9 @@ class StoredImages(Dataset[dict[str, Tensor]]):
             part.copy_(reflect_pad(self[numbers]["image"], pad))
         return StoredImages(copy, self.labels)
 
-    def on_device(self, device: torch.device, share: float) -> "StoredImages":
-        """Copy the images to a GPU where they fit into a share of its free memory.
-
-        Returns:
-            The copy, or these images where they don't fit or the device is no GPU.
-        """
-        if device.type != "cuda" or self.rows is not None:
-            return self
-        if self.images.nbytes > share * torch.cuda.mem_get_info(device)[0]:
-            return self
-        return StoredImages(self.images.to(device), self.labels.to(device))
+    def to(self, device: torch.device) -> "StoredImages":
+        """Return the images on a device; some of many, which stay in the cache, as they are."""
+        return self if self.rows is not None else StoredImages(self.images.to(device), self.labels.to(device))
 
 
 class LazyImages(Dataset[dict[str, Tensor]]):

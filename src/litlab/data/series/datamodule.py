@@ -25,8 +25,6 @@ from litlab.data.series.windows import Windows, find_bounds, find_starts
 from litlab.metrics.forecast_metrics import ForecastMetrics
 from litlab.types import PositiveInt, Seed
 
-_DEVICE_SHARE = 0.25  # of a GPU's free memory that the series may take
-
 
 @dataclass(frozen=True)
 class PublicSeries:
@@ -263,12 +261,9 @@ class SeriesData(ExperimentData):
         """All rows, and their calendar if there is one, as the model gets them; after `setup`."""
         if "rows" not in self._samples:  # which is emptied with each set-up, and where a checkpoint has other scales
             rows = self._encode(self.series)
-            device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
-            # Not on other devices: they may copy the whole strided view for each batch that is gathered from it.
-            if device.type == "cuda":
-                fits = sum(part.nbytes for part in rows) < _DEVICE_SHARE * torch.cuda.mem_get_info(device)[0]
-                rows = [part.to(device) for part in rows] if fits else rows
-            self._samples["rows"] = rows
+            # Other devices than CUDA's may copy the whole strided view for each batch that is gathered from it.
+            device = self.choose_device(sum(part.nbytes for part in rows))
+            self._samples["rows"] = [part.to(device) for part in rows]
         return self._samples["rows"]
 
     def _encode(self, series: Series) -> list[Tensor]:

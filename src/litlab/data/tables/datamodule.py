@@ -258,7 +258,7 @@ class TabularData(ExperimentData):
     def samples(self, split: str) -> EncodedRows:
         rows = self.table[split]
         tensors = [*self._encode(rows), torch.from_numpy(lay_out_target(rows, self.known))]
-        device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
+        device = self.choose_device(sum(tensor.nbytes for tensor in tensors))
         return EncodedRows(*(tensor.to(device) for tensor in tensors))
 
     def labels(self, split: str) -> Tensor | None:

@@ -42,7 +42,7 @@ def test_a_good_run(checked):
         (model(), {}, {"limit_train_batches": 0}, "there is nothing to train"),
         (model(), {}, {"callbacks": [AGC()], "gradient_clip_val": 1.0}, r"^agc: trainer\.gradient_clip_val is 1\.0"),
     ],
-    ids=range(11),
+    ids=range(10),
 )
 def test_a_run_that_would_not_work_is_refused(checked, module, data, settings, says):
     with pytest.raises(UserError, match=says):

@@ -192,7 +192,10 @@ def test_shards_have_what_is_known_of_the_images(make, photos, tmp_path, cache):
 def test_shards_of_something_else_are_refused(make, shards):
     data = StreamedImages(str(shards))
     data.shards.about["kind"] = "texts"
-    assert refusal(prepared, data) == f"data.path: {shards} holds texts, not images"
+    assert (
+        refusal(prepared, data)
+        == f"data.path: {shards} holds texts of version 3, not images of version 3; write it again"
+    )
 
 
 def test_from_a_folder_to_predictions_by_commands(run, images, tmp_path):
