@@ -31,13 +31,17 @@ def warn_of_like_classes(names: Iterable[str], where: object) -> None:
         rank_zero_info(f"warning: {where}: classes differ only in how they are written: {', '.join(alike[:5])}")
 
 
-def count_classes(labels: Tensor, class_names: list[str], setting: str) -> Tensor:
-    """Count the samples of each class, int64 of shape (classes,).
+def weigh_classes(labels: Tensor, class_names: list[str], balance: Balance, setting: str) -> Tensor:
+    """Return weights that make up for uneven classes, with a mean of 1 over the samples.
 
     Args:
-        labels: Class of each sample, int64 of shape (samples,).
+        labels: Class of each training sample, int64 of shape (samples,).
         class_names: Name of each class.
+        balance: "even": by one over the count of a class; "sqrt": by one over its square root.
         setting: What asks, for messages.
+
+    Returns:
+        float64 of shape (classes,).
 
     Raises:
         UserError: A class has no samples.
@@ -46,21 +50,15 @@ def count_classes(labels: Tensor, class_names: list[str], setting: str) -> Tenso
     if not counts.all():
         name = class_names[int(counts.argmin())]
         raise UserError(f"{setting}: class {name!r} has no training samples; add some, or leave {setting} out")
-    return counts
+    weights = counts.double().pow(_POWERS[balance])
+    return weights * len(labels) / (weights * counts).sum()
 
 
-def weigh_classes(data: Any, balance: Balance) -> Tensor:
-    """Return weights for the loss that make up for uneven classes, with a mean of 1 over the training samples.
-
-    Args:
-        data: The DataModule, set up.
-        balance: "even": by one over the count of a class; "sqrt": by one over its square root.
-
-    Returns:
-        float32 of shape (classes,).
+def weigh_for_loss(data: Any, balance: Balance) -> Tensor:
+    """Return weights of the classes of a DataModule for the loss, float32 of shape (classes,), as of `weigh_classes`.
 
     Raises:
-        UserError: The DataModule has no labels or balances classes itself, or a class has no training samples.
+        UserError: The DataModule has no labels, or balances classes itself.
     """
     setting = "model.class_weights"
     labels = data.labels("train") if hasattr(data, "labels") else None
@@ -68,50 +66,19 @@ def weigh_classes(data: Any, balance: Balance) -> Tensor:
         raise UserError(f"{setting}: {type(data).__name__} has no labels() to count; leave {setting} out")
     if getattr(data, "balance", None) is not None:
         raise UserError(f"{setting}: data.balance evens out the classes already; leave one of the two out")
-    counts = count_classes(labels, data.class_names, setting).double()
-    weights = counts.pow(_POWERS[balance])
-    return (weights * counts.sum() / (weights * counts).sum()).float()
+    return weigh_classes(labels, data.class_names, balance, setting).float()
 
 
-class BalancedDraw:
-    """Draws the samples of an epoch such that classes come evenly, or by the square root of their counts.
-
-    An epoch keeps its length, and each class has a fixed share of it. Within a class each sample comes n times or
-    n + 1 times; who gets the additional draw is chosen anew in each epoch.
+def draw_samples(weights: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw the samples of an epoch with replacement, as many as there are.
 
     Args:
-        labels: Class of each training sample, int64 of shape (samples,).
-        balance: "even": as many draws for each class; "sqrt": by the square root of its count.
-        class_names: Name of each class.
+        weights: Of each sample, shape (samples,).
+        generator: Where random numbers come from.
 
-    Raises:
-        UserError: A class has no training samples.
+    Returns:
+        int64 of shape (samples,): numbers of samples, each plus another multiple of how many there are, so that
+        augmentation can draw by it.
     """
-
-    def __init__(self, labels: Tensor, balance: Balance, class_names: list[str]) -> None:
-        counts = count_classes(labels, class_names, "data.balance")
-        self.size = len(labels)
-        self.members = labels.cpu().argsort(stable=True).split(counts.tolist())
-        shares = counts.double().pow(1 + _POWERS[balance]).cumsum(0)
-        ends = (shares / shares[-1] * self.size).round().long()
-        self.draws = ends.diff(prepend=ends.new_zeros(1))
-        rare, frequent = int(counts.argmin()), int(counts.argmax())
-        self.description = f"data.balance: {balance}: in each epoch " + ", ".join(
-            f"class {class_names[place]!r} ({counts[place]:,}) is drawn {self.draws[place]:,} times"
-            for place in (rare, frequent)
-        )
-
-    def __call__(self, generator: torch.Generator) -> Tensor:
-        """Return the samples of an epoch in random order, int64 of shape (samples,).
-
-        The second draw of a sample is its number plus the number of all samples, the third plus twice that, and so on:
-        the sample is the remainder, and augmentation can draw by the whole number.
-        """
-        drawn = []
-        for members, count in zip(self.members, self.draws.tolist(), strict=True):
-            rounds, rest = divmod(count, len(members))
-            drawn += [members + number * self.size for number in range(rounds)]
-            chosen = torch.randperm(len(members), generator=generator)[:rest]
-            drawn.append(members[chosen] + rounds * self.size)
-        together = torch.cat(drawn)
-        return together[torch.randperm(len(together), generator=generator)]
+    size = len(weights)
+    return weights.multinomial(size, replacement=True, generator=generator) + size * torch.arange(size)

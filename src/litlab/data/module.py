@@ -4,16 +4,16 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from litlab.data.classes import Balance, BalancedDraw
+from litlab.data.classes import Balance, draw_samples, weigh_classes
 from litlab.data.metadata import Metadata
 from litlab.data.public import obtain
 from litlab.data.sampler import EpochBatches, EpochSampler
@@ -94,7 +94,7 @@ class ExperimentData(LightningDataModule):
         self.metadata: Any = None  # after `setup`, or from a checkpoint
         self.restored = False  # whether the metadata is a checkpoint's
         self._samples: dict[str, Any] = {}
-        self._draw: BalancedDraw | None = None  # after `setup` for training, with `balance`
+        self._draw: Any = None  # chooses the samples of an epoch; after `setup` for training, with `balance`
 
     def choose_source(self, dataset: str | None, path: Any, fallback: str | None = None) -> None:
         """Set where the data comes from: the user's own files, the public set, or made up.
@@ -232,8 +232,8 @@ class ExperimentData(LightningDataModule):
             labels = self.labels("train")
             if labels is None:
                 raise UserError(f"data.balance: {type(self).__name__} has no classes to balance; leave it out")
-            self._draw = BalancedDraw(labels, self.balance, self.metadata.class_names)
-            rank_zero_info(self._draw.description)
+            weights = weigh_classes(labels, self.metadata.class_names, self.balance, "data.balance")
+            self._draw = partial(draw_samples, weights[labels])
 
     def teardown(self, stage: str) -> None:
         self._samples.clear()

@@ -27,7 +27,7 @@ class EpochSampler(SequentialSampler, ABC):
         repeat: Whether every epoch has the order of the first, as for overfitting some batches on purpose.
         drop_last: Whether what does not fill a batch of training on all processes is left out.
         name: What the samples are, for the error message.
-        draw: Chooses the samples of a training epoch, as many as there are, and their order, such as `BalancedDraw`;
+        draw: Chooses the samples of a training epoch, as many as there are, and their order, such as `draw_samples`;
             None: all of them, at random.
 
     Raises:
@@ -98,6 +98,11 @@ class EpochSampler(SequentialSampler, ABC):
     def __len__(self) -> int:
         """Return the number of batches of this process in a whole epoch, the same on all processes."""
 
+    def count_batches(self, batch_size: int) -> int:
+        """Return the number of batches where each sample comes once and no batch is empty."""
+        smallest, largest = self.size // self.world_size, -(-self.size // self.world_size)
+        return min(smallest, -(-largest // batch_size))
+
     @abstractmethod
     def batches(self) -> Iterator[Tensor]:
         """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
@@ -128,8 +133,7 @@ class EpochBatches(EpochSampler):
         if self.train:
             whole, rest = divmod(self.size, self.batch_size * self.world_size)
             return max(1, whole + (not self.drop_last and rest >= self.world_size))
-        smallest, largest = self.size // self.world_size, -(-self.size // self.world_size)
-        return min(smallest, -(-largest // self.batch_size))
+        return self.count_batches(self.batch_size)
 
     def batches(self) -> Iterator[Tensor]:
         """Yield all batches of the epoch, int64 tensors of shape (batch,)."""

@@ -50,8 +50,7 @@ class ShardBatches(EpochSampler):
 
     def __len__(self) -> int:
         """Return the number of batches of this process, the same on all of them."""
-        smallest, largest = self.size // self.world_size, -(-self.size // self.world_size)
-        return min(smallest, -(-largest // self.batch_size))
+        return self.count_batches(self.batch_size)
 
     def batches(self) -> Iterator[Tensor]:
         """Yield all batches of the epoch, int64 tensors of shape (batch,)."""

@@ -11,8 +11,7 @@ import re
 import secrets
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -103,25 +102,6 @@ class Shards:
         where = f"{self.where}/{name}"
         digest = hashlib.sha256(f"{where} {self.about['fingerprint']}".encode()).hexdigest()
         return ShardSplit(where, f"{self.cache_dir}/{digest}", self.about["splits"][name]["names"])
-
-
-@contextmanager
-def new_shards(folder: Path) -> Iterator[Path]:
-    """Write shards into a temporary folder, which gets its name when all of it is there.
-
-    Args:
-        folder: The folder, which must not be there.
-
-    Raises:
-        UserError: It is there.
-    """
-    if folder.exists():
-        raise UserError(f"--output: {folder} is there already; name a new folder")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as private:
-        staging = Path(private, folder.name)
-        yield staging
-        staging.rename(folder)
 
 
 def write_split(folder: Path, samples: Iterable[Mapping[str, bytes | int]], count: int, size: int) -> dict[str, Any]:

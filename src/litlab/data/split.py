@@ -4,8 +4,6 @@ All draws are the same for every seed of a run.
 """
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from litlab.errors import UserError
 
@@ -50,98 +48,67 @@ def split_samples(
         The split of each sample, str of shape (sample,); empty where it is left out.
 
     Raises:
-        UserError: There are fewer groups or times than splits, or than folds.
+        UserError: There are fewer samples, groups or times than splits, or than folds.
     """
     split = given.astype(object)
-    labels = np.zeros(len(given), np.int64) if labels is None else labels
-    units = groups if groups is not None else times
-    total = int((split == "train").sum())
-
     if fold is not None:
         split[split == "test"] = ""
-        _set_fold(split, fold, labels, units, by_time=groups is None)
-    fractions = {"test": test_fraction, "val": val_fraction}
-    missing = [name for name, fraction in fractions.items() if fraction and name not in split]
-    for seed, name in enumerate(missing):
-        train = np.flatnonzero(split == "train")
-        count = max(1, round(fractions[name] * total))
-        if units is None:
-            taken = draw_by_class(torch.from_numpy(labels[train]), count, seed).numpy()
-        else:
-            taken = _take_units(units[train], count, shuffle=groups is not None)
-        split[train[taken]] = name
+    train = np.flatnonzero(split == "train")
+    pick = [None if values is None else values[train] for values in (labels, groups, times)]
+    unit = _arrange(len(train), *pick)
+
+    # A fold is a block of units. In time the first block is for training alone, and what comes after the fold unused.
+    if fold is not None:
+        number, count = read_fold(fold)
+        first = int(times is not None)
+        units = 1 + unit.max(initial=-1)
+        if units < count + first:
+            raise UserError(f"data.fold: {units} samples, groups or times are too few for {count} folds; set fewer")
+        block = unit * (count + first) // units - first
+        split[train[block == number]] = "test"
+        if times is not None:
+            split[train[block > number]] = ""
+
+    # What is missing comes from the end of what is left.
+    for name, fraction in (("test", test_fraction), ("val", val_fraction)):
+        if fraction and name not in split:
+            is_left = split[train] == "train"
+            begin = _find_end(unit[is_left], fraction * len(train))
+            split[train[is_left & (unit >= begin)]] = name
     return split
 
 
-def draw_by_class(labels: Tensor, count: int, seed: int) -> Tensor:
-    """Take ``count`` samples at random, from each class in proportion to its size.
-
-    The last sample of a class is never taken, so that no class disappears from what is left.
-
-    Args:
-        labels: Class of each sample, int64 of shape (samples,).
-        count: How many to take. Fewer are taken where the classes run out.
-        seed: Seed of the draw.
+def _arrange(count: int, labels: np.ndarray | None, groups: np.ndarray | None, times: np.ndarray | None) -> np.ndarray:
+    """Find the units that samples are divided by: single samples, groups or times.
 
     Returns:
-        Indices of the samples taken, int64.
+        Number of the unit of each sample, int64 of shape (sample,): the first are for training, the last for the test.
     """
-    generator = torch.Generator().manual_seed(seed)
-    by_class, rank, sizes = _shuffle_by_class(labels, generator)
-    size = sizes[labels[by_class]]
-    # Spread each class evenly over [0, 1) and cut all at one height. The offset decides at random which classes give
-    # one sample more when the cut does not divide evenly.
-    offset = torch.rand(len(sizes), generator=generator, dtype=torch.float64)[labels[by_class]]
-    height = (rank + offset) / size
-    height[rank == size - 1] = torch.inf
-    count = min(count, int(height.isfinite().sum()))
-    return by_class[torch.argsort(height, stable=True)[:count]]
+    import pandas as pd
+
+    if times is not None:
+        return np.unique(times, return_inverse=True)[1]
+    generator = np.random.default_rng(0)
+    if groups is not None:
+        different, unit = np.unique(groups, return_inverse=True)
+        return generator.permutation(len(different))[unit]
+
+    # Spread each class evenly over [0, 1), in random order: any cut then has its share of all classes. A class's only
+    # sample comes first, as it is for training.
+    order = generator.permutation(count)
+    label = pd.Series(0 if labels is None else labels[order], range(count))
+    of_class = label.groupby(label)
+    size = of_class.transform("size")
+    offset = generator.random(1 + label.max())[label] * (size > 1)
+    unit = np.empty(count, np.int64)
+    unit[order[np.argsort((of_class.cumcount() + offset) / size)]] = np.arange(count)
+    return unit
 
 
-def _shuffle_by_class(labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Return samples at random class after class, the place of each within its class, and the sizes of the classes."""
-    shuffled = torch.randperm(len(labels), generator=generator)
-    by_class = shuffled[torch.argsort(labels[shuffled], stable=True)]
-    sizes = torch.bincount(labels)
-    rank = torch.arange(len(labels)) - (sizes.cumsum(0) - sizes)[labels[by_class]]
-    return by_class, rank, sizes
-
-
-def _set_fold(split: np.ndarray, fold: str, labels: np.ndarray, units: np.ndarray | None, *, by_time: bool) -> None:
-    """Mark one fold of the training samples as test, and what comes after it in time as left out."""
-    number, count = read_fold(fold)
-    train = np.flatnonzero(split == "train")
-    different, unit = np.unique(train if units is None else units[train], return_inverse=True)
-    blocks = count + (units is not None and by_time)  # the first one in time is for training alone
-    if len(different) < blocks:
-        raise UserError(
-            f"data.fold: {len(different)} samples, groups or times are too few for {count} folds; set fewer"
-        )
-
-    part = np.empty(len(train), np.int64)
-    if units is None:
-        by_class, *_ = _shuffle_by_class(torch.from_numpy(labels[train]), torch.Generator().manual_seed(0))
-        part[by_class.numpy()] = np.arange(len(train)) % count
-    elif by_time:
-        part = unit * blocks // len(different) - 1
-        split[train[part > number]] = ""
-    else:
-        from sklearn.model_selection import GroupKFold
-
-        for place, (_, members) in enumerate(GroupKFold(count).split(train, groups=unit)):
-            part[members] = place
-    split[train[part == number]] = "test"
-
-
-def _take_units(units: np.ndarray, count: int, *, shuffle: bool) -> np.ndarray:
-    """Return the places of whole groups, at random, or of the latest times, that have about so many samples."""
-    different, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
-    if len(different) < 2:
-        raise UserError(
-            "data.group_column, data.time_column: too few different values for all splits; set a fraction 0"
-        )
-    order = np.arange(len(different))[::-1]
-    if shuffle:
-        order = torch.randperm(len(different), generator=torch.Generator().manual_seed(0)).numpy()
-    nearest = 1 + int(np.abs(sizes[order].cumsum() - count).argmin())
-    return np.flatnonzero(np.isin(unit, order[: min(nearest, len(different) - 1)]))
+def _find_end(unit: np.ndarray, count: float) -> int:
+    """Return the unit from which on there are about so many samples; one at least, but never all of them."""
+    units, sizes = np.unique(unit, return_counts=True)
+    if len(units) < 2:
+        raise UserError("data: too few samples, groups or times for all splits; add some, or set a fraction to 0")
+    after = sizes[::-1].cumsum()[::-1]  # samples of each unit and those behind it
+    return int(units[1 + np.abs(after[1:] - count).argmin()])

@@ -2,7 +2,8 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -27,19 +28,24 @@ def fill_cache(folder: Path, fill: Callable[[Path], object]) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / ".lock"):
-            if not folder.is_dir():  # else another process has filled it meanwhile
-                _fill_aside(folder, fill)
+            if folder.is_dir():  # another process has filled it meanwhile
+                return
+            for left in folder.parent.glob(f".{folder.name}-*"):  # by a process that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            with new_folder(folder) as staging:
+                fill(staging)
     except OSError as error:
         raise UserError(f"data.cache_dir: {folder.parent} can't be written ({error.strerror}); name another") from error
 
 
-def _fill_aside(folder: Path, fill: Callable[[Path], object]) -> None:
-    for left in folder.parent.glob(f".{folder.name}-*"):  # by a process that was killed
-        shutil.rmtree(left, ignore_errors=True)
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Fill a folder under another name; it gets its own when all of it is there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        fill(staging)
-        for path in (*staging.iterdir(), staging):
+        yield staging
+        for path in (*staging.rglob("*"), staging):
             sync(path)
         staging.chmod(0o755)  # temporary folders are private, but caches may be shared
         staging.rename(folder)

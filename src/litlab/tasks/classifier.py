@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torchmetrics import Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
-from litlab.data.classes import Balance, weigh_classes
+from litlab.data.classes import Balance, weigh_for_loss
 from litlab.errors import UserError
 from litlab.metrics.stage_metrics import StageMetrics
 from litlab.nn.adapt import adapt_network
@@ -151,7 +151,7 @@ class Classifier(ExperimentModule):
             )
         if self.class_weights is not None:
             data: Any = getattr(self.trainer, "datamodule", None)
-            self.class_weights.copy_(weigh_classes(data, self.hparams["class_weights"]))
+            self.class_weights.copy_(weigh_for_loss(data, self.hparams["class_weights"]))
 
     def forward(self, inputs: Any) -> Tensor:
         """Return logits, (batch, classes); in evaluation their mean over the views of test-time augmentation.

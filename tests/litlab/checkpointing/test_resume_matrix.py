@@ -16,7 +16,7 @@ from itertools import product
 import pytest
 
 from litlab.data import ImageData, TextData
-from litlab.data.shards import new_shards
+from litlab.data.store import new_folder
 from tests.litlab.checkpointing.resuming import (
     AT_CHECKPOINTS,
     PLACES,
@@ -73,7 +73,7 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
     ):
         written.prepare_data()
         written.setup()
-        with new_shards(place) as staging:
+        with new_folder(place) as staging:
             written.write_shards(staging, size)
     data = {
         "streamed": ["--data=StreamedImages", f"--data.path={shards}", "--data.shuffle_shards=3"],

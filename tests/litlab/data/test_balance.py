@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from litlab.data.classes import BalancedDraw, sort_classes, warn_of_like_classes, weigh_classes
+from litlab.data.classes import draw_samples, sort_classes, warn_of_like_classes, weigh_classes, weigh_for_loss
 from litlab.data.length_batches import LengthBatches
 from litlab.data.sampler import EpochBatches
 from litlab.tasks import Classifier
@@ -17,34 +17,23 @@ COUNTS = [90, 9, 1]
 LABELS = torch.arange(3).repeat_interleave(torch.tensor(COUNTS))[torch.randperm(100, generator=torch.manual_seed(0))]
 
 
-def drawn(balance, epoch=0):
-    return BalancedDraw(LABELS, balance, NAMES)(torch.Generator().manual_seed(epoch))
+def draw(generator, balance="even"):
+    return draw_samples(weigh_classes(LABELS, NAMES, balance, "data.balance")[LABELS], generator)
 
 
-@pytest.mark.parametrize(("balance", "shares"), [("even", [33, 34, 33]), ("sqrt", [70, 23, 7])])
-def test_each_class_has_its_share_and_no_sample_comes_twice_more_often(balance, shares):
-    numbers = drawn(balance)
-    samples = numbers % 100
-    assert torch.bincount(LABELS[samples], minlength=3).tolist() == shares
-    assert len(numbers.unique()) == 100, "each draw has a number of its own"
-    times = torch.bincount(samples, minlength=100)
-    for label in range(3):
-        of_class = times[label == LABELS]
-        assert int(of_class.max() - of_class.min()) <= 1
-
-
-def test_what_is_left_out_and_the_order_change_with_the_epoch_alone():
-    assert torch.equal(drawn("even", 3), drawn("even", 3))
-    epochs = [drawn("even", epoch) % 100 for epoch in range(12)]
-    assert len({tuple(order.tolist()) for order in epochs}) == 12
-    assert len(torch.cat(epochs).unique()) > 95, "over some epochs nearly all samples come"
+@pytest.mark.parametrize(("balance", "shares"), [("even", [1 / 3] * 3), ("sqrt", [0.703, 0.222, 0.074])])
+def test_each_class_has_its_share(balance, shares):
+    epochs = [draw(torch.Generator().manual_seed(epoch), balance) for epoch in range(100)]
+    counts = torch.bincount(LABELS[torch.cat(epochs) % 100]) / 10_000
+    assert counts.tolist() == pytest.approx(shares, abs=0.02)
+    assert len({tuple(order.tolist()) for order in epochs}) == 100
+    assert len(epochs[0].unique()) == 100, "each draw has a number of its own"
+    assert torch.equal(draw(torch.Generator().manual_seed(3), balance), epochs[3])
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["batches", "lengths"])
 def test_ranks_share_the_draws_and_a_resumed_epoch_goes_on(kind, world_size):
-    draw = BalancedDraw(LABELS, "even", NAMES)
-
     def sampler(rank):
         options = {"train": True, "seed": 3, "rank": rank, "world_size": world_size, "draw": draw}
         if kind == "batches":
@@ -74,7 +63,7 @@ class Data:
 
 @pytest.mark.parametrize(("balance", "power"), [("even", 1.0), ("sqrt", 0.5)])
 def test_weights_make_up_for_the_counts(balance, power):
-    weights = weigh_classes(Data(), balance)
+    weights = weigh_for_loss(Data(), balance)
     assert float(weights[LABELS].mean()) == pytest.approx(1, rel=1e-6)
     assert float(weights[2] / weights[0]) == pytest.approx(90**power, rel=1e-5)
 
@@ -94,27 +83,22 @@ def test_the_weighted_loss_is_that_of_its_samples():
     assert model.expected_loss((logits, labels)) == pytest.approx(np.log(3) * 10.5 / 6)
 
 
-def test_batches_are_drawn_by_class(said):
+def test_batches_are_drawn_by_class():
     data = Numbers(batch_size=8)
     data.balance = "even"
-    labels = (torch.cat(list(data.batches("train"))) % 5 > 0).long()
-    assert torch.bincount(labels).tolist() == [40, 40]
-    rare, frequent = data.labels("train").bincount().tolist()
-    line = f"class 'rare' ({rare}) is drawn 40 times, class 'frequent' ({frequent}) is drawn 40 times"
-    assert said == [f"data.balance: even: in each epoch {line}"]
+    labels = (torch.cat([*data.batches("train", 0), *data.batches("train", 1)]) % 5 > 0).float()
+    assert float(labels.mean()) == pytest.approx(0.5, abs=0.15)
     data.labels = lambda split: None
     assert refusal(prepared, data) == "data.balance: Numbers has no classes to balance; leave it out"
 
 
 def test_what_can_not_be_balanced():
-    message = refusal(BalancedDraw, torch.tensor([0, 1, 1]), "even", NAMES)
+    message = refusal(weigh_classes, torch.tensor([0, 1, 1]), NAMES, "even", "data.balance")
     assert message == "data.balance: class 'few' has no training samples; add some, or leave data.balance out"
     data = Data()
     data.balance = "even"
-    assert refusal(weigh_classes, data, "even").startswith(
-        "model.class_weights: data.balance evens out the classes alre"
-    )
-    assert refusal(weigh_classes, object(), "even").startswith("model.class_weights: object has no labels() to count")
+    assert refusal(weigh_for_loss, data, "even").startswith("model.class_weights: data.balance evens out the classes")
+    assert refusal(weigh_for_loss, object(), "even").startswith("model.class_weights: object has no labels() to count")
 
 
 def test_names_of_classes(said):

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from litlab.commands.shards.shards import main
 from litlab.data.module import LoaderError
 from litlab.data.shard_batches import ShardBatches
-from litlab.data.shards import Shards, new_shards, write_about, write_split
+from litlab.data.shards import Shards, write_about, write_split
+from litlab.data.store import new_folder
 from litlab.errors import UserError
 from tests.litlab.data.conftest import refusal
 
@@ -24,7 +26,7 @@ def a_sample(number: int) -> dict[str, bytes | int]:
 
 
 def write(folder: Path) -> Path:
-    with new_shards(folder) as staging:
+    with new_folder(folder) as staging:
         splits = {name: write_split(staging / name, map(a_sample, range(50)), 50, 150) for name in ("train", "test")}
         write_about(staging, {"kind": "texts", "metadata": {"size": 7}, "splits": splits})
     return folder
@@ -72,7 +74,7 @@ def test_shards_that_are_written_again_are_fetched_again(folder, tmp_path):
     first = Shards(where, tmp_path / "cache")
     assert first.split("train").read(torch.tensor([3])) == [a_sample(3)]
     shutil.rmtree(folder)
-    with new_shards(folder) as staging:
+    with new_folder(folder) as staging:
         splits = {"train": write_split(staging / "train", [{"text": b"new", "label": 1}] * 9, 9, 1000)}
         write_about(staging, {"kind": "texts", "metadata": {}, "splits": splits})
     second = Shards(where, tmp_path / "cache")
@@ -82,8 +84,8 @@ def test_shards_that_are_written_again_are_fetched_again(folder, tmp_path):
 
 def test_a_folder_appears_when_it_is_whole(folder, tmp_path):
     with pytest.raises(UserError, match=r"^--output: .*shards is there already; name a new folder"):
-        write(folder)
-    with pytest.raises(ZeroDivisionError), new_shards(tmp_path / "other") as staging:
+        main(["--output", str(folder)])
+    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "other") as staging:
         write_split(staging / "train", (a_sample(1 // number) for number in (1, 1, 0)), 3, 150)
     assert list(tmp_path.iterdir()) == [folder]
 

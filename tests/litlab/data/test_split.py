@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-import torch
 
-from litlab.data.split import SPLITS, draw_by_class, split_samples
+from litlab.data.split import SPLITS, split_samples
 from litlab.errors import UserError
 
 TRAIN = np.full(200, "train")
@@ -26,15 +25,12 @@ def test_each_split_has_its_share_of_all_classes():
     assert all(np.array_equal(*pair) for pair in zip(find_rows(again), (train, val, test), strict=True))
 
 
-def test_a_draw_keeps_one_of_each_class():
-    labels = torch.tensor([0] * 500 + [1] * 300 + [2] * 200 + [3])
-    taken = draw_by_class(labels, 100, seed=0)
-    assert len(set(taken.tolist())) == 100
-    assert (torch.bincount(labels[taken], minlength=4) - torch.tensor([50, 30, 20, 0])).abs().max() <= 1
-    left = np.delete(labels.numpy(), draw_by_class(labels, 1001, seed=0).numpy())
-    assert sorted(left) == [0, 1, 2, 3]
-    assert taken.equal(draw_by_class(labels, 100, 0))
-    assert not taken.equal(draw_by_class(labels, 100, 1))
+def test_training_keeps_one_of_each_class():
+    labels = np.repeat([0, 1, 2, 3], [500, 300, 200, 1])
+    train, val, test = find_rows(split_samples(np.full(1001, "train"), 0.1, 0.1, labels=labels))
+    for part in (val, test):
+        assert np.abs(np.bincount(labels[part], minlength=4) - [50, 30, 20, 0]).max() <= 1
+    assert {*labels[train]} == {0, 1, 2, 3}
 
 
 def test_what_is_given_stays():
@@ -103,7 +99,7 @@ def test_folds_in_time_have_expanding_windows():
         ({"fold": "0/1"}, "data.fold: 0/1 is not valid"),
         ({"fold": "0/201"}, "data.fold: 200 samples, groups or times are too few for 201 folds"),
         ({"fold": "0/100", "times": TIMES}, "data.fold: 100 samples, groups or times are too few for 100 folds"),
-        ({"groups": np.zeros(200)}, "data.group_column, data.time_column: too few different values"),
+        ({"groups": np.zeros(200)}, "data: too few samples, groups or times for all splits"),
     ],
 )
 def test_what_cannot_be_split(options, message):

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from litlab.commands.numbers import count
+from litlab.errors import UserError
 from litlab.util.options import Options
 
 DESCRIPTION = """\
@@ -23,11 +24,14 @@ def main(arguments: list[str]) -> int:
     options.add_argument("--shard_mb", metavar="N", type=count, default=64, help="size of a shard in MB (default 64)")
     chosen, settings = options.parse_known_args(arguments)
 
+    if chosen.output.exists():
+        raise UserError(f"--output: {chosen.output} is there already; name a new folder")
+
     from litlab.cli.config import Command
-    from litlab.data.shards import new_shards
+    from litlab.data.store import new_folder
 
     data: Any = Command(["fit", *settings]).build_data()
-    with new_shards(chosen.output) as folder:
+    with new_folder(chosen.output) as folder:
         data.prepare_data()
         data.setup()
         data.write_shards(folder, chosen.shard_mb * 1_000_000)

@@ -11,7 +11,7 @@ from torchvision.transforms import v2
 from litlab.data import Augment, StreamedImages
 from litlab.data.module import LoaderError
 from litlab.data.shard_batches import ShardBatches
-from litlab.data.shards import new_shards
+from litlab.data.store import new_folder
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.data.conftest import Recorder, prepared, refusal
 from tests.litlab.data.images.conftest import write_image
@@ -44,7 +44,7 @@ def photos(tmp_path):
 @pytest.fixture
 def shards(photos, make, tmp_path):
     original = prepared(make(photos, cache="none", image_size=(8, 6)))
-    with new_shards(tmp_path / "shards") as folder:
+    with new_folder(tmp_path / "shards") as folder:
         original.write_shards(folder, 2000)
     return tmp_path / "shards"
 
@@ -177,7 +177,7 @@ def test_every_image_once_whatever_the_ranks_and_workers(make, photos, shards, r
 @pytest.mark.parametrize("cache", ["decoded", "none"])
 def test_shards_have_what_is_known_of_the_images(make, photos, tmp_path, cache):
     original = prepared(make(photos, cache=cache, image_size=(8, 6), normalize="imagenet"))
-    with new_shards(tmp_path / "shards") as folder:
+    with new_folder(tmp_path / "shards") as folder:
         original.write_shards(folder, 100_000)
     data = prepared(StreamedImages(str(tmp_path / "shards"), normalize="imagenet"))
     assert data.metadata == original.metadata

@@ -8,7 +8,8 @@ import torch
 
 from litlab.data import StreamedTexts, TextData
 from litlab.data.shard_batches import ShardBatches
-from litlab.data.shards import new_shards, write_about
+from litlab.data.shards import write_about
+from litlab.data.store import new_folder
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.text.conftest import make_rows, write_csv
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 def write(data, folder, size=10_000_000):
-    with new_shards(folder) as staging:
+    with new_folder(folder) as staging:
         prepared(data).write_shards(staging, size)
     return folder
 
