@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import SGD, AdamW, Optimizer
 
+from litlab.errors import UserError
 from litlab.optim.param_groups import divide_groups
 from litlab.optim.parameters import hidden_weights
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -83,15 +84,14 @@ class Muon(Optimizer):
             module: Its layers have the parameters.
 
         Raises:
-            UserError: If a pattern of ``others`` matches nothing.
-            ValueError: If there are no hidden weights, or they are sharded.
+            UserError: If a pattern of ``others`` matches nothing, there are no hidden weights, or they are sharded.
         """
         hidden = hidden_weights(module, self._others, "model.optimizer.others")
         trained = list(chain.from_iterable(group["params"] for group in self.param_groups))
         if hidden.isdisjoint(trained) or any(isinstance(parameter, DTensor) for parameter in trained):
-            raise ValueError(
-                "Muon finds no whole weights of hidden layers: the network has none, or trainer.strategy shards them; "
-                "choose another optimizer, or a strategy that does not shard, such as ddp"
+            raise UserError(
+                "model.optimizer: Muon finds no whole weights of hidden layers: the network has none, or "
+                "trainer.strategy shards them; choose another optimizer, or a strategy that does not shard, such as ddp"
             )
         rest = type(self._rest).__name__.lower()
 

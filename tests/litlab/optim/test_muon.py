@@ -193,5 +193,5 @@ def test_what_it_refuses():
     with pytest.raises(RuntimeError, match="divide"):
         Muon(Network().parameters()).step()
     lone = Classifier(nn.Linear(4, 3), num_classes=3, optimizer=Muon)
-    with pytest.raises(ValueError, match=r"^Muon finds no whole weights.*trainer.strategy"):
+    with pytest.raises(UserError, match=r"^model.optimizer: Muon finds no whole weights.*trainer.strategy"):
         lone.new_optimizer()

@@ -75,6 +75,8 @@ def list_folder(root: Path) -> Listing:
     Raises:
         UserError: A folder is missing or empty, or a class of val/ or test/ is not in train/.
     """
+    if not root.is_dir():
+        raise UserError(f"data.path: there is no folder {root}; name one that has train/<class>/")
     folders = {
         split: [folder for folder in (root / split).glob("[!.]*") if folder.is_dir() and _is_shown(folder.name)]
         for split in SPLITS

@@ -56,7 +56,7 @@ def test_numbers_as_classes_are_in_numerical_order(tmp_path, said):
 
 
 REFUSED = {
-    "nothing": (shutil.rmtree, "data.path: {root}/train/<class> has 0 classes, 2 or more are needed; add some"),
+    "nothing": (shutil.rmtree, "data.path: there is no folder {root}; name one that has train/<class>/"),
     "a class that train lacks": (
         lambda root: write_image(root / "test/cow/1.png"), "{root}/test/cow: this class is not in {root}/train; add or"
     ),
