@@ -36,11 +36,6 @@ class Conformal(Metric):
         self.radius: Tensor | None = None  # (horizon, channel); None until calibrated
         self.add_state("scores", [], "cat")
 
-    @property
-    def windows_needed(self) -> int:
-        """Number of held-out windows below which no finite radius covers the share."""
-        return math.ceil(self.coverage / (1 - self.coverage) - 1e-9)
-
     def update(self, lower: Tensor, upper: Tensor, future: Tensor) -> None:
         """Add held-out windows, everything of shape (batch, horizon, channel)."""
         self.scores.append(torch.maximum(lower - future, future - upper).float())
