@@ -95,7 +95,7 @@ class ExperimentModule(LightningModule):
         """
         data = getattr(self.trainer, "datamodule", None)
         for name in self.data_facts:
-            mine, theirs = self.hparams.get(name), getattr(data, name, None)
+            mine, theirs = getattr(self, name, self.hparams.get(name)), getattr(data, name, None)
             if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
                 raise UserError(
                     f"model.{name}: {mine} differs from the data's {theirs}; leave it out, or set the same in both"

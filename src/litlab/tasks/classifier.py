@@ -137,13 +137,6 @@ class Classifier(Supervised):
         """The network, or the members of the ensemble."""
         return list(self.network.members) if isinstance(self.network, Ensemble) else [self.network]
 
-    def setup(self, stage: str) -> None:
-        if stage == "fit" and self.members > 1 and shards(self.trainer.strategy):
-            raise UserError(
-                f"model.members: trainer.strategy {type(self.trainer.strategy).__name__} divides a network, and an "
-                "ensemble has several; use ddp or one device, or set model.members to 1"
-            )
-
     def on_fit_start(self) -> None:
         super().on_fit_start()
         if are_copies(self.networks):

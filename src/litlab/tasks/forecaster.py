@@ -15,6 +15,8 @@ from litlab.metrics.stage_metrics import StageMetrics
 from litlab.tasks.supervised import LOSSES, Supervised
 from litlab.types import OpenUnitInterval
 
+Batch = dict[str, Tensor]
+
 
 class Forecaster(Supervised):
     """Train any forecasting network, for one value or for quantiles, and calibrate its intervals on validation.
@@ -58,7 +60,7 @@ class Forecaster(Supervised):
         horizon: int | None = None,
         num_targets: int | None = None,
         loss: Literal["mse", "mae", "huber"] = "mse",
-        quantiles: list[float] | None = None,
+        quantiles: list[OpenUnitInterval] | None = None,
         coverage: OpenUnitInterval = 0.9,
         **training: Any,
     ) -> None:
@@ -68,12 +70,8 @@ class Forecaster(Supervised):
                 "model: horizon and num_targets are not set, and the data does not provide them; "
                 "set them or use SeriesData"
             )
-        if quantiles is not None:
-            is_ascending = quantiles == sorted(set(quantiles)) and min(quantiles) > 0 and max(quantiles) < 1
-            if not is_ascending or 0.5 not in quantiles:
-                raise UserError(
-                    f"model.quantiles: {quantiles} is not valid; it must be ascending, between 0 and 1, and contain 0.5"
-                )
+        if quantiles is not None and quantiles != sorted({*quantiles, 0.5}):
+            raise UserError(f"model.quantiles: {quantiles} is not valid; it must be ascending and contain 0.5")
         self.network = network
         self.horizon = horizon
         self.num_targets = num_targets
@@ -100,16 +98,16 @@ class Forecaster(Supervised):
         """
         return self._loss(outputs, future)
 
-    def training_outputs(self, batch: dict[str, Tensor]) -> tuple[Tensor, None, Tensor]:
+    def training_outputs(self, batch: Batch) -> tuple[Tensor, None, Tensor]:
         """Return the loss and the truth; errors of the training are not counted."""
         outputs, future = self.evaluation_outputs(batch)
         return self.training_loss(outputs, future), None, future
 
-    def evaluation_outputs(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def evaluation_outputs(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return what the network returns, (batch, horizon, channel, outputs), and the truth without outputs."""
         return self._outputs(batch), batch["future"].float()
 
-    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
         outputs, future = self.evaluation_outputs(batch)
         self.conformal.update(outputs[..., 0], outputs[..., -1], future)
         self.evaluate(self.val_metrics, outputs, future)
@@ -131,7 +129,7 @@ class Forecaster(Supervised):
         loss = self.loss(forecast, future) if self.quantiles is None else F.l1_loss(forecast, future) / 2
         return _add(self.test_metrics, loss, predicted, future)
 
-    def predict_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+    def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon, channel, 3)."""
         return self.calibrate(self._outputs(batch))
 
@@ -165,7 +163,7 @@ class Forecaster(Supervised):
         data = getattr(self.trainer, "datamodule", None)
         self.test_metrics.metrics["errors"].naive_error = getattr(data, "naive_error", None)
 
-    def expected_loss(self, batch: dict[str, Tensor]) -> float:
+    def expected_loss(self, batch: Batch) -> float:
         """Return the loss of forecasting the mean of the training rows everywhere, which is 0 in scaled units."""
         future = batch["future"].float()
         return self._loss(future.new_zeros(*future.shape, len(self.quantiles or [1])), future).item()
@@ -179,8 +177,8 @@ class Forecaster(Supervised):
         saved = checkpoint.get("conformal", {})
         self.conformal.radius = saved["radius"] if saved.get("coverage") == self.coverage else None
 
-    def _outputs(self, batch: dict[str, Tensor]) -> Tensor:
-        outputs = self(batch["past"], batch.get("calendar"))
+    def _outputs(self, batch: Batch) -> Tensor:
+        outputs = self(batch["past"], batch.get("calendar")).float()
         expected = (len(batch["past"]), self.horizon, self.num_targets, len(self.quantiles or [1]))
         if outputs.shape[-4:] != expected:
             raise UserError(

@@ -72,7 +72,7 @@ class Regressor(Supervised):
 
     def forward(self, inputs: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return standardised predictions, float of shape (batch, target)."""
-        outputs = super().forward(inputs)
+        outputs = super().forward(inputs).float()
         if outputs.ndim != 2 or outputs.shape[1] != len(self.mean):
             raise UserError(
                 f"model.network: it returns {(*outputs.shape,)}, not (batch, {len(self.mean)}); give it an output "
