@@ -8,7 +8,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
 from litlab.errors import UserError
-from litlab.optim.foreach import copy_all, local_part
+from litlab.parallel.foreach import copy_all, local_part
 from litlab.parallel.groups import DataGroups, shards, share_buffers
 from litlab.parallel.tensors import copy_of, divided_like, tensors_of
 

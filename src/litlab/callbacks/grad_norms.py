@@ -6,8 +6,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch.optim import Optimizer
 
 from litlab.callbacks.gradients import check_gradients
-from litlab.optim.foreach import local_part, norms_of
 from litlab.optim.parameters import named_parameters
+from litlab.parallel.foreach import local_part, norms_of
 
 
 class GradNorms(Callback):

@@ -134,8 +134,8 @@ def untouched(model: nn.Module) -> Iterator[None]:
     """
     owners = [(part._buffers, name, buffer) for part in model.modules() for name, buffer in part._buffers.items()]
     buffers = [(owner, name, buffer, buffer.clone()) for owner, name, buffer in owners if buffer is not None]
-    roundings = [vars(part).get("rounding") for part in model.modules()]
-    ranges = [(one, dict(vars(one))) for one in roundings if isinstance(one, Rounding)]
+    forwards = [vars(part).get("forward") for part in model.modules()]
+    ranges = [(one, dict(vars(one))) for one in forwards if isinstance(one, Rounding)]
     of_mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None  # isolate_rng leaves it out
     with isolate_rng(), torch.compiler.set_stance("force_eager"):
         yield

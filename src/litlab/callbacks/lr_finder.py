@@ -16,7 +16,7 @@ from litlab.callbacks.reporting.figures import publish_figure
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.side_run import check_copies, side_run
 from litlab.errors import UserError
-from litlab.optim.rates import set_rate
+from litlab.optim.param_groups import set_rate
 from litlab.types import PositiveFloat, bounded
 from litlab.util.progress import progress_bar
 

@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litlab.errors import UserError
-from litlab.optim.foreach import copy_all, local_part, norm_of_all, zero_unless
+from litlab.parallel.foreach import copy_all, local_part, norms_of
 
 IN_A_ROW = 50  # bad steps that stop the run even under `skip`
+INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
 class NaNGuard(Callback):
@@ -178,3 +179,21 @@ def _place(trainer: Trainer, optimizer: Optimizer) -> tuple[Any, ...]:
     """Return step, epoch and batch, counted from 0 as in the logs, and the learning rate."""
     rate = float(optimizer.param_groups[0]["lr"])
     return trainer.global_step, trainer.current_epoch, trainer.fit_loop.batch_idx, rate
+
+
+def norm_of_all(tensors: list[Tensor]) -> Tensor:
+    """Return the L2 norm over all elements of all tensors, shape ().
+
+    ``torch.nn.utils.get_total_norm`` takes more time (36 in place of 14 µs for 4 small tensors).
+    """
+    return torch.linalg.vector_norm(norms_of(tensors)) if tensors else torch.tensor(0.0)
+
+
+def zero_unless(good: Tensor, tensors: list[Tensor]) -> None:
+    """Set tensors to zero in place where the flag of shape () is false, without reading it.
+
+    As numbers NaN times 0 is NaN; as integers of the same bits it is 0.
+    """
+    for size, integer in INTEGERS.items():
+        if bits := [tensor.view(integer) for tensor in tensors if tensor.element_size() == size]:
+            torch._foreach_mul_(bits, good.to(integer))  # pyright: ignore[reportPrivateImportUsage]

@@ -7,7 +7,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
 from litlab.errors import UserError
-from litlab.nn.fake_quantize import LEAST, LINEAR_AND_CONVOLUTIONS, Rounding, keep_layer, round_layer, share_of
+from litlab.nn.fake_quantize import LEAST, LINEAR_AND_CONVOLUTIONS, Rounding, share_of
 from litlab.parallel.groups import divides_layers
 
 
@@ -24,7 +24,7 @@ class QAT(Callback):
     """
 
     def __init__(self) -> None:
-        self._layers: dict[str, tuple[nn.Module, Rounding]] = {}
+        self._roundings: dict[str, Rounding] = {}  # by the names of the layers
         self._saved: dict[str, Any] = {}
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -47,18 +47,17 @@ class QAT(Callback):
             )
         for name, layer in pl_module.named_modules():
             if type(layer) in LINEAR_AND_CONVOLUTIONS and "forward" not in vars(layer):
-                self._layers[name] = layer, Rounding()
-                round_layer(*self._layers[name])
-        rank_zero_info(f"QAT: {len(self._layers)} layers with {share:.0%} of the weights round to int8.")
+                layer.forward = self._roundings[name] = Rounding(layer)
+        rank_zero_info(f"QAT: {len(self._roundings)} layers with {share:.0%} of the weights round to int8.")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the ranges by the names of the layers."""
-        return {name: rounding.range for name, (_, rounding) in self._layers.items()} or self._saved
+        return {name: rounding.range for name, rounding in self._roundings.items()} or self._saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue with the ranges of a checkpoint."""
         self._saved = state_dict
-        for name, (_, rounding) in self._layers.items():
+        for name, rounding in self._roundings.items():
             if name in state_dict:
                 rounding.range = state_dict[name]
 
@@ -72,6 +71,6 @@ class QAT(Callback):
 
     def _restore(self) -> None:
         self._saved = self.state_dict()
-        for layer, _ in self._layers.values():
-            keep_layer(layer)
-        self._layers = {}
+        for rounding in self._roundings.values():
+            del rounding.layer.forward
+        self._roundings = {}

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from litlab.callbacks.averaging import AveragedWeights
 from litlab.errors import UserError
-from litlab.optim.rates import set_rate
+from litlab.optim.param_groups import set_rate
 from litlab.parallel.groups import data_ranks
 from litlab.parallel.tensors import tensors_of
 from litlab.types import HalfOpenUnitInterval

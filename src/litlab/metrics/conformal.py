@@ -36,11 +36,6 @@ class Conformal(Metric):
         self.radius: Tensor | None = None  # (horizon, channel); None until calibrated
         self.add_state("scores", [], "cat")
 
-    @property
-    def windows_needed(self) -> int:
-        """Number of held-out windows below which no finite radius covers the share."""
-        return math.ceil(self.coverage / (1 - self.coverage) - 1e-9)
-
     def update(self, lower: Tensor, upper: Tensor, future: Tensor) -> None:
         """Add held-out windows, everything of shape (batch, horizon, channel)."""
         self.scores.append(torch.maximum(lower - future, future - upper).float())
@@ -61,8 +56,7 @@ class Conformal(Metric):
 
     def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Return the calibrated ends of intervals of shape (batch, horizon, channel), NaN without calibration."""
-        if self.radius is None:
-            return torch.full_like(lower, math.nan), torch.full_like(upper, math.nan)
-        radius = self.radius.to(lower.device)
+        radius = torch.tensor(math.nan) if self.radius is None else self.radius
+        radius = radius.to(lower.device)
         middle = (lower + upper) / 2  # where a negative radius would turn the interval inside out
         return torch.minimum(lower - radius, middle), torch.maximum(upper + radius, middle)

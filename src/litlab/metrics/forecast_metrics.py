@@ -2,26 +2,20 @@
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 
-from litlab.metrics.mean_loss import WIDEST
+from litlab.metrics.means import WIDEST, Sums
 
 
-class ForecastMetrics(Metric):
+class ForecastMetrics(Sums):
     """Mean errors of forecasts, and coverage and width of their intervals where they have any.
 
     Args:
         channels: Channels of the series.
     """
 
-    full_state_update = False
-    names = ("mse", "mae", "coverage", "interval_width")
-    sums: Tensor
-
     def __init__(self, channels: int) -> None:
-        super().__init__()
+        super().__init__(5, channels)
         self.naive_error: Tensor | None = None  # shape (channel,); with it there is mase
-        self.add_state("sums", torch.zeros(5, channels, dtype=WIDEST), dist_reduce_fx="sum")
 
     def update(self, predicted: Tensor, future: Tensor) -> None:
         """Add windows.
@@ -33,15 +27,16 @@ class ForecastMetrics(Metric):
         forecast, lower, upper = predicted.unbind(dim=-1)
         error = forecast - future
         covered = (lower <= future) & (future <= upper)
-        terms = (error.square(), error.abs(), covered, upper - lower, torch.ones_like(error))
+        terms = (torch.ones_like(error), error.square(), error.abs(), covered, upper - lower)
         self.sums = self.sums + torch.stack([term.sum(dim=(0, 1), dtype=WIDEST) for term in terms])
 
     def compute(self) -> dict[str, Tensor]:
         """Return the means, each of shape ()."""
-        means = (self.sums[:4] / self.sums[4]).float()  # of each channel
-        values: dict[str, Tensor] = dict(zip(self.names, means.mean(dim=1), strict=True))
-        if values["interval_width"].isnan():
-            values = {name: values[name] for name in ("mse", "mae")}
+        count, *totals = self.sums
+        squared, absolute, coverage, width = ((total / count).float() for total in totals)  # of each channel
+        values = {"mse": squared.mean(), "mae": absolute.mean()}
+        if not width.isnan().any():
+            values |= {"coverage": coverage.mean(), "interval_width": width.mean()}
         if self.naive_error is not None:
-            values["mase"] = (means[1] / self.naive_error.to(means)).mean()
+            values["mase"] = (absolute / self.naive_error.to(absolute)).mean()
         return values

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 
-from litlab.metrics.mean_loss import WIDEST
+from litlab.metrics.means import WIDEST, Sums
 
 
-class RegressionErrors(Metric):
+class RegressionErrors(Sums):
     """Mean squared error, mean absolute error and R2 (the share of the variance that is explained) of each target.
 
     Not torchmetrics' own (1.9): its R2Score takes sums below 1e-4 for zero, so that small units have an R2 of 1, and
@@ -19,14 +18,9 @@ class RegressionErrors(Metric):
         targets: Their names. Several are told apart by them: ``mse_price``; a single one is just ``mse``.
     """
 
-    full_state_update = False
-    sums: Tensor
-
     def __init__(self, targets: Sequence[str]) -> None:
-        super().__init__()
-        ends = [f"_{name}" for name in targets] if len(targets) > 1 else [""]
-        self.names = [kind + end for kind in ("mse", "mae", "r2") for end in ends]
-        self.add_state("sums", torch.zeros(5, len(ends), dtype=WIDEST), dist_reduce_fx="sum")
+        super().__init__(5, len(targets))
+        self.endings = [f"_{name}" for name in targets] if len(targets) > 1 else [""]
 
     def update(self, predicted: Tensor, target: Tensor) -> None:
         """Add rows, both float of shape (row, target)."""
@@ -40,5 +34,8 @@ class RegressionErrors(Metric):
         count, squared, absolute, total, total_squared = self.sums
         variation = total_squared - total.square() / count
         r2 = (1 - squared / variation).where(variation > 1e-12 * total_squared, torch.nan)
-        values = torch.cat([squared / count, absolute / count, r2]).float()
-        return dict(zip(self.names, values, strict=True))
+        values = {}
+        for name, errors in (("mse", squared / count), ("mae", absolute / count), ("r2", r2)):
+            for ending, value in zip(self.endings, errors.float(), strict=True):
+                values[name + ending] = value
+        return values

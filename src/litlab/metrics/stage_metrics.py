@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
 from litlab.metrics.gathering import gather_rows
-from litlab.metrics.mean_loss import MeanLoss
+from litlab.metrics.means import MeanLoss
 
 
 class StageMetrics(nn.Module):
@@ -28,7 +28,7 @@ class StageMetrics(nn.Module):
     def __init__(
         self,
         stage: str,
-        metrics: dict[str, Metric],
+        metrics: dict[str, Metric] | None = None,
         further: dict[str, Metric] | None = None,
         *,
         softmax: bool = False,
@@ -38,37 +38,39 @@ class StageMetrics(nn.Module):
         self.stage = stage
         self.softmax = softmax
         self.flush_every = flush_every
-        self.loss = MeanLoss(flush_every)
+        self.loss = MeanLoss()
         self.metrics = _collect(metrics, stage)
-        self.further = _collect(further or {}, stage)
+        self.further = _collect(further, stage)
+        self._losses: list[tuple[Tensor, int]] = []
         self._steps: list[tuple[Tensor, Tensor]] = []
         for metric in self.modules():
             if isinstance(metric, Metric):
                 metric.dist_sync_fn = metric.dist_sync_fn or gather_rows
 
-    def add(self, loss: Tensor, outputs: Tensor, target: Tensor) -> None:
+    def add(self, loss: Tensor, outputs: Tensor | None, target: Tensor) -> None:
         """Add a step.
 
         Args:
             loss: Mean loss of the batch, shape ().
-            outputs: Shape (batch, ...), such as logits.
+            outputs: Shape (batch, ...), such as logits. None: the loss is all.
             target: Shape (batch, ...), such as labels.
         """
-        self.loss.add(loss, len(target))
-        outputs = outputs.detach()
-        # With CUDA graphs the next step overwrites it.
-        self._steps.append((outputs.clone() if outputs.is_cuda else outputs, target))
-        if len(self._steps) >= self.flush_every:
+        self._losses.append((_keep(loss), len(target)))
+        if outputs is not None:
+            self._steps.append((_keep(outputs), target))
+        if len(self._losses) >= self.flush_every:
             self.flush()
 
     def flush(self) -> None:
         """Update the metrics with all steps since the last flush."""
-        self.loss.flush()
+        if self._losses:
+            losses, samples = zip(*self._losses, strict=True)
+            self.loss.update(torch.stack(losses), torch.tensor(samples))
+            self._losses.clear()
         steps, self._steps = self._steps, []
-        if not steps:
-            return
-        outputs, targets = zip(*steps, strict=True)
-        self.metrics.update(torch.cat(outputs), torch.cat(targets))
+        if steps:
+            outputs, targets = zip(*steps, strict=True)
+            self.metrics.update(torch.cat(outputs), torch.cat(targets))
         # Batch by batch: sums of floats then round alike, whenever a checkpoint made a flush.
         for outputs, target in steps if self.further else []:
             self.further.update(outputs.softmax(dim=1) if self.softmax else outputs, target)
@@ -80,10 +82,16 @@ class StageMetrics(nn.Module):
 
     def reset(self) -> None:
         """Start an epoch."""
+        self._losses.clear()
         self._steps.clear()
         for metrics in (self.loss, self.metrics, self.further):
             metrics.reset()
 
 
-def _collect(metrics: dict[str, Metric], stage: str) -> MetricCollection:
-    return MetricCollection(metrics, prefix=f"{stage}/", compute_groups=False).clone()  # pyright: ignore[reportArgumentType]
+def _collect(metrics: dict[str, Metric] | None, stage: str) -> MetricCollection:
+    return MetricCollection(metrics or {}, prefix=f"{stage}/", compute_groups=False).clone()  # pyright: ignore[reportArgumentType]
+
+
+def _keep(tensor: Tensor) -> Tensor:
+    """Return a tensor without its graph; a copy of a GPU's, as a CUDA graph's next run overwrites it."""
+    return tensor.detach().clone() if tensor.is_cuda else tensor.detach()

@@ -7,7 +7,6 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
-from litlab.metrics.mean_loss import MeanLoss
 from litlab.metrics.stage_metrics import StageMetrics
 
 States = dict[str, dict[str, Any]]  # by the name of the metric in its module
@@ -16,7 +15,7 @@ States = dict[str, dict[str, Any]]  # by the name of the metric in its module
 def metric_states(module: nn.Module) -> States:
     """Return the state of each torchmetrics.Metric of a module that was updated since its reset."""
     for part in module.modules():
-        if isinstance(part, StageMetrics | MeanLoss):
+        if isinstance(part, StageMetrics):
             part.flush()
         elif isinstance(part, MetricCollection):
             part.items(copy_state=False)  # those that share a state get that of the first one

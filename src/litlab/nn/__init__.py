@@ -1,14 +1,7 @@
 """Helpers for networks: pre-trained ones, their first and last layer fitted to the data, sizes checked."""
 
-from typing import TYPE_CHECKING
-
-from litlab.util.lazy import export_lazily
-
-if TYPE_CHECKING:
-    from litlab.nn.adapt import adapt_network
-    from litlab.nn.sizes import MAX_LAYERS, check_sizes
-    from litlab.nn.torchvision_networks import pretrained
+from litlab.nn.adapt import adapt_network
+from litlab.nn.sizes import MAX_LAYERS, check_sizes
+from litlab.nn.torchvision_networks import pretrained
 
 __all__ = ["MAX_LAYERS", "adapt_network", "check_sizes", "pretrained"]
-
-__getattr__ = export_lazily(__name__)

@@ -1,11 +1,11 @@
 """Blocks of a network that keep no activations for the backward pass, but compute them again."""
 
-from functools import partial
 from types import MethodType
 from typing import Any
 
 import torch
 from torch import nn
+from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
 
@@ -27,35 +27,33 @@ def keep_activations(block: nn.Module) -> None:
     del block.forward
 
 
-def _forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    if not torch.is_grad_enabled():
-        return type(self).forward(self, *args, **kwargs)
-    return checkpoint(partial(_run, self, []), *args, use_reentrant=False, **kwargs)
-
-
-def _run(block: nn.Module, runs: list["_BuffersOfFirstRun"], *args: Any, **kwargs: Any) -> Any:
-    forward = partial(type(block).forward, block, *args, **kwargs)
-    if torch.compiler.is_compiling():  # the compiler itself sees to it that buffers are updated once
-        return forward()
-    if not runs:
-        runs.append(_BuffersOfFirstRun(block))
-        return forward()
-    with runs[0]:
-        return forward()
-
-
-class _BuffersOfFirstRun:
-    """While a block runs again, puts the buffers that the first run began with in the place of its own."""
+class _OwnForward(nn.Module):
+    """Calls the forward pass that the class of a block has."""
 
     def __init__(self, block: nn.Module) -> None:
-        owners = [(part._buffers, name, buffer) for part in block.modules() for name, buffer in part._buffers.items()]
-        self.before = [(owner, name, buffer.clone()) for owner, name, buffer in owners if buffer is not None]
+        super().__init__()
+        self.block = block
 
-    def __enter__(self) -> None:
-        self.own = [owner[name] for owner, name, _ in self.before]
-        for owner, name, buffer in self.before:
-            owner[name] = buffer.clone()
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return type(self.block).forward(self.block, *args, **kwargs)
 
-    def __exit__(self, *error: object) -> None:
-        for (owner, name, _), buffer in zip(self.before, self.own, strict=True):
-            owner[name] = buffer
+
+def _forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    block = _OwnForward(self)
+    if not torch.is_grad_enabled():
+        return block(*args, **kwargs)
+    buffers = {name: buffer.clone() for name, buffer in block.named_buffers()}
+    is_first = True
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        nonlocal is_first
+        if torch.compiler.is_compiling():  # the compiler itself sees to it that buffers are updated once
+            return block(*args, **kwargs)
+        if is_first:
+            is_first = False
+            return block(*args, **kwargs)
+        # With the buffers that the first run began with; it has updated those of the block.
+        copies = {name: buffer.clone() for name, buffer in buffers.items()}
+        return functional_call(block, copies, args, kwargs)
+
+    return checkpoint(run, *args, use_reentrant=False, **kwargs)

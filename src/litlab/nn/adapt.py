@@ -27,10 +27,10 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
     """
     kind, channels = type(network).__name__, image_shape[0]
     layers = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    first = layers[0][1] if layers else None
     try:
-        outputs = _outputs(network, image_shape)
+        outputs = _run(network, image_shape)
     except (RuntimeError, ValueError, AssertionError, TypeError) as error:
-        first = layers[0][1] if layers else None
         if not isinstance(first, nn.Conv2d) or first.groups > 1 or first.in_channels == channels:
             shape = " x ".join(map(str, image_shape))
             raise UserError(
@@ -40,26 +40,27 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
         weight = first.weight.detach().mean(dim=1, keepdim=True) * (first.in_channels / channels)
         first.weight = nn.Parameter(weight.repeat(1, channels, 1, 1))
         first.in_channels = channels
-        outputs = _outputs(network, image_shape)
+        outputs = _run(network, image_shape)
 
-    if layers and isinstance(outputs, Tensor) and outputs.shape != (2, num_classes):
+    shape = (2, num_classes)
+    if layers and isinstance(outputs, Tensor) and outputs.shape != shape:
         name, last = layers[-1]
         if isinstance(last, nn.Linear):
-            network.set_submodule(name, nn.Linear(last.in_features, num_classes, bias=last.bias is not None))
+            fitted = nn.Linear(last.in_features, num_classes, bias=last.bias is not None)
         else:  # SqueezeNet ends in a 1 x 1 convolution
-            network.set_submodule(name, nn.Conv2d(last.in_channels, num_classes, kernel_size=1))
-        outputs = _outputs(network, image_shape)
-    shape = getattr(outputs, "shape", type(outputs).__name__)
-    if shape != (2, num_classes):
+            fitted = nn.Conv2d(last.in_channels, num_classes, kernel_size=1)
+        network.set_submodule(name, fitted)
+        outputs = _run(network, image_shape)
+    if not isinstance(outputs, Tensor) or outputs.shape != shape:
         raise UserError(
-            f"model.network: {kind} returns {shape} for 2 images, not logits of shape (2, {num_classes}); switch its "
-            "auxiliary outputs off, or choose a classifier"
+            f"model.network: {kind} does not return logits of shape {shape} for 2 images; switch its auxiliary "
+            "outputs off, or choose a classifier"
         )
     return network
 
 
 @torch.no_grad()
-def _outputs(network: nn.Module, image_shape: tuple[int, int, int]) -> object:
+def _run(network: nn.Module, image_shape: tuple[int, int, int]) -> object:
     """Return what a copy of the network, whose batch norms may count, returns for two black images in training."""
     twin = copy.deepcopy(network)
     images = torch.zeros(2, *image_shape, device=next(twin.parameters(), torch.zeros(())).device)

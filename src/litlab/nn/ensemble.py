@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,20 +42,14 @@ class Ensemble(nn.Module):
             # Not torch.func.stack_module_state, whose stacks would have to be trained in place of the members.
             states = [dict(member.named_parameters()) for member in self.members]
             stacked = {name: torch.stack([state[name] for state in states]) for name in states[0]}
-            return vmap(lambda state: functional_call(self.members[0], state, args, kwargs), randomness="different")(
-                stacked
-            )
+            call = partial(functional_call, self.members[0], args=args, kwargs=kwargs)
+            return vmap(call, randomness="different")(stacked)
         logits = torch.stack([member(*args, **kwargs) for member in self.members])
         return logits if self.training else mean_prediction(logits)
 
 
 def mean_prediction(logits: Tensor) -> Tensor:
-    """Return the logarithm of the mean probability, (batch, classes), of logits (member, batch, classes).
-
-    Those of one network, (batch, classes), stay as they are.
-    """
-    if logits.ndim == 2:
-        return logits
+    """Return the logarithm of the mean probability, (batch, classes), of logits (member, batch, classes)."""
     return F.log_softmax(logits.float(), dim=-1).logsumexp(dim=0) - math.log(len(logits))
 
 

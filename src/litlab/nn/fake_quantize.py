@@ -1,7 +1,6 @@
 """Layers that round as if they were computed in int8, and how much of a network such layers are."""
 
 from collections import Counter
-from types import MethodType
 from typing import Any
 
 import torch
@@ -34,62 +33,53 @@ def share_of(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> tuple[flo
 
 
 class Rounding:
-    """Rounds inputs and weights of a layer to int8, and passes gradients on as if it did not.
+    """The forward pass of a layer that rounds to int8: ``layer.forward = Rounding(layer)``, and ``del layer.forward``.
 
-    Inputs have one scale and zero, from a moving average of their range in training; weights have a scale for each
-    output, from their largest value. That is what torchao's quantizer for x86 does, so that training gets used to it
-    (Jacob et al. 2018, arXiv:1712.05877). Batch norms need not be folded into the weights before: a factor for an
-    output is one for its scale.
+    Gradients pass as if nothing was rounded. Inputs have one scale and zero, from a moving average of their range in
+    training; weights have a scale for each output, from their largest value. That is what torchao's quantizer for x86
+    does, so that training gets used to it (Jacob et al. 2018, arXiv:1712.05877). Batch norms need not be folded into
+    the weights before: a factor for an output is one for its scale. The names of parameters stay as they are, and
+    checkpoints have no more than without.
+
+    Args:
+        layer: A linear layer or convolution.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, layer: nn.Module) -> None:
+        self.layer: Any = layer
         self.range: dict[str, Tensor] = {}  # of the inputs; empty until there were some in training
 
-    def __call__(self, inputs: Tensor, weight: Tensor, training: bool) -> tuple[Tensor, Tensor]:
-        """Return rounded inputs, of any shape, and weights; the range of the inputs is noted in training only."""
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return what the layer makes of rounded inputs by rounded weights."""
+        inputs, weight, bias = self.round_inputs(inputs), round_weight(self.layer.weight), self.layer.bias
+        if isinstance(self.layer, nn.Linear):
+            return F.linear(inputs, weight, bias)
+        return self.layer._conv_forward(inputs, weight, bias)
+
+    def round_inputs(self, inputs: Tensor) -> Tensor:
+        """Return rounded inputs, of any shape; their range is noted in training only."""
+        training = self.layer.training
         if training and not self.range:
             infinity = torch.tensor(torch.inf)
             zero = torch.zeros(1, dtype=torch.int32)
             self.range = {"least": infinity, "most": -infinity, "scale": torch.ones(1), "zero": zero}
-        rounded = self._round_inputs(inputs.float(), training) if self.range else inputs
-        return rounded.to(inputs.dtype), _round_weight(weight.float()).to(weight.dtype)
+        if not self.range:
+            return inputs
 
-    def _round_inputs(self, inputs: Tensor, training: bool) -> Tensor:
         # Copies, as the kernel writes into them, and a compiled backward pass may want to see what was there before.
         self.range = {name: value.to(inputs.device, copy=True) for name, value in self.range.items()}
         flags = torch.tensor([training, True], dtype=torch.int64).to(inputs.device, non_blocking=True)
         # In one kernel: range, scale and rounding. torchao and PyTorch's former quantization use it too.
-        return torch.fused_moving_avg_obs_fake_quant(
-            inputs, *flags.unbind(), *self.range.values(), averaging_const=0.01, quant_min=0, quant_max=255, ch_axis=0
-        )
+        rounded = torch.fused_moving_avg_obs_fake_quant(
+            inputs.float(), *flags.unbind(), *self.range.values(),
+            averaging_const=0.01, quant_min=0, quant_max=255, ch_axis=0,
+        )  # fmt: skip
+        return rounded.to(inputs.dtype)
 
 
-def _round_weight(weight: Tensor) -> Tensor:
+def round_weight(weight: Tensor) -> Tensor:
     """Round weights of shape (output, ...) to -127 to 127 steps; with -128 the largest would get no gradient."""
-    largest = weight.detach().abs().flatten(1).amax(dim=1)
-    scale = (largest / 127).clamp(min=torch.finfo(weight.dtype).tiny)
+    largest = weight.detach().float().abs().flatten(1).amax(dim=1)
+    scale = (largest / 127).clamp(min=torch.finfo(torch.float32).tiny)
     zero = torch.zeros(len(weight), dtype=torch.int32, device=weight.device)
-    return torch.fake_quantize_per_channel_affine(weight, scale, zero, 0, -127, 127)
-
-
-def round_layer(layer: nn.Module, rounding: Rounding) -> None:
-    """Let a linear layer or convolution round, in place: the names of its parameters stay as they are.
-
-    Args:
-        layer: The layer. `keep_layer` takes it back.
-        rounding: Its own.
-    """
-    object.__setattr__(layer, "rounding", rounding)  # not as a part of it, which a checkpoint would hold
-    layer.forward = MethodType(_forward, layer)
-
-
-def keep_layer(layer: nn.Module) -> None:
-    """Take `round_layer` back."""
-    del layer.forward, layer.rounding
-
-
-def _forward(self: Any, inputs: Tensor) -> Tensor:
-    inputs, weight = self.rounding(inputs, self.weight, self.training)
-    if isinstance(self, nn.Linear):
-        return F.linear(inputs, weight, self.bias)
-    return self._conv_forward(inputs, weight, self.bias)
+    return torch.fake_quantize_per_channel_affine(weight.float(), scale, zero, 0, -127, 127).to(weight.dtype)

@@ -40,9 +40,9 @@ def average_views(network: Callable[[Tensor], Tensor], images: Tensor, flip: boo
     """
     views = [images]
     if shift:
-        padded = F.pad(images, (shift, shift, shift, shift), mode="reflect")
+        padded = F.pad(images, [shift] * 4, mode="reflect")
         height, width = images.shape[2:]
-        views += [padded[:, :, start : start + height, start : start + width] for start in (2 * shift, 0)]
+        views += [padded[:, :, 2 * shift :, 2 * shift :], padded[:, :, :height, :width]]
     if flip:
         views += [view.flip(3) for view in views]
     return network(torch.cat(views)).unflatten(0, (len(views), images.shape[0])).mean(dim=0)

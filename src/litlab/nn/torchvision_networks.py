@@ -3,7 +3,6 @@
 import http.client
 import pickle
 import sys
-import urllib.error
 from typing import Literal
 
 import torch
@@ -42,7 +41,7 @@ def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["ra
         return get_model(name, weights=known)
     except pickle.UnpicklingError as error:
         raise UserError(f"{file}: it holds other things than weights, or is damaged; delete it") from error
-    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+    except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
         reason = first_line(Exception(getattr(error, "reason", error)))
         remedy = f"save {url} as {file}"
         if fallback is None:

@@ -69,11 +69,11 @@ class Muon(Optimizer):
         # torch's own optimizer steps the rest, in their groups and with the state of this one.
         nothing = [torch.zeros(1)]
         if rest == "sgd":
-            self._rest = SGD(nothing, momentum=0.9, nesterov=True)
+            rest_momentum = momentum if rest_momentum is None else rest_momentum
+            self._rest = SGD(nothing, momentum=rest_momentum, nesterov=True)
         else:
             self._rest = AdamW(nothing, betas=(betas[0], betas[1]))
         self._rest_lr, self._vector_lr, self._others = rest_lr, vector_lr, others
-        self._rest_momentum = momentum if rest_momentum is None else rest_momentum
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "unit_norm": unit_norm}
         super().__init__(params, {**defaults, "iterations": iterations, "method": ""})
 
@@ -102,7 +102,7 @@ class Muon(Optimizer):
             lr = matrix_lr if parameter.ndim > 1 else self._vector_lr or matrix_lr
             decay = group["weight_decay"] * (matrix_lr / lr)
             rates = {"lr": lr, "lr_scale": lr / group["lr"], "weight_decay": decay}
-            return {**self._rest.defaults, **rates, "method": rest, "momentum": self._rest_momentum}
+            return {**self._rest.defaults, **rates, "method": rest}
 
         divide_groups(self, settings_of)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 
@@ -95,6 +96,14 @@ def divide_groups(optimizer: Optimizer, settings_of: Callable[[nn.Parameter, dic
             parts[tuple(settings_of(parameter, group).items())].append(parameter)
         for settings, parameters in parts.items():
             optimizer.add_param_group({**group, **dict(settings), "params": parameters})
+
+
+def set_rate(group: dict[str, Any], rate: float) -> None:
+    """Set the learning rate of a group of an optimizer's parameters, in place where it is a tensor."""
+    if isinstance(group["lr"], torch.Tensor):  # optimizers with a compiled step insist on theirs
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
 
 
 def _layer_scales(module: nn.Module, decay: float) -> dict[str, float]:

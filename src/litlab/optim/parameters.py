@@ -86,9 +86,8 @@ def last_layer(module: nn.Module) -> list[nn.Parameter]:
     """
     parameters = []
     for network in member_networks(module).values() or [module]:
-        names = [name for name, _ in network.named_parameters(remove_duplicate=False) if is_weight(name)]
-        for name in names[-1:]:
-            layer = network.get_submodule(name.rpartition(".")[0])
+        layers = [layer for layer in network.modules() if any(map(is_weight, layer._parameters))]
+        for layer in layers[-1:]:
             parameters += layer.parameters(recurse=False)
     return parameters
 

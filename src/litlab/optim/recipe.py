@@ -30,6 +30,24 @@ def arguments_of(recipe: Callable[..., Any]) -> dict[str, Any]:
     Args:
         recipe: A class, or a plain partial of it. Its first argument, what it will work on, is left out.
     """
-    _, *parameters = inspect.signature(recipe.func if isinstance(recipe, partial) else recipe).parameters.values()
+    _, *parameters = inspect.signature(class_of(recipe)).parameters.values()
     named = {p.name: p.default for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     return named | getattr(recipe, "keywords", {})
+
+
+def class_of(recipe: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what a recipe builds: a class, or a function in its place."""
+    return recipe.func if isinstance(recipe, partial) else recipe
+
+
+def rates_of(recipe: Callable[..., Any]) -> dict[str, float]:
+    """Return the learning rates of an optimizer's recipe: its numbers called ``lr`` or ``..._lr``."""
+    arguments = arguments_of(recipe).items()
+    return {name: value for name, value in arguments if f"_{name}".endswith("_lr") and isinstance(value, int | float)}
+
+
+def scale_rates(recipe: Callable[..., Any], lr: float) -> Callable[..., Any]:
+    """Return an optimizer's recipe with another ``lr``, and its other learning rates in proportion."""
+    rates = rates_of(recipe)
+    scaled = {name: rate * (lr / rates["lr"]) for name, rate in rates.items()}
+    return partial(recipe, **{**scaled, "lr": lr})  # exactly

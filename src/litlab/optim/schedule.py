@@ -70,9 +70,9 @@ class Schedule:
         with building(KEY):
             scheduler = build_scheduler(self.scheduler, optimizer, total)
 
-        if isinstance(scheduler, ReduceLROnPlateau) and self.monitor:
-            choose_mode(f"{KEY}.mode", scheduler.mode, self.monitor, model)
         is_plateau = isinstance(scheduler, ReduceLROnPlateau)
+        if is_plateau and self.monitor:
+            choose_mode(f"{KEY}.mode", scheduler.mode, self.monitor, model)
         is_counted = self.interval == "step" and not is_plateau  # by the module, see its `lr_scheduler_step`
         return {
             "scheduler": scheduler,

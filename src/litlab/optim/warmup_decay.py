@@ -18,24 +18,22 @@ class WarmupDecay(LRScheduler):
 
     Args:
         optimizer: Its groups' learning rates are the peaks.
+        total_steps: Length. Taken from the run when left out of the YAML.
         warmup: Share of the steps that the rate rises over, from 0 to below 1.
         final: Factor that is left at the end.
         decay: Shape of the descent.
-        total_steps: Length. Taken from the run when left out of the YAML.
         last_epoch: Step to go on from, as in every scheduler of torch.
     """
 
     def __init__(
         self,
         optimizer: Optimizer,
+        total_steps: PositiveInt,
         warmup: HalfOpenUnitInterval = 0.1,
         final: ClosedUnitInterval = 0.0,
         decay: Literal["linear", "cosine"] = "linear",
-        total_steps: PositiveInt | None = None,
         last_epoch: int = -1,
     ) -> None:
-        if total_steps is None:
-            raise ValueError("total_steps is not set; give the number of steps that the schedule has")
         self.warmup, self.final, self.decay, self.total_steps = warmup, final, decay, total_steps
         super().__init__(optimizer, last_epoch)
 
@@ -47,7 +45,7 @@ class WarmupDecay(LRScheduler):
             factor = progress / self.warmup
         else:
             left = (1 - progress) / (1 - self.warmup)
-            factor = self.final + (1 - self.final) * (
-                left if self.decay == "linear" else (1 - math.cos(math.pi * left)) / 2
-            )
+            if self.decay == "cosine":
+                left = (1 - math.cos(math.pi * left)) / 2
+            factor = self.final + (1 - self.final) * left
         return [base * factor for base in self.base_lrs]

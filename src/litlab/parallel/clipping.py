@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate
 
-from litlab.optim.foreach import local_part, norms_of
+from litlab.parallel.foreach import local_part, norms_of
 
 
 @torch.no_grad()

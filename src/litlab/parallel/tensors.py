@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from litlab.optim.foreach import local_part
+from litlab.parallel.foreach import local_part
 
 
 def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

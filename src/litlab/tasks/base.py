@@ -1,29 +1,25 @@
-"""What all tasks share: settings in the checkpoint, optimizer and schedule, loss of the last steps."""
+"""What all tasks share: settings in the checkpoint, optimizer and schedule."""
 
 import json
 import warnings
 from functools import cached_property
 from typing import Any, Self
 
+import numpy as np
 import torch
 from jsonargparse import ArgumentParser
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import OptimizerCallable
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
-from torch.nn import functional as F
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.errors import UserError, building
-from litlab.metrics.mean_loss import MeanLoss
 from litlab.optim import Muon, ParamGroups, Schedule
 from litlab.optim.parameters import named_parameters
-from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
-from litlab.optim.recipe import plain_recipe
+from litlab.optim.recipe import class_of, plain_recipe, rates_of, scale_rates
 from litlab.util.steps import steps_of_run
-
-LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}  # of numbers
 
 
 class ExperimentModule(LightningModule):
@@ -31,9 +27,6 @@ class ExperimentModule(LightningModule):
 
     ``lr`` is the optimizer's learning rate. `LRFinder`, and Lightning's ``LearningRateFinder`` and ``Tuner``, set it to
     what they found; an optimizer that has several rates gets all of them in proportion.
-
-    A subclass that has `StageMetrics` called ``train_metrics``, ``val_metrics`` or ``test_metrics`` adds its steps to
-    them; they are logged at the end of each epoch.
 
     Args:
         optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
@@ -83,17 +76,18 @@ class ExperimentModule(LightningModule):
                 settings[name] = getattr(data, name)
         return cls(*network, **settings)
 
-    def forward(self, inputs: Any) -> Tensor:
+    def forward(self, *inputs: Any) -> Tensor:
         """Return the network's output, in float32 or wider, for inputs of shape (batch, ...), or for a dict of them."""
-        inputs = apply_to_collection(inputs, Tensor, self._cast)
-        outputs = self.network(**inputs) if isinstance(inputs, dict) else self.network(inputs)
+
+        def cast(tensor: Tensor) -> Tensor:  # to the type of the weights, for 16-true and 64-true precision
+            return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+
+        inputs = apply_to_collection(inputs, Tensor, cast)
+        is_dict = isinstance(inputs[0], dict)
+        outputs = self.network(**inputs[0]) if is_dict else self.network(*inputs)
         return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
-    def _cast(self, inputs: Tensor) -> Tensor:
-        """Convert floating-point inputs to the type of the weights, for 16-true and 64-true precision."""
-        return inputs.to(self.dtype) if inputs.is_floating_point() else inputs
-
-    def check_data(self) -> None:
+    def on_fit_start(self) -> None:
         """Compare model and data: a checkpoint or a setting may be for other data.
 
         Raises:
@@ -101,30 +95,30 @@ class ExperimentModule(LightningModule):
         """
         data = getattr(self.trainer, "datamodule", None)
         for name in self.data_facts:
-            mine, theirs = _as_list(getattr(self, name, self.hparams.get(name))), _as_list(getattr(data, name, None))
-            if mine is not None and theirs is not None and mine != theirs:
+            mine, theirs = getattr(self, name, self.hparams.get(name)), getattr(data, name, None)
+            if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
                 raise UserError(
                     f"model.{name}: {mine} differs from the data's {theirs}; leave it out, or set the same in both"
                 )
-
-    def on_fit_start(self) -> None:
-        self.check_data()
 
     on_validation_start = on_test_start = on_predict_start = on_fit_start
 
     @property
     def lr(self) -> float | None:
         """The optimizer's learning rate; None where it has none of that name."""
-        return learning_rate(self.optimizer)
+        return rates_of(self.optimizer).get("lr")
 
     @lr.setter
     def lr(self, value: float) -> None:
-        self.optimizer = with_learning_rate(self.optimizer, value)
+        self.optimizer = scale_rates(self.optimizer, value)
 
     @property
     def lr_settings(self) -> dict[str, Any]:
         """The settings that `lr` stands for, as an overlay has them under the model's ``init_args``."""
-        return {"optimizer": rate_settings(self.optimizer)}
+        cls = class_of(self.optimizer)
+        return {
+            "optimizer": {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": rates_of(self.optimizer)}
+        }
 
     def new_optimizer(self) -> Optimizer:
         """Return the optimizer of the parameters that are trained now or later, without any state.
@@ -165,52 +159,6 @@ class ExperimentModule(LightningModule):
         if isinstance(scheduler, ReduceLROnPlateau) or self.global_step % every == 0:
             super().lr_scheduler_step(scheduler, metric)
 
-    def expected_loss(self, batch: Any) -> float | None:
-        """Return the training loss of a guess that ignores the inputs: about what an untrained network starts with.
-
-        Args:
-            batch: A training batch, as `training_step` gets it.
-
-        Returns:
-            The loss; None where it is not known.
-        """
-        return None
-
-    def on_train_epoch_start(self) -> None:
-        metrics: Any = getattr(self, "train_metrics", None)
-        if metrics is not None:
-            metrics.reset()
-
-    def log_recent_loss(self, loss: MeanLoss) -> None:
-        """Log ``train/loss_step`` in a training step, every ``trainer.log_every_n_steps``: the mean since the last."""
-        every = self.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
-        if every and self.trainer.fit_loop.epoch_loop.batch_progress.total.ready % every == 0:
-            # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by 25 µs.
-            value = loss.recent().item()
-            for logger in self.loggers:
-                logger.log_metrics({"train/loss_step": value}, step=self.global_step)
-
-    def on_train_epoch_end(self) -> None:
-        self.log_epoch("train")
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_epoch("val")
-
-    def on_test_epoch_end(self) -> None:
-        self.log_epoch("test")
-
-    def log_epoch(self, stage: str) -> None:
-        """Log the means of a stage at the end of its epoch, and start anew."""
-        metrics = getattr(self, f"{stage}_metrics", None)
-        if metrics is not None:
-            with warnings.catch_warnings():
-                if self.trainer.sanity_checking:  # of metrics that want more samples than its two batches have
-                    warnings.simplefilter("ignore")
-                values = metrics.compute()
-            # They are the same on all ranks already; sync_dist only tells Lightning so.
-            self.log_dict(values, sync_dist=True)
-            metrics.reset()
-
 
 def is_fact(data: type, name: str) -> bool:
     """Return whether a class of DataModules says something about its data that a model may need to know.
@@ -223,10 +171,6 @@ def is_fact(data: type, name: str) -> bool:
         True for a property, and for a number or several, as in ``num_classes = 3``. Words are of other use.
     """
     return isinstance(getattr(data, name, None), property | cached_property | int | float | list | tuple)
-
-
-def _as_list(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _is_plain(value: Any) -> bool:

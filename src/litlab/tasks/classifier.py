@@ -1,6 +1,5 @@
 """Classification with any network that returns logits."""
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from litlab.nn.adapt import adapt_network
 from litlab.nn.ensemble import Ensemble, are_copies, build_networks, mean_prediction
 from litlab.nn.images import average_views, make_mix
 from litlab.parallel.groups import shards
-from litlab.tasks.base import ExperimentModule
+from litlab.tasks.supervised import Supervised
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ else:
     Network = nn.Module  # what a config describes
 
 
-class Classifier(ExperimentModule):
+class Classifier(Supervised):
     """Train any network with cross-entropy.
 
     A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel, height, width), or a dict
@@ -35,8 +34,8 @@ class Classifier(ExperimentModule):
 
     For a loss of your own extend `training_loss`.
 
-    Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the steps since the last. Once per
-    epoch, exact over all samples and ranks: ``loss``, ``acc``, ``f1`` (macro) and `metrics`, for train, val and test.
+    Logged: ``train/loss_step``, the loss of a step, every ``trainer.log_every_n_steps``. Once per epoch, exact over all
+    samples and ranks: ``loss``, ``acc``, ``f1`` (macro) and `metrics`, for train, val and test.
     Of mixed images (`mixup`, `cutmix`) the class with the larger share counts as correct, and the loss is that of both
     labels by their share: train/acc is below val/acc then. With `members`, predictions are the ensemble's and
     train/loss the mean member's.
@@ -101,17 +100,19 @@ class Classifier(ExperimentModule):
                 f"model.num_classes: {num_classes} is not valid; set it to 2 or more, or give the DataModule "
                 "a property num_classes"
             )
-        for_images = {"mixup": mixup, "cutmix": cutmix, "flip_tta": flip_tta, "shift_tta": shift_tta}
-        for name, value in for_images.items():
-            if value and image_shape is None:
-                raise UserError(f"model.{name}: it is for images, and the data has no image_shape; leave {name} out")
+        if image_shape is None and (mixup or cutmix or flip_tta or shift_tta):
+            raise UserError(
+                "model: mixup, cutmix, flip_tta and shift_tta are for images, and the data has no image_shape; leave "
+                "them out"
+            )
 
-        networks = build_networks(network, members, self.hparams.get("network"))
+        # The block of a config that the network was made from, in Python nothing.
+        block = self.hparams.get("network")
+        networks = build_networks(network, members, block)
         if image_shape is not None:
             networks = [adapt_network(each, image_shape, num_classes) for each in networks]
+        self.members = members
         self.network = networks[0] if members == 1 else Ensemble(networks, vectorize)
-
-        block = self.hparams.get("network")
         if isinstance(block, dict) and "weights" in block.get("init_args", {}):
             block["init_args"]["weights"] = None  # rebuilt from a checkpoint, which holds them, without a download
 
@@ -119,10 +120,11 @@ class Classifier(ExperimentModule):
         # Shape (classes,); known when a fit begins.
         self.register_buffer("class_weights", None if class_weights is None else torch.ones(num_classes))
         self.mix = make_mix(num_classes, mixup, cutmix)
-        self.couples_samples = self.mix is not None  # the loss of a sample depends on the others of its batch
+        self.couples_samples = self.mix is not None  # in the loss, see `GradientNoiseScale`
         self.flip_tta, self.shift_tta = flip_tta, shift_tta
 
-        own = {  # cross-entropy has already refused labels out of range
+        # Without their own checks: cross-entropy has already refused labels out of range.
+        own = {
             "acc": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
             "f1": MulticlassF1Score(num_classes, average="macro", validate_args=False),
         }
@@ -135,13 +137,6 @@ class Classifier(ExperimentModule):
         """The network, or the members of the ensemble."""
         return list(self.network.members) if isinstance(self.network, Ensemble) else [self.network]
 
-    def setup(self, stage: str) -> None:
-        if stage == "fit" and len(self.networks) > 1 and shards(self.trainer.strategy):
-            raise UserError(
-                f"model.members: trainer.strategy {type(self.trainer.strategy).__name__} divides a network, and an "
-                "ensemble has several; use ddp or one device, or set model.members to 1"
-            )
-
     def on_fit_start(self) -> None:
         super().on_fit_start()
         if are_copies(self.networks):
@@ -153,7 +148,7 @@ class Classifier(ExperimentModule):
             data: Any = getattr(self.trainer, "datamodule", None)
             self.class_weights.copy_(weigh_for_loss(data, self.hparams["class_weights"]))
 
-    def forward(self, inputs: Any) -> Tensor:
+    def forward(self, inputs: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return logits, (batch, classes); in evaluation their mean over the views of test-time augmentation.
 
         Those of an ensemble in training are (member, batch, classes).
@@ -176,37 +171,22 @@ class Classifier(ExperimentModule):
         weights = target @ self.class_weights if target.is_floating_point() else self.class_weights[target]
         return (losses * weights).mean()
 
-    def batch_loss(self, batch: tuple[Any, Tensor]) -> Tensor:
-        """Return what `training_step` does, but leave metrics and loggers alone."""
-        return self._training_outputs(batch)[0]
-
-    def training_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> Tensor:
-        """Return the mean loss of the batch; that of an ensemble is the sum of its members' losses."""
-        loss, logits, target = self._training_outputs(batch)
-        labels = target if target.ndim == 1 else target.argmax(dim=1)
-        self.train_metrics.add(loss / len(self.networks), mean_prediction(logits), labels)
-        self.log_recent_loss(self.train_metrics.loss)
-        return loss
-
-    def _training_outputs(self, batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    def training_outputs(self, batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the loss, that of an ensemble is the sum of its members' losses, and logits and labels."""
         # Mixes draw from torch's own generators, which `ExactResume` seeds for each batch.
         inputs, target = batch if self.mix is None else self.mix(*batch)
         logits = self(inputs)
-        if logits.ndim == 2:
-            return self.training_loss(logits, target), logits, target
+        labels = target if target.ndim == 1 else target.argmax(dim=1)
+        if self.members == 1:
+            return self.training_loss(logits, target), logits, labels
         losses = [self.training_loss(member, target) for member in logits]
-        return torch.stack(losses).sum(), logits, target
+        return torch.stack(losses).sum(), mean_prediction(logits), labels
 
-    def validation_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> None:
-        inputs, target = batch
-        logits = self(inputs)
-        # The plain cross-entropy, so that runs with other smoothing can be compared.
-        self.val_metrics.add(F.cross_entropy(logits, target), logits, target)
-
-    def test_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> dict[str, Tensor]:
-        """Add the batch to the test metrics; callbacks that plot get its logits."""
-        inputs, target = batch
-        return self._add_test_batch(self(inputs), target)
+    def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Add logits and labels to metrics, and return loss and logits."""
+        loss = F.cross_entropy(outputs, target)  # the plain one, so that runs with other smoothing can be compared
+        metrics.add(loss, outputs, target)
+        return {"loss": loss, "logits": outputs}
 
     def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
@@ -216,18 +196,14 @@ class Classifier(ExperimentModule):
             target: Labels, shape (batch,).
         """
         # Logits of the same probabilities; never -inf, as its loss is NaN.
-        return self._add_test_batch(predicted.float().clamp(min=1e-38).log(), target)
-
-    def _add_test_batch(self, logits: Tensor, target: Tensor) -> dict[str, Tensor]:
-        loss = F.cross_entropy(logits, target)
-        self.test_metrics.add(loss, logits, target)
-        return {"loss": loss, "logits": logits}
+        return self.evaluate(self.test_metrics, predicted.float().clamp(min=1e-38).log(), target)
 
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return class probabilities, shape (batch, classes), for a batch of inputs without labels."""
         return self(batch).float().softmax(dim=1)
 
     def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
-        """Return the loss of equal probabilities for all classes: ln(classes), times the mean weight of the batch."""
-        weight = 1.0 if self.class_weights is None else float(self.class_weights[batch[1]].mean())
-        return len(self.networks) * weight * math.log(self.hparams["num_classes"])
+        """Return the training loss of equal probabilities for all classes."""
+        labels = batch[1]
+        logits = torch.zeros(len(labels), self.hparams["num_classes"], device=labels.device)
+        return self.members * self.training_loss(logits, labels).item()

@@ -12,11 +12,13 @@ from litlab.errors import UserError
 from litlab.metrics.conformal import Conformal
 from litlab.metrics.forecast_metrics import ForecastMetrics
 from litlab.metrics.stage_metrics import StageMetrics
-from litlab.tasks.base import LOSSES, ExperimentModule
+from litlab.tasks.supervised import LOSSES, Supervised
 from litlab.types import OpenUnitInterval
 
+Batch = dict[str, Tensor]
 
-class Forecaster(ExperimentModule):
+
+class Forecaster(Supervised):
     """Train any forecasting network, for one value or for quantiles, and calibrate its intervals on validation.
 
     A batch is a dict: ``past`` (batch, past, channel) and ``future`` (batch, horizon, channel), both scaled, and
@@ -29,8 +31,8 @@ class Forecaster(ExperimentModule):
 
     For a loss of your own extend `training_loss`.
 
-    Logged, in scaled units: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the steps
-    since the last. Once per epoch, exact over all windows and ranks: ``loss`` for train, val and test, ``mse`` and
+    Logged, in scaled units: ``train/loss_step``, the loss of a step, every ``trainer.log_every_n_steps``. Once per
+    epoch, exact over all windows and ranks: ``loss`` for train, val and test, ``mse`` and
     ``mae`` for val and test, and for test ``mase`` (mean absolute error over that of the seasonal naive forecast within
     the training rows, Hyndman & Koehler 2006), ``coverage`` and ``interval_width``.
 
@@ -58,7 +60,7 @@ class Forecaster(ExperimentModule):
         horizon: int | None = None,
         num_targets: int | None = None,
         loss: Literal["mse", "mae", "huber"] = "mse",
-        quantiles: list[float] | None = None,
+        quantiles: list[OpenUnitInterval] | None = None,
         coverage: OpenUnitInterval = 0.9,
         **training: Any,
     ) -> None:
@@ -68,12 +70,8 @@ class Forecaster(ExperimentModule):
                 "model: horizon and num_targets are not set, and the data does not provide them; "
                 "set them or use SeriesData"
             )
-        if quantiles is not None:
-            is_ascending = quantiles == sorted(set(quantiles)) and min(quantiles) > 0 and max(quantiles) < 1
-            if not is_ascending or 0.5 not in quantiles:
-                raise UserError(
-                    f"model.quantiles: {quantiles} is not valid; it must be ascending, between 0 and 1, and contain 0.5"
-                )
+        if quantiles is not None and quantiles != sorted({*quantiles, 0.5}):
+            raise UserError(f"model.quantiles: {quantiles} is not valid; it must be ascending and contain 0.5")
         self.network = network
         self.horizon = horizon
         self.num_targets = num_targets
@@ -83,13 +81,13 @@ class Forecaster(ExperimentModule):
         self.conformal = Conformal(coverage)
         # Added up at once: forecasts of many steps and channels would take much memory.
         errors: dict[str, Metric] = {"errors": ForecastMetrics(num_targets)}
-        self.train_metrics = StageMetrics("train", {})
+        self.train_metrics = StageMetrics("train")
         self.val_metrics = StageMetrics("val", errors, flush_every=1)
         self.test_metrics = StageMetrics("test", errors, flush_every=1)
 
     def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return a forecast (batch, horizon, channel, outputs) for a past (batch, past, channel)."""
-        return self.network(past, calendar)
+        return super().forward(past, calendar)
 
     def training_loss(self, outputs: Tensor, future: Tensor) -> Tensor:
         """Return the mean training loss, shape (); extend it for a loss of your own.
@@ -100,29 +98,23 @@ class Forecaster(ExperimentModule):
         """
         return self._loss(outputs, future)
 
-    def batch_loss(self, batch: dict[str, Tensor]) -> Tensor:
-        """Return what `training_step` does, the mean loss of the batch, but leave metrics and loggers alone."""
-        return self.training_loss(self._outputs(batch), batch["future"].float())
+    def training_outputs(self, batch: Batch) -> tuple[Tensor, None, Tensor]:
+        """Return the loss and the truth; errors of the training are not counted."""
+        outputs, future = self.evaluation_outputs(batch)
+        return self.training_loss(outputs, future), None, future
 
-    def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        loss = self.batch_loss(batch)
-        self.train_metrics.loss.add(loss, len(batch["past"]))
-        self.log_recent_loss(self.train_metrics.loss)
-        return loss
+    def evaluation_outputs(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return what the network returns, (batch, horizon, channel, outputs), and the truth without outputs."""
+        return self._outputs(batch), batch["future"].float()
 
-    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        future = batch["future"].float()
-        outputs = self._outputs(batch)
-        forecast, lower, upper = self._forecast(outputs)
-        self.conformal.update(lower, upper, future)
-        unknown = torch.full_like(forecast, torch.nan)
-        self.val_metrics.add(self._loss(outputs, future), torch.stack([forecast, unknown, unknown], dim=-1), future)
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        outputs, future = self.evaluation_outputs(batch)
+        self.conformal.update(outputs[..., 0], outputs[..., -1], future)
+        self.evaluate(self.val_metrics, outputs, future)
 
-    def test_step(self, batch: dict[str, Tensor], batch_idx: int) -> dict[str, Tensor]:
-        """Add the batch to the test metrics; callbacks get loss, forecast, lower and upper, in scaled units."""
-        future = batch["future"].float()
-        outputs = self._outputs(batch)
-        return self._add_test_batch(self._loss(outputs, future), self._calibrate(outputs), future)
+    def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Add outputs and the truth to metrics; return loss, forecast, lower and upper, in scaled units."""
+        return _add(metrics, self._loss(outputs, target), self.calibrate(outputs), target)
 
     def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
@@ -135,16 +127,20 @@ class Forecaster(ExperimentModule):
         """
         forecast, future = predicted[..., 0], target.float()
         loss = self.loss(forecast, future) if self.quantiles is None else F.l1_loss(forecast, future) / 2
-        return self._add_test_batch(loss, predicted, future)
+        return _add(self.test_metrics, loss, predicted, future)
 
-    def _add_test_batch(self, loss: Tensor, predicted: Tensor, future: Tensor) -> dict[str, Tensor]:
-        self.test_metrics.add(loss, predicted, future)
-        forecast, lower, upper = predicted.unbind(dim=-1)
-        return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}
-
-    def predict_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+    def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon, channel, 3)."""
-        return self._calibrate(self._outputs(batch))
+        return self.calibrate(self._outputs(batch))
+
+    def calibrate(self, outputs: Tensor) -> Tensor:
+        """Return forecast and ends of its interval, (batch, horizon, channel, 3), of what the network returns."""
+        middle = 0 if self.quantiles is None else self.quantiles.index(0.5)
+        ends = self.conformal.interval(outputs[..., 0], outputs[..., -1])
+        return torch.stack([outputs[..., middle], *ends], dim=-1)
+
+    def on_validation_epoch_start(self) -> None:
+        self.conformal.radius = None  # no intervals while they are calibrated
 
     def on_validation_epoch_end(self) -> None:
         if self.trainer.sanity_checking:
@@ -155,11 +151,11 @@ class Forecaster(ExperimentModule):
 
     def on_predict_start(self) -> None:
         """Compare model and data, and say so if there will be no intervals."""
-        self.check_data()
+        super().on_predict_start()
         if self.conformal.radius is None:
             rank_zero_info(
-                f"The forecasts have no intervals: no validation with {self.conformal.windows_needed} windows or more "
-                f"has calibrated these weights for model.coverage {self.coverage}."
+                "The forecasts have no intervals: no validation has calibrated these weights, or none with enough "
+                f"windows for model.coverage {self.coverage}."
             )
 
     def on_test_start(self) -> None:
@@ -167,32 +163,30 @@ class Forecaster(ExperimentModule):
         data = getattr(self.trainer, "datamodule", None)
         self.test_metrics.metrics["errors"].naive_error = getattr(data, "naive_error", None)
 
-    def expected_loss(self, batch: dict[str, Tensor]) -> float:
+    def expected_loss(self, batch: Batch) -> float:
         """Return the loss of forecasting the mean of the training rows everywhere, which is 0 in scaled units."""
         future = batch["future"].float()
         return self._loss(future.new_zeros(*future.shape, len(self.quantiles or [1])), future).item()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the calibration: that of the weights that were validated, which with EMA are the average, as saved."""
-        if self.conformal.radius is not None:
-            checkpoint["conformal"] = {"coverage": self.coverage, "radius": self.conformal.radius}
+        checkpoint["conformal"] = {"coverage": self.coverage, "radius": self.conformal.radius}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the calibration, unless it is for another coverage."""
         saved = checkpoint.get("conformal", {})
         self.conformal.radius = saved["radius"] if saved.get("coverage") == self.coverage else None
 
-    def _outputs(self, batch: dict[str, Tensor]) -> Tensor:
-        past, calendar = batch["past"].to(self.dtype), batch.get("calendar")  # 16-true precision
-        outputs = self(past, None if calendar is None else calendar.to(self.dtype))
-        expected = (past.shape[0], self.horizon, self.num_targets, len(self.quantiles or [1]))
+    def _outputs(self, batch: Batch) -> Tensor:
+        outputs = self(batch["past"], batch.get("calendar")).float()
+        expected = (len(batch["past"]), self.horizon, self.num_targets, len(self.quantiles or [1]))
         if outputs.shape[-4:] != expected:
             raise UserError(
                 f"model.network: it returns {(*outputs.shape,)}, not (batch, horizon, channel, outputs) = {expected}; "
                 "set its sizes to those of the data and model.quantiles"
             )
         # In training quantiles may cross; what is evaluated and served is in order (Chernozhukov et al. 2010).
-        return outputs.float() if self.training else outputs.float().sort(dim=-1).values
+        return outputs if self.training else outputs.sort(dim=-1).values
 
     def _loss(self, outputs: Tensor, future: Tensor) -> Tensor:
         if self.quantiles is None:
@@ -201,12 +195,8 @@ class Forecaster(ExperimentModule):
         quantiles = torch.tensor(self.quantiles).to(error.device, non_blocking=True)
         return torch.maximum(quantiles * error, (quantiles - 1) * error).mean()
 
-    def _forecast(self, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return forecast and ends of the interval before calibration, each (batch, horizon, channel)."""
-        middle = 0 if self.quantiles is None else self.quantiles.index(0.5)
-        return outputs[..., middle], outputs[..., 0], outputs[..., -1]
 
-    def _calibrate(self, outputs: Tensor) -> Tensor:
-        """Return forecast and ends of the interval after calibration, (batch, horizon, channel, 3)."""
-        forecast, lower, upper = self._forecast(outputs)
-        return torch.stack([forecast, *self.conformal.interval(lower, upper)], dim=-1)
+def _add(metrics: StageMetrics, loss: Tensor, predicted: Tensor, future: Tensor) -> dict[str, Tensor]:
+    metrics.add(loss, predicted, future)
+    forecast, lower, upper = predicted.unbind(dim=-1)
+    return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}

@@ -9,10 +9,10 @@ from torchmetrics import Metric
 from litlab.errors import UserError
 from litlab.metrics.regression_errors import RegressionErrors
 from litlab.metrics.stage_metrics import StageMetrics
-from litlab.tasks.base import LOSSES, ExperimentModule
+from litlab.tasks.supervised import LOSSES, Supervised
 
 
-class Regressor(ExperimentModule):
+class Regressor(Supervised):
     """Train any network to predict numbers.
 
     A batch is (inputs, target): inputs of shape (batch, ...), or a dict of tensors, which the network gets as keyword
@@ -23,9 +23,9 @@ class Regressor(ExperimentModule):
 
     For a loss of your own extend `training_loss`.
 
-    Logged: ``train/loss_step`` every ``trainer.log_every_n_steps``, as a mean over the steps since the last.
-    Once per epoch, exact over all samples and ranks, for train, val and test: ``loss``, and in the units of the file
-    ``mse``, ``mae`` and ``r2``, with several targets one of each, such as ``mse_price``; and `metrics`.
+    Logged: ``train/loss_step``, the loss of a step, every ``trainer.log_every_n_steps``. Once per epoch, exact over all
+    samples and ranks, for train, val and test: ``loss``, and in the units of the file ``mse``, ``mae`` and ``r2``, with
+    several targets one of each, such as ``mse_price``; and `metrics`.
 
     Args:
         network: The network, for example one of your own.
@@ -70,6 +70,16 @@ class Regressor(ExperimentModule):
         self.val_metrics = StageMetrics("val", errors, metrics)
         self.test_metrics = StageMetrics("test", errors, metrics)
 
+    def forward(self, inputs: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return standardised predictions, float of shape (batch, target)."""
+        outputs = super().forward(inputs).float()
+        if outputs.ndim != 2 or outputs.shape[1] != len(self.mean):
+            raise UserError(
+                f"model.network: it returns {(*outputs.shape,)}, not (batch, {len(self.mean)}); give it an output "
+                f"for each of {self.hparams['target_names']}"
+            )
+        return outputs
+
     def training_loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the mean training loss, shape (); extend it for a loss of your own.
 
@@ -79,27 +89,17 @@ class Regressor(ExperimentModule):
         """
         return self.loss(outputs, target)
 
-    def batch_loss(self, batch: tuple[Any, Tensor]) -> Tensor:
-        """Return what `training_step` does, the mean loss of the batch, but leave metrics and loggers alone."""
+    def training_outputs(self, batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the loss; predictions and target in the units of the file, both (batch, target)."""
         inputs, target = batch
-        return self.training_loss(self._outputs(inputs), self._standardise(target))
+        outputs = self(inputs)
+        return self.training_loss(outputs, self.standardise(target)), self.scale_back(outputs), _as_rows(target)
 
-    def training_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> Tensor:
-        inputs, target = batch
-        outputs = self._outputs(inputs)
-        loss = self.training_loss(outputs, self._standardise(target))
-        self.train_metrics.add(loss, self._scale_back(outputs), _as_rows(target))
-        self.log_recent_loss(self.train_metrics.loss)
-        return loss
-
-    def validation_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> None:
-        inputs, target = batch
-        self._add_batch(self.val_metrics, self._outputs(inputs), target)
-
-    def test_step(self, batch: tuple[Any, Tensor], batch_idx: int) -> dict[str, Tensor]:
-        """Add the batch to the test metrics; callbacks that plot get its predictions, in the units of the file."""
-        inputs, target = batch
-        return self._add_batch(self.test_metrics, self._outputs(inputs), target)
+    def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Add standardised outputs and the target to metrics; return loss and predictions in the units of the file."""
+        loss, predicted = self.loss(outputs, self.standardise(target)), self.scale_back(outputs)
+        metrics.add(loss, predicted, _as_rows(target))
+        return {"loss": loss, "predicted": predicted}
 
     def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
@@ -108,36 +108,23 @@ class Regressor(ExperimentModule):
             predicted: What `predict_step` returns, shape (batch, target).
             target: Shape (batch, target) or (batch,).
         """
-        return self._add_batch(self.test_metrics, self._standardise(predicted), target)
+        return self.evaluate(self.test_metrics, self.standardise(predicted), target)
 
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return predictions in the units of the file, (batch, target), for a batch of inputs without a target."""
-        return self._scale_back(self._outputs(batch))
+        return self.scale_back(self(batch))
 
     def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
         """Return the loss of predicting the mean of the training rows everywhere, which is 0 when standardised."""
-        target = self._standardise(batch[1])
+        target = self.standardise(batch[1])
         return self.loss(torch.zeros_like(target), target).item()
 
-    def _outputs(self, inputs: Any) -> Tensor:
-        """Return what the network returns, standardised, of shape (batch, target)."""
-        outputs = self(inputs).float()
-        if outputs.ndim != 2 or outputs.shape[1] != len(self.mean):
-            raise UserError(
-                f"model.network: it returns {(*outputs.shape,)}, not (batch, {len(self.mean)}); give it an output "
-                f"for each of {self.hparams['target_names']}"
-            )
-        return outputs
-
-    def _add_batch(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        loss, predicted = self.loss(outputs, self._standardise(target)), self._scale_back(outputs)
-        metrics.add(loss, predicted, _as_rows(target))
-        return {"loss": loss, "predicted": predicted}
-
-    def _standardise(self, target: Tensor) -> Tensor:
+    def standardise(self, target: Tensor) -> Tensor:
+        """Return a target, (batch, target) or (batch,), as its network should return it, (batch, target)."""
         return (_as_rows(target) - self.mean) / self.std
 
-    def _scale_back(self, outputs: Tensor) -> Tensor:
+    def scale_back(self, outputs: Tensor) -> Tensor:
+        """Return outputs of the network, (batch, target), in the units of the file."""
         return outputs * self.std + self.mean
 
 

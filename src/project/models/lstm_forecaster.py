@@ -75,7 +75,7 @@ class LSTMForecaster(Forecaster):
         num_targets: int | None = None,
         num_covariates: int | None = None,
         loss: Literal["mse", "mae", "huber"] = "mse",
-        quantiles: list[float] | None = None,
+        quantiles: list[OpenUnitInterval] | None = None,
         coverage: OpenUnitInterval = 0.9,
         **training: Any,
     ) -> None:

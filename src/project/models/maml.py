@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from litlab.errors import UserError, first_line
-from litlab.metrics import MeanLoss
-from litlab.tasks import ExperimentModule
+from litlab.metrics import StageMetrics, Sums
+from litlab.tasks import Supervised
 from litlab.types import NonNegativeInt, PositiveFloat
 
 TEST_STEPS = (0, 1, 5, 10)  # inner steps after which new tasks are measured
 Params = dict[str, Tensor]
 
 
-class MAML(ExperimentModule):
+class MAML(Supervised):
     """Model-agnostic meta-learning (Finn et al. 2017, arXiv:1703.03400) of any regression network.
 
     For each task of a batch, `inner_steps` steps of gradient descent on the mean squared error of its support points
@@ -45,8 +45,6 @@ class MAML(ExperimentModule):
             another shape than the targets, or the data has no tasks.
     """
 
-    losses: Any
-
     def __init__(
         self,
         network: nn.Module,
@@ -59,9 +57,11 @@ class MAML(ExperimentModule):
         super().__init__(**training)
         self.network = network
         self.inner_lr, self.inner_steps, self.first_order = inner_lr, inner_steps, first_order
-        self.train_loss = MeanLoss()
-        # Of an evaluation, by the number of steps.
-        self.losses = nn.ModuleDict({str(steps): MeanLoss() for steps in (*TEST_STEPS, inner_steps)})
+        steps = sorted({*TEST_STEPS, inner_steps})
+        self.train_metrics = StageMetrics("train")
+        self.val_metrics = StageMetrics("val", {"errors": TaskErrors(steps)})
+        self.test_metrics = StageMetrics("test", {"errors": TaskErrors(steps)})
+        self.steps = steps
 
     def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the network's output without an inner step, (point, target), for inputs of shape (point, feature)."""
@@ -107,54 +107,25 @@ class MAML(ExperimentModule):
                     f"({first_line(error)[:150]}); use another network"
                 ) from error
 
-    def batch_loss(self, batch: dict[str, Tensor]) -> Tensor:
+    def training_outputs(self, batch: dict[str, Tensor]) -> tuple[Tensor, None, Tensor]:
         """Return the mean squared error of the query points of all tasks after the inner steps, shape ()."""
-        return self._errors(batch, [self.inner_steps]).mean()
+        return self._errors(batch, [self.inner_steps]).mean(), None, batch["query_y"]
 
-    def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        """Return the training loss, and add it to that of the epoch."""
-        loss = self.batch_loss(batch)
-        self.train_loss.add(loss, len(batch["query_y"]))
-        self.log_recent_loss(self.train_loss)
-        return loss
+    def evaluation_outputs(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the error of each task after each number of steps, (task, steps), and the targets."""
+        return self._errors(batch, self.steps), batch["query_y"]
 
-    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """Add the errors of the batch to those of the epoch."""
-        steps = sorted(map(int, self.losses))
-        for number, mean in zip(steps, self._errors(batch, steps).mean(dim=0), strict=True):
-            self.losses[str(number)].add(mean, len(batch["query_y"]))
-
-    test_step = validation_step
+    def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Add the errors of a batch to metrics."""
+        loss = outputs[:, self.steps.index(self.inner_steps)].mean()
+        metrics.add(loss, outputs, target)
+        return {"loss": loss}
 
     def on_fit_start(self) -> None:
         """Refuse strategies that keep a part of the weights in each process: inner steps need all of them."""
         super().on_fit_start()
         if isinstance(self.trainer.strategy, FSDPStrategy | ModelParallelStrategy):
             raise UserError("trainer.strategy: it shards the weights, which MAML replaces in inner steps; use ddp")
-
-    def on_train_epoch_start(self) -> None:
-        """Start the mean of the epoch."""
-        self.train_loss.reset()
-
-    def on_train_epoch_end(self) -> None:
-        """Log the mean of the epoch."""
-        self.train_loss.flush()
-        self.log("train/loss", self.train_loss.compute(), sync_dist=True)
-
-    def on_validation_epoch_start(self) -> None:
-        """Start the means."""
-        for loss in self.losses.values():
-            loss.reset()
-
-    on_test_epoch_start = on_validation_epoch_start
-
-    def on_validation_epoch_end(self) -> None:
-        """Log the means over the validation tasks."""
-        self._log_errors("val")
-
-    def on_test_epoch_end(self) -> None:
-        """Log the means over the test tasks."""
-        self._log_errors("test")
 
     def expected_loss(self, batch: dict[str, Tensor]) -> float:
         """Return the loss of predicting 0 everywhere."""
@@ -188,12 +159,27 @@ class MAML(ExperimentModule):
             )
         return output
 
-    def _log_errors(self, stage: str) -> None:
-        for loss in self.losses.values():
-            loss.flush()
-        means = {steps: loss.compute() for steps, loss in self.losses.items()}
-        values = {f"{stage}/mse_{steps}": means[str(steps)] for steps in TEST_STEPS}
-        self.log_dict({f"{stage}/loss": means[str(self.inner_steps)], **values}, sync_dist=True)
+
+class TaskErrors(Sums):
+    """Mean errors over tasks, ``mse_0`` and so on, after numbers of inner steps.
+
+    Args:
+        steps: The numbers.
+    """
+
+    def __init__(self, steps: Sequence[int]) -> None:
+        super().__init__(2, len(steps))
+        self.steps = steps
+
+    def update(self, errors: Tensor, target: Tensor) -> None:
+        """Add tasks: the error of each after each number of steps, (task, steps)."""
+        self.sums = self.sums + torch.stack([errors, torch.ones_like(errors)]).to(self.sums.dtype).sum(dim=1)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return the means of the steps that are reported, each of shape ()."""
+        totals, counts = self.sums
+        means = zip(self.steps, (totals / counts).float(), strict=True)
+        return {f"mse_{steps}": mean for steps, mean in means if steps in TEST_STEPS}
 
 
 def _normal(tensor: Tensor) -> Tensor:

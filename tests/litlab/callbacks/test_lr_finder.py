@@ -14,7 +14,7 @@ from litlab.callbacks import LRFinder
 from litlab.checkpointing.lightning_callbacks import AccumulationSchedule
 from litlab.errors import UserError
 from litlab.optim import GroupRule, ParamGroups, Schedule
-from litlab.optim.rates import learning_rate, rate_settings, with_learning_rate
+from litlab.optim.recipe import rates_of, scale_rates
 from litlab.optim.warmup_decay import WarmupDecay
 from tests.litlab.callbacks.finding import assert_same, train
 from tests.litlab.checkpointing.interrupting import fit as fit_in_processes
@@ -40,10 +40,8 @@ class TwoRates(torch.optim.SGD):
 
 
 def test_several_rates_keep_their_proportions():
-    recipe = with_learning_rate(partial(TwoRates, momentum=0.5), 0.3)
-    assert learning_rate(recipe) == 0.3
-    settings = rate_settings(recipe)
-    assert settings["init_args"] == {"lr": 0.3, "vector_lr": pytest.approx(6.0)}
+    recipe = scale_rates(partial(TwoRates, momentum=0.5), 0.3)
+    assert rates_of(recipe) == {"lr": 0.3, "vector_lr": pytest.approx(6.0)}
     optimizer = recipe(nn.Linear(2, 2).parameters())
     assert [group["lr"] for group in optimizer.param_groups] == [0.3, pytest.approx(6.0)]
     assert optimizer.param_groups[0]["momentum"] == 0.5

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from litlab.callbacks import QAT
 from litlab.errors import UserError
-from litlab.nn.fake_quantize import LINEAR, LINEAR_AND_CONVOLUTIONS, Rounding, keep_layer, round_layer, share_of
+from litlab.nn.fake_quantize import LINEAR, LINEAR_AND_CONVOLUTIONS, Rounding, round_weight, share_of
 
 
 class Model(LightningModule):
@@ -53,7 +53,6 @@ def trained(loader, callback, epochs=2, model=None, **options):
 def test_layers_round_in_fit_and_its_validation_and_are_whole_afterwards(loader, tmp_path):
     model, _ = trained(loader, QAT(), default_root_dir=tmp_path, enable_checkpointing=False)
     assert "forward" not in vars(model.network[0])
-    assert not hasattr(model.network[0], "rounding")
     assert set(model.state_dict()) == set(Model().state_dict())
     *_, (images, _) = loader
     model.eval()
@@ -64,18 +63,21 @@ def test_layers_round_in_fit_and_its_validation_and_are_whole_afterwards(loader,
 
 def test_rounding_has_as_many_steps_as_int8_and_one_scale_for_each_output():
     torch.manual_seed(0)
-    layer, rounding = nn.Conv2d(2, 3, 3), Rounding()
+    layer = nn.Conv2d(2, 3, 3)
+    rounding = Rounding(layer)
     with torch.no_grad():
         layer.weight[1] *= 100
     inputs = torch.rand(4, 2, 8, 8) * 6 - 2
-    rounded, weight = rounding(inputs, layer.weight, training=True)
+    rounded, weight = rounding.round_inputs(inputs), round_weight(layer.weight)
+    torch.testing.assert_close(Rounding(layer)(inputs), nn.functional.conv2d(rounded, weight, layer.bias))
     assert len(rounded.unique()) <= 256
     for row, same in zip(layer.weight, weight, strict=True):
         step = row.abs().max() / 127
         assert torch.equal((same / step).round(), (row / step).round())
         assert (row - same).abs().max() <= step / 2 * 1.001
     low, high = rounded.min(), rounded.max()
-    again, _ = rounding(inputs * 100, layer.weight, training=False)
+    layer.eval()
+    again = rounding.round_inputs(inputs * 100)
     assert (again.min(), again.max()) == (low, high), "its range is that of the training"
 
 
@@ -83,12 +85,12 @@ def test_gradients_pass_as_if_nothing_was_rounded():
     torch.manual_seed(0)
     layer, inputs = nn.Linear(5, 3), torch.rand(7, 5)
     plain = copy.deepcopy(layer)
-    round_layer(layer, Rounding())
+    layer.forward = Rounding(layer)
     for one in (layer, plain):
         one(inputs).sum().backward()
     assert layer.weight.grad is not None
     torch.testing.assert_close(layer.weight.grad, plain.weight.grad, rtol=0.02, atol=0.02)
-    keep_layer(layer)
+    del layer.forward
     assert torch.equal(layer(inputs), plain(inputs))
 
 
@@ -111,15 +113,14 @@ def test_a_part_that_is_not_trained_computes_as_it_did():
     """It sees no range to round to, such as a backbone that stays in eval mode."""
     torch.manual_seed(0)
     layer, inputs = nn.Linear(4, 2).eval(), torch.randn(5, 4)
-    rounding = Rounding()
-    got, _ = rounding(inputs, layer.weight, training=False)
-    assert torch.equal(got, inputs)
-    rounding(inputs, layer.weight, training=True)
-    again = Rounding()
+    rounding, again = Rounding(layer), Rounding(layer)
+    assert torch.equal(rounding.round_inputs(inputs), inputs)
+    layer.train()
+    rounding.round_inputs(inputs)
+    layer.eval()
     again.range = rounding.range
     for one in (rounding, again):
-        got, _ = one(inputs, layer.weight, training=False)
-        assert 0 < (got - inputs).abs().max() < 0.05
+        assert 0 < (one.round_inputs(inputs) - inputs).abs().max() < 0.05
 
 
 def test_a_network_that_it_would_leave_as_it_is_is_refused(loader):

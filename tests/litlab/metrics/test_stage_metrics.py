@@ -1,11 +1,11 @@
-"""StageMetrics and MeanLoss, against all samples at once."""
+"""StageMetrics, against all samples at once."""
 
 import pytest
 import torch
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
-from litlab.metrics import MeanLoss, StageMetrics
+from litlab.metrics import StageMetrics
 from litlab.metrics.state import load_metric_states, metric_states
 
 CPU = torch.device("cpu")
@@ -49,19 +49,11 @@ def test_it_goes_on_from_its_sums():
     assert idle.compute() == second.compute() == whole.compute()
 
 
-def test_the_recent_loss_is_of_the_steps_since_the_last_time_also_across_a_checkpoint():
-    losses = torch.rand(40, generator=torch.Generator().manual_seed(0))
-    first, second = torch.nn.ModuleList([MeanLoss(flush_every=7)]), torch.nn.ModuleList([MeanLoss(flush_every=7)])
-    for number, loss in enumerate(losses[:33]):
-        if number == 20:
-            assert first[0].recent() == losses[:20].double().mean().float()
-        first[0].add(loss, 3)
-    load_metric_states(second, metric_states(first), CPU)
-    for loss in losses[33:]:
-        first[0].add(loss, 3)
-        second[0].add(loss, 3)
-    assert first[0].recent() == second[0].recent() == losses[20:].double().mean().float()
-    assert first[0].compute() == second[0].compute() == losses.double().mean().float()
+def test_the_loss_alone_counts_every_sample_too():
+    metrics = StageMetrics("train", flush_every=2)
+    for loss, samples in ((1.0, 5), (2.0, 5), (6.0, 2)):
+        metrics.add(torch.tensor(loss), None, torch.zeros(samples))
+    assert metrics.compute() == {"train/loss": 2.25}
 
 
 def test_a_users_metric_may_take_the_place_of_the_tasks():

@@ -132,7 +132,7 @@ def test_a_prediction_of_an_export_is_tested_like_the_models_own(batch):
         ({"num_classes": 1}, "model.num_classes: 1 is not valid; set it to 2 or more"),
         (
             {"image_shape": None, "cutmix": 1.0},
-            "model.cutmix: it is for images, and the data has no image_shape; leave",
+            "model: mixup, cutmix, flip_tta and shift_tta are for images, and the data has no image_shape; leave",
         ),
     ],
 )
@@ -145,7 +145,7 @@ def test_images_of_another_shape_are_refused(tmp_path):
     any_size = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
     model = Classifier(any_size, num_classes=3, image_shape=[3, 9, 9])
     with pytest.raises(
-        UserError, match=r"model.image_shape: \[3, 9, 9\] differs from the data's \[3, 8, 8\]; leave it"
+        UserError, match=r"model.image_shape: \[3, 9, 9\] differs from the data's \(3, 8, 8\); leave it"
     ):
         fitted(model, tmp_path)
 

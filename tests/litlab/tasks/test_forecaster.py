@@ -70,7 +70,7 @@ def test_what_is_logged_is_the_mean_over_all_windows(tmp_path, loss):
     assert trainer.callback_metrics["test/mse"] == logged["test/mse"]  # the second test starts anew
 
 
-def test_training_loss_of_the_epoch_and_of_the_last_steps(tmp_path):
+def test_training_loss_of_the_epoch_and_of_its_steps(tmp_path):
     logger, logged = CSVLogger(tmp_path), []
     logger.log_metrics = lambda metrics, step=None: logged.append((metrics, step))
     model, losses = build(optimizer=partial(torch.optim.SGD, lr=0.1)), []
@@ -88,10 +88,8 @@ def test_training_loss_of_the_epoch_and_of_the_last_steps(tmp_path):
     second = losses[5:]
     mean = sum(loss * samples for loss, samples in second) / 23
     assert trainer.callback_metrics["train/loss"] == pytest.approx(mean, rel=1e-5)
-    recent = [(metrics["train/loss_step"], step) for metrics, step in logged if "train/loss_step" in metrics]
-    assert recent[0][0] == pytest.approx((losses[0][0] + losses[1][0]) / 2, rel=1e-5)
-    assert recent[2][0] == pytest.approx(losses[5][0], rel=1e-5)  # the fifth was of the epoch before
-    assert [step for _, step in recent] == [1, 3, 5, 7, 9]
+    of_steps = [(metrics["train/loss_step"], step) for metrics, step in logged if "train/loss_step" in metrics]
+    assert of_steps == [(loss, step) for (loss, _), step in zip(losses[1::2], (1, 3, 5, 7, 9), strict=True)]
 
 
 def test_pinball_loss_and_quantiles_in_order(tmp_path):
@@ -153,7 +151,6 @@ def test_without_validation_there_are_no_intervals_and_it_says_so(tmp_path, monk
     trainer.test(model, data, verbose=False)
     assert len(said) == 1
     assert "no intervals" in said[0]
-    assert "9 windows" in said[0]
     assert {"test/coverage", "test/interval_width"}.isdisjoint(trainer.callback_metrics)
     assert trainer.callback_metrics["test/mse"].isfinite()
     output = model.test_step(everything(data, 2), 0)
@@ -181,7 +178,6 @@ def test_the_sanity_check_calibrates_nothing(tmp_path):
         ({"quantiles": [0.5, 0.1]}, "model.quantiles: "),
         ({"quantiles": [0.1, 0.1, 0.5]}, "model.quantiles: "),
         ({"quantiles": [0.1, 0.9]}, "contain 0.5"),
-        ({"quantiles": [0.0, 0.5]}, "between 0 and 1"),
     ],
 )
 def test_refusals(settings, says):

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from litlab.optim.foreach import copy_all, local_part, norm_of_all, norms_of, zero_unless
+from litlab.callbacks.nan_guard import norm_of_all, zero_unless
+from litlab.parallel.foreach import copy_all, local_part, norms_of
 
 
 def test_zero_unless_keeps_bits_and_removes_nan():
