@@ -60,8 +60,8 @@ class TabularData(ExperimentData):
         target: Column to predict; in regression it can be several.
         task: What to do with it. null: a column of words, or of at most 20 different numbers, is classified, any
             other regressed.
-        categories: Columns of numbers that stand for categories, such as zip codes; those of words are categories
-            anyway.
+        categories: Columns of numbers that stand for categories, such as zip codes; those of words, or of a single
+            number, are categories anyway.
         ignore: Columns that are left out.
         split_column: Column that says train, val or test.
         group_column: Column of groups, such as patients: each is in one split only. It is no input.

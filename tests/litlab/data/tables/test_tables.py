@@ -158,6 +158,15 @@ def test_columns_that_split(make, kind, fold):
         assert train.max() < val.min() <= val.max() < test.min()
 
 
+def test_validation_goes_by_group_where_the_test_is_given(make):
+    frame = make_houses().assign(split=np.repeat(["train", "test"], [70, 30]), owner=np.arange(100) % 10)
+    table = prepared(make(frame, split_column="split", group_column="owner")).table
+    owners = {split: set(frame["owner"][rows.index - 2]) for split, rows in table.items()}
+    assert table["test"].index.tolist() == [*range(72, 102)]
+    assert owners["val"]
+    assert not owners["train"] & owners["val"]
+
+
 def test_folds_cover_the_table(make):
     tests = [prepared(make(target="kind", fold=f"{number}/5")).table["test"].index for number in range(5)]
     assert sum(map(len, tests)) == len(set().union(*tests)) == 100
