@@ -112,6 +112,7 @@ def measure(train: Frame, targets: list[str], ignore: list[str], where: object) 
 
 
 def _is_useless(column: Column) -> bool:
+    """Return whether a column is constant, counts the rows, has another text in each, or can't be scaled."""
     if column.nunique(dropna=False) == 1:
         return True
     if column.dtype != "float64":
@@ -121,7 +122,7 @@ def _is_useless(column: Column) -> bool:
 
 
 class TabularServing(Serving):
-    """Standardises numbers, and notes which are missing. A table without numbers, or categories, has one input.
+    """Standardises numbers, and notes which are missing. Where a table has no numbers, or categories, an input is empty.
 
     Args:
         metadata: Metadata of the checkpoint.
