@@ -122,7 +122,7 @@ def _is_useless(column: Column) -> bool:
 
 
 class TabularServing(Serving):
-    """Standardises numbers, and notes which are missing. Where a table has no numbers, or categories, an input is empty.
+    """Standardises numbers, and notes which are missing; without numbers or categories that input has no columns.
 
     Args:
         metadata: Metadata of the checkpoint.
