@@ -1,6 +1,5 @@
 """Rows of a table, for training, evaluation and prediction."""
 
-import hashlib
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -147,15 +146,13 @@ class TabularData(ExperimentData):
 
         # How each column is read. All are read before a bad row is left out, so that one message has all of them.
         units = {settings[setting]: setting for setting in _UNITS if settings[setting]}
-        of_targets = {"classification": "category", "regression": "number", None: "target"}[settings.task]
-        if len(self.targets) > 1:
-            of_targets = "number"
+        task = "regression" if len(self.targets) > 1 else settings.task
         inputs = raw.columns.difference(settings.ignore, sort=False)
         kinds = {name: "category" if name in settings.categories else "input" for name in inputs}
-        kinds |= dict.fromkeys(self.targets, of_targets) | units
+        kinds |= dict.fromkeys(self.targets, task or "target") | units
         named = [*kinds, *settings.categories, *settings.ignore]
         check_columns(raw, where, dict.fromkeys(named, "correct the setting that names it"))
-        frame = read_columns(raw, kinds, form, where, settings.bad_rows, [*self.targets, *units])
+        frame = read_columns(raw, kinds, form, where, settings.bad_rows)
 
         target = self.targets[0]
         labels = None
@@ -178,22 +175,14 @@ class TabularData(ExperimentData):
             raise UserError(f"data.split_column: no row of {where} is for train; mark the training rows")
         return {name: frame[split == name] for name in SPLITS}
 
-    @cached_property
-    def measured(self) -> TabularMetadata:
-        """What is measured on the training rows; it also warns of leaks into the test rows."""
-        from litlab.data.tables.leaks import warn_of_leaks
-
-        train, where = self.table["train"], self.source_name
-        metadata = measure(train, self.targets, self.settings.ignore, where)
-        warn_of_leaks(train, self.table["test"], self.targets, where)
-        return metadata
-
     # ---- what models and messages are told; before `setup`, too
 
     @property
     def known(self) -> TabularMetadata:
         """The metadata: of the checkpoint where one was loaded, else of this table."""
-        return self.metadata or self.measured
+        if self.metadata is None:
+            self.metadata = self.open(None)
+        return self.metadata
 
     @property
     def num_numbers(self) -> int:
@@ -257,27 +246,31 @@ class TabularData(ExperimentData):
 
         hash_rows: Any = hash_pandas_object
         hashes = hash_rows(pd.concat(self.table).droplevel(1))  # whose index is the split
-        return hashlib.sha256(hashes.to_numpy().tobytes()).hexdigest()[:12]
+        return f"{hashes.sum():016x}"
 
     # ---- from a table to memory
 
     def open(self, stage: str | None) -> TabularMetadata:
         self.sizes = {split: len(rows) for split, rows in self.table.items() if len(rows)}
-        return self.measured
+        metadata = measure(self.table["train"], self.targets, self.source_name)
+        if stage == "fit":
+            from litlab.data.tables.leaks import warn_of_leaks
+
+            warn_of_leaks(self.table["train"], self.table["test"], self.targets, self.source_name)
+        return metadata
 
     def samples(self, split: str) -> EncodedRows:
         rows = self.table[split]
-        tensors = [*self._encode(rows), torch.tensor(self.known.lay_out_target(rows))]
+        return self._encode(rows, torch.tensor(self.known.lay_out_target(rows)))
+
+    def _encode(self, rows: Frame, *target: Tensor) -> EncodedRows:
+        numbers, categories = map(torch.tensor, self.known.lay_out(rows))
+        tensors = [*self.serving().encode(numbers, categories).values(), *target]
         device = self.choose_device(sum(tensor.nbytes for tensor in tensors))
         return EncodedRows(*(tensor.to(device) for tensor in tensors))
 
     def labels(self, split: str) -> Tensor | None:
         return torch.tensor(self.known.lay_out_target(self.table[split])) if self.class_names else None
-
-    def _encode(self, rows: Frame) -> list[Tensor]:
-        """Return numbers and categories of some rows as the model gets them."""
-        numbers, categories = map(torch.tensor, self.known.lay_out(rows))
-        return list(self.serving().encode(numbers, categories).values())
 
     def serving(self) -> TabularServing:
         return TabularServing(self.metadata)
@@ -298,7 +291,7 @@ class TabularData(ExperimentData):
         if unseen.any():
             rank_zero_info(f"{source}: rows with categories that training did not have: {unseen[unseen > 0].to_dict()}")
         self._predicted = rows.index.tolist()
-        return EncodedRows(*self._encode(rows))
+        return self._encode(rows)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a file with a row per row of `predict_input`: class and probabilities, or a number for each target.

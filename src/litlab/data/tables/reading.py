@@ -1,6 +1,6 @@
 """Columns of a table, read as numbers or words."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from litlab.data.frames import (
     Column,
@@ -18,27 +18,21 @@ from litlab.data.frames import (
 from litlab.data.split import SPLITS
 from litlab.data.tables.serving import TabularMetadata
 
+_INPUTS = ("input", "number", "category")  # kinds of columns in which cells may be missing
 _MOST = {"input": 1, "target": 20}  # different numbers that stand for categories
 
 
-def read_columns(
-    raw: Frame,
-    kinds: Mapping[str, str],
-    form: FileFormat,
-    where: object,
-    bad_rows: Policy,
-    needed: Collection[str] = (),
-) -> Frame:
+def read_columns(raw: Frame, kinds: Mapping[str, str], form: FileFormat, where: object, bad_rows: Policy) -> Frame:
     """Read columns, and refuse or leave out the rows in which one can't be read.
 
     Args:
         raw: The cells, as `read_frame` returns them.
-        kinds: For each column how it is read: as "number", float64; as "category", texts; as "input" or "target", what
-            its cells tell; or by the setting that names it, such as "time_column".
+        kinds: For each column what it is. Those of a "number" are read as float64, those of a "category" as texts, an
+            "input" as what most of its cells are. No cell may be missing in the others: a "target" and those of
+            "classification" and "regression", and columns by the setting that names them, such as "time_column".
         form: How the cells are written.
         where: What messages call the table.
         bad_rows: Whether rows that can't be used are errors or left out.
-        needed: Columns of which no cell may be missing.
     """
     import pandas as pd
 
@@ -46,7 +40,7 @@ def read_columns(
     for name, kind in kinds.items():
         cells = raw[name]
         column = columns[name] = _read_column(cells, kind, form, where)
-        is_bad = column.isna() & (cells.notna() | (name in needed))
+        is_bad = column.isna() & (cells.notna() | (kind not in _INPUTS))
         reason = ", not a number" if column.dtype == "float64" else ""
         for row, cell in cells[is_bad].astype("string").fillna("missing").items():
             problems.setdefault(row, f"{name!r} is {cell}{reason}")
@@ -59,7 +53,7 @@ def _read_column(cells: Column, kind: str, form: FileFormat, where: object) -> C
         kind = "number" if numbers.nunique() > _MOST[kind] else "category"
     if kind == "time_column" and wrong.any():
         return read_times(cells, form, where)[0]
-    if kind in ("number", "time_column"):
+    if kind in ("number", "regression", "time_column"):
         return numbers
     if kind == "split_column":
         return cells.where(cells.isin(SPLITS))

@@ -11,7 +11,6 @@ from litlab.data.frames import Column, Frame
 from litlab.data.metadata import ClassMetadata
 from litlab.data.serving import BATCH, Serving, TensorSpec, class_outputs
 from litlab.errors import UserError
-from litlab.util.text import some
 
 Task = Literal["classification", "regression"]
 _LARGEST = 1e16  # standard deviation: float32 holds the squares
@@ -74,13 +73,12 @@ class TabularMetadata(ClassMetadata):
         return rows[self.targets].to_numpy("float32")
 
 
-def measure(train: Frame, targets: list[str], ignore: list[str], where: object) -> TabularMetadata:
+def measure(train: Frame, targets: list[str], where: object) -> TabularMetadata:
     """Measure the training rows.
 
     Args:
         train: Columns of numbers, float64, or texts; a target that is to be classified is a pandas category.
         targets: Columns to predict.
-        ignore: Columns that are left out already, for messages.
         where: What messages call the table.
 
     Raises:
@@ -89,9 +87,9 @@ def measure(train: Frame, targets: list[str], ignore: list[str], where: object) 
     useless = [name for name in train.columns if _is_useless(train[name])]
     if useless:
         raise UserError(
-            f"{where}: nothing can be learned from column {some(useless)}: in the training rows it is constant, counts "
-            "them, has another text in each, or a standard deviation below 1e-16 or above 1e16; use --data.ignore "
-            f"'[{', '.join([*ignore, *useless])}]', or another target"
+            f"{where}: nothing can be learned from column {', '.join(useless)}: in the training rows it is constant, "
+            "counts them, has another text in each, or a standard deviation below 1e-16 or above 1e16; add it to "
+            "data.ignore, or use another target"
         )
     numbers = train.select_dtypes("number")
     mean, std = numbers.mean(), numbers.std(ddof=0)
@@ -157,8 +155,8 @@ class TabularServing(Serving):
     def raw(self, batch: Any) -> tuple[Tensor, ...]:
         inputs = batch if isinstance(batch, dict) else batch[0]
         scaled, flags = inputs["numbers"].double().tensor_split([len(self.mean)], dim=1)
-        missing = torch.zeros_like(scaled).index_copy(1, self.indicated, flags)
-        numbers = (scaled * self.std + self.mean).masked_fill(missing > 0, torch.nan)
+        numbers = scaled * self.std + self.mean
+        numbers[:, self.indicated] = numbers[:, self.indicated].masked_fill(flags > 0, torch.nan)
         return numbers, inputs["categories"]
 
     def facts(self) -> dict[str, Any]:

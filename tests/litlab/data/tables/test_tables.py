@@ -207,7 +207,7 @@ def test_the_fingerprint_is_of_the_content(make):
 
 @pytest.mark.parametrize(("target", "task"), [("churn", "classification"), ("spend", "regression")])
 def test_generated_rows(said, target, task):
-    data, again = (prepared(TabularData("generated", target=target)) for _ in range(2))
+    data, again = (prepared(TabularData("generated", target=target), "fit") for _ in range(2))
     assert data.fingerprint == again.fingerprint
     assert data.description.startswith("GENERATED table: 4,200 train / 600 val / 1,200 test rows of 4 numbers and 3 ")
     assert (data.metadata.task, data.generated) == (task, True)
