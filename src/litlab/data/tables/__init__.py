@@ -6,8 +6,7 @@ from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
     from litlab.data.tables.datamodule import TabularData
-    from litlab.data.tables.metadata import TabularMetadata
 
-__all__ = ["TabularData", "TabularMetadata"]
+__all__ = ["TabularData"]
 
 __getattr__ = export_lazily(__name__)

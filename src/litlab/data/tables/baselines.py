@@ -1,5 +1,6 @@
 """What a network on a table has to beat, by scikit-learn with its own settings, from the same training rows."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,52 +11,58 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from litlab.data.frames import Frame
 from litlab.data.scores import classification_scores, regression_scores
+from litlab.data.tables.serving import TabularMetadata
 
 _MOST = 255  # categories that histogram gradient boosting takes
 _ITERATIONS = 1000  # scikit-learn's 100 are too few for a logistic regression of many columns
-Rows = tuple[np.ndarray, np.ndarray]
 
 
-def score_baselines(train: Rows, test: Rows, numbers: int, target_names: list[str]) -> dict[str, dict[str, float]]:
+def score_baselines(train: Frame, test: Frame, known: TabularMetadata) -> dict[str, dict[str, float]]:
     """Score simple methods on the test rows.
 
-    All of them learn from the training rows alone. The linear models get the numbers standardised and the categories
-    one-hot; boosting gets the numbers as they are, and the 255 most frequent categories of a column.
+    All of them learn from the training rows alone, of each column of categories from the 254 most frequent ones. The
+    linear models get the numbers standardised and the categories one-hot; boosting gets the numbers as they are.
 
     Args:
-        train: Numbers, then places of the categories, as of `lay_out`, float64 of shape (row, column); and classes,
-            int64 of shape (row,), or targets, (row, target).
-        test: Likewise.
-        numbers: How many columns are numbers.
-        target_names: Names of the targets; none in classification.
+        train: The training rows, as `TabularData` reads them.
+        test: The test rows.
+        known: Columns and classes.
 
     Returns:
         For the mean or most frequent class, the linear model and boosting their test metrics, as `scores` names them.
     """
-    is_category = np.arange(train[0].shape[1]) >= numbers
+    numbers = list(range(len(known.numbers)))
+    categories = [len(numbers) + place for place in range(len(known.categories))]
     scale = make_pipeline(StandardScaler(), SimpleImputer(add_indicator=True))
-    lines = make_column_transformer((scale, ~is_category), (OneHotEncoder(handle_unknown="ignore"), is_category))
-    cap = FunctionTransformer(lambda inputs: np.where(is_category & (inputs >= _MOST), 0, inputs))
-    boosting: dict[str, Any] = {"categorical_features": is_category, "random_state": 0}
-    methods: dict[str, Any] = {
-        "mean": DummyRegressor(),
-        "ridge regression": make_pipeline(lines, Ridge()),
-        "gradient boosting": make_pipeline(cap, MultiOutputRegressor(HistGradientBoostingRegressor(**boosting))),
-    }
-    if not target_names:
+    lines = make_column_transformer((scale, numbers), (OneHotEncoder(handle_unknown="ignore"), categories))
+    boosting: dict[str, Any] = {"categorical_features": categories, "random_state": 0}
+    if known.class_names:
+        score: Any = classification_scores
         methods = {
             "most frequent class": DummyClassifier(),
             "logistic regression": make_pipeline(lines, LogisticRegression(max_iter=_ITERATIONS)),
-            "gradient boosting": make_pipeline(cap, HistGradientBoostingClassifier(**boosting)),
+            "gradient boosting": HistGradientBoostingClassifier(**boosting),
         }
+    else:
+        score = partial(regression_scores, names=known.targets)
+        methods = {
+            "mean": DummyRegressor(),
+            "ridge regression": make_pipeline(lines, Ridge()),
+            "gradient boosting": MultiOutputRegressor(HistGradientBoostingRegressor(**boosting)),
+        }
+
     scores = {}
+    truth = known.lay_out_target(test)
     for name, method in methods.items():
-        predicted = method.fit(*train).predict(test[0]).reshape(test[1].shape)
-        if target_names:
-            scores[name] = regression_scores(predicted, test[1], target_names)
-        else:
-            scores[name] = classification_scores(predicted, test[1])
+        method.fit(_lay_out(train, known), known.lay_out_target(train))
+        scores[name] = score(method.predict(_lay_out(test, known)).reshape(truth.shape), truth)
     return scores
+
+
+def _lay_out(rows: Frame, known: TabularMetadata) -> np.ndarray:
+    numbers, categories = known.lay_out(rows)
+    return np.hstack([numbers, np.where(categories < _MOST, categories, 0)])

@@ -1,63 +1,45 @@
 """Rows of a table, for training, evaluation and prediction."""
 
-import hashlib
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
+from torch.utils.data import TensorDataset
 
-from litlab.data.classes import Balance, warn_of_like_classes
-from litlab.data.frames import (
-    Column,
-    FileFormat,
-    Frame,
-    Policy,
-    UserFile,
-    check_columns,
-    drop_bad_rows,
-    read_frame,
-    read_times,
-    to_numbers,
-)
+from litlab.data.classes import Balance, sort_classes, warn_of_like_classes
+from litlab.data.frames import FileFormat, Frame, Policy, UserFile, check_columns, read_frame
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import PREDICTED, check_finite, write_classes, write_predictions
 from litlab.data.split import SPLITS, split_samples
-from litlab.data.tables.encoding import (
-    choose_task,
-    lay_out,
-    lay_out_target,
-    measure,
-    note_cells,
-    read_columns,
-    read_rows,
-    tell_of_unseen,
-)
-from litlab.data.tables.generated import TARGETS, make_customers
-from litlab.data.tables.memory import EncodedRows
-from litlab.data.tables.metadata import TabularMetadata, Task
-from litlab.data.tables.serving import TabularServing
+from litlab.data.tables.generated import make_customers
+from litlab.data.tables.reading import read_columns, read_rows
+from litlab.data.tables.serving import TabularMetadata, TabularServing, Task, measure
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
 
+_UNITS = ("split_column", "group_column", "time_column")
 
-def _tell(read: Callable[[TabularMetadata], Any], task: Task | None = None) -> Any:
-    """Return a property of the data that its metadata tells; a UserError where it is for another task."""
 
-    def get(data: "TabularData") -> Any:
-        known = data.known
-        if task not in (None, known.task):
-            model = {"classification": "Classifier", "regression": "Regressor"}[known.task]
-            raise UserError(
-                f"model: this one is for {task}, but {', '.join(known.targets)} is for {known.task}; use --model "
-                f"{model}, or set data.task {task}"
-            )
-        return read(known)
+class EncodedRows(TensorDataset):
+    """Rows in memory: numbers, categories and, but in prediction, targets; indexed by a tensor, it returns a batch.
 
-    return property(get)
+    A batch is a dict of ``numbers``, float32 (batch, column), and ``categories``, int64 (batch, column); and the
+    target. An index may be that of a row plus a multiple of their number.
+    """
+
+    @property
+    def device(self) -> torch.device:
+        return self.tensors[0].device
+
+    def __getitem__(self, index: Tensor) -> Any:
+        rows = (index % len(self)).to(self.device, non_blocking=True)
+        numbers, categories, *target = (tensor.index_select(0, rows) for tensor in self.tensors)
+        inputs = {"numbers": numbers, "categories": categories}
+        return (inputs, *target) if target else inputs
 
 
 class TabularData(ExperimentData):
@@ -75,10 +57,10 @@ class TabularData(ExperimentData):
         dataset: `csv` for your own file, `generated` for made-up customers (to predict `churn` or `spend`).
         path: `csv`: the file, of CSV (.gz too), Parquet, Excel or JSON lines; in Python a pandas DataFrame, too.
         target: Column to predict; in regression it can be several.
-        task: What to do with it. null: a column of words, or of at most 20 different whole numbers that come 5 times
-            on average, is classified, any other regressed.
-        categories: Columns of numbers that stand for categories, such as zip codes; those of words are categories
-            anyway.
+        task: What to do with it. null: a column of words, or of at most 20 different numbers, is classified, any
+            other regressed.
+        categories: Columns of numbers that stand for categories, such as zip codes; those of words, or of a single
+            number, are categories anyway.
         ignore: Columns that are left out.
         split_column: Column that says train, val or test.
         group_column: Column of groups, such as patients: each is in one split only. It is no input.
@@ -114,7 +96,7 @@ class TabularData(ExperimentData):
         dataset: Literal["csv", "generated"] | None = None,
         path: UserFile | None = None,
         *,
-        target: list[str] | str | None = None,
+        target: list[str] | str,
         task: Task | None = None,
         categories: list[str] = [],  # noqa: B006 - lists are not changed
         ignore: list[str] = [],  # noqa: B006
@@ -141,88 +123,109 @@ class TabularData(ExperimentData):
         self.choose_source(dataset, path)
         self.balance = balance
         self.form = FileFormat(delimiter, decimal, tuple(missing), time_format)
-        self.targets = [target] if isinstance(target, str) else list(target or [])
-        if not self.targets:
-            raise UserError("data.target: it is not set; name the column to predict")
-
-        # The column that splits, by its setting.
-        units = {"split_column": split_column, "group_column": group_column, "time_column": time_column}
-        self.units = {setting: name for setting, name in units.items() if name}
-        if len(self.units) > 1:
-            raise UserError(f"data.{' and data.'.join(self.units)}: each of them splits the rows; set one")
+        self.targets = [target] if isinstance(target, str) else list(target)
+        if group_column and time_column:
+            raise UserError("data.group_column, data.time_column: each of them splits the rows; set one")
 
     # ---- from a file to a table
 
     @cached_property
     def table(self) -> dict[str, Frame]:
-        """The rows of each split, nothing scaled yet: numbers are float64, categories and classes texts.
+        """The rows of each split, nothing scaled yet: float64, texts, and a target of classes as pandas categories.
 
         Raises:
             UserError: The file or a column is missing or wrong, or there are bad rows which may not be left out.
         """
         import pandas as pd
 
-        form, where, settings = self.form, self.source_name, self.settings
-        raw = make_customers() if self.generated else read_frame(self.path, form, bad_rows=settings.bad_rows)
-        apart = [*self.targets, *settings.ignore, *self.units.values()]
-        check_columns(raw, where, dict.fromkeys([*apart, *settings.categories], "correct the setting that names it"))
-        several = len(self.targets) > 1
-        task = "regression" if several else settings.task or choose_task(raw[self.targets[0]], form, where)
+        settings, form, where = self.settings, self.form, self.source_name
+        if self.generated:
+            raw = make_customers(self.targets)
+        else:
+            raw = read_frame(self.path, form, bad_rows=settings.bad_rows)
 
-        # All columns are read before a bad row is dropped, so that one message has all of them.
-        inputs = raw.columns.difference([*apart, *(TARGETS if self.generated else ())], sort=False)
-        is_text = {name: True if name in settings.categories else None for name in inputs}
-        is_text |= dict.fromkeys(self.targets, task == "classification")
-        columns, problems = read_columns(raw, is_text, form, where)
-        columns |= {name: self._read_unit(setting, raw[name]) for setting, name in self.units.items()}
-        for name in [*self.targets, *self.units.values()]:
-            note_cells(problems, raw[name], columns[name].isna())
-        frame = drop_bad_rows(pd.DataFrame(columns), problems, settings.bad_rows, where)
+        # How each column is read. All are read before a bad row is left out, so that one message has all of them.
+        units = {settings[setting]: setting for setting in _UNITS if settings[setting]}
+        task = "regression" if len(self.targets) > 1 else settings.task
+        inputs = raw.columns.difference(settings.ignore, sort=False)
+        kinds = {name: "category" if name in settings.categories else "input" for name in inputs}
+        kinds |= dict.fromkeys(self.targets, task or "target") | units
+        named = [*kinds, *settings.categories, *settings.ignore]
+        check_columns(raw, where, dict.fromkeys(named, "correct the setting that names it"))
+        frame = read_columns(raw, kinds, form, where, settings.bad_rows)
 
+        target = self.targets[0]
         labels = None
-        if task == "classification":
-            labels, classes = pd.factorize(frame[self.targets[0]], sort=True)
-            warn_of_like_classes(classes, where)
-        units = {setting: frame.pop(name).to_numpy() for setting, name in self.units.items()}
+        if frame[target].dtype == "string":
+            class_names = sort_classes(frame[target])
+            warn_of_like_classes(class_names, where)
+            frame[target] = pd.Categorical(frame[target], class_names)
+            labels = frame[target].cat.codes.to_numpy("int64")
+        cells = {setting: frame.pop(name).to_numpy() for name, setting in units.items()}
         split = split_samples(
-            units.get("split_column", np.full(len(frame), "train")),
+            cells.get("split_column", np.full(len(frame), "train")),
             settings.val_fraction,
-            0.0 if "split_column" in units else settings.test_fraction,
+            0.0 if "split_column" in cells else settings.test_fraction,
             labels=labels,
-            groups=units.get("group_column"),
-            times=units.get("time_column"),
+            groups=cells.get("group_column"),
+            times=cells.get("time_column"),
             fold=settings.fold,
         )
         if "train" not in split:
             raise UserError(f"data.split_column: no row of {where} is for train; mark the training rows")
         return {name: frame[split == name] for name in SPLITS}
 
-    def _read_unit(self, setting: str, cells: Column) -> Column:
-        """Return what tells the split of each row, its split, group or time; missing where it is none."""
-        if setting == "time_column":
-            numbers, words = to_numbers(cells, self.form, self.source_name)
-            return read_times(cells, self.form, self.source_name)[0] if words.any() else numbers
-        return cells.where(cells.isin(SPLITS)) if setting == "split_column" else cells
-
-    # ---- what is known before `setup`; from the checkpoint where one was loaded
-
-    @cached_property
-    def _measured(self) -> TabularMetadata:
-        return measure(self.table, self.targets, self.settings.ignore, self.generated, self.source_name)
+    # ---- what models and messages are told; before `setup`, too
 
     @property
     def known(self) -> TabularMetadata:
         """The metadata: of the checkpoint where one was loaded, else of this table."""
-        return self.metadata if self.restored else self._measured
+        if self.metadata is None:
+            self.metadata = self.open(None)
+        return self.metadata
 
-    num_numbers = _tell(lambda known: len(known.numbers) + len(known.indicated))
-    category_sizes = _tell(lambda known: [1 + len(texts) for texts in known.categories.values()])
-    num_outputs = _tell(lambda known: len(known.class_names or known.targets))
-    class_names = _tell(lambda known: known.class_names)
-    num_classes = _tell(lambda known: len(known.class_names), "classification")
-    target_names = _tell(lambda known: known.targets, "regression")
-    target_mean = _tell(lambda known: known.target_mean, "regression")
-    target_std = _tell(lambda known: known.target_std, "regression")
+    @property
+    def num_numbers(self) -> int:
+        return len(self.known.numbers) + len(self.known.indicated)
+
+    @property
+    def category_sizes(self) -> list[int]:
+        return [1 + len(texts) for texts in self.known.categories.values()]
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.known.class_names or self.known.targets)
+
+    @property
+    def class_names(self) -> list[str]:
+        return self.known.class_names
+
+    @property
+    def num_classes(self) -> int:
+        self._check_task("classification", "Regressor")
+        return len(self.known.class_names)
+
+    @property
+    def target_names(self) -> list[str]:
+        self._check_task("regression", "Classifier")
+        return self.known.targets
+
+    @property
+    def target_mean(self) -> list[float]:
+        return self.known.target_mean
+
+    @property
+    def target_std(self) -> list[float]:
+        return self.known.target_std
+
+    def _check_task(self, task: Task, other: str) -> None:
+        """Refuse a model for a task that is not that of the target."""
+        known = self.known
+        if known.task != task:
+            raise UserError(
+                f"model: this one is for {task}, but {', '.join(known.targets)} is for {known.task}; use --model "
+                f"{other}, or set data.task {task}"
+            )
 
     @property
     def has_test(self) -> bool:
@@ -231,48 +234,43 @@ class TabularData(ExperimentData):
     @property
     def description(self) -> str:
         """The table in one line; with the numbers of rows after `setup`."""
-        inputs = f"{len(self.known.numbers)} numbers and {len(self.known.categories)} categories"
-        return self.describe(f"rows of {inputs}, {self.known.task} of {', '.join(self.known.targets)}")
+        known = self.known
+        inputs = f"{len(known.numbers)} numbers and {len(known.categories)} categories"
+        return self.describe(f"rows of {inputs}, {known.task} of {', '.join(known.targets)}")
 
     @property
     def fingerprint(self) -> str:
         """Changes whenever a cell or a split does."""
+        import pandas as pd
         from pandas.util import hash_pandas_object
 
         hash_rows: Any = hash_pandas_object
-        digests = [hash_rows(rows, index=False).to_numpy().tobytes() for rows in self.table.values()]
-        return hashlib.sha256(b"next".join(digests)).hexdigest()[:12]
+        hashes = hash_rows(pd.concat(self.table).droplevel(1))  # whose index is the split
+        return f"{hashes.sum():016x}"
 
     # ---- from a table to memory
 
     def open(self, stage: str | None) -> TabularMetadata:
         self.sizes = {split: len(rows) for split, rows in self.table.items() if len(rows)}
-        if stage in ("fit", None) and not self.restored:
+        metadata = measure(self.table["train"], self.targets, self.source_name)
+        if stage == "fit":
             from litlab.data.tables.leaks import warn_of_leaks
 
-            known = self._measured
-            names = [*known.numbers, *known.categories]
-            warn_of_leaks(self._lay_out("train"), self._lay_out("test"), names, self.source_name)
-        return self._measured
+            warn_of_leaks(self.table["train"], self.table["test"], self.targets, self.source_name)
+        return metadata
 
     def samples(self, split: str) -> EncodedRows:
         rows = self.table[split]
-        tensors = [*self._encode(rows), torch.from_numpy(lay_out_target(rows, self.known))]
+        return self._encode(rows, torch.tensor(self.known.lay_out_target(rows)))
+
+    def _encode(self, rows: Frame, *target: Tensor) -> EncodedRows:
+        numbers, categories = map(torch.tensor, self.known.lay_out(rows))
+        tensors = [*self.serving().encode(numbers, categories).values(), *target]
         device = self.choose_device(sum(tensor.nbytes for tensor in tensors))
         return EncodedRows(*(tensor.to(device) for tensor in tensors))
 
     def labels(self, split: str) -> Tensor | None:
-        return torch.from_numpy(lay_out_target(self.table[split], self.known)) if self.class_names else None
-
-    def _encode(self, rows: Frame) -> list[Tensor]:
-        """Return numbers and categories of some rows as the model gets them."""
-        raw, serving = lay_out(rows, vars(self.known)), TabularServing(self.known)
-        return list(serving.encode(*(torch.from_numpy(raw[spec.name]) for spec in serving.inputs)).values())
-
-    def _lay_out(self, split: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return inputs and targets of a split, not scaled."""
-        rows = self.table[split]
-        return np.hstack(list(lay_out(rows, vars(self.known)).values())), lay_out_target(rows, self.known)
+        return torch.tensor(self.known.lay_out_target(self.table[split])) if self.class_names else None
 
     def serving(self) -> TabularServing:
         return TabularServing(self.metadata)
@@ -281,16 +279,19 @@ class TabularData(ExperimentData):
         """Test results of scikit-learn's methods with the same training rows, see `score_baselines`."""
         from litlab.data.tables.baselines import score_baselines
 
-        names = [] if self.class_names else self.targets
-        return score_baselines(self._lay_out("train"), self._lay_out("test"), len(self.known.numbers), names)
+        return score_baselines(self.table["train"], self.table["test"], self.known)
 
     # ---- prediction
 
     def open_input(self, source: str) -> EncodedRows:
-        rows = read_rows(source, vars(self.metadata), self.form, "--input", self.settings.bad_rows)
-        tell_of_unseen(rows, self.metadata.categories, source)
+        known = self.metadata
+        rows = read_rows(source, known, self.form, "--input", self.settings.bad_rows)
+        words = rows[known.category_columns]
+        unseen = words.mask(words.isin(known.categories)).count()
+        if unseen.any():
+            rank_zero_info(f"{source}: rows with categories that training did not have: {unseen[unseen > 0].to_dict()}")
         self._predicted = rows.index.tolist()
-        return EncodedRows(*self._encode(rows))
+        return self._encode(rows)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a file with a row per row of `predict_input`: class and probabilities, or a number for each target.

@@ -4,13 +4,12 @@ import numpy as np
 
 from litlab.data.frames import Frame
 
-TARGETS = ("churn", "spend")
 _ROWS, _CITIES = 6_000, 40
 _PLANS, _CHANNELS = ("basic", "family", "student", "business"), ("phone", "shop", "web")
 
 
-def make_customers() -> Frame:
-    """Make a table of 6,000 customers; every call makes the same.
+def make_customers(targets: list[str]) -> Frame:
+    """Make a table of 6,000 customers; every call makes the same. Of churn and spend it has what is a target.
 
     Columns of numbers: age, income (a twelfth is missing), visits and distance, which says nothing. Of categories:
     plan, city (some are rare) and channel (a twentieth is missing). What income means depends on the plan, what visits
@@ -41,4 +40,5 @@ def make_customers() -> Frame:
         "churn": np.where(score + 0.5 * rng.logistic(size=_ROWS) > 0, "yes", "no"),
         "spend": (100 + 30 * score + 15 * rng.standard_normal(_ROWS)).round(2),
     }
-    return pd.DataFrame(columns)
+    others = [name for name in ("churn", "spend") if name not in targets]
+    return pd.DataFrame(columns).drop(columns=others)

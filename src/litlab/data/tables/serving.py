@@ -1,16 +1,126 @@
-"""Rows of a table as a deployed model takes them: numbers in the units of the file, and numbers of categories."""
+"""What a checkpoint knows of its table, and rows as a deployed model takes them: in the units of the file."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from litlab.data.frames import Column, Frame
+from litlab.data.metadata import ClassMetadata
 from litlab.data.serving import BATCH, Serving, TensorSpec, class_outputs
-from litlab.data.tables.metadata import TabularMetadata
+from litlab.errors import UserError
+
+Task = Literal["classification", "regression"]
+_LARGEST = 1e16  # standard deviation: float32 holds the squares
+
+
+@dataclass(frozen=True)
+class TabularMetadata(ClassMetadata):
+    """Metadata of a table; what is measured is that of its training rows. In regression there are no classes.
+
+    Args:
+        targets: Columns to predict.
+        target_mean: Mean of each target; empty in classification.
+        target_std: Standard deviation of each target, likewise.
+        numbers: Input columns of numbers.
+        mean: Mean of each of them.
+        std: Standard deviation of each of them.
+        indicated: Places of those of them that miss values: each has a second input which says so.
+        categories: For each input column of categories those that occur at least twice, the most frequent first.
+    """
+
+    fixed: ClassVar[tuple[str, ...]] = ("task", "targets", "class_names", "numbers", "category_columns")
+    targets: list[str]
+    target_mean: list[float]
+    target_std: list[float]
+    numbers: list[str]
+    mean: list[float]
+    std: list[float]
+    indicated: list[int]
+    categories: dict[str, list[str]]
+
+    @property
+    def task(self) -> Task:
+        return "classification" if self.class_names else "regression"
+
+    @property
+    def category_columns(self) -> list[str]:
+        return list(self.categories)
+
+    def lay_out(self, rows: Frame) -> tuple[np.ndarray, np.ndarray]:
+        """Lay the inputs of some rows out as a deployed model takes them.
+
+        Args:
+            rows: Columns of numbers, float64, and of categories, texts.
+
+        Returns:
+            Numbers, NaN where one is missing, float64 (row, column); and of categories the place of each in its list
+            from 1, 0 for one that is missing or was seen less than twice in training, int64 (row, column).
+        """
+        import pandas as pd
+
+        places = {
+            name: 1 + pd.Index(texts, dtype="string").get_indexer(rows[name]) for name, texts in self.categories.items()
+        }
+        return rows[self.numbers].to_numpy(), pd.DataFrame(places, rows.index).to_numpy("int64")
+
+    def lay_out_target(self, rows: Frame) -> np.ndarray:
+        """Return the classes of some rows, int64 of shape (row,), or the targets, float32 of shape (row, target)."""
+        if self.class_names:
+            return rows[self.targets[0]].cat.codes.to_numpy("int64")
+        return rows[self.targets].to_numpy("float32")
+
+
+def measure(train: Frame, targets: list[str], where: object) -> TabularMetadata:
+    """Measure the training rows.
+
+    Args:
+        train: Columns of numbers, float64, or texts; a target that is to be classified is a pandas category.
+        targets: Columns to predict.
+        where: What messages call the table.
+
+    Raises:
+        UserError: A column tells nothing, or can't be scaled.
+    """
+    useless = [name for name in train.columns if _is_useless(train[name])]
+    if useless:
+        raise UserError(
+            f"{where}: nothing can be learned from column {', '.join(useless)}: in the training rows it is constant, "
+            "counts them, has another text in each, or a standard deviation below 1e-16 or above 1e16; add it to "
+            "data.ignore, or use another target"
+        )
+    numbers = train.select_dtypes("number")
+    mean, std = numbers.mean(), numbers.std(ddof=0)
+    regressed = [name for name in targets if name in numbers]
+    inputs = [name for name in numbers if name not in targets]
+    counts = {name: column.value_counts() for name, column in train.select_dtypes("string").items()}
+    return TabularMetadata(
+        class_names=[] if regressed else train[targets[0]].cat.categories.tolist(),
+        targets=targets,
+        target_mean=mean[regressed].tolist(),
+        target_std=std[regressed].tolist(),
+        numbers=inputs,
+        mean=mean[inputs].tolist(),
+        std=std[inputs].tolist(),
+        indicated=np.flatnonzero(numbers[inputs].isna().any()).tolist(),
+        categories={name: count.index[count > 1].tolist() for name, count in counts.items()},
+    )
+
+
+def _is_useless(column: Column) -> bool:
+    """Return whether a column is constant, counts the rows, has another text in each, or can't be scaled."""
+    if column.nunique(dropna=False) == 1:
+        return True
+    if column.dtype != "float64":
+        return column.dropna().is_unique
+    counts_rows = (column - column.index).nunique() == 1
+    return counts_rows or not 1 / _LARGEST < column.std(ddof=0) < _LARGEST
 
 
 class TabularServing(Serving):
-    """Standardises numbers, and notes which are missing. A table without numbers, or categories, has one input.
+    """Standardises numbers, and notes which are missing; without numbers or categories that input has no columns.
 
     Args:
         metadata: Metadata of the checkpoint.
@@ -22,44 +132,32 @@ class TabularServing(Serving):
     indicated: Tensor
 
     def __init__(self, metadata: TabularMetadata) -> None:
-        rows = [
-            TensorSpec(
-                "numbers", "float64", (BATCH, len(metadata.numbers)), "columns `numbers`, NaN for a missing one"
-            ),
-            TensorSpec(
-                "categories",
-                "int64",
-                (BATCH, len(metadata.categories)),
-                "places in the lists `categories`, from 1; 0 for another one",
-            ),
+        places = "places in the lists `categories`, from 1; 0 for another one"
+        units = "columns `targets`, in the units of the file"
+        inputs = [
+            TensorSpec("numbers", "float64", (BATCH, len(metadata.numbers)), "columns `numbers`, NaN where missing"),
+            TensorSpec("categories", "int64", (BATCH, len(metadata.categories)), places),
         ]
-        numbers = TensorSpec(
-            "predicted", "float32", (BATCH, len(metadata.targets)), "columns `targets`, in the units of the file"
-        )
-        outputs = class_outputs(metadata.class_names) if metadata.class_names else [numbers]
-        super().__init__([spec for spec in rows if spec.shape[1]], outputs)
+        outputs = [TensorSpec("predicted", "float32", (BATCH, len(metadata.targets)), units)]
+        super().__init__(inputs, class_outputs(metadata.class_names) if metadata.class_names else outputs)
         self.metadata = metadata
-        places = [metadata.numbers.index(name) for name in metadata.indicated]
         self.register_buffer("mean", torch.tensor(metadata.mean, dtype=torch.float64))
         self.register_buffer("std", torch.tensor(metadata.std, dtype=torch.float64))
-        self.register_buffer("indicated", torch.tensor(places, dtype=torch.int64))
+        self.register_buffer("indicated", torch.tensor(metadata.indicated, dtype=torch.int64))
 
-    def encode(self, *raw: Tensor) -> dict[str, Tensor]:
+    def encode(self, numbers: Tensor, categories: Tensor) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return numbers, float32 (batch, column), and categories, int64 (batch, column)."""
-        given = dict(zip((spec.name for spec in self.inputs), raw, strict=True))
-        none = raw[0].new_zeros((raw[0].shape[0], 0))
-        numbers, categories = (given.get(name, none) for name in ("numbers", "categories"))
         missing = numbers.isnan()
         scaled = torch.where(missing, 0.0, (numbers - self.mean) / self.std)
-        numbers = torch.cat([scaled.float(), missing.index_select(1, self.indicated).float()], dim=1)
-        return {"numbers": numbers, "categories": categories.long()}
+        flags = missing.index_select(1, self.indicated)
+        return {"numbers": torch.cat([scaled.float(), flags.float()], dim=1), "categories": categories.long()}
 
     def raw(self, batch: Any) -> tuple[Tensor, ...]:
         inputs = batch if isinstance(batch, dict) else batch[0]
         scaled, flags = inputs["numbers"].double().tensor_split([len(self.mean)], dim=1)
-        missing = torch.zeros_like(scaled).index_copy(1, self.indicated, flags)
-        numbers = (scaled * self.std + self.mean).masked_fill(missing > 0, torch.nan)
-        return self._choose(numbers, inputs["categories"])
+        numbers = scaled * self.std + self.mean
+        numbers[:, self.indicated] = numbers[:, self.indicated].masked_fill(flags > 0, torch.nan)
+        return numbers, inputs["categories"]
 
     def facts(self) -> dict[str, Any]:
         """Return the metadata: the columns in order, the categories of each, the classes, ..."""
@@ -70,8 +168,4 @@ class TabularServing(Serving):
 
     def example(self) -> tuple[Tensor, ...]:
         """Return two rows of mean numbers and unknown categories."""
-        return self._choose(self.mean.repeat(2, 1), torch.zeros(2, len(self.metadata.categories), dtype=torch.int64))
-
-    def _choose(self, *given: Tensor) -> tuple[Tensor, ...]:
-        """Return those of numbers and categories that have columns."""
-        return tuple(tensor for tensor in given if tensor.shape[1])
+        return self.mean.repeat(2, 1), torch.zeros(2, len(self.metadata.categories), dtype=torch.int64)

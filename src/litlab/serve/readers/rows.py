@@ -3,7 +3,8 @@
 from typing import Any
 
 from litlab.data.frames import FileFormat
-from litlab.data.tables.encoding import lay_out, read_rows
+from litlab.data.tables.reading import read_rows
+from litlab.data.tables.serving import TabularMetadata
 from litlab.serve.body import Given
 from litlab.serve.limits import TABLE_ROWS
 from litlab.serve.readers.csv_rows import sent_rows
@@ -17,14 +18,13 @@ class RowReader(Reader):
     def read(self, given: Given) -> Asked:
         """Turn rows into a sample each."""
         given.only("rows")
-        columns = [*self.facts["numbers"], *self.facts["categories"]]
-        sent = sent_rows(given, "rows", columns, TABLE_ROWS)
-        frame = read_rows(sent, self.facts, FileFormat(), "rows", "error")
+        known = TabularMetadata(**self.facts)
+        sent = sent_rows(given, "rows", [*known.numbers, *known.categories], TABLE_ROWS)
+        frame = read_rows(sent, known, FileFormat(), "rows", "error")
         rows = given.values.get("rows")
         if isinstance(rows, list) and len(frame) < len(rows):  # an answer for each is expected
             raise Refusal(422, "rows: in one of them everything is null; give a value")
-        arrays = lay_out(frame, self.facts)
-        return Asked({name: arrays[name] for name in self.inputs})
+        return Asked(dict(zip(self.inputs, known.lay_out(frame), strict=True)))
 
     def answer(self, outputs: Arrays, asked: Asked) -> dict[str, Any]:
         """Return an answer for each row, in order: class and probabilities, or a number for each target."""

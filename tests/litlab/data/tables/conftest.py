@@ -30,12 +30,3 @@ def make(tmp_path) -> Callable[..., TabularData]:
         return TabularData(**{"path": str(path), "target": "price", "batch_size": 8, **options})
 
     return make_it
-
-
-@pytest.fixture(autouse=True)
-def said(monkeypatch) -> list[str]:
-    """What the user is told."""
-    lines = []
-    for module in ("classes", "frames", "tables.encoding", "tables.leaks"):
-        monkeypatch.setattr(f"litlab.data.{module}.rank_zero_info", lines.append)
-    return lines

@@ -91,14 +91,14 @@ def test_types_of_columns(make, tmp_path):
     [
         (["yes", "no"], "classification"),
         ([0, 1, 2.5], "classification"),
-        (range(25), "regression"),
         (range(20), "classification"),
+        (range(21), "regression"),
     ],
 )
-def test_the_target_tells_the_task(make, said, values, task):
+def test_the_target_tells_the_task(make, values, task):
     data = prepared(make(make_houses().assign(price=[list(values)[n % len(values)] for n in range(100)])))
     assert data.metadata.task == task
-    assert said == [f"data.task: {task}, as the cells of column 'price' tell; set it to change that"]
+    assert data.description.endswith(f" of 2 numbers and 2 categories, {task} of price")
 
 
 def test_a_task_that_is_set(make):
@@ -127,7 +127,8 @@ def test_numbers_categories_or_several_targets_alone(make):
     assert prepared(make(ignore=["city", "kind"])).samples("train").tensors[1].shape == (70, 0)
     data = prepared(make(ignore=["size", "age"], target=["price"]))
     assert data.samples("train").tensors[0].shape == (70, 0)
-    assert [spec.name for spec in data.serving().inputs] == ["categories"]
+    encoded = data.serving().encode(*data.serving().example())
+    assert (encoded["numbers"].shape, encoded["categories"].shape) == ((2, 0), (2, 2))
     data = prepared(make(target=["price", "size"]))
     np.testing.assert_allclose(data.samples("val").tensors[2], data.table["val"][["price", "size"]], rtol=1e-6)
 
@@ -155,6 +156,15 @@ def test_columns_that_split(make, kind, fold):
         assert set(test) == ({"test"} if fold is None else {"train"})
     else:
         assert train.max() < val.min() <= val.max() < test.min()
+
+
+def test_validation_goes_by_group_where_the_test_is_given(make):
+    frame = make_houses().assign(split=np.repeat(["train", "test"], [70, 30]), owner=np.arange(100) % 10)
+    table = prepared(make(frame, split_column="split", group_column="owner")).table
+    owners = {split: set(frame["owner"][rows.index - 2]) for split, rows in table.items()}
+    assert table["test"].index.tolist() == [*range(72, 102)]
+    assert owners["val"]
+    assert not owners["train"] & owners["val"]
 
 
 def test_folds_cover_the_table(make):
@@ -197,11 +207,11 @@ def test_the_fingerprint_is_of_the_content(make):
 
 @pytest.mark.parametrize(("target", "task"), [("churn", "classification"), ("spend", "regression")])
 def test_generated_rows(said, target, task):
-    data, again = (prepared(TabularData("generated", target=target)) for _ in range(2))
+    data, again = (prepared(TabularData("generated", target=target), "fit") for _ in range(2))
     assert data.fingerprint == again.fingerprint
     assert data.description.startswith("GENERATED table: 4,200 train / 600 val / 1,200 test rows of 4 numbers and 3 ")
-    assert (data.metadata.task, data.metadata.generated) == (task, True)
-    assert data.metadata.indicated == ["income"]
+    assert (data.metadata.task, data.generated) == (task, True)
+    assert data.metadata.indicated == [data.metadata.numbers.index("income")]
     assert data.category_sizes == [5, 41, 4]
     assert not any("warning" in line for line in said)
     assert data.target_names == ["spend"] if task == "regression" else data.class_names == ["no", "yes"]
