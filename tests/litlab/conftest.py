@@ -30,7 +30,7 @@ def short(images, texts, series) -> Callable[[Path], list[str]]:
         "images": ["--data.dataset=folder", f"--data.path={images}"],
         "text": ["--data.dataset=csv", f"--data.path={texts}"],
         "series": [
-            "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.split=[0.6, 0.2, 0.2]"
+            "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.val_fraction=0.2"
         ],
     }  # fmt: skip
     return lambda config: [*data[config.stem], *BRIEF]

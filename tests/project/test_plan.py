@@ -57,4 +57,4 @@ def test_public_data_that_is_not_here_is_made_up(monkeypatch, tmp_path):
     without_download(data)
     batch, where = training_batch(data)
     assert batch["past"].shape == (8, 48, 7)
-    assert where == "from GENERATED stand-in for etth1"
+    assert where == "from GENERATED stand-in for ETTh1.csv"

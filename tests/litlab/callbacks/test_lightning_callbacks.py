@@ -64,7 +64,7 @@ def fit(run, series, monkeypatch):
         arguments = [
             "fit", "--config", CONFIGS / "series.yaml", "--config", CONFIGS / "with/smoke.yaml",
             "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.context_length=24",
-            "--data.horizon=4", "--data.batch_size=64", "--data.split=[0.7, 0.15, 0.15]", "--model.hidden_size=4",
+            "--data.horizon=4", "--data.batch_size=64", "--data.val_fraction=0.15", "--model.hidden_size=4",
             "--trainer.max_epochs=2", "--trainer.limit_train_batches=4", "--trainer.accelerator=cpu",
             f"--trainer.callbacks={json.dumps([WATCH, *named])}", *flags,
         ]  # fmt: skip

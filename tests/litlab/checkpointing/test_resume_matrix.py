@@ -84,7 +84,7 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
         "images": ["--data.dataset=folder", f"--data.path={images}"],
         "text": ["--data.dataset=csv", f"--data.path={texts}", "--data.max_tokens=16", "--data.long_texts=crop"],
         "series": [
-            "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.split=[0.6, 0.2, 0.2]"
+            "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.val_fraction=0.2"
         ],
     }  # fmt: skip
 

@@ -38,8 +38,7 @@ def server(monkeypatch):
 
 
 def series(address: str, path: Path, **settings) -> SeriesData:
-    file = PublicFile(f"{address}/load.csv", "load.csv", "sha256:0")
-    public = PublicSeries("load", file, ("OT",), (1, 2, 3))
+    public = PublicSeries(f"{address}/load.csv", "load.csv", "sha256:0", ("OT",), (1, 2, 3))
     return type("LoadData", (SeriesData,), {"public": public})(path=str(path), **settings)
 
 
@@ -58,7 +57,7 @@ def closed() -> str:
 
 def test_public_data_that_a_server_offers_can_be_downloaded(server, tmp_path):
     line = data_set(series(server, tmp_path), ["mine", "yours"])
-    assert (line.status, line.name, line.facts["reachable"]) == ("ok", "load", True)
+    assert (line.status, line.name, line.facts["reachable"]) == ("ok", "load.csv", True)
     assert line.what == f"for mine, yours: not in {tmp_path}/ yet, but can be downloaded"
     assert list(tmp_path.iterdir()) == [], "it is not downloaded"
 
@@ -134,13 +133,13 @@ class Two(LightningDataModule):
 class Far(SeriesData):
     """Data that no server has."""
 
-    public = PublicSeries("far", PublicFile("http://127.0.0.1:9/far.csv", "far.csv", "sha256:0"), ("OT",), (1, 2, 3))
+    public = PublicSeries("http://127.0.0.1:9/far.csv", "far.csv", "sha256:0", ("OT",), (1, 2, 3))
 
 
 class Farther(SeriesData):
     """The same."""
 
-    public = PublicSeries("farther", PublicFile("http://127.0.0.1:9/f.csv", "f.csv", "sha256:0"), ("OT",), (1, 2, 3))
+    public = PublicSeries("http://127.0.0.1:9/f.csv", "farther.csv", "sha256:0", ("OT",), (1, 2, 3))
 
 
 CONFIG = "data: {{class_path: tests.litlab.doctor.test_data.{}, init_args: {{}}}}"
@@ -158,7 +157,7 @@ def test_a_proxy_is_named_once_where_servers_can_not_be_reached(tmp_path, monkey
     found(tmp_path, far=CONFIG.format("Far"), farther=CONFIG.format("Farther"))
     lines = list(data_sets(tmp_path))
     assert [(line.name, "https_proxy" in line.remedy) for line in lines] == [
-        ("far", False), ("farther", False), ("downloads", True)
+        ("far.csv", False), ("farther.csv", False), ("downloads", True)
     ]  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def fitted(images, texts, series, tmp_path_factory) -> Path:
         ("images", *image_data, "--model.width=8", confusions, "--seed_everything=1"),
         ("images", *image_data, "--model.width=8", confusions, "--seed_everything=2"),
         ("text", "--data.dataset=csv", f"--data.path={texts}", "--trainer.callbacks=[{class_path: Baselines}]"),
-        ("series", "--data.dataset=csv", f"--data.path={series}", "--data.split=[0.6, 0.2, 0.2]", "--data.targets=null",
+        ("series", "--data.dataset=csv", f"--data.path={series}", "--data.val_fraction=0.2", "--data.targets=null",
          "--trainer.max_epochs=1"),
         ("table",),
         ("table", "--model=Regressor", "--data.target=spend", "--experiment=spend"),

@@ -55,7 +55,7 @@ def settings(series) -> list[str]:
     """Flags of the run."""
     return [
         "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
-        "--data.horizon=24", "--data.batch_size=48", "--data.split=[0.6, 0.2, 0.2]", "--trainer.accelerator=cpu",
+        "--data.horizon=24", "--data.batch_size=48", "--data.val_fraction=0.2", "--trainer.accelerator=cpu",
         "--model.hidden_size=8", "--trainer.log_every_n_steps=1", "--trainer.callbacks=[]",
     ]  # fmt: skip
 

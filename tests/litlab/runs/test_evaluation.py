@@ -76,7 +76,7 @@ def test_a_best_checkpoint_that_is_lost_is_not_replaced_by_the_last(run, folder,
 
 def test_results_on_other_settings_are_not_kept(run, folder):
     before = folder.metrics.read_bytes()
-    done = run("test", "--run", "last", "--data.split=[0.5, 0.2, 0.3]")
+    done = run("test", "--run", "last", "--data.test_fraction=0.3")
     assert done.code == 0, done.err
     assert "the results are not saved" in done.err
     assert folder.metrics.read_bytes() == before

@@ -227,7 +227,7 @@ def test_a_closed_terminal_saves_the_run(series, tmp_path):
         "-m", "auks", "fit", "--config", CONFIGS / "series.yaml", "--data.dataset=csv",
         f"--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
         "--data.horizon=24", "--model.hidden_size=8",
-        "--data.split=[0.6, 0.2, 0.2]", "--trainer.callbacks=[]", "--trainer.max_epochs=3000", "--early_stopping=null",
+        "--data.val_fraction=0.2", "--trainer.callbacks=[]", "--trainer.max_epochs=3000", "--early_stopping=null",
     ]  # fmt: skip
     terminal, its_side = os.openpty()
     process = Python(*command, cwd=tmp_path, terminal=os.ttyname(its_side))
@@ -261,7 +261,7 @@ def test_a_requeued_job_resumes_its_run(slurm, series, tmp_path, monkeypatch):
         "-m", "auks", "fit", "--config", CONFIGS / "series.yaml", "--data.dataset=csv",
         f"--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
         "--data.horizon=24", "--model.hidden_size=8",
-        "--data.split=[0.6, 0.2, 0.2]", "--trainer.callbacks=[]", "--trainer.max_epochs=30", "--early_stopping=null",
+        "--data.val_fraction=0.2", "--trainer.callbacks=[]", "--trainer.max_epochs=30", "--early_stopping=null",
     ]  # fmt: skip
     run = RunFolder(tmp_path / "lightning_logs/series/version_0")
     process = Python(*command, cwd=tmp_path)

@@ -84,7 +84,7 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
     return of
 
 
-CALENDAR = ["--data.covariates=[hour,weekday]", "--data.split=[0.6, 0.2, 0.2]"]
+CALENDAR = ["--data.covariates=[hour,weekday]", "--data.val_fraction=0.2"]
 ROWS = """age,income,visits,distance,plan,city,channel,other
 41,52000,3,12.5,family,city 01,web,x
 20,,1,0.5,student,nowhere,phone,y

@@ -114,7 +114,7 @@ def sweep(tmp_path, series) -> Iterator[Sweep]:
         "data.dataset": "csv",
         "data.path": str(series),
         "data.targets": ["load"],
-        "data.split": [0.6, 0.2, 0.2],
+        "data.val_fraction": 0.2,
         "trainer.max_epochs": 4,
         "trainer.limit_train_batches": 2,
         "trainer.accelerator": "cpu",

@@ -6,8 +6,7 @@ from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
     from litlab.data.series.datamodule import PublicSeries, SeriesData
-    from litlab.data.series.serving import SeriesMetadata
 
-__all__ = ["PublicSeries", "SeriesData", "SeriesMetadata"]
+__all__ = ["PublicSeries", "SeriesData"]
 
 __getattr__ = export_lazily(__name__)

@@ -1,14 +1,20 @@
-"""What a checkpoint knows of its series, and windows as a deployed model takes them: rows in the units of the file."""
+"""Between the rows of a file and a model: scales, calendar, and what a checkpoint knows of its series."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from litlab.data.metadata import Metadata
-from litlab.data.series.calendar import Covariate
+from litlab.data.series.regular import Series
 from litlab.data.serving import BATCH, Serving, TensorSpec
+from litlab.errors import UserError
+
+Covariate = Literal["minute", "hour", "weekday", "day", "month"]
+_SEASONS = {"B": 5, "D": 7, "W": 52, "MS": 12, "ME": 12, "QS": 4, "QE": 4}
+_LARGEST = 1e36  # range of a column: scales are float32 in places
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,74 @@ class SeriesMetadata(Metadata):
     generated: bool
 
 
+def measure(series: Series, split: np.ndarray, season: int | None) -> dict[str, Any]:
+    """Measure the training rows of all series together.
+
+    Args:
+        series: The series.
+        split: As of `split_rows`.
+        season: Rows of a season; None: what is usual for the step. It is 1 where no series has two in training.
+
+    Returns:
+        ``season``; and for each column ``mean``, ``scale`` (the standard deviation) and ``naive_error``: mean absolute
+        difference, scaled, to the row one season before, which MASE divides by (Hyndman & Koehler 2006).
+
+    Raises:
+        UserError: A column never changes, or its numbers are too large or too small.
+    """
+    train = series.table[split == "train"]
+    parts = train.groupby(level=0)
+    season = season or find_season(series.freq)
+    if 2 * season > parts.size().max():
+        season = 1
+
+    values = np.ascontiguousarray(train)
+    extent = np.ptp(values, axis=0)
+    wrong = (extent < 1 / _LARGEST) | (extent > _LARGEST)
+    if wrong.any():
+        raise UserError(
+            f"data.targets: column {train.columns[wrong][0]!r} can't be scaled, its training rows are all the same, or "
+            "too large or small; correct it, or leave it out"
+        )
+    mean, scale = values.mean(0), values.std(0)
+    changes = abs(np.ascontiguousarray(parts.diff(season).dropna()))
+    naive_error = changes.mean(0) / scale
+    return {"season": season, "mean": mean.tolist(), "scale": scale.tolist(), "naive_error": naive_error.tolist()}
+
+
+def find_season(freq: str) -> int:
+    """Return the rows of the season that is usual for a step: a day, a week of days, a year of weeks or months."""
+    import pandas as pd
+
+    day = pd.date_range("2024-01-01", "2024-01-02", freq=freq, inclusive="left")
+    return _SEASONS.get(freq.partition("-")[0]) or len(day) or 1
+
+
+def make_calendar(times: Any, covariates: list[Covariate]) -> Tensor:
+    """Tell where each time is in its hour, day, week, month or year: what is known of the future.
+
+    Each covariate is an angle, given by its sine and cosine, so that 23 h is as near to 0 h as 1 h is.
+
+    Args:
+        times: The times, a DatetimeIndex.
+        covariates: `minute` of the hour, `hour` of the day, `weekday` (from Monday), `day` of the month (a month's
+            length is a full turn), `month` of the year.
+
+    Returns:
+        float32 (time, 2 x covariates): sine and cosine of the first covariate, of the second, ...
+    """
+    shares = {
+        "minute": times.minute / 60,
+        "hour": times.hour / 24,
+        "weekday": times.day_of_week / 7,
+        "day": (times.day - 1) / times.days_in_month,
+        "month": (times.month - 1) / 12,
+    }
+    angles = 2 * np.pi * np.stack([shares[name] for name in covariates], axis=1)
+    features = np.stack([np.sin(angles), np.cos(angles)], axis=2)
+    return torch.from_numpy(features.reshape(len(times), -1)).float()
+
+
 class SeriesServing(Serving):
     """Scales the rows of a window, and its forecast back.
 
@@ -57,12 +131,12 @@ class SeriesServing(Serving):
     scale: Tensor
 
     def __init__(self, metadata: SeriesMetadata) -> None:
-        self.rows, horizon, columns = metadata.context_length, metadata.horizon, len(metadata.targets)
-        features = 2 * len(metadata.covariates)
-        inputs = [TensorSpec("past", "float64", (BATCH, self.rows, columns), "the last rows, a column for each target")]
-        if features:
+        rows, horizon, columns = metadata.context_length, metadata.horizon, len(metadata.targets)
+        inputs = [TensorSpec("past", "float64", (BATCH, rows, columns), "the last rows, a column for each target")]
+        if metadata.covariates:
             what = f"sine and cosine of {', '.join(metadata.covariates)}, of past and future times"
-            inputs.append(TensorSpec("calendar", "float32", (BATCH, self.rows + horizon, features), what))
+            shape = (BATCH, rows + horizon, 2 * len(metadata.covariates))
+            inputs.append(TensorSpec("calendar", "float32", shape, what))
         meanings = {
             "forecast": "the rows that follow, in the units of the past",
             "lower": "lower end of the interval; NaN where the run has none",
@@ -74,15 +148,14 @@ class SeriesServing(Serving):
         self.register_buffer("mean", torch.tensor(metadata.mean, dtype=torch.float64))
         self.register_buffer("scale", torch.tensor(metadata.scale, dtype=torch.float64))
 
-    def encode(self, past: Tensor, *calendar: Tensor) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def encode(self, past: Tensor, calendar: Tensor | None = None) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the scaled window, float32, and the calendar where there is one."""
         batch = {"past": ((past - self.mean) / self.scale).float()}
-        return batch | dict(zip(("calendar",), calendar, strict=False))
+        return batch if calendar is None else batch | {"calendar": calendar}
 
     def decode(self, predicted: Tensor) -> tuple[Tensor, ...]:
         """Return forecast and ends of its interval in the units of the file, each (batch, horizon, column)."""
-        units = predicted.double() * self.scale[:, None] + self.mean[:, None]
-        return tuple(units.unbind(dim=-1))
+        return tuple(part.double() * self.scale + self.mean for part in predicted.unbind(dim=-1))
 
     def raw(self, batch: dict[str, Tensor]) -> tuple[Tensor, ...]:
         """Return the window in the units of the file, and the calendar where there is one."""
@@ -91,7 +164,7 @@ class SeriesServing(Serving):
 
     def predicted(self, outputs: Any) -> Tensor:
         """Return forecast and ends of its interval, scaled, float32 (batch, horizon, column, 3)."""
-        return ((torch.stack(list(outputs), dim=-1) - self.mean[:, None]) / self.scale[:, None]).float()
+        return torch.stack([(part - self.mean) / self.scale for part in outputs], dim=-1).float()
 
     def target(self, batch: dict[str, Tensor]) -> Tensor:
         """Return the scaled future."""
@@ -106,7 +179,7 @@ class SeriesServing(Serving):
         return self.scale
 
     def example(self) -> tuple[Tensor, ...]:
-        """Return a wave around the mean of each column, and the same upside down."""
-        wave = torch.sin(torch.arange(self.rows) / 4)[:, None] * self.scale
-        past = torch.stack([self.mean + wave, self.mean - wave])
-        return past, *(torch.zeros(2, *map(int, spec.shape[1:])) for spec in self.inputs[1:])
+        """Return two stretches of a wave around the mean of each column."""
+        rows = self.metadata.context_length
+        wave = torch.arange(2.0 * rows).sin().view(2, rows, 1)
+        return wave * self.scale + self.mean, *(torch.zeros(2, *map(int, spec.shape[1:])) for spec in self.inputs[1:])

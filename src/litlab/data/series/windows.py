@@ -1,6 +1,6 @@
 """All windows of some series, cut out by indexing, and which of them are for training, validation and test."""
 
-import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,8 +11,6 @@ from litlab.data.series.regular import Series
 from litlab.data.split import SPLITS, read_fold
 from litlab.errors import UserError
 
-Split = list[float] | list[str]
-
 
 class Windows(Dataset[dict[str, Tensor]]):
     """Windows of equal length; indexed by a tensor, it returns a batch.
@@ -21,20 +19,20 @@ class Windows(Dataset[dict[str, Tensor]]):
     per window.
 
     Args:
-        rows: float32 of shape (time, channel), in memory or on a device; where there are covariates also the calendar,
-            float32 of shape (time, feature), on the same device.
+        rows: As of `SeriesServing.encode`, in memory or on a device: ``past``, float32 (time, channel), all rows; where
+            there are covariates ``calendar``, float32 (time, feature).
         starts: Rows where the past of each window begins, int64 of shape (window,).
         context_length: Rows of the past.
         horizon: Rows of the future.
     """
 
-    def __init__(self, rows: list[Tensor], starts: Tensor, context_length: int, horizon: int) -> None:
-        values, *calendar = rows
+    def __init__(self, rows: dict[str, Tensor], starts: Tensor, context_length: int, horizon: int) -> None:
+        values = rows["past"]
         self.device = values.device
         self.starts = starts.to(self.device)
         self.views = {"past": _view(values, context_length), "future": _view(values[context_length:], horizon)}
-        for features in calendar:
-            self.views["calendar"] = _view(features, context_length + horizon)
+        if "calendar" in rows:
+            self.views["calendar"] = _view(rows["calendar"], context_length + horizon)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -56,62 +54,61 @@ def _view(rows: Tensor, length: int) -> Tensor:
     return rows.unfold(0, length, 1).transpose(1, 2)
 
 
-def find_bounds(series: Series, split: Split, fold: str | None) -> np.ndarray:
-    """Find the rows where each series begins and where its training, validation and test rows end.
+def find_ends(val_fraction: float, test_fraction: float, fold: str | None) -> list[float]:
+    """Find the shares of the rows of a series after which train, val and test end.
 
-    Shares are rounded down for train and test, val is what is left, as in the published comparisons of forecasters.
+    Args:
+        val_fraction: Share of the rows for validation; with a fold, of the rows before the test.
+        test_fraction: Share of the rows for the test.
+        fold: As of `read_fold`, in place of that: there is one more block of rows than folds. The block after that of
+            the fold's number is the test, and all before it is for training and validation.
+    """
+    if fold is None:
+        return [1 - test_fraction - val_fraction, 1 - test_fraction, 1]
+    number, count = read_fold(fold)
+    begin = (number + 1) / (count + 1)
+    return [begin * (1 - val_fraction), begin, begin + 1 / (count + 1)]
+
+
+def split_rows(series: Series, ends: list[Any]) -> np.ndarray:
+    """Divide the rows of each series by time.
 
     Args:
         series: The series.
-        split: Shares of train, val and test, or dates where val, test and optionally what follows them begin.
-        fold: As of `read_fold`: each series is cut into one more blocks than folds. The block after that of the fold's
-            number is the test, all before it is for training, but for the share of validation at its end.
+        ends: Where train, val and, if need be, test end: shares of the rows of each series, or dates as texts.
 
     Returns:
-        int64 of shape (series, 4).
+        The split of each row, str of shape (row,); empty where it is left out.
 
     Raises:
-        UserError: The split is not valid, or a date is outside of the series.
+        UserError: By these dates, a split has no rows.
     """
     import pandas as pd
 
-    begins, ends = series.bounds
-    if isinstance(split[0], str):
-        dates = pd.to_datetime(split, format="ISO8601", utc=True).tz_localize(None)
-        times = series.times
-        first, last = times.min(), times.max()
-        if fold or not (dates.is_monotonic_increasing and first < dates[0] < dates[-1] <= last):
-            raise UserError(
-                f"data.split: {split} is not valid; give two or three dates within {first} to {last}, and no data.fold"
-            )
-        cuts = [begin + times[begin:end].searchsorted(dates) for begin, end in zip(begins, ends, strict=True)]
-        return np.column_stack([begins, np.stack(cuts), ends])[:, :4]
+    names = np.array([*SPLITS, ""])
+    if not isinstance(ends[0], str):
+        rows = series.table.groupby(level=0)
+        shares = rows.cumcount() / rows.transform("size") + 1e-9  # 1 - 0.2 - 0.1 is above 0.7
+        return names[np.searchsorted(ends, shares, side="right")]
 
-    shares = [float(share) for share in split]
-    if len(shares) != 3 or shares[0] == 0 or min(shares) < 0 or not math.isclose(sum(shares), 1):
-        raise UserError(f"data.split: {split} is not valid; give shares of train, val and test that sum to 1, or dates")
-    train, val, test = shares
-    rows = ends - begins
-    if fold is not None:
-        number, count = read_fold(fold)
-        test_begin, test_end = (rows * (number + more) // (count + 1) for more in (1, 2))
-        train_end = test_begin - np.floor(test_begin * val / (train + val)).astype(int)
-    else:
-        test_begin, test_end = rows - np.floor(rows * test + 1e-9).astype(int), rows  # 100 x 0.29 is 28.999...
-        train_end = np.floor(rows * train + 1e-9).astype(int) if val else test_begin
-    return np.column_stack([begins, begins + train_end, begins + test_begin, begins + test_end])
+    times = series.times
+    dates = pd.to_datetime(ends, format="ISO8601", utc=True).tz_convert(times.tz)
+    split = names.take(dates.searchsorted(times, side="right"), mode="clip")
+    if not {*SPLITS} <= {*split}:
+        raise UserError(f"data.split: a split has no rows; give two dates within {times.min()} to {times.max()}")
+    return split
 
 
-def find_starts(bounds: np.ndarray, context_length: int, horizon: int, where: str) -> dict[str, Tensor]:
+def find_starts(series: Series, split: np.ndarray, context_length: int, horizon: int) -> dict[str, Tensor]:
     """Say where the windows of train, val and test begin.
 
     The past of validation and test windows may reach back into the rows before; what they forecast may not.
 
     Args:
-        bounds: As of `find_bounds`.
+        series: The series.
+        split: As of `split_rows`.
         context_length: Rows of the past.
         horizon: Rows to forecast.
-        where: What the series are, for the error message.
 
     Returns:
         For each split that has rows: the rows where the past of its windows begins, int64 of shape (window,).
@@ -119,17 +116,19 @@ def find_starts(bounds: np.ndarray, context_length: int, horizon: int, where: st
     Raises:
         UserError: A split has rows, but too few for one window.
     """
+    number = series.table.index.codes[0]  # of its series, for each row
+    first = np.arange(len(split) - context_length - horizon + 1)
+    future = first + context_length
+    last = future + horizon - 1
+    is_whole = number[first] == number[last]
     starts = {}
-    for number, split in enumerate(SPLITS):
-        begins, ends = bounds[:, number], bounds[:, number + 1]
-        first = np.maximum(begins - context_length, bounds[:, 0])
-        after = np.maximum(ends - context_length - horizon + 1, first)
-        if split == "train" or (begins < ends).any():
-            ranges = [torch.arange(*pair) for pair in zip(first.tolist(), after.tolist(), strict=True)]
-            starts[split] = torch.cat(ranges)
-            if not len(starts[split]):
-                raise UserError(
-                    f"{where}: {(ends - begins).max()} {split} rows are too few for one window; give more rows, a "
-                    "smaller data.context_length or data.horizon, or another data.split"
-                )
+    for name in SPLITS:
+        found = first[is_whole & (split[future] == name) & (split[last] == name)]
+        if len(found):
+            starts[name] = torch.from_numpy(found)
+        elif name == "train" or name in split:
+            raise UserError(
+                f"data: {(split == name).sum()} {name} rows are too few for one window; give more rows, a smaller "
+                "data.context_length or data.horizon, or another split"
+            )
     return starts

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from litlab.data.series.calendar import make_calendar
-from litlab.data.series.regular import read_last_rows, write_times
+from litlab.data.frames import FileFormat
+from litlab.data.series.regular import read_last_rows
+from litlab.data.series.serving import make_calendar
 from litlab.serve.body import Given
 from litlab.serve.limits import SERIES_ROWS
 from litlab.serve.readers.csv_rows import sent_rows
@@ -20,12 +21,12 @@ class SeriesReader(Reader):
         given.only("series", "past")
         facts, rows = self.facts, self.facts["context_length"]
         sent = sent_rows(given, "series", [facts["time_column"], *facts["targets"]], SERIES_ROWS)
-        series = read_last_rows(sent, facts, setting="series")
-        arrays = {"past": series.values[None, :rows]}
+        series = read_last_rows(sent, facts, setting="series", form=FileFormat())
+        arrays = {"past": series.table.values[None, :rows]}
         if "calendar" in self.inputs:
             arrays["calendar"] = make_calendar(series.times, facts["covariates"]).numpy()[None]
-        times = write_times(series.times, series.utc)
-        past = self._block(times[:rows], {"values": series.values[:rows]}) if given.flag("past") else None
+        times = series.times.astype(str).tolist()
+        past = self._block(times[:rows], {"values": series.table.values[:rows]}) if given.flag("past") else None
         return Asked(arrays, (times[rows:], past))
 
     def answer(self, outputs: Arrays, asked: Asked) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def fit(ctrl_c, run, series, monkeypatch) -> Callable[..., Outcome]:
     monkeypatch.setenv("COLUMNS", "200")
     callbacks = [{"class_path": "tests.litlab.commands.repeat.trouble.Trouble", "init_args": {"file": "trouble.json"}}]
     settings = [
-        "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.split=[0.6, 0.2, 0.2]",
+        "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.val_fraction=0.2",
         "--trainer.max_epochs=2", "--trainer.limit_train_batches=3", "--trainer.log_every_n_steps=1",
         "--trainer.accelerator=cpu", f"--trainer.callbacks={json.dumps(callbacks)}", "--allow_modules=tests",
     ]  # fmt: skip

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from litlab.data import PublicFile, SeriesData
+from litlab.data import SeriesData
 from litlab.data.series import PublicSeries
 from tests.litlab.data.conftest import Recorder
 
@@ -51,8 +51,9 @@ class Etth1(SeriesData):
     """A series with a public file."""
 
     public = PublicSeries(
-        name="etth1",
-        file=PublicFile("https://example.org/ETTh1.csv", "ETTh1.csv", "sha256:0"),
+        url="https://example.org/ETTh1.csv",
+        name="ETTh1.csv",
+        digest="sha256:0",
         columns=("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"),
         ends=(8640, 11520, 14400),
     )

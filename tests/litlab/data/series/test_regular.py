@@ -5,13 +5,19 @@ import pandas as pd
 import pytest
 
 from litlab.data.frames import FileFormat
-from litlab.data.series.regular import find_season, read_series
+from litlab.data.series.regular import Series, read_series
+from litlab.data.series.serving import find_season
 from tests.litlab.data.conftest import refusal
 from tests.litlab.data.series.conftest import frame_of, hours, wave
 
 
-def read(times, *, columns=None, **options):
-    return read_series(frame_of(times, **(columns or {})), "date", **options)
+def read(times, *, columns=None, **options) -> Series:
+    return read_frame(frame_of(times, **(columns or {})), **options)
+
+
+def read_frame(frame, *, targets=None, series_column=None, freq=None, form=None, **options) -> Series:
+    known = {"time_column": "date", "targets": targets, "series_column": series_column, "freq": freq}
+    return read_series(frame, known, form or FileFormat(), **options)
 
 
 @pytest.mark.parametrize(
@@ -33,8 +39,7 @@ def test_steps(times, freq, season):
     assert (series.freq, find_season(series.freq)) == (freq, season)
     texts = pd.to_datetime(pd.Series(times), unit="s" if isinstance(times[0], int) else None)
     assert (series.times == pd.DatetimeIndex(texts)).all()
-    np.testing.assert_array_equal(series.values, wave(len(times)))
-    assert series.remarks == ""
+    np.testing.assert_array_equal(series.table.to_numpy(), wave(len(times)))
 
 
 def test_months_from_any_day():
@@ -46,20 +51,20 @@ def test_months_from_any_day():
     ("freq", "kept", "made_up"),
     [("h", 60, [7]), ("D", 60, [7, 30]), ("B", 60, [5, 31, 32]), ("ME", 40, [3]), ("QS-JAN", 40, [9, 20])],
 )
-def test_gaps_are_interpolated_and_their_share_is_said(freq, kept, made_up):
+def test_gaps_are_interpolated_and_their_share_is_said(said, freq, kept, made_up):
     times = pd.date_range("2020-01-31", periods=kept, freq=freq)
     values = np.arange(kept) * 2.0
     rows = np.delete(np.arange(kept), made_up)
     columns = {"load": values[rows]}
     message = refusal(read, times[rows], columns=columns)
-    share = f"{len(made_up) / kept:.1%}"
-    assert message.startswith(f"data.path: {len(made_up)} of {kept} rows are missing or lack a value, the first at ")
-    assert message.endswith(f"{times[made_up[0]]}; add them, or use --data.gaps interpolate ({share} would be made up)")
+    summary = f"data.path: {len(made_up)} of {kept} rows are missing or lack a value "
+    summary += f"({len(made_up) / kept:.1%} of a column), the first at {times[made_up[0]]}; "
+    assert message == f"{summary}add them, or use --data.gaps interpolate"
     series = read(times[rows], columns=columns, gaps="interpolate")
+    assert said == [f"{summary}they are interpolated (data.gaps)"]
     assert series.freq == freq
-    np.testing.assert_allclose(series.values[:, 0], values)
+    np.testing.assert_allclose(series.table["load"], values)
     assert (series.times == times).all()
-    assert series.remarks == f", {len(made_up)} rows with gaps interpolated ({share} of the values)"
 
 
 def test_jitter_is_no_reason_to_make_rows_up():
@@ -67,9 +72,9 @@ def test_jitter_is_no_reason_to_make_rows_up():
     rng = np.random.default_rng(0)
     grid = pd.date_range("2024-01-01", periods=598, freq="10min")
     series = read(grid + pd.to_timedelta(rng.integers(-2, 3, 598), "s"), gaps="interpolate")
-    assert (series.freq, series.remarks) == ("10min", "")
+    assert series.freq == "10min"
     assert (series.times == grid).all()
-    np.testing.assert_array_equal(series.values, wave(598))
+    np.testing.assert_array_equal(series.table.to_numpy(), wave(598))
 
 
 @pytest.mark.parametrize("options", [{}, {"gaps": "interpolate", "bad_rows": "drop"}])
@@ -78,15 +83,15 @@ def test_too_much_is_never_made_up(options):
     rows = np.arange(400)
     message = refusal(read, pd.date_range("2024-01-01", periods=400, freq="30min")[rows % 5 != 2], **options)
     assert message == (
-        "data.path: 80 of 400 rows are missing or lack a value, the first at 2024-01-01 01:00:00; 20% of a column is "
-        "too much to make up: fill it, leave it out, or use --data.freq STEP"
+        "data.path: 80 of 400 rows are missing or lack a value (20.0% of a column), the first at 2024-01-01 01:00:00; "
+        "that is too much to make up: fill it, leave it out, or use --data.freq STEP"
     )
     steps = np.random.default_rng(0).integers(5, 60, 500)
     times = pd.Timestamp("2024-01-01") + pd.to_timedelta(steps.cumsum(), "min")
     for freq in (None, "30min"):
-        assert "most times are not at equal steps" in refusal(read, times, freq=freq, **options)
+        assert "of the times are there twice or off the step of " in refusal(read, times, freq=freq, **options)
     sparse = np.where(rows[:100] % 5 == 2, np.nan, rows[:100])
-    assert "20% of a column is too much to make up" in refusal(read, hours(100), columns={"load": sparse}, **options)
+    assert "(20.0% of a column)" in refusal(read, hours(100), columns={"load": sparse}, **options)
 
 
 def test_days_of_a_clock_that_is_put_forward():
@@ -94,26 +99,25 @@ def test_days_of_a_clock_that_is_put_forward():
     times = pd.date_range("2024-01-01", periods=366, freq="D", tz="Europe/Berlin")
     for form in ([time.isoformat() for time in times], times):
         series = read(form)
-        assert (series.freq, series.utc, series.remarks) == ("D", False, "")
+        assert (series.freq, series.times.tz) == ("D", None)
         assert (series.times == times.tz_localize(None)).all()
     hourly = pd.date_range("2024-03-30", periods=60, freq="h", tz="Europe/Berlin")
     series = read([time.isoformat() for time in hourly])
-    assert (series.freq, series.utc, str(series.times[0])) == ("h", True, "2024-03-29 23:00:00")
+    assert (series.freq, str(series.times[0])) == ("h", "2024-03-29 23:00:00+00:00")
 
 
 def test_interleaved_series_are_not_one():
     times = [time for time in hours(50) for _ in range(2)]
     message = (
-        "data.path: 50% of the rows have the time of another row, as where there are several series; give one alone, "
-        "or use --data.series_column COLUMN"
+        "data.path: 50% of the times are there twice or off the step of h, the first in row 2; correct them, use "
+        "--data.freq STEP, or --data.series_column COLUMN for several series"
     )
     for options in ({}, {"bad_rows": "drop", "gaps": "interpolate"}):
         assert refusal(read, times, **options) == message
     columns = {"load": np.arange(100.0), "place": ["b", "a"] * 50}
     series = read(times, columns=columns, series_column="place")
-    assert series.bounds.tolist() == [[0, 50], [50, 100]]
-    np.testing.assert_array_equal(series.table.loc["b", "load"], range(0, 100, 2))
-    np.testing.assert_array_equal(series.values[50:, 0], range(1, 100, 2))
+    assert series.table.index.codes[0].tolist() == [0] * 50 + [1] * 50
+    np.testing.assert_array_equal(series.table["load"], [*range(0, 100, 2), *range(1, 100, 2)])
 
 
 CELLS = {
@@ -123,9 +127,9 @@ CELLS = {
     31: ("load", "inf", "column 'load' is 'inf', no number"),
 }
 TIMES = {
-    15: ("date", "2024-01-01 07:10:00", "2024-01-01 07:10:00 is there twice or off the step of h; where clocks were"),
-    99: ("date", "2094-01-01", "2094-01-01 00:00:00 is there twice or off the step of h; where clocks were put back"),
-    20: ("date", "2024-01-01 08:00:00", "2024-01-01 08:00:00 is there twice or off the step of h; where clocks were"),
+    15: ("date", "2024-01-01 07:10:00", "column 'date' is '2024-01-01 07:10:00', which is there twice or off the step"),
+    99: ("date", "2094-01-01", "column 'date' is '2094-01-01 00:00:00', which is there twice or off the step of h; "),
+    20: ("date", "2024-01-01 08:00:00", "column 'date' is '2024-01-01 08:00:00', which is there twice or off the step"),
 }
 
 
@@ -136,29 +140,30 @@ def test_bad_rows_are_named_or_left_out(said, odd):
         frame.loc[row, column] = value
         alone = frame_of(hours(100)).astype(object)
         alone.loc[row, column] = value
-        assert f"row {row + 1} ({problem}" in refusal(read_series, alone, "date")
-    message = refusal(read_series, frame, "date", gaps="interpolate")
+        assert f"row {row + 1} ({problem}" in refusal(read_frame, alone)
+    message = refusal(read_frame, frame, gaps="interpolate")
     assert f"{len(odd)} of 100 rows can't be used: row " in message
     assert message.endswith("; correct or delete them, or use --data.bad_rows drop")
-    series = read_series(frame, "date", gaps="interpolate", bad_rows="drop")
+    series = read_frame(frame, gaps="interpolate", bad_rows="drop")
     gaps = len(set(odd) - {99})  # where the last row is dropped, there is no gap
-    assert series.remarks.startswith(f", {gaps} rows with gaps interpolated (")
+    assert len(series.times) == 99 + (99 not in odd)
+    assert f"{gaps} of {len(series.times)} rows are missing or lack a value" in said[-1]
 
 
 def test_rows_may_be_in_any_order_and_cells_empty(said):
     frame = frame_of(hours(60)[::-1], load=["NA", *range(30), "null", "?", *range(27)], note=["x"] * 60)
-    series = read_series(frame, "date", form=FileFormat(missing=("?",)), gaps="interpolate")
+    series = read_frame(frame, form=FileFormat(missing=("?",)), gaps="interpolate")
     assert (len(series.times), list(series.table)) == (59, ["load"])
     assert series.times.is_monotonic_increasing
-    assert series.values[26:30, 0].tolist() == pytest.approx([0, 29 / 3, 58 / 3, 29])
-    assert "hold no numbers: note" in said[0]
+    assert series.table.to_numpy()[26:30, 0].tolist() == pytest.approx([0, 29 / 3, 58 / 3, 29])
+    assert "column 'note' holds no numbers" in said[0]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"targets": ["lod"]}, "there is no column 'lod', only 'date', 'load', 'heat'; did you mean 'load'?"),
-        ({"series_column": "x"}, "there is no column 'x', only 'date', 'load', 'heat'; set --data.time_column, --data"),
+        ({"series_column": "x"}, "there is no column 'x', only 'date', 'load', 'heat'; correct it, or data.time_c"),
         ({"columns": {"note": ["a"] * 9}}, "there is no column of numbers besides that of the times; add one"),
         ({"columns": {"note": ["a"] * 9}, "targets": ["note"]}, "row 1 (column 'note' is 'a', no number)"),
         ({"times": hours(1)}, "one time makes no series"),
