@@ -17,11 +17,13 @@ class LengthBatches(EpochBatches):
     """Batches of about the same length, for samples that are padded to the longest of a batch.
 
     - Training: lengths are rounded up to a grid that grows by 6 %. The samples are sorted by that, at random within a
-      step of the grid, and cut into batches, which come in random order. Consecutive batches of the sorted order are
-      the shares of the processes in one training step: none waits for another's longer texts. What does not divide
-      evenly is left out, at random; without `drop_last` batches are a little smaller instead, so that all samples come,
-      except fewer than there are processes.
+      step of the grid, and cut into batches, which come in random order. What does not divide evenly is left out, at
+      random; without `drop_last` batches are a little smaller instead, so that all samples come, except fewer than
+      there are processes.
     - Evaluation: from the longest to the shortest sample, every one exactly once over all processes.
+
+    Consecutive batches of the sorted order are the shares of the processes in one step: none waits for another's longer
+    samples.
 
     The number of batches is that of `EpochBatches`.
 
@@ -37,21 +39,17 @@ class LengthBatches(EpochBatches):
 
     def batches(self) -> Iterator[Tensor]:
         """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
-        steps, processes = len(self), self.world_size
-        if not self.train:
-            order = self.lengths.argsort(descending=True, stable=True)
-            yield from order[self.rank :: processes].tensor_split(steps)
-            return
+        steps, processes, lengths = len(self), self.world_size, self.lengths
+        order, turns = torch.arange(self.size), range(steps)
+        if self.train:
+            generator = torch.Generator().manual_seed(self.epoch_seed)
+            order = torch.randperm(self.size, generator=generator) if self.draw is None else self.draw(generator)
+            most = min(self.size, steps * self.batch_size * processes)
+            order = order[: most // processes * processes]
+            turns = torch.randperm(steps, generator=generator).tolist()
+            lengths = (lengths.log() / math.log(_GROWTH)).ceil()
 
-        # The samples of this epoch, as many for each process.
-        generator = torch.Generator().manual_seed(self.epoch_seed)
-        order = torch.randperm(self.size, generator=generator) if self.draw is None else self.draw(generator)
-        most = min(self.size, steps * self.batch_size * processes)
-        order = order[: most // processes * processes]
-
-        # From long to short, cut into batches.
-        grid = (self.lengths.log() / math.log(_GROWTH)).ceil()
-        order = order[grid[order % self.size].argsort(descending=True, stable=True)]
-        batches = order.tensor_split(steps * processes)
-        for step in torch.randperm(steps, generator=generator).tolist():
-            yield batches[step * processes + self.rank]
+        longest_first = order[lengths[order % self.size].argsort(descending=True, stable=True)]
+        batches = longest_first.tensor_split(steps * processes)
+        for turn in turns:
+            yield batches[turn * processes + self.rank]

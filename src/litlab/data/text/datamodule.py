@@ -30,7 +30,7 @@ from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 
 _VERSION = 4  # raise it when the arrays of the same texts would come out different
-_TABLE = ("columns", "text_columns", "label_column", "delimiter", "missing", "bad_rows")  # settings of `read_rows`
+_TABLE = ("columns", "text_columns", "label_column", "delimiter", "bad_rows")  # settings of `read_rows`
 _PREPARATION = ("tokenizer", "vocab_size", "val_fraction", "test_fraction", "fold")
 _SHOWN = 80  # characters of a text in the file of predictions
 _MOST_FOR_BASELINE = 200_000  # texts
@@ -50,11 +50,10 @@ class TokenizedTexts(Dataset[Any]):
     sampler: EpochSampler | None = None  # whose epochs choose a piece of each longer text, in place of `cut_text`
 
     def __init__(self, part: Mapping[str, Any], known: TextMetadata, split: str) -> None:
-        self.part = part
+        self.part, lengths = part, part["lengths"]
         self.both_ends = known.both_ends
         self.most = known.max_tokens if split == "train" else known.longest
-        self.texts: Sequence[Tensor] = part["ids"].split(part["lengths"].tolist()) if "ids" in part else ()
-        lengths = torch.as_tensor(part["lengths"])
+        self.texts: Sequence[Tensor] = part["ids"].split(lengths.tolist()) if "ids" in part else ()
         self.lengths = lengths.clamp(max=self.most).numpy()
         longer = int((lengths > known.max_tokens).sum())
         if longer:
@@ -84,7 +83,7 @@ class TokenizedTexts(Dataset[Any]):
         numbers = index % len(self)
         pieces = [self._cut(ids, draw) for ids, draw in zip(self.read(numbers), index.tolist(), strict=True)]
         inputs = {"ids": pad_sequence(pieces, batch_first=True).long()}
-        return (inputs, torch.as_tensor(self.part["labels"])[numbers]) if "labels" in self.part else inputs
+        return (inputs, self.part["labels"][numbers]) if "labels" in self.part else inputs
 
     def _cut(self, ids: Tensor, draw: int) -> Tensor:
         if self.sampler is None or len(ids) <= self.most:
@@ -112,7 +111,6 @@ class TextData(ExperimentData):
         text_columns: Columns that make up the text, joined by a space.
         label_column: Column of the class: words, or numbers.
         delimiter: What separates the cells of a CSV file; null: the one that makes the most columns.
-        missing: Words that stand for a missing value, beside nothing, NA, N/A, NaN, None, null and the like.
         tokenizer: `word`: words in lower case and punctuation marks, those that come at least twice in training;
             `bpe`: pieces of words, by byte-pair encoding, also in lower case.
         vocab_size: Most entries of the vocabulary.
@@ -127,11 +125,9 @@ class TextData(ExperimentData):
         fold: `0/5` tests on the first of five parts of the training texts, and so on (`fit --folds 5` runs all).
         bad_rows: Rows that can't be used (no text, no label, too many cells): `error` names them, `drop` leaves them
             out and says how many there are.
-        seed: Seed of the order and the random pieces; that of the run (seed_everything) when left out. The split is
-            the same for every seed.
         fallback: `generated` uses made-up texts where a public set can't be downloaded, and says so; null stops there.
         cache_dir: Folder for the tokenised texts.
-        **loader: drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
+        **loader: seed, drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or can't be used.
@@ -154,7 +150,6 @@ class TextData(ExperimentData):
         text_columns: list[str] = ["text"],  # noqa: B006 - it is not changed
         label_column: str = "label",
         delimiter: str | None = None,
-        missing: list[str] = [],  # noqa: B006
         tokenizer: Kind = "word",
         vocab_size: PositiveInt = 20_000,
         max_tokens: PositiveInt = 256,
@@ -186,18 +181,17 @@ class TextData(ExperimentData):
     # ---- what is known of the texts
 
     def find_fact(self, name: str) -> Any:
-        """Return what is set under a name, or what the data or a checkpoint say, once that counts or nothing is set."""
-        setting = self.hparams.get(name)
-        if self.metadata is None and setting is None:
+        """Return what is set or published under a name; or what the data or a checkpoint say, once they are opened."""
+        published = self.public if self.dataset is None else None
+        known = self.hparams.get(name) or getattr(published, name, None)
+        if self.metadata is None and known is None:
             self.setup()
-        return setting if self.metadata is None else getattr(self.metadata, name)
+        return known if self.metadata is None else getattr(self.metadata, name)
 
     @property
     def class_names(self) -> list[str]:
         """Name of each class, in the order of the labels."""
-        if self.metadata is None and self.dataset is None and self.public is not None:
-            return list(self.public.class_names)  # before it is downloaded
-        return self.find_fact("class_names")
+        return list(self.find_fact("class_names"))
 
     @property
     def num_classes(self) -> int:
@@ -258,9 +252,15 @@ class TextData(ExperimentData):
             fold=options.fold,
         )
 
+        train, test = (corpus["text"][corpus["split"] == split] for split in ("train", "test"))
+        copies = test.isin(train).sum()
+        if copies:
+            rank_zero_info(
+                f"warning: {copies:,} test texts are training texts too, so results look better than they are"
+            )
+
         # Tokenise each split, and write all.
-        train = corpus["text"][corpus["split"] == "train"].tolist()
-        tokenizer = train_tokenizer(train, options.tokenizer, options.vocab_size)
+        tokenizer = train_tokenizer(train.tolist(), options.tokenizer, options.vocab_size)
         splits = {}
         for split in SPLITS:
             part = corpus[corpus["split"] == split]
@@ -269,12 +269,6 @@ class TextData(ExperimentData):
                 splits[split] = encode(tokenizer, texts) | {"texts": texts, "labels": labels}
         written = {"class_names": names, "tokenizer": tokenizer, "vocab_size": options.vocab_size, "table": self.table}
         torch.save({"metadata": {**written, "generated": self.generated}, "splits": splits}, folder / "texts.pt")
-
-        copies = set(train).intersection(splits["test"]["texts"] if "test" in splits else ())
-        if copies:
-            rank_zero_info(
-                f"warning: {len(copies):,} test texts are training texts too, so results look better than they are"
-            )
 
     def open(self, stage: str | None) -> TextMetadata:
         written = self.open_parts()
@@ -300,7 +294,7 @@ class TextData(ExperimentData):
         return self.data_set(part, self.metadata, split)
 
     def labels(self, split: str) -> Tensor:
-        return torch.as_tensor(self._parts[split]["labels"])
+        return self._parts[split]["labels"]
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         sampler = samples.make_sampler(self.batch_size, **self.sampler_options(split))
@@ -322,17 +316,17 @@ class TextData(ExperimentData):
             order = torch.arange(count)
             if split == "train":  # a file can be sorted by class
                 order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
-            texts = self.samples(split).read(order)
-            samples = ({"ids": ids.numpy().tobytes()} for ids in texts)
-            written = write_split(folder / split, samples, count, size)
-            labels = self.labels(split)[order].tolist()
-            splits[split] = {**written, "lengths": [len(ids) for ids in texts], "labels": labels}
+            samples = ({"ids": ids.numpy().tobytes()} for ids in self.samples(split).read(order))
+            facts = {name: self._parts[split][name][order].tolist() for name in ("lengths", "labels")}
+            splits[split] = write_split(folder / split, samples, count, size) | facts
         write_about(folder, {"kind": self.item, "metadata": self.state_dict(), "splits": splits})
 
     # ---- checkpoint, prediction and export
 
     def open_input(self, source: str) -> TokenizedTexts:
         self._predicted = read_input(source, self.table or self.metadata.table)
+        if not self._predicted:
+            raise UserError(f"--input: {source} has no texts; write one a line")
         part = encode(self.metadata.tokenizer, list(self._predicted.values()))
         return TokenizedTexts(part, self.metadata, "predict")
 

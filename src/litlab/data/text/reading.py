@@ -85,7 +85,7 @@ def read_rows(source: Source, table: Mapping[str, Any], setting: str = "data.pat
     Args:
         source: The file or frame.
         table: Settings of `TextData` by their names: columns, text_columns, label_column (None: labels are not read,
-            and can be missing), delimiter, missing and bad_rows.
+            and can be missing), delimiter and bad_rows.
         setting: Where the file's name comes from, for messages.
 
     Returns:
@@ -97,7 +97,7 @@ def read_rows(source: Source, table: Mapping[str, Any], setting: str = "data.pat
     import pandas as pd
 
     where = setting if isinstance(source, pd.DataFrame) else source
-    form = FileFormat(table["delimiter"], missing=table["missing"])
+    form = FileFormat(table["delimiter"])
     policy, texts, label = table["bad_rows"], table["text_columns"], table["label_column"]
     frame = read_frame(source, form, setting=setting, names=table["columns"], bad_rows=policy)
     check_columns(frame, where, dict.fromkeys([*texts, label] if label else texts, _REMEDY))

@@ -34,13 +34,11 @@ class StreamedTexts(TextData):
         path: Folder of the shards, or an address such as ``s3://bucket/folder``.
         max_tokens: Longest piece of a text, in tokens, that the model reads at once; null: as the shards were written,
             which hold whole texts.
-        long_texts: `truncate` cuts longer texts to their beginning. `crop` takes a piece at random in training, and
-            whole texts in evaluation, of which the model reads beginning and end. Null: as the shards were written.
+        long_texts: As of `TextData`; null: as the shards were written.
         batch_size: Texts per batch and process. All batches of an epoch are of about the same size, at most this.
         shuffle_shards: How many shards are shuffled together: more is more random, and reads more files at once.
-        seed: Seed of the order and the random pieces; that of the run (seed_everything) when left out.
         cache_dir: Folder where shards of object storage are kept, once they have been read.
-        **loader: num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
+        **loader: seed, num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
 
     Raises:
         UserError: Later: shards are missing or damaged.
@@ -71,9 +69,10 @@ class StreamedTexts(TextData):
             raise UserError(
                 f"data.path: {self.shards.where} has other tokens than the checkpoint; use those of its run"
             )
-        together = self.hparams["shuffle_shards"]
         for split, part in self.shards.about["splits"].items():
-            self._parts[split] = {**part, "shards": self.shards.split(split), "shuffle_shards": together}
+            facts = {name: torch.tensor(part[name]) for name in ("lengths", "labels")}
+            settings = {"shards": self.shards.split(split), "shuffle_shards": self.hparams["shuffle_shards"]}
+            self._parts[split] = {**part, **facts, **settings}
         return written
 
     @property

@@ -12,7 +12,6 @@ from litlab.util.progress import progress_bar
 Kind = Literal["word", "bpe"]
 
 PADDING, UNKNOWN = 0, 1
-_SPECIAL = ["[PAD]", "[UNK]"]
 _WORDS = r"\w+(?:'\w+)*|[^\w\s]"  # "don't" is one word; every punctuation mark is a token
 _CHUNK = 1000  # texts at a time, and between two steps of the progress bar
 
@@ -35,7 +34,7 @@ def train_tokenizer(texts: list[str], kind: Kind, vocab_size: int) -> str:
     from tokenizers import ByteLevelBPETokenizer, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
     options: Any = {
-        "vocab_size": vocab_size, "min_frequency": 2, "special_tokens": _SPECIAL, "show_progress": False,
+        "vocab_size": vocab_size, "min_frequency": 2, "special_tokens": ["[PAD]", "[UNK]"], "show_progress": False,
     }  # fmt: skip
     spaces = normalizers.Replace(Regex(r"<br\s*/?>"), " ")
     normalizer = normalizers.Sequence([spaces, normalizers.NFC(), normalizers.Lowercase()])

@@ -9,8 +9,7 @@ from litlab.data.text.reading import read_corpus, read_input, read_rows
 from tests.litlab.data.conftest import refusal
 
 TABLE = {
-    "columns": None, "text_columns": ["text"], "label_column": "label", "delimiter": None, "missing": [],
-    "bad_rows": "error",
+    "columns": None, "text_columns": ["text"], "label_column": "label", "delimiter": None, "bad_rows": "error",
 }  # fmt: skip
 DROP = {**TABLE, "bad_rows": "drop"}
 GOOD = "text,label\nfirst,a\nsecond,b\nthird,a\nfourth,b\n"
@@ -140,7 +139,6 @@ def test_input_that_can_not_be_used(write, name, content, message):
     assert refusal(read_input, f"{path.parent}/none.txt", TABLE).startswith("--input: there is no file ")
 
 
-def test_cells_as_the_settings_say(write):
-    path = write("text:label\na, b:x\nc:?\nd:y\n")
-    rows = read_rows(path, {**DROP, "delimiter": ":", "missing": ["?"]})
+def test_any_delimiter(write):
+    rows = read_rows(write("text:label\na, b:x\nd:y\n"), {**TABLE, "delimiter": ":"})
     assert rows.to_numpy().tolist() == [["a, b", "x"], ["d", "y"]]
