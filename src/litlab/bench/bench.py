@@ -36,7 +36,7 @@ are those of `fit`. The best are written as an overlay, lightning_logs/bench/EXP
   %(prog)s --config configs/mine.yaml --compare baseline,threads=1,compile+channels_last,my_overlay.yaml
 """
 COMPARE = "measure these alone, in turns: baseline, eager, compile, SETTING=VALUE, FILE.yaml, or some joined by +"
-ALLOW = "keep these settings too, which change what is learned: precision, batch_size, tokens_per_batch"
+ALLOW = "keep these settings too, which change what is learned: precision, batch_size"
 
 
 class Broken(Exception):

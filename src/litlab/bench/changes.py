@@ -31,7 +31,6 @@ SETTINGS = {
     "fused": Setting("model.optimizer.fused"),
     "threads": Setting("threads"),
     "batch_size": Setting("data.batch_size", learns=True),
-    "tokens_per_batch": Setting("data.tokens_per_batch", learns=True),
     "num_workers": Setting("data.num_workers"),
     "prefetch_factor": Setting("data.prefetch_factor"),
     "pin_memory": Setting("data.pin_memory"),
@@ -206,9 +205,7 @@ def _loader(machine: Machine) -> Iterator[tuple[str, str]]:
 
 
 def _batches(machine: Machine) -> Iterator[tuple[str, str]]:
-    for name in ("tokens_per_batch", "batch_size"):
-        size = machine.current.get(name, "null")
-        if size.isdecimal():
-            yield name, str(2 * int(size))
-            yield name, str(max(1, int(size) // 2))
-            return
+    size = machine.current.get("batch_size", "null")
+    if size.isdecimal():
+        yield "batch_size", str(2 * int(size))
+        yield "batch_size", str(max(1, int(size) // 2))

@@ -51,7 +51,7 @@ LEFT_OUT = (
     MemorySnapshot, ProgressBar,
 )  # fmt: skip
 
-OF_THE_DATA = ("batch_size", "tokens_per_batch", "num_workers", "prefetch_factor", "pin_memory")
+OF_THE_DATA = ("batch_size", "num_workers", "prefetch_factor", "pin_memory")
 DTYPES = {"bf16": torch.bfloat16, "16": torch.float16, "64": torch.float64}  # by a part of a precision's name
 
 

@@ -61,7 +61,7 @@ class BatchFinder(Finder):
     would pass `memory_gib`. ``batch_size_fastest.yaml`` and ``batch_size_largest.yaml`` in the run folder are overlays
     for ``fit``. The learning rate stays as it is; they say how it may have to change. A resumed run keeps the size.
 
-    The steps are those of the model as it is, without ``compile``. Of data with ``tokens_per_batch``, that is changed.
+    The steps are those of the model as it is, without ``compile``.
 
     Lightning's ``BatchSizeFinder`` (2.6.6) looks for the largest size only, has no limit on a CPU, and trains the model
     itself: then a checkpoint restores its weights, but neither the metrics of the epoch nor the random state.
@@ -218,8 +218,6 @@ def _attempt(trainer: Trainer, pl_module: LightningModule, name: str, size: int)
 def _setting(trainer: Trainer) -> str:
     """Return the name of the data's batch size."""
     data = getattr(trainer, "datamodule", None)
-    if getattr(data, "tokens_per_batch", None):
-        return "tokens_per_batch"
     if not getattr(data, "batch_size", None):
         raise UserError(
             f"trainer.callbacks: BatchFinder sets data.batch_size, which {type(data).__name__} does not have; add it "

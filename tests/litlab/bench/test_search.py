@@ -166,12 +166,12 @@ def test_candidates_of_a_small_cpu():
 
 
 def test_candidates_of_a_gpu():
-    current = {**CPU, "precision": "bf16-mixed", "tokens_per_batch": "4096"}
+    current = {**CPU, "precision": "bf16-mixed", "batch_size": "4096"}
     machine = Machine("cuda", bfloat16=True, cores=16, convolutions=True, current=current)
     names = [str(change) for change in candidates(machine)]
     assert names[:4] == ["compile", "channels_last", "fused", "num_workers=2"]  # bf16 is in place
-    assert {"compile=reduce-overhead", "pin_memory=false", "tokens_per_batch=8192"} <= set(names)
-    assert not any(name.startswith(("threads", "batch_size", "fp16")) for name in names)
+    assert {"compile=reduce-overhead", "pin_memory=false", "batch_size=8192"} <= set(names)
+    assert not any(name.startswith(("threads", "fp16")) for name in names)
     old = Machine("cuda", bfloat16=False, cores=16, convolutions=True, current=CPU)
     assert next(str(change) for change in candidates(old) if not hopeless(old, change)) == "fp16"
 

@@ -8,11 +8,11 @@ from tests.litlab.data.conftest import refusal
 LENGTHS = np.random.default_rng(0).lognormal(4, 0.7, 1000).astype(np.int64) + 1
 
 
-def share(lengths, batch_size, tokens=None, world_size=1, epoch=0, **options):
+def share(lengths, batch_size, world_size=1, epoch=0, **options):
     """For each process the list of its batches."""
     result = []
     for rank in range(world_size):
-        sampler = LengthBatches(lengths, batch_size, tokens, rank=rank, world_size=world_size, **options)
+        sampler = LengthBatches(lengths, batch_size, rank=rank, world_size=world_size, **options)
         sampler.set_epoch(epoch)
         result.append(list(sampler))
         assert len(result[-1]) == len(sampler) == len(result[0])
@@ -32,7 +32,7 @@ def padded(lengths, batch):
 def test_evaluation_takes_each_sample_once_from_long_to_short(world_size):
     for size in [*range(world_size, 30), 100]:
         lengths = LENGTHS[:size]
-        taken = share(lengths, 4, 200, world_size, train=False, seed=size, epoch=size)
+        taken = share(lengths, 4, world_size, train=False, seed=size, epoch=size)
         assert join(taken).sort().values.tolist() == list(range(size))
         for batches in taken:
             assert (np.diff(lengths[torch.cat(batches).numpy()]) <= 0).all()
@@ -52,7 +52,7 @@ def test_training_batches_are_full_and_random_samples_are_left_out():
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_without_drop_last_all_samples_come(world_size):
     for size in (3, 5, 24, 100, 102, 107):
-        taken = share(LENGTHS[:size], 8, None, world_size, train=True, drop_last=False)
+        taken = share(LENGTHS[:size], 8, world_size, train=True, drop_last=False)
         samples = join(taken)
         assert len(samples) == len(samples.unique()) > size - world_size
         assert max(len(batch) for batches in taken for batch in batches) <= 8
@@ -66,36 +66,20 @@ def test_few_samples_still_make_a_batch_for_each_process():
     )
 
 
-@pytest.mark.parametrize("tokens", [None, 2000])
-def test_training_pads_little(tokens):
-    batches = share(LENGTHS, 16, tokens, train=True)[0]
+def test_training_pads_little():
+    batches = share(LENGTHS, 16, train=True)[0]
     assert sum(padded(LENGTHS, batch) for batch in batches) < 1.1 * LENGTHS[torch.cat(batches).numpy()].sum()
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3])
-def test_token_budget_is_kept_and_the_number_of_batches_stays(world_size):
-    lengths = np.append(LENGTHS[LENGTHS < 300], 900)  # one is longer than the budget
-    counts = set()
-    for epoch in range(5):
-        taken = share(lengths, 8, 600, world_size, train=True, epoch=epoch)
-        counts.add(len(taken[0]))
-        for batch in [batch for batches in taken for batch in batches]:
-            assert padded(lengths, batch) <= 600 or batch.tolist() == [len(lengths) - 1]
-        samples = join(taken)
-        assert len(samples) == len(samples.unique()) >= len(lengths) * (1 if world_size == 1 else 0.95)
-    assert len(counts) == 1
-
-
 def test_order_is_a_function_of_seed_and_epoch():
-    for tokens in (None, 500):
-        orders = {
-            (seed, epoch): tuple(join(share(LENGTHS[:64], 8, tokens, train=True, seed=seed, epoch=epoch)).tolist())
-            for seed in range(3)
-            for epoch in range(3)
-        }
-        assert len(set(orders.values())) == 9
-        repeated = share(LENGTHS[:64], 8, tokens, train=True, seed=1, epoch=2, repeat=True)
-        assert tuple(join(repeated).tolist()) == orders[1, 0]
+    orders = {
+        (seed, epoch): tuple(join(share(LENGTHS[:64], 8, train=True, seed=seed, epoch=epoch)).tolist())
+        for seed in range(3)
+        for epoch in range(3)
+    }
+    assert len(set(orders.values())) == 9
+    repeated = share(LENGTHS[:64], 8, train=True, seed=1, epoch=2, repeat=True)
+    assert tuple(join(repeated).tolist()) == orders[1, 0]
 
 
 def test_lengths_come_in_random_order():

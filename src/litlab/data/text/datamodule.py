@@ -1,14 +1,17 @@
 """Texts and their classes, for training, evaluation and prediction."""
 
 import hashlib
-from functools import cached_property, partial
+import random
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-import numpy as np
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import Dataset
 
 from litlab.data.classes import Balance
 from litlab.data.frames import Policy, UserFile
@@ -17,19 +20,77 @@ from litlab.data.module import ExperimentData
 from litlab.data.predictions import write_classes
 from litlab.data.sampler import EpochSampler
 from litlab.data.scores import classification_scores
-from litlab.data.split import split_samples
+from litlab.data.split import SPLITS, split_samples
 from litlab.data.store import fill_cache
 from litlab.data.text.generated import CLASSES, make_corpus
 from litlab.data.text.reading import compute_digest, read_corpus, read_input
 from litlab.data.text.serving import TextMetadata, TextServing
-from litlab.data.text.store import Read, TokenizedTexts, read_flat, read_texts, read_tokens, store_corpus
-from litlab.data.text.tokenizer import Kind, encode
+from litlab.data.text.tokenizer import Kind, cut_text, encode, train_tokenizer
 from litlab.errors import UserError
-from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
+from litlab.types import HalfOpenUnitInterval, PositiveInt
 
-_VERSION = 3  # raise it when the arrays of the same texts would come out different
+_VERSION = 4  # raise it when the arrays of the same texts would come out different
+_TABLE = ("columns", "text_columns", "label_column", "delimiter", "bad_rows")  # settings of `read_rows`
+_PREPARATION = ("tokenizer", "vocab_size", "val_fraction", "test_fraction", "fold")
 _SHOWN = 80  # characters of a text in the file of predictions
 _MOST_FOR_BASELINE = 200_000  # texts
+
+
+class TokenizedTexts(Dataset[Any]):
+    """Texts of one split; indexed by a tensor, it returns a padded batch.
+
+    It tells how many texts are not read as a whole.
+
+    Args:
+        part: ``ids`` and ``lengths``, as `encode` returns them; and perhaps ``labels``, int64 of shape (texts,).
+        known: What is known of the texts.
+        split: The split, or "predict".
+    """
+
+    sampler: EpochSampler | None = None  # whose epochs choose a piece of each longer text, in place of `cut_text`
+
+    def __init__(self, part: Mapping[str, Any], known: TextMetadata, split: str) -> None:
+        self.part, lengths = part, part["lengths"]
+        self.both_ends = known.both_ends
+        self.most = known.max_tokens if split == "train" else known.longest
+        self.texts: Sequence[Tensor] = part["ids"].split(lengths.tolist()) if "ids" in part else ()
+        self.lengths = lengths.clamp(max=self.most).numpy()
+        longer = int((lengths > known.max_tokens).sum())
+        if longer:
+            rank_zero_info(
+                f"{longer:,} of {len(lengths):,} {split} texts are longer than data.max_tokens ({known.max_tokens}): "
+                f"data.long_texts is {known.long_texts}"
+            )
+
+    def make_sampler(self, batch_size: int, **options: Any) -> EpochSampler:
+        """Make batches of texts of about the same length; options as of `EpochSampler`."""
+        return LengthBatches(self.lengths, batch_size, **options)
+
+    def read(self, numbers: Tensor) -> list[Tensor]:
+        """Return the token ids of whole texts by their numbers, int64 of shape (some,)."""
+        return [self.texts[number] for number in numbers.tolist()]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: Tensor) -> Any:
+        """Take a batch, by the numbers of the texts, int64 of shape (batch,), or these plus a multiple of their number.
+
+        Returns:
+            A dict with ``ids``, int64 of shape (batch, time), 0 where a text has ended; with labels, that dict and
+            int64 (batch,).
+        """
+        numbers = index % len(self)
+        pieces = [self._cut(ids, draw) for ids, draw in zip(self.read(numbers), index.tolist(), strict=True)]
+        inputs = {"ids": pad_sequence(pieces, batch_first=True).long()}
+        return (inputs, self.part["labels"][numbers]) if "labels" in self.part else inputs
+
+    def _cut(self, ids: Tensor, draw: int) -> Tensor:
+        if self.sampler is None or len(ids) <= self.most:
+            return cut_text(ids, self.most, self.both_ends)
+        chance = random.Random(f"{self.sampler.seed} {self.sampler.epoch} {draw}")
+        start = chance.randint(0, len(ids) - self.most)
+        return ids[start : start + self.most]
 
 
 class TextData(ExperimentData):
@@ -50,7 +111,6 @@ class TextData(ExperimentData):
         text_columns: Columns that make up the text, joined by a space.
         label_column: Column of the class: words, or numbers.
         delimiter: What separates the cells of a CSV file; null: the one that makes the most columns.
-        missing: Words that stand for a missing value, beside nothing, NA, N/A, NaN, None, null and the like.
         tokenizer: `word`: words in lower case and punctuation marks, those that come at least twice in training;
             `bpe`: pieces of words, by byte-pair encoding, also in lower case.
         vocab_size: Most entries of the vocabulary.
@@ -58,7 +118,6 @@ class TextData(ExperimentData):
         long_texts: `truncate` cuts longer texts to their beginning. `crop` takes a piece at random in training; in
             evaluation it takes as many tokens of the beginning and of the end.
         batch_size: Texts per batch and process.
-        tokens_per_batch: Instead of `batch_size` in training: tokens per batch and process, padding included.
         balance: Draw classes in training evenly (`even`), or by the square root of their counts (`sqrt`); null: as they
             are. An epoch keeps its length, so samples of rare classes come several times, others not in every epoch.
         val_fraction: Fraction of the training texts kept for validation; 0 for none.
@@ -66,11 +125,9 @@ class TextData(ExperimentData):
         fold: `0/5` tests on the first of five parts of the training texts, and so on (`fit --folds 5` runs all).
         bad_rows: Rows that can't be used (no text, no label, too many cells): `error` names them, `drop` leaves them
             out and says how many there are.
-        seed: Seed of the order and the random pieces; that of the run (seed_everything) when left out. The split is
-            the same for every seed.
         fallback: `generated` uses made-up texts where a public set can't be downloaded, and says so; null stops there.
         cache_dir: Folder for the tokenised texts.
-        **loader: drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
+        **loader: seed, drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or can't be used.
@@ -80,8 +137,8 @@ class TextData(ExperimentData):
     kind = "texts"
     input_kinds = "a .txt file, or a table such as .csv"
     metadata_type = TextMetadata
-    tokens_per_batch: int | None = None
-    table: Any = None  # how the user's tables are read; None: as the metadata says
+    table: Any  # how the user's tables are read; None: as the metadata says
+    data_set = TokenizedTexts
 
     def __init__(
         self,
@@ -93,57 +150,48 @@ class TextData(ExperimentData):
         text_columns: list[str] = ["text"],  # noqa: B006 - it is not changed
         label_column: str = "label",
         delimiter: str | None = None,
-        missing: list[str] = [],  # noqa: B006
         tokenizer: Kind = "word",
         vocab_size: PositiveInt = 20_000,
         max_tokens: PositiveInt = 256,
         long_texts: Literal["truncate", "crop"] = "truncate",
         batch_size: PositiveInt = 32,
-        tokens_per_batch: PositiveInt | None = None,
         balance: Balance | None = None,
         val_fraction: HalfOpenUnitInterval = 0.1,
         test_fraction: HalfOpenUnitInterval = 0.1,
         fold: str | None = None,
         bad_rows: Policy = "error",
-        seed: Seed | None = None,
         fallback: Literal["generated"] | None = None,
         cache_dir: str = "data/cache",
         **loader: Any,
     ) -> None:
-        super().__init__(batch_size=batch_size, seed=seed, **loader)
+        super().__init__(batch_size=batch_size, **loader)
         # Not for the loggers: the model has settings of the same names, and Lightning refuses two that differ. Frames
         # are no settings that a checkpoint could carry.
-        files = {"path": path, "test_path": test_path}
-        self.save_hyperparameters(logger=False, ignore=[key for key in files if not isinstance(files[key], str | None)])
+        frames = [name for name, file in (("path", path), ("test_path", test_path)) if not isinstance(file, str | None)]
+        self.save_hyperparameters(logger=False, ignore=frames)
         self.choose_source(dataset if test_path is None else "csv", path, fallback)
         if label_column in text_columns:
             raise UserError("data.text_columns: they have data.label_column, which tells the answer; leave it out")
-        if balance is not None and tokens_per_batch is not None:
-            raise UserError("data.balance: it does not go with data.tokens_per_batch; leave one of them out")
-        self.files = [self.path] if test_path is None else [self.path, test_path]
-        named = {"columns": columns, "text_columns": text_columns, "label_column": label_column}
-        self.table = {**named, "delimiter": delimiter, "missing": list(missing), "bad_rows": bad_rows}
-        self.cache_dir = Path(cache_dir).expanduser()
-        self.tokens_per_batch = tokens_per_batch
+        self.files = {"train": self.path} if test_path is None else {"train": self.path, "test": test_path}
+        self.table = {name: self.hparams[name] for name in _TABLE}
         self.balance = balance
+        self._parts: dict[str, Any] = {}  # for each split what `TokenizedTexts` takes, and the ``texts``
         self._evaluated: dict[str, list[Tensor]] = {}  # for each split the numbers of the texts in each batch
 
     # ---- what is known of the texts
 
     def find_fact(self, name: str) -> Any:
-        """Return what is set under a name, or what the data or a checkpoint say, once that counts or nothing is set."""
-        if self.metadata is None and self.hparams.get(name) is not None:
-            return self.hparams[name]
-        if self.metadata is None:
+        """Return what is set or published under a name; or what the data or a checkpoint say, once they are opened."""
+        published = self.public if self.dataset is None else None
+        known = self.hparams.get(name) or getattr(published, name, None)
+        if self.metadata is None and known is None:
             self.setup()
-        return getattr(self.metadata, name)
+        return known if self.metadata is None else getattr(self.metadata, name)
 
     @property
     def class_names(self) -> list[str]:
         """Name of each class, in the order of the labels."""
-        if self.metadata is None and self.dataset is None and self.public is not None:
-            return list(self.public.class_names)  # before it is downloaded
-        return self.find_fact("class_names")
+        return list(self.find_fact("class_names"))
 
     @property
     def num_classes(self) -> int:
@@ -168,106 +216,119 @@ class TextData(ExperimentData):
     @property
     def description(self) -> str:
         """The data set in one line; with the numbers of texts after `setup`."""
-        contents = f"texts of up to {self.max_tokens} tokens, {self.num_classes} classes"
-        return self.describe(f"{contents}, a vocabulary of up to {self.vocab_size:,}")
+        vocabulary = f"a vocabulary of up to {self.vocab_size:,}"
+        return self.describe(f"texts of up to {self.max_tokens} tokens, {self.num_classes} classes, {vocabulary}")
 
     # ---- from raw texts to token ids in a cache
 
     @cached_property
     def _digests(self) -> list[str]:
-        return [compute_digest(file) for file in self.files]
+        return [compute_digest(file) for file in self.files.values()]
 
     @property
     def fingerprint(self) -> str:
         """Changes whenever the data or their preparation do."""
-        marks = self._digests if self.dataset == "csv" else self.source_name
-        names = ("tokenizer", "vocab_size", "val_fraction", "test_fraction", "fold")
-        settings = [self.table, *(self.hparams[name] for name in names)]
-        digest = hashlib.sha256(repr((_VERSION, marks, settings)).encode()).hexdigest()
+        source = self._digests if self.dataset == "csv" else self.source_name
+        settings = [self.hparams[name] for name in (*_TABLE, *_PREPARATION)]
+        digest = hashlib.sha256(repr((_VERSION, source, settings)).encode()).hexdigest()
         return f"texts-{digest[:12]}"
 
     def cache_folder(self) -> Any:
-        return self.cache_dir / self.fingerprint
+        return Path(self.hparams["cache_dir"]).expanduser() / self.fingerprint
 
     def fill_cache(self, folder: Path) -> None:
+        # Read and split all texts.
+        options: Any = self.hparams
         if self.dataset == "csv":
             names, corpus = read_corpus(self.files, self.table)
         else:
             names = CLASSES if self.dataset else list(self.public.class_names)
             corpus = make_corpus(len(names)) if self.generated else self.public.read(self.path)
-        options = cast(Any, self.hparams)
-        labels, fractions = corpus["label"].to_numpy(), (options.val_fraction, options.test_fraction)
-        corpus["split"] = split_samples(corpus["split"].to_numpy(), *fractions, labels=labels, fold=options.fold)
-        store_corpus(folder, names, corpus, options.tokenizer, options.vocab_size)
+        corpus["split"] = split_samples(
+            corpus["split"].to_numpy(),
+            options.val_fraction,
+            options.test_fraction,
+            labels=corpus["label"].to_numpy(),
+            fold=options.fold,
+        )
+
+        train, test = (corpus["text"][corpus["split"] == split] for split in ("train", "test"))
+        copies = test.isin(train).sum()
+        if copies:
+            rank_zero_info(
+                f"warning: {copies:,} test texts are training texts too, so results look better than they are"
+            )
+
+        # Tokenise each split, and write all.
+        tokenizer = train_tokenizer(train.tolist(), options.tokenizer, options.vocab_size)
+        splits = {}
+        for split in SPLITS:
+            part = corpus[corpus["split"] == split]
+            if len(part):
+                texts, labels = part["text"].tolist(), torch.tensor(part["label"].tolist())
+                splits[split] = encode(tokenizer, texts) | {"texts": texts, "labels": labels}
+        written = {"class_names": names, "tokenizer": tokenizer, "vocab_size": options.vocab_size, "table": self.table}
+        torch.save({"metadata": {**written, "generated": self.generated}, "splits": splits}, folder / "texts.pt")
 
     def open(self, stage: str | None) -> TextMetadata:
-        folder, options = self.cache_folder(), cast(Any, self.hparams)
+        written = self.open_parts()
+        self.generated, self._tokenizer = written["generated"], written["tokenizer"]
+        self.sizes = {split: len(part["labels"]) for split, part in self._parts.items()}
+        settings = {name: self.hparams[name] or written[name] for name in ("max_tokens", "long_texts")}
+        return TextMetadata(**written | settings)
+
+    def open_parts(self) -> dict[str, Any]:
+        """Open what is known of each text, as `TokenizedTexts` takes it; and return what is known of all of them."""
+        folder = self.cache_folder()
         fill_cache(folder, self.fill_cache)
-        self._stored = stored = read_tokens(folder)
-        self.sizes = {split: len(part["labels"]) for split, part in stored["splits"].items()}
-        reading = options.vocab_size, options.max_tokens, options.long_texts
-        return TextMetadata(stored["class_names"], stored["tokenizer"], *reading, self.table, self.generated)
+        stored = torch.load(folder / "texts.pt", mmap=True, weights_only=True)
+        self._parts = stored["splits"]
+        return stored["metadata"]
 
     # ---- from the cache to batches
 
     def samples(self, split: str) -> TokenizedTexts:
-        part, tokenizer = self._stored["splits"][split], self.metadata.tokenizer
-        ids, offsets = part["ids"], part["offsets"]
-        if tokenizer != self._stored["tokenizer"]:  # a checkpoint's, of other texts
-            ids, offsets = encode(tokenizer, read_texts(self.cache_folder())[split])
-        return self.cut_texts(partial(read_flat, ids, offsets, part["labels"]), offsets.diff(), split)
+        part = self._parts[split]
+        if self.metadata.tokenizer != self._tokenizer:  # a checkpoint's, of other texts
+            part = part | encode(self.metadata.tokenizer, part["texts"])
+        return self.data_set(part, self.metadata, split)
 
-    def cut_texts(self, read: Read, lengths: Tensor, split: str) -> TokenizedTexts:
-        """Make the data set of a split or "predict", and tell how many of its texts are not read as a whole.
-
-        Args:
-            read: As of `TokenizedTexts`.
-            lengths: Tokens of each text, int64 of shape (texts,).
-            split: The split.
-        """
-        known = self.metadata
-        longer = int((lengths > known.max_tokens).sum())
-        if longer:
-            rank_zero_info(
-                f"{longer:,} of {len(lengths):,} {split} texts are longer than data.max_tokens ({known.max_tokens}): "
-                f"data.long_texts is {known.long_texts}"
-            )
-        if split == "train":
-            return TokenizedTexts(read, lengths, known.max_tokens)
-        return TokenizedTexts(read, lengths, known.longest, both_ends=known.reads_both_ends)
-
-    def labels(self, split: str) -> Tensor | None:
-        return self._stored["splits"][split]["labels"]
+    def labels(self, split: str) -> Tensor:
+        return self._parts[split]["labels"]
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
-        sampler = self.batch_by_length(samples.lengths, split)
+        sampler = samples.make_sampler(self.batch_size, **self.sampler_options(split))
         if split != "train":
             self._evaluated[split] = list(sampler.batches())
         elif self.metadata.long_texts == "crop":
             samples.sampler = sampler
         return sampler
 
-    def batch_by_length(self, lengths: np.ndarray, split: str) -> EpochSampler:
-        """Make the sampler of a split or "predict", for texts of these lengths, int64 of shape (texts,)."""
-        return LengthBatches(lengths, self.batch_size, self.tokens_per_batch, **self.sampler_options(split))
-
     def widest(self, batch: Any) -> Any:
-        inputs, labels = batch
-        tokens = self.tokens_per_batch or self.batch_size * self.max_tokens
-        texts = max(1, tokens // self.max_tokens)
-        return {"ids": inputs["ids"].new_zeros(texts, self.max_tokens)}, labels.new_zeros(texts)
+        _, labels = batch
+        return {"ids": labels.new_zeros(self.batch_size, self.max_tokens)}, labels.new_zeros(self.batch_size)
 
     def write_shards(self, folder: Path, size: int) -> None:
-        from litlab.data.text.streamed import write_text_shards
+        from litlab.data.shards import write_about, write_split
 
-        write_text_shards(folder, size, self)
+        splits = {}
+        for split, count in self.sizes.items():
+            order = torch.arange(count)
+            if split == "train":  # a file can be sorted by class
+                order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+            samples = ({"ids": ids.numpy().tobytes()} for ids in self.samples(split).read(order))
+            facts = {name: self._parts[split][name][order].tolist() for name in ("lengths", "labels")}
+            splits[split] = write_split(folder / split, samples, count, size) | facts
+        write_about(folder, {"kind": self.item, "metadata": self.state_dict(), "splits": splits})
 
     # ---- checkpoint, prediction and export
 
     def open_input(self, source: str) -> TokenizedTexts:
         self._predicted = read_input(source, self.table or self.metadata.table)
-        ids, offsets = encode(self.metadata.tokenizer, self._predicted.tolist())
-        return self.cut_texts(partial(read_flat, ids, offsets, None), offsets.diff(), "predict")
+        if not self._predicted:
+            raise UserError(f"--input: {source} has no texts; write one a line")
+        part = encode(self.metadata.tokenizer, list(self._predicted.values()))
+        return TokenizedTexts(part, self.metadata, "predict")
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a row per text of `predict_input`, in its order: its class, and the probability of every class.
@@ -279,10 +340,10 @@ class TextData(ExperimentData):
         Raises:
             UserError: A probability is not finite, or the file can't be written.
         """
-        order = torch.cat(self._evaluated["predict"])
-        probabilities = torch.cat([output.cpu() for output in outputs])[order.argsort()]
-        beginnings = [" ".join(text.split())[:_SHOWN] for text in self._predicted]
-        inputs = {"row": self._predicted.index.tolist(), "text": beginnings}
+        order = torch.cat(self._evaluated["predict"]).argsort()
+        probabilities = torch.cat([output.cpu() for output in outputs])[order]
+        beginnings = [" ".join(text.split())[:_SHOWN] for text in self._predicted.values()]
+        inputs = {"row": list(self._predicted), "text": beginnings}
         write_classes(Path(path), inputs, self.class_names, probabilities)
 
     def serving(self) -> TextServing:
@@ -296,20 +357,22 @@ class TextData(ExperimentData):
 
     def text(self, split: str, index: int) -> str:
         """One raw text, by its number in a split."""
-        return read_texts(self.cache_folder())[split][index]
+        return self._parts[split]["texts"][index]
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of simple methods on the same texts: for each its ``test/acc`` and ``test/f1``."""
-        labels = self.labels("train")
-        if labels is None or "test" not in self.sizes or len(labels) > _MOST_FOR_BASELINE:
+        train, test = self._parts["train"], self._parts.get("test")
+        if test is None or "texts" not in test or len(train["texts"]) > _MOST_FOR_BASELINE:
             return {}
         from sklearn.dummy import DummyClassifier
         from sklearn.feature_extraction.text import TfidfVectorizer
-        from sklearn.pipeline import make_pipeline
         from sklearn.svm import LinearSVC
 
         words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", sublinear_tf=True)
-        models = {"most frequent class": DummyClassifier(), "TF-IDF + linear SVM": make_pipeline(words, LinearSVC())}
-        texts, truth = read_texts(self.cache_folder()), self._stored["splits"]["test"]["labels"].numpy()
-        fitted = {name: model.fit(texts["train"], labels.numpy()) for name, model in models.items()}
-        return {name: classification_scores(model.predict(texts["test"]), truth) for name, model in fitted.items()}
+        features, test_features = words.fit_transform(train["texts"]), words.transform(test["texts"])
+        models: dict[str, Any] = {"most frequent class": DummyClassifier(), "TF-IDF + linear SVM": LinearSVC()}
+        scores = {}
+        for name, model in models.items():
+            model.fit(features, train["labels"].numpy())
+            scores[name] = classification_scores(model.predict(test_features), test["labels"].numpy())
+        return scores

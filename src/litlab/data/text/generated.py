@@ -31,7 +31,7 @@ def make_corpus(num_classes: int) -> Any:
     """
     import pandas as pd
 
-    frame = pd.DataFrame({"split": [split for split, count in SIZES.items() for _ in range(count)]})
+    frame = pd.DataFrame({"split": pd.Index(list(SIZES)).repeat(list(SIZES.values()))})
     has_topic = num_classes > 2
     frame["label"] = frame.index % (4 if has_topic else 2)
     draw = random.Random(0)

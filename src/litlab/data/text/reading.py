@@ -1,15 +1,14 @@
 """Raw texts and their classes: from the user's files or a public set."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from litlab.data.classes import sort_classes, warn_of_like_classes
-from litlab.data.frames import FileFormat, Frame, Policy, Source, check_columns, check_file, drop_bad_rows, read_frame
+from litlab.data.frames import FileFormat, Frame, Source, check_columns, check_file, drop_bad_rows, read_frame
 from litlab.data.public import PublicFile
-from litlab.errors import UserError
 
 _REMEDY = "set data.text_columns and data.label_column, or name all with data.columns if row 1 is a text"
 
@@ -43,75 +42,50 @@ class PublicTexts:
             file.download(root)
 
 
-def read_corpus(files: Sequence[Source], table: Mapping[str, Any]) -> tuple[list[str], Frame]:
+def read_corpus(files: Mapping[str, Source], table: Mapping[str, Any]) -> tuple[list[str], Frame]:
     """Read the user's own texts.
 
     Args:
-        files: The file or frame to train on, and perhaps one to test on.
-        table: How they are to be read: arguments of `read_rows`.
+        files: The file or frame to train on, under "train", and perhaps one to test on, under "test".
+        table: As of `read_rows`.
 
     Returns:
         Names of the classes; and a frame with columns ``text``, ``label`` (from 0) and ``split``.
 
     Raises:
-        UserError: As of `read_rows`; or there is only one class.
+        UserError: As of `read_rows`.
     """
     import pandas as pd
 
-    parts = [
-        read_rows(file, **table).assign(split=split) for split, file in zip(("train", "test"), files, strict=False)
-    ]
-    frame: Frame = pd.concat(parts)
-    names = sort_classes(parts[0]["label"])
-    if len(names) < 2:
-        raise UserError(f"data.label_column: all texts have the class {names[0]!r}; name a column of two or more")
-    unknown = set(frame["label"]) - set(names)
-    if unknown:
-        raise UserError(f"data.test_path: no training text has the class {min(unknown)!r}; correct the files")
+    frame: Frame = pd.concat([read_rows(file, table).assign(split=split) for split, file in files.items()])
+    names = sort_classes(frame["label"])
     warn_of_like_classes(names, "data.label_column")
     return names, frame.assign(label=frame["label"].map(names.index))
 
 
-def read_input(source: Source, table: Mapping[str, Any]) -> Any:
+def read_input(source: str, table: Mapping[str, Any]) -> dict[int, str]:
     """Read the texts to predict.
 
     Args:
         source: A .txt file with one text per line; else a table, which needs no labels.
-        table: How a table is read: arguments of `read_rows`.
+        table: As of `read_rows`.
 
     Returns:
-        A series of the texts; the index is the number of the row, or of the line.
+        The texts by the numbers of their rows or lines.
     """
-    import pandas as pd
-
-    if not str(source).endswith(".txt"):
-        return read_rows(source, **{**table, "label_column": None}, setting="--input")["text"]
-    lines = check_file(str(source), "--input").read_text("utf-8-sig").split("\n")
-    texts: Any = pd.Series(lines, range(1, len(lines) + 1)).str.strip()
-    return texts[texts != ""]
+    if not source.endswith(".txt"):
+        return read_rows(source, {**table, "label_column": None}, "--input")["text"].to_dict()
+    lines = check_file(source, "--input").read_text("utf-8-sig").split("\n")
+    return {number: line.strip() for number, line in enumerate(lines, 1) if line.strip()}
 
 
-def read_rows(
-    source: Source,
-    *,
-    text_columns: list[str],
-    label_column: str | None,
-    columns: list[str] | None = None,
-    delimiter: str | None = None,
-    missing: Sequence[str] = (),
-    bad_rows: Policy = "error",
-    setting: str = "data.path",
-) -> Frame:
+def read_rows(source: Source, table: Mapping[str, Any], setting: str = "data.path") -> Frame:
     """Read a table of texts.
 
     Args:
         source: The file or frame.
-        text_columns: Columns that make up the text, joined by a space.
-        label_column: Column of the classes; None: they are not read, and can be missing.
-        columns: Names of the columns, where a CSV file has no row of names.
-        delimiter: As of `FileFormat`, and so is `missing`.
-        missing: Words that stand for a missing value.
-        bad_rows: Whether rows without a text or label are an error or left out.
+        table: Settings of `TextData` by their names: columns, text_columns, label_column (None: labels are not read,
+            and can be missing), delimiter and bad_rows.
         setting: Where the file's name comes from, for messages.
 
     Returns:
@@ -123,27 +97,23 @@ def read_rows(
     import pandas as pd
 
     where = setting if isinstance(source, pd.DataFrame) else source
-    form = FileFormat(delimiter, missing=tuple(missing))
-    frame = read_frame(source, form, setting=setting, names=columns, bad_rows=bad_rows)
-    needed = text_columns if label_column is None else [*text_columns, label_column]
-    check_columns(frame, where, dict.fromkeys(needed, _REMEDY))
+    form = FileFormat(table["delimiter"])
+    policy, texts, label = table["bad_rows"], table["text_columns"], table["label_column"]
+    frame = read_frame(source, form, setting=setting, names=table["columns"], bad_rows=policy)
+    check_columns(frame, where, dict.fromkeys([*texts, label] if label else texts, _REMEDY))
 
-    texts = frame[text_columns].astype("string").fillna("").agg(" ".join, axis=1).str.strip()
-    rows: Frame = pd.DataFrame({"text": texts})
+    text = frame[texts].astype("string").fillna("").agg(" ".join, axis=1).str.strip()
+    rows: Frame = pd.DataFrame({"text": text.mask(text == "")})
+    if label:
+        rows["label"] = frame[label].convert_dtypes().astype("string")  # 1, not 1.0, beside missing ones
     problems: dict[Any, str] = {}
-    if label_column is not None:
-        rows["label"] = frame[label_column].convert_dtypes().astype("string")  # 1, not 1.0, beside missing ones
-        problems |= dict.fromkeys(rows.index[rows["label"].isna()], f"no {label_column}")
-    problems |= dict.fromkeys(rows.index[rows["text"] == ""], "no text")
-    return drop_bad_rows(rows, problems, bad_rows, where)
+    for name, column in rows.items():
+        problems |= dict.fromkeys(rows.index[column.isna()], f"no {name}")
+    return drop_bad_rows(rows, problems, policy, where)
 
 
-def compute_digest(source: Source) -> str:
+def compute_digest(source: str | Path | Frame) -> str:
     """Return what changes whenever the contents of a file or frame do."""
-    import pandas as pd
-
-    if isinstance(source, pd.DataFrame):
-        content = source.to_csv().encode()
-    else:
-        content = check_file(str(source), "data.path").read_bytes()
+    is_file = isinstance(source, str | Path)
+    content = check_file(source, "data.path").read_bytes() if is_file else source.to_csv().encode()
     return hashlib.sha256(content).hexdigest()

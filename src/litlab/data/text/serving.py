@@ -23,7 +23,7 @@ class TextMetadata(ClassMetadata):
         vocab_size: Upper bound of the vocabulary.
         max_tokens: Longest piece of a text that the model reads at once.
         long_texts: What happens to longer texts.
-        table: How tables of texts are read: plain arguments of `read_rows`.
+        table: How tables of texts are read, as of `read_rows`.
         generated: Whether the texts are made up.
     """
 
@@ -35,14 +35,14 @@ class TextMetadata(ClassMetadata):
     generated: bool
 
     @property
-    def reads_both_ends(self) -> bool:
+    def both_ends(self) -> bool:
         """Whether beginning and end of a longer text are read in evaluation."""
         return self.long_texts == "crop"
 
     @property
     def longest(self) -> int:
         """Most tokens of a text that count in evaluation."""
-        return 2 * self.max_tokens if self.reads_both_ends else self.max_tokens
+        return 2 * self.max_tokens if self.both_ends else self.max_tokens
 
 
 class TextServing(Serving):
@@ -65,17 +65,18 @@ class TextServing(Serving):
 
     def encode(self, *raw: Tensor) -> dict[str, Tensor]:
         (ids,) = raw
-        return {"ids": F.pad(ids, (0, self.metadata.max_tokens)) if self.metadata.reads_both_ends else ids}
+        return {"ids": F.pad(ids, (0, self.metadata.max_tokens)) if self.metadata.both_ends else ids}
 
     def raw(self, batch: Any) -> tuple[Tensor, ...]:
         inputs = batch if isinstance(batch, dict) else batch[0]
         return (inputs["ids"],)
 
     def facts(self) -> dict[str, Any]:
+        known = self.metadata
         return {
-            "class_names": self.metadata.class_names,
-            "max_tokens": self.metadata.max_tokens,
-            "both_ends": self.metadata.reads_both_ends,
+            "class_names": known.class_names,
+            "max_tokens": known.max_tokens,
+            "both_ends": known.both_ends,
             "padding": PADDING,
         }
 
@@ -83,13 +84,7 @@ class TextServing(Serving):
         return {TOKENIZER: self.metadata.tokenizer}
 
     def example(self) -> tuple[Tensor, ...]:
-        """Return the first words of the vocabulary, in two texts of different length."""
+        """Return the first words of the vocabulary, in two texts, the second of which ends in padding."""
         size = min(8, self.metadata.max_tokens)
-        ids = torch.arange(UNKNOWN, UNKNOWN + 2 * size).clamp(max=self.metadata.vocab_size - 1).view(2, size)
-        ids[1, (size + 1) // 2 :] = PADDING
-        return (ids,)
-
-
-def ends_of(ids: Tensor, most: int) -> Tensor:
-    """Return the tokens of a text, shape (time,), of a longer one only so many, half of them from its end."""
-    return ids if len(ids) <= most else torch.cat([ids[: most // 2], ids[-(most // 2) :]])
+        ids = torch.arange(2 * size).flip(0).clamp(max=self.metadata.vocab_size - 1)
+        return (ids.view(2, size),)

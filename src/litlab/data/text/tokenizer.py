@@ -2,8 +2,7 @@
 
 import json
 import os
-from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -14,7 +13,6 @@ Kind = Literal["word", "bpe"]
 
 PADDING, UNKNOWN = 0, 1
 _WORDS = r"\w+(?:'\w+)*|[^\w\s]"  # "don't" is one word; every punctuation mark is a token
-_SPECIAL = ["[PAD]", "[UNK]"]
 _CHUNK = 1000  # texts at a time, and between two steps of the progress bar
 
 # On all cores: the library would warn at every later fork else. The workers of a loader don't use it.
@@ -33,31 +31,29 @@ def train_tokenizer(texts: list[str], kind: Kind, vocab_size: int) -> str:
     Returns:
         The tokenizer as JSON, which `Tokenizer.from_str` reads.
     """
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import ByteLevelBPETokenizer, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-    options = {
-        "vocab_size": vocab_size, "min_frequency": 2, "special_tokens": _SPECIAL, "show_progress": False,
+    options: Any = {
+        "vocab_size": vocab_size, "min_frequency": 2, "special_tokens": ["[PAD]", "[UNK]"], "show_progress": False,
     }  # fmt: skip
-    if kind == "word":
-        tokenizer = Tokenizer(models.WordLevel(unk_token=_SPECIAL[UNKNOWN]))
-        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_WORDS), "removed", invert=True)
-        trainer = trainers.WordLevelTrainer(**options)
+    spaces = normalizers.Replace(Regex(r"<br\s*/?>"), " ")
+    normalizer = normalizers.Sequence([spaces, normalizers.NFC(), normalizers.Lowercase()])
+    if kind == "bpe":
+        tokenizer = ByteLevelBPETokenizer(add_prefix_space=True)
+        tokenizer.normalizer = normalizer
+        tokenizer.train_from_iterator(texts, **options)
     else:
-        tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-        tokenizer.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), **options)
-    tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.Replace(Regex(r"<br\s*/?>"), " "), normalizers.NFC(), normalizers.Lowercase()]
-    )
-    tokenizer.train_from_iterator(texts, trainer)
+        tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+        tokenizer.normalizer = normalizer
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_WORDS), "removed", invert=True)
+        tokenizer.train_from_iterator(texts, trainers.WordLevelTrainer(**options))
     # A text that spells "[PAD]" must not become padding: the library finds "added" tokens in texts, others not.
     plain = json.loads(tokenizer.to_str())
     plain["added_tokens"] = []
     return json.dumps(plain, ensure_ascii=False)
 
 
-def encode(tokenizer: str, texts: list[str]) -> tuple[Tensor, Tensor]:
+def encode(tokenizer: str, texts: list[str]) -> dict[str, Tensor]:
     """Encode texts, each to at least one token.
 
     Args:
@@ -65,17 +61,28 @@ def encode(tokenizer: str, texts: list[str]) -> tuple[Tensor, Tensor]:
         texts: The texts.
 
     Returns:
-        Ids of all texts one after the other, int32 of shape (tokens,), and where each starts, int64 of shape
-        (texts + 1,); the last entry is the number of tokens.
+        ``ids`` of all texts one after the other, int32 of shape (tokens,), and their ``lengths``, int64 of shape
+        (texts,).
     """
     from tokenizers import Tokenizer
 
-    encoder: Tokenizer = Tokenizer.from_str(tokenizer)
+    encoder = Tokenizer.from_str(tokenizer)
     ids: list[Tensor] = []
-    lengths = [0]
     for start in progress_bar(range(0, len(texts), _CHUNK), desc="tokenising texts", unit="k"):
         encodings = encoder.encode_batch_fast(texts[start : start + _CHUNK], add_special_tokens=False)
-        tokens = [encoding.ids or [UNKNOWN] for encoding in encodings]  # such as a text of nothing but <br />
-        lengths += map(len, tokens)
-        ids.append(torch.tensor(list(chain.from_iterable(tokens)), dtype=torch.int32))
-    return torch.cat(ids), torch.tensor(lengths).cumsum(0)
+        # A text of nothing but <br /> has no tokens.
+        ids += [torch.tensor(encoding.ids or [UNKNOWN], dtype=torch.int32) for encoding in encodings]
+    return {"ids": torch.cat(ids), "lengths": torch.tensor([len(some) for some in ids])}
+
+
+def cut_text(ids: Tensor, most: int, both_ends: bool) -> Tensor:
+    """Return what evaluation reads of a text.
+
+    Args:
+        ids: All its tokens, shape (time,).
+        most: How many are read.
+        both_ends: Whether half of them are from the end of a longer text, instead of all from its beginning.
+    """
+    if both_ends and len(ids) > most:
+        return torch.cat([ids[: most // 2], ids[-(most // 2) :]])
+    return ids[:most]

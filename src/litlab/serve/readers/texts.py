@@ -8,7 +8,8 @@ import torch
 
 from litlab.data.serving import TIME
 from litlab.data.text import PADDING, UNKNOWN
-from litlab.data.text.serving import TOKENIZER, ends_of
+from litlab.data.text.serving import TOKENIZER
+from litlab.data.text.tokenizer import cut_text
 from litlab.serve.body import Given, check_characters
 from litlab.serve.limits import CHARACTERS
 from litlab.serve.readers.reader import Arrays, Asked, Reader, class_answer
@@ -43,7 +44,7 @@ class TextReader(Reader):
             raise Refusal(422, "text: it is empty")
         (encoding,) = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)
         ids = torch.tensor(encoding.ids or [UNKNOWN])  # such as a text of nothing but <br />
-        cut = ends_of(ids, self.longest) if self.facts["both_ends"] else ids[: self.longest]
+        cut = cut_text(ids, self.longest, self.facts["both_ends"])
         return Asked({"ids": cut.numpy()[None]}, len(ids))
 
     def stack(self, batch: Sequence[Asked]) -> Arrays:

@@ -74,6 +74,11 @@ def test_a_checkpoint_of_other_classes_is_refused(csv_data):
     assert refusal(data.setup, "test").startswith(message)
 
 
+def test_an_empty_file_is_refused(trained, tmp_path):
+    (tmp_path / "in.txt").write_text(" \n")
+    assert refusal(trained[0].open_input, str(tmp_path / "in.txt")).endswith("in.txt has no texts; write one a line")
+
+
 def test_predicting_needs_input_and_a_checkpoint(make_data, make_trainer, tmp_path):
     data = make_data(dataset="generated")
     assert refusal(make_trainer().predict, TextRecorder(), data) == (

@@ -165,7 +165,8 @@ def test_a_second_start_reads_and_tokenises_nothing(csv_data, monkeypatch):
         raise AssertionError("read again")
 
     monkeypatch.setattr(datamodule, "read_corpus", refuse)
-    monkeypatch.setattr(datamodule, "store_corpus", refuse)
+    monkeypatch.setattr(datamodule, "train_tokenizer", refuse)
+    monkeypatch.setattr(datamodule, "encode", refuse)
     data = csv_data()
     assert data.class_names == ["bad", "good"]
     assert [(inputs["ids"].tolist(), labels.tolist()) for inputs, labels in data.batches("train")] == first
@@ -219,10 +220,6 @@ def test_odd_classes_and_copies_are_told(csv_data, reviews, said):
         (
             {"path": "a.csv", "text_columns": ["a", "label"]},  # it would tell the answer
             "data.text_columns: they have data.label_column, which tells the answer; leave it out",
-        ),
-        (
-            {"path": "a.csv", "balance": "even", "tokens_per_batch": 9},
-            "data.balance: it does not go with data.tokens_per_batch; leave one of them out",
         ),
     ],
 )

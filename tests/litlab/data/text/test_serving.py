@@ -1,17 +1,12 @@
 """Token ids as a deployed model takes them."""
 
-import torch
+import pytest
 
-from litlab.data.text.serving import TextMetadata, TextServing, ends_of
-
-
-def made(long_texts: str) -> TextServing:
-    return TextServing(TextMetadata(["a", "b"], "{}", 100, 4, long_texts, {}, False))
+from litlab.data.text.serving import TextMetadata, TextServing
 
 
-def test_both_ends_of_a_long_text_are_read():
-    assert ends_of(torch.arange(10), 4).tolist() == [0, 1, 8, 9]
-    assert ends_of(torch.arange(3), 4).tolist() == [0, 1, 2]
+def made(long_texts: str, max_tokens: int = 4) -> TextServing:
+    return TextServing(TextMetadata(["a", "b"], "{}", 100, max_tokens, long_texts, {}, False))
 
 
 def test_how_much_is_read_is_said():
@@ -19,3 +14,11 @@ def test_how_much_is_read_is_said():
     assert (facts["max_tokens"], facts["both_ends"]) == (4, True)
     assert made("truncate").facts()["both_ends"] is False
     assert (made("crop").most, made("truncate").most) == ({"time": 8}, {"time": 4})
+
+
+@pytest.mark.parametrize("max_tokens", [2, 4, 100])
+def test_the_example_has_two_texts_of_different_length(max_tokens):
+    (ids,) = made("truncate", max_tokens).example()
+    lengths = (ids != 0).sum(1).tolist()
+    assert lengths == [ids.shape[1], ids.shape[1] - 1] != [0, 0]
+    assert not ids[1, lengths[1] :].any()  # padding comes last
