@@ -4,7 +4,7 @@ python benchmarks/streaming.py DIR [--batches 60] [--repeats 3]
 
 DIR is a folder of images, train/<class>/. A tenth of its training images is one size, all of them ten times that. Each
 side reads training batches of 250 in a process of its own, without augmentation; the first ten are not counted.
-"memory": decoded once, as `ImageData` does by default. "files": `data.cache: none`. "shards": `StreamedImages`.
+"memory": decoded once, as `ImageData` does by default. "files": `data.cache: none`. "shards": `data.dataset: shards`.
 "ImageFolder": torchvision's data set in a plain DataLoader, image by image. Sides are measured in turns. Memory is the
 most that loader and workers hold, pages that they share counted once (PSS, on Linux).
 """
@@ -30,7 +30,7 @@ BATCH = 250
 
 def loader(side: str, folder: Path, workers: int) -> Any:
     """Return the training batches of a side."""
-    from litlab.data import ImageData, StreamedImages
+    from litlab.data import ImageData
 
     if side == "ImageFolder":
         from torchvision.datasets import ImageFolder
@@ -40,7 +40,7 @@ def loader(side: str, folder: Path, workers: int) -> Any:
         return torch.utils.data.DataLoader(data, BATCH, shuffle=True, num_workers=workers)
     cache = str(folder.parent / f"cache_{folder.name}")
     if side == "shards":
-        module: Any = StreamedImages(str(folder) + "_shards", batch_size=BATCH, num_workers=workers)
+        module: Any = ImageData("shards", str(folder) + "_shards", batch_size=BATCH, num_workers=workers)
     else:
         kind = "decoded" if side == "memory" else "none"
         module = ImageData(

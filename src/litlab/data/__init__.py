@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from litlab.data.images import Augment, ImageData, StreamedImages
+    from litlab.data.images import Augment, ImageData
     from litlab.data.images.draws import uniform
     from litlab.data.metadata import ClassMetadata, Metadata
     from litlab.data.module import ExperimentData
@@ -26,7 +26,6 @@ __all__ = [
     "PublicFile",
     "SeriesData",
     "Serving",
-    "StreamedImages",
     "StreamedTexts",
     "TabularData",
     "TensorSpec",

@@ -76,7 +76,7 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
         with new_folder(place) as staging:
             written.write_shards(staging, size)
     data = {
-        "streamed": ["--data=StreamedImages", f"--data.path={shards}", "--data.shuffle_shards=3"],
+        "streamed": ["--data.dataset=shards", f"--data.path={shards}", "--data.shuffle_shards=3"],
         "streamed_text": [
             "--data=StreamedTexts", f"--data.path={text_shards}", "--data.shuffle_shards=3", "--data.max_tokens=16",
             "--data.long_texts=crop",

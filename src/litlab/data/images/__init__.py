@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING
 from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from litlab.data.images.augment import Augment, AugmentStep, Draw
+    from litlab.data.images.augment import Augment
     from litlab.data.images.datamodule import ImageData
     from litlab.data.images.public import PublicImages
-    from litlab.data.images.serving import ImageMetadata
-    from litlab.data.images.streamed import StreamedImages
 
-__all__ = ["Augment", "AugmentStep", "Draw", "ImageData", "ImageMetadata", "PublicImages", "StreamedImages"]
+__all__ = ["Augment", "ImageData", "PublicImages"]
 
 __getattr__ = export_lazily(__name__)

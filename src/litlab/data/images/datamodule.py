@@ -1,11 +1,9 @@
 """Images and their classes, for training, evaluation and prediction."""
 
 import hashlib
-from collections import deque
-from collections.abc import Iterator
+import random
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -13,45 +11,43 @@ import numpy as np
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
-from typing_extensions import override
 
 from litlab.data.classes import Balance
-from litlab.data.frames import FileFormat, Policy, UserFile
+from litlab.data.frames import Policy, UserFile
 from litlab.data.images.augment import Augment, augment_batch
-from litlab.data.images.decode import ImageFormat, Mode, Resize, find_depth, peek
+from litlab.data.images.decode import ImageMetadata, Mode, Resize, examine
 from litlab.data.images.files import Listing, find_images, list_folder, list_table
 from litlab.data.images.generated import make_images
 from litlab.data.images.public import PublicImages
-from litlab.data.images.serving import ImageMetadata, ImageServing
+from litlab.data.images.serving import ImageServing
 from litlab.data.images.store import (
     LazyImages,
     StoredImages,
     classify_by_mean,
-    conform_images,
     decode_files,
     measure_colours,
-    read_files,
+    pick,
     store_images,
     warn_of_copies,
 )  # fmt: skip
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import write_classes
 from litlab.data.sampler import EpochSampler
+from litlab.data.shard_batches import ShardBatches
+from litlab.data.shards import Shards
 from litlab.data.split import SPLITS, split_samples
 from litlab.data.store import open_array
 from litlab.errors import UserError
-from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt, Seed
-
-Normalize = Literal["imagenet", "data"] | list[list[float]]
+from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
 
 _IMAGENET = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]
-_VERSION = 3  # raise it when the arrays of the same source would come out different
+_VERSION = 4  # raise it when the arrays of the same source would come out different
 _FLAT = 4.0  # grey levels: images that deviate by less were hardly saved as they were meant
 _MEASURED = 2000  # images that colours are measured on, at most
 
 
 class ImageData(ExperimentData):
-    """Images with one class each: your own folder or table, a public data set (in subclasses), or generated.
+    """Images with one class each: your own folder, table or shards, a public set (in subclasses), or generated.
 
     They are decoded once, into a cache, and stay in memory as uint8, unless `cache` says otherwise; batches are
     gathered, augmented and normalised as a whole. The model gets float32 images of shape (batch, channel, height,
@@ -59,19 +55,17 @@ class ImageData(ExperimentData):
     ``use_distributed_sampler=False``, as the command line does.
 
     Args:
-        dataset: `folder` or `csv` for your own images, `generated` for made-up ones; null: what `path` tells, or the
-            public data set that the class is named for.
+        dataset: `folder` or `csv` for your own images, `shards` for those that the command ``shards`` has written,
+            `generated` for made-up ones; null: what `path` tells, or the public data set that the class is named for.
         path: `folder`: the folder that holds train/<class>/, and optionally val/ and test/ like it. `csv`: the CSV,
-            Parquet, Excel or JSON lines file, or a frame; its file names are relative to its folder. Public: folder to
-            download to (`data` where null).
+            Parquet, Excel or JSON lines file, or a frame; its file names are relative to its folder. `shards`: their
+            folder, or an address such as ``s3://bucket/folder``. Public: folder to download to (`data` where null).
         file_column: Column of the image file names.
         label_column: Column of the class names.
         split_column: Column that says train, val or test; null splits the rows 80/10/10, stratified by class.
-        delimiter: What separates the cells of a CSV file; null: the one that makes the most columns.
-        decimal: The decimal sign of numbers.
-        missing: Words that stand for a missing value, beside nothing, NA, NaN, null and the like.
-        image_size: Height and width that all images get; null takes them as they are, and they must be alike.
-        mode: RGB or L (grey); null takes the images as they are, and they must be alike.
+        image_size: Height and width that all images get; null takes them as they are, and they must be alike. Shards
+            have that which they were written with.
+        mode: RGB or L (grey); null: L where none of 100 images has colours. Shards have that of their writing.
         resize: How to fit an image of another shape: crop what sticks out, stretch it, or pad it with black.
         normalize: What images are brought to mean 0 and deviation 1 by: `data`: mean and deviation of each channel over
             2,000 training images; `imagenet`: those of ImageNet, as networks want them that were trained on it; or
@@ -88,12 +82,12 @@ class ImageData(ExperimentData):
             same for every seed.
         augment: Random changes to the training images, in whole batches.
         transform: Random changes to each training image in its original size, such as those of
-            torchvision.transforms.v2; with `cache: none`.
+            torchvision.transforms.v2; with `cache: none`, or shards.
         fallback: `generated` uses made-up images where a public set can't be downloaded, and says so; null stops there.
-        device_memory_fraction: The images are kept on the GPU when they fit into this fraction of its free memory.
         cache: `decoded`: images are decoded once and stay in memory, or in the cache where it is too small; `none`:
-            your own are decoded whenever they come into a batch, by `num_workers`.
-        cache_dir: Folder for the decoded images.
+            your own are decoded whenever they come into a batch, by `num_workers`, as those in shards always are.
+        cache_dir: Folder for the decoded images, and for shards of object storage once they have been read.
+        shuffle_shards: How many shards are shuffled together: more is more random, and reads more files at once.
         **loader: num_workers, pin_memory, persistent_workers, prefetch_factor and drop_last, as of `ExperimentData`.
 
     Raises:
@@ -104,28 +98,25 @@ class ImageData(ExperimentData):
     item = kind = "images"
     input_kinds = "a folder or a file"
     metadata_type = ImageMetadata
-    own_files = ("folder", "csv")
+    own_files = ("folder", "csv", "shards")
     own_flags = "--data.dataset folder --data.path DIR"
 
-    is_lazy = False  # whether images are decoded whenever they come into a batch
-    _images: Tensor | None = None  # those in the cache, after `setup`
+    shards: Shards | None = None
+    _images: Tensor  # those in the cache, after `setup`
     _serving: ImageServing | None = None
 
     def __init__(
         self,
-        dataset: Literal["folder", "csv", "generated"] | None = None,
+        dataset: Literal["folder", "csv", "shards", "generated"] | None = None,
         path: UserFile | None = None,
         *,
         file_column: str = "file",
         label_column: str = "label",
         split_column: str | None = None,
-        delimiter: str | None = None,
-        decimal: Literal[".", ","] = ".",
-        missing: list[str] = [],  # noqa: B006 - it is only read
         image_size: tuple[PositiveInt, PositiveInt] | None = None,
         mode: Mode | None = None,
         resize: Resize = "crop",
-        normalize: Normalize = "data",
+        normalize: Literal["imagenet", "data"] | list[list[float]] = "data",
         batch_size: PositiveInt = 512,
         val_fraction: HalfOpenUnitInterval = 0.1,
         fold: str | None = None,
@@ -133,11 +124,11 @@ class ImageData(ExperimentData):
         bad_rows: Policy = "error",
         seed: Seed | None = None,
         augment: Augment = Augment(),  # noqa: B008 - it is frozen
-        transform: list[nn.Module] = [],  # noqa: B006
+        transform: list[nn.Module] = [],  # noqa: B006 - it is only read
         fallback: Literal["generated"] | None = None,
-        device_memory_fraction: ClosedUnitInterval = 0.25,
         cache: Literal["decoded", "none"] = "decoded",
         cache_dir: str = "data/cache",
+        shuffle_shards: PositiveInt = 8,
         **loader: Any,
     ) -> None:
         super().__init__(batch_size=batch_size, seed=seed, **loader)
@@ -145,21 +136,25 @@ class ImageData(ExperimentData):
         # Checkpoints hold plain values only: objects from Python are left out.
         objects = ["augment", "transform", *([] if isinstance(path, str | None) else ["path"])]
         self.save_hyperparameters(logger=False, ignore=objects)
+        self.cache_dir = Path(cache_dir).expanduser()
+        if self.dataset == "shards":
+            self.path, self.shards = path, Shards(str(path), self.cache_dir)
+        self.is_listed = self.dataset in ("folder", "csv")
+        self.is_lazy = self.shards is not None or (self.is_listed and cache == "none")
+        if transform and not self.is_lazy:
+            raise UserError("data.transform: it is for images of your own as they are decoded; add --data.cache none")
+        if fold is not None and self.shards is not None:
+            raise UserError("data.fold: shards have the splits that they were written with; leave it out")
+
         # Python code may give it as a checkpoint has it.
         self.augment = Augment(**augment) if isinstance(augment, dict) else augment
         self.transforms, self.normalize = transform, normalize
-        self.is_lazy = cache == "none" and self.dataset in self.own_files
-        if transform and not self.is_lazy:
-            raise UserError("data.transform: it is for images of your own as they are decoded; add --data.cache none")
         self.columns = file_column, label_column, split_column
-        self.file_format = FileFormat(delimiter, decimal, tuple(missing))
-        self.image_size = image_size
-        self.mode: Mode | None = mode
+        self.image_size, self.mode = image_size, mode
         self.resize: Resize = resize
         self.val_fraction, self.fold, self.balance = val_fraction, fold, balance
         self.bad_rows: Policy = bad_rows
-        self.device_memory_fraction = device_memory_fraction
-        self.cache_dir = Path(cache_dir).expanduser()
+        self.shuffle_shards = shuffle_shards
 
     # ---- what is known before `setup`, without decoding all images
 
@@ -167,32 +162,33 @@ class ImageData(ExperimentData):
     def listing(self) -> Listing:
         """The files of the user's own images."""
         if self.dataset == "folder":
-            return list_folder(self.path)
-        return list_table(self.path, self.file_format, *self.columns, self.bad_rows)
+            return list_folder(self.path, self.bad_rows)
+        return list_table(self.path, *self.columns, self.bad_rows)
 
     @cached_property
-    def form(self) -> ImageFormat:
-        """The format that all images get; what the settings leave open is taken from the first image."""
-        channels, height, width = (3, 32, 32) if self.public is None else self.public.shape
-        mode: Mode = "RGB" if channels == 3 else "L"
-        depth = 16
-        if self.dataset in self.own_files:
-            height, width, mode = peek(self.listing.files)
-            depth = find_depth(self.listing.files)
-        height, width = self.image_size or (height, width)
-        resize = None if self.image_size is None else self.resize
-        return ImageFormat(height, width, self.mode or mode, resize, self.mode is not None, depth)
+    def known(self) -> ImageMetadata:
+        """What is known of the data before `setup`: no colours, and `resize` only where images may be fitted."""
+        if self.shards is not None:
+            written = self.shards.metadata(self.item)
+            return ImageMetadata(**{**written, "image_shape": tuple(written["image_shape"])})
+        names, shape, depth = [f"class {number}" for number in range(10)], (3, 32, 32), 16
+        if self.is_listed:
+            names, (shape, depth) = self.listing.class_names, examine(self.listing.files)
+        elif self.public is not None:
+            names, shape = list(self.public.class_names), self.public.shape
+
+        # What is set counts.
+        channels, *size = shape
+        if self.mode is not None:
+            channels = 1 if self.mode == "L" else 3
+        height, width = self.image_size or size
+        resize = self.resize if self.image_size else None
+        return ImageMetadata(names, (channels, height, width), resize, depth, mean=[], std=[], generated=False)
 
     @property
     def class_names(self) -> list[str]:
         """Name of each class, in the order of the labels; those of the checkpoint where one was loaded."""
-        return self.metadata.class_names if self.restored else self._find_class_names()
-
-    def _find_class_names(self) -> list[str]:
-        if self.dataset in self.own_files:
-            return self.listing.class_names
-        names = range(10) if self.public is None else self.public.class_names
-        return [f"class {number}" for number in range(len(names))] if self.generated else list(map(str, names))
+        return (self.metadata if self.restored else self.known).class_names
 
     @property
     def num_classes(self) -> int:
@@ -202,7 +198,7 @@ class ImageData(ExperimentData):
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(channel, height, width) of the images that the model gets; of the checkpoint's where one was loaded."""
-        return self.metadata.image_shape if self.restored else self.form.shape
+        return (self.metadata if self.restored else self.known).image_shape
 
     @property
     def mean(self) -> list[float]:
@@ -227,112 +223,118 @@ class ImageData(ExperimentData):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the data or their preparation do."""
-        marks = _VERSION, self.form, self._find_class_names()  # a public set is known by checksum
-        if self.dataset in self.own_files:
-            marks = *marks, self.listing.digest, self.bad_rows
-        name = "generated" if self.generated else self.dataset or self.public.name  # type: ignore[union-attr]
-        return f"{name}-{hashlib.sha256(repr(marks).encode()).hexdigest()[:12]}"
+        if self.shards is not None:
+            return self.shards.about["fingerprint"]
+        marks = [_VERSION, self.source_name, self.known]  # a public set is known by checksum
+        if self.is_listed:
+            marks += [self.listing.digest, self.bad_rows]
+        return f"images-{hashlib.sha256(repr(marks).encode()).hexdigest()[:12]}"
 
     # ---- from files to memory
 
-    @override
     def cache_folder(self) -> Path | None:
         return None if self.is_lazy else self.cache_dir / self.fingerprint
 
-    @override
     def fill_cache(self, folder: Path) -> None:
         problems: dict[Path, str] = {}
-        files: list[Path] = []
-        if self.dataset in self.own_files:
-            files, labels, given = self.listing.files, self.listing.labels, self.listing.given
-            blocks = decode_files(files, self.form, self.bad_rows, self.path, problems)
+        if self.is_listed:
+            labels, given = self.listing.labels, self.listing.given
+            images = decode_files(self.listing.files, self.known, self.bad_rows, self.source_name, problems)
+        elif self.generated or self.public is None:
+            images, labels, given = make_images(len(self.known.class_names), self.known.image_shape)
         else:
-            public = None if self.generated else self.public
-            source = (
-                make_images(len(self._find_class_names()), self.form.shape)
-                if public is None
-                else public.read(self.path)
-            )
-            images, labels, given = source
-            blocks = conform_images(images, self.form)
-        groups = store_images(folder / "images.npy", self.form.shape, blocks)
+            images, labels, given = self.public.read(self.path)
+        groups = store_images(folder / "images.npy", self.known, images)
         if problems:
-            given = np.where([file in problems for file in files], "", given)
+            given = np.where([file in problems for file in self.listing.files], "", given)
         np.savez(folder / "facts.npz", labels=labels, given=given, groups=groups)
 
-    @override
     def open(self, stage: str | None) -> ImageMetadata:
-        form, folder = self.form, self.cache_folder()
-        self.augment.check(form.height, form.width)
-        if folder is None:
-            self._facts = {"labels": self.listing.labels, "given": self.listing.given}
+        known = self.known
+        self.augment.check(known.image_shape)
+        if self.shards is not None:
+            self.sizes = {split: sum(self.shards.sizes(split)) for split in self.shards.about["splits"]}
+            self.generated = known.generated  # as made-up data can be written, too
         else:
+            self._split_images()
+        mean, std = self._choose_colours()
+        return replace(known, resize=known.resize or self.resize, mean=mean, std=std, generated=self.generated)
+
+    def _split_images(self) -> None:
+        """Open the cache, if there is one, and divide the images."""
+        groups = None
+        if self.is_lazy:
+            labels, given = self.listing.labels, self.listing.given
+        else:
+            folder = self.cache_dir / self.fingerprint
             self._images = torch.from_numpy(open_array(folder / "images.npy"))
             with np.load(folder / "facts.npz") as facts:
-                self._facts = dict(facts)
-        given, labels = self._facts["given"], self._facts["labels"]
+                labels, given, groups = facts["labels"], facts["given"], facts["groups"]
+        self._labels = torch.from_numpy(labels)
+
         test_fraction = 0.1 if self.dataset == "csv" and self.columns[2] is None else 0.0
         splits = split_samples(given, self.val_fraction, test_fraction, labels=labels, fold=self.fold)
-        rows = {split: np.flatnonzero(splits == split) for split in SPLITS}
-        self._rows = {split: some for split, some in rows.items() if len(some)}
-        self.sizes = {split: len(some) for split, some in self._rows.items()}
+        self._rows = {split: torch.from_numpy(np.flatnonzero(splits == split)) for split in SPLITS}
+        self.sizes = {split: len(rows) for split, rows in self._rows.items() if len(rows)}
+        if self.metadata is None and self.is_listed and groups is not None:  # once
+            warn_of_copies(groups, splits, self.listing.files, self.source_name)
 
-        if self.metadata is None and self._images is not None and self.dataset in self.own_files:  # once
-            warn_of_copies(self._facts["groups"], splits, self.listing.files, self.path)
-        mean, std = self._choose_colours()
-        names = self._find_class_names()
-        return ImageMetadata(names, mean, std, form.shape, form.mode, self.resize, form.depth, self.generated)
-
-    def _choose_colours(self) -> tuple[list[float], list[float]]:
+    def _choose_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel that images are normalised by."""
-        if self.normalize != "data":
-            mean, std = _IMAGENET if isinstance(self.normalize, str) else self.normalize
-            return mean, std
+        if self.normalize == "imagenet":
+            return _IMAGENET
+        if isinstance(self.normalize, list):
+            return self.normalize
         if self.metadata is not None:  # measured once: each stage has its setup
-            return self.metadata.mean, self.metadata.std
+            return [self.metadata.mean, self.metadata.std]
         return self._measure_colours()
 
-    def _measure_colours(self) -> tuple[list[float], list[float]]:
+    def _measure_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel over many training images."""
+        if self.known.mean:  # they were measured for the shards
+            return [self.known.mean, self.known.std]
         rows = self._rows["train"]
-        some = rows[:: -(-len(rows) // _MEASURED)]
-        if self._images is not None:
-            mean, std = measure_colours(self._images[row].numpy() for row in some)
-        else:
+        some = rows[:: 1 + len(rows) // _MEASURED].tolist()
+        if self.is_lazy:
             files = [self.listing.files[row] for row in some]
-            mean, std = measure_colours(chain.from_iterable(decode_files(files, self.form, "error", self.path, {})))
+            images = decode_files(files, self.known, "error", self.source_name, {})
+        else:
+            images = (self._images[row].numpy() for row in some)
+        mean, std = measure_colours(images)
         if max(std) < _FLAT / 255:
             rank_zero_info(f"warning: {self.source_name}: the images are almost of one value; look at some of them")
-        return mean, std
+        return [mean, std]
 
     def _stored_images(self, split: str) -> StoredImages:
-        """Return the images of a split as they are stored."""
-        assert self._images is not None
-        return StoredImages(self._images, self.labels(split), torch.from_numpy(self._rows[split]))
+        """Return the images of a split as they are in the cache."""
+        return StoredImages(self._images, self._labels[self._rows[split]], self._rows[split])
 
-    @override
     def samples(self, split: str) -> StoredImages | LazyImages:
         is_train = split == "train"
-        if self._images is None:
-            files = [self.listing.files[row] for row in self._rows[split]]
-            read = partial(read_files, files, self.labels(split))
-            return LazyImages(len(files), read, self.form, self.transforms if is_train else [])
-        processes = 1 if self.trainer is None else max(1, self.trainer.num_devices)
+        if self.is_lazy:
+            read = partial(pick, self._list_samples(split)) if self.shards is None else self.shards.split(split).read
+            return LazyImages(self.sizes[split], read, self.known, self.transforms if is_train else [])
+        processes = getattr(self.trainer, "num_devices", 1)
         images = self._stored_images(split).in_memory(self.augment.crop if is_train else 0, processes)
-        return images.to(self.choose_device(images.images.nbytes, self.device_memory_fraction))
+        return images.to(self.choose_device(images.images.nbytes))
 
-    @override
+    def _list_samples(self, split: str) -> list[dict[str, Any]]:
+        """Return file and class of each image of a split."""
+        labels = self._labels.tolist()
+        return [{"image": self.listing.files[row], "label": labels[row]} for row in self._rows[split].tolist()]
+
     def sampler(self, samples: Any, split: str) -> EpochSampler:
-        sampler = super().sampler(samples, split)
-        if isinstance(samples, LazyImages):
-            samples.sampler = sampler
+        if self.shards is None or split == "predict":
+            sampler = super().sampler(samples, split)
+        else:
+            sizes, options = self.shards.sizes(split), self.sampler_options(split)
+            sampler = ShardBatches(sizes, self.batch_size, self.shuffle_shards, **options)
+        samples.sampler = sampler  # from which transforms know seed and epoch
         return sampler
 
-    @override
-    def labels(self, split: str) -> Tensor:
-        return torch.from_numpy(self._facts["labels"][self._rows[split]])
+    def labels(self, split: str) -> Tensor | None:
+        return None if self.shards is not None else self._labels[self._rows[split]]  # reading all of shards takes long
 
-    @override
     def missing_split(self, split: str) -> str:
         return (
             f"data.path: there are no {split} images; add some, or take them from train: data.val_fraction, data.fold"
@@ -340,14 +342,13 @@ class ImageData(ExperimentData):
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""
-        if "test" not in self.sizes or self._images is None:
+        if self.is_lazy or "test" not in self.sizes:
             return {}
         train, test = self._stored_images("train"), self._stored_images("test")
         return {"nearest class mean": classify_by_mean(train, test, self.num_classes)}
 
     # ---- from batches to predictions
 
-    @override
     def transform(self, batch: dict[str, Tensor], epoch: int | None) -> Any:
         """Augment (in training only) and normalise a batch.
 
@@ -362,26 +363,25 @@ class ImageData(ExperimentData):
         if epoch is None:  # padded are the training images only; somebody may evaluate on them
             images = serving.encode(*serving.raw(batch))
         else:
-            size = self.image_shape[1], self.image_shape[2]
-            images = augment_batch(images, batch["index"], self.augment, size, serving.encode, self.seed, epoch)
+            shape, encode = self.image_shape, serving.encode
+            images = augment_batch(images, batch["index"], self.augment, shape, encode, self.seed, epoch)
         return (images, batch["label"]) if "label" in batch else images
 
-    @override
     def serving(self) -> ImageServing:
         return ImageServing(self.metadata)
 
-    @override
     def open_input(self, source: str) -> LazyImages:
-        path, form = Path(source).expanduser(), self.metadata.form
+        path, form = Path(source).expanduser(), self.metadata
         files = find_images(path) if path.is_dir() else [path]
         if not files:
             raise UserError(f"--input {source}: there are no images in it; name a folder or a file")
         if self.bad_rows == "drop":  # found out here: the number of batches depends on it
             problems: dict[Path, str] = {}
-            deque(decode_files(files, form, "drop", f"--input {source}", problems), maxlen=0)
+            for _ in decode_files(files, form, "drop", f"--input {source}", problems):
+                pass
             files = [file for file in files if file not in problems]
         self._predicted = files
-        return LazyImages(len(files), partial(read_files, files, None), form)
+        return LazyImages(len(files), partial(pick, [{"image": file} for file in files]), form)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a file with a row per image of `predict_input`: its class, and the probability of every class.
@@ -393,28 +393,23 @@ class ImageData(ExperimentData):
         Raises:
             UserError: A probability is not finite, or the file can't be written.
         """
-        names = list(map(str, self._predicted))
-        write_classes(Path(path), {"file": names}, self.class_names, torch.cat([output.cpu() for output in outputs]))
+        files = list(map(str, self._predicted))
+        write_classes(Path(path), {"file": files}, self.class_names, torch.cat(outputs).cpu())
 
     # ---- shards
 
-    @override
     def write_shards(self, folder: Path, size: int) -> None:
         from litlab.data.shards import write_about, write_split
 
-        if self.dataset not in self.own_files:
+        if not self.is_listed:
             raise UserError("shards: they are for image files of your own; set data.path")
-        splits = {
-            split: write_split(folder / split, self._read_files(split), self.sizes[split], size) for split in self.sizes
-        }
+        splits = {}
+        for split, count in self.sizes.items():
+            samples = self._list_samples(split)
+            if split == "train":
+                random.Random(0).shuffle(samples)  # a folder lists class after class
+            contents = ({**sample, "image": sample["image"].read_bytes()} for sample in samples)
+            splits[split] = write_split(folder / split, contents, count, size)
         mean, std = self._measure_colours()
-        metadata = replace(self.metadata, mean=mean, std=std).state_dict()
+        metadata = {**self.metadata.state_dict(), "mean": mean, "std": std}
         write_about(folder, {"kind": self.item, "metadata": metadata, "splits": splits})
-
-    def _read_files(self, split: str) -> Iterator[dict[str, bytes | int]]:
-        """Yield image files with their classes, those to train on in random order: a folder lists class after class."""
-        rows = self._rows[split]
-        if split == "train":
-            rows = np.random.default_rng(0).permutation(rows)
-        for row in rows:
-            yield {"image": self.listing.files[row].read_bytes(), "label": int(self._facts["labels"][row])}

@@ -8,55 +8,50 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from litlab.errors import UserError, first_line
+from litlab.data.metadata import ClassMetadata
+from litlab.errors import first_line
 
 Mode = Literal["RGB", "L"]
 Resize = Literal["crop", "stretch", "pad"]
 Picture = Image.Image
 Change = Callable[[Picture], Picture]
 
-KINDS = (
-    "JPEG",
-    "PNG",
-    "BMP",
-    "GIF",
-    "WEBP",
-    "TIFF",
-    "PPM",
-    "AVIF",
-    "HEIF",
-)  # in Pillow's words; others can run programs
+# In Pillow's words; others can run programs.
+KINDS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "AVIF", "HEIF")
+_EXAMINED = 100  # files that the format is taken from
+_FITTING = {"crop": ImageOps.fit, "pad": ImageOps.pad, "stretch": Image.Image.resize}
 
 
 @dataclass(frozen=True)
-class ImageFormat:
-    """The one shape that all images of a data set get.
+class ImageMetadata(ClassMetadata):
+    """Metadata of images, among it the format that any image gets.
 
     Args:
-        height: Pixels.
-        width: Pixels.
-        mode: "RGB" (3 channels) or "L" (grey, 1 channel).
+        image_shape: (channel, height, width), with 3 channels or 1 (grey).
         resize: How images of another size are fitted; None refuses them.
-        convert: Whether images of another mode are converted; else they are refused.
-        depth: Bits that the values of images with 16 bits per pixel make use of, see `find_depth`.
+        depth: Bits that the values of images with 16 bits per pixel make use of.
+        mean: What is subtracted from each channel, of pixels from 0 to 1.
+        std: What each channel is divided by.
+        generated: Whether the images are made up.
     """
 
-    height: int
-    width: int
-    mode: Mode
+    fixed: ClassVar[tuple[str, ...]] = ("class_names", "image_shape")
+    image_shape: tuple[int, int, int]
     resize: Resize | None
-    convert: bool
-    depth: int = 16
+    depth: int
+    mean: list[float]
+    std: list[float]
+    generated: bool
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channel, height, width)."""
-        return 3 if self.mode == "RGB" else 1, self.height, self.width
+    def mode(self) -> Mode:
+        """The mode that images are converted to, in Pillow's words."""
+        return "L" if self.image_shape[0] == 1 else "RGB"
 
 
 @cache
@@ -81,31 +76,28 @@ def load_upright(image: Picture) -> Picture:
     return image
 
 
-def _find_mode(image: Picture) -> Mode:
-    return "L" if image.mode in ("1", "L", "LA", "La") or image.mode.startswith("I;16") else "RGB"
+def examine(files: Sequence[Path]) -> tuple[tuple[int, int, int], int]:
+    """Look at 100 files, to know what images are like.
 
-
-def peek(files: Sequence[Path]) -> tuple[int, int, Mode]:
-    """Return height, width and mode of the first image that can be read."""
-    for file in files:
-        with suppress(Exception), open_image(file) as opened:  # decoding all of them tells what is wrong
-            image = load_upright(opened)
-            return image.height, image.width, _find_mode(image)
-    raise UserError(f"data.path: none of {len(files):,} images can be read, such as {files[0]}; replace them")
-
-
-def find_depth(files: Sequence[Path]) -> int:
-    """Return how many bits the values of 16-bit images make use of: cameras and scanners often have 10 or 12."""
-    largest = 0
-    for file in files[:: 1 + len(files) // 100]:
-        with suppress(Exception), open_image(file) as image:
+    Returns:
+        (channel, height, width): the size of the first that can be read, and 1 channel if none has colours, else 3; and
+        the least of 8, 10, 12 and 16 bits that values of 16 bits fit into: cameras and scanners often have 10 or 12.
+    """
+    size, channels, largest = None, 1, 0
+    for file in files[:: 1 + len(files) // _EXAMINED]:
+        with suppress(Exception), open_image(file) as image:  # decoding all of them tells what is wrong
+            if Image.getmodebase(image.mode) != "L":
+                channels = 3
             if image.mode.startswith("I;16"):
                 largest = max(largest, int(np.asarray(image).max()))
-    return next((bits for bits in (8, 10, 12) if 0 < largest < 2**bits), 16)
+            size = size or load_upright(image).size
+    width, height = size or (32, 32)
+    depth = next((bits for bits in (8, 10, 12) if 0 < largest < 2**bits), 16)
+    return (channels, height, width), depth
 
 
 def decode(
-    source: Path | bytes, form: ImageFormat, change: Change | None = None, most_pixels: int | None = None
+    source: Path | bytes, form: ImageMetadata, change: Change | None = None, most_pixels: int | None = None
 ) -> np.ndarray | str:
     """Decode an image.
 
@@ -124,7 +116,8 @@ def decode(
                 raise ValueError(f"{opened.width} x {opened.height} pixels, more than {most_pixels:,}")
             if form.resize is not None and change is None:
                 # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size, for less work.
-                opened.draft(None, (2 * max(form.shape), 2 * max(form.shape)))
+                longest = max(form.image_shape)
+                opened.draft(None, (2 * longest, 2 * longest))
             image = _make_plain(load_upright(opened), form)
     except UnidentifiedImageError:
         return "not an image"
@@ -133,14 +126,11 @@ def decode(
     return fit(image if change is None else change(image), form)
 
 
-def _make_plain(image: Picture, form: ImageFormat) -> Picture:
-    """Return an image of 8 bits per channel, opaque, in the mode asked for."""
-    if form.resize is None and image.size != (form.width, form.height):
-        raise ValueError(
-            f"{image.height} x {image.width} pixels, not {form.height} x {form.width}: set data.image_size"
-        )
-    if not form.convert and _find_mode(image) != form.mode:
-        raise ValueError(f"{image.mode}, not {form.mode}: set data.mode")
+def _make_plain(image: Picture, form: ImageMetadata) -> Picture:
+    """Return an image of 8 bits per channel, opaque, grey or in colours as the format has it."""
+    _, height, width = form.image_shape
+    if form.resize is None and image.size != (width, height):
+        raise ValueError(f"{image.height} x {image.width} pixels, not {height} x {width}: set data.image_size")
     if image.mode.startswith("I;16"):  # Pillow's own conversion clips 16 bits at 255 instead of scaling them
         scaled = np.asarray(image).astype(np.uint32) * 255 // (2**form.depth - 1)
         image = Image.fromarray(scaled.clip(max=255).astype(np.uint8))
@@ -152,16 +142,24 @@ def _make_plain(image: Picture, form: ImageFormat) -> Picture:
     return image.convert(form.mode)
 
 
-def fit(image: Picture, form: ImageFormat) -> np.ndarray:
-    """Bring a decoded image to a size: uint8 of shape (channel, height, width)."""
-    size, how = (form.width, form.height), Image.Resampling.BILINEAR
-    if image.size != size:
-        if form.resize == "stretch":
-            image = image.resize(size, how)
-        else:
-            image = ImageOps.pad(image, size, how) if form.resize == "pad" else ImageOps.fit(image, size, how)
-    array = np.asarray(image)
-    return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
+def fit(image: Picture, form: ImageMetadata) -> np.ndarray:
+    """Bring a decoded image to the size of a format: uint8 of shape (channel, height, width)."""
+    _, height, width = form.image_shape
+    if image.size != (width, height):
+        image = _FITTING[form.resize or "crop"](image, (width, height), Image.Resampling.BILINEAR)
+    return np.ascontiguousarray(to_array(image))
+
+
+def conform(image: np.ndarray, form: ImageMetadata) -> np.ndarray:
+    """Bring a decoded image, uint8 of shape (channel, height, width), to a format."""
+    if image.shape == form.image_shape:
+        return image
+    return fit(to_picture(image).convert(form.mode), form)
+
+
+def to_array(picture: Picture) -> np.ndarray:
+    """Return the pixels of a picture, uint8 of shape (channel, height, width)."""
+    return np.array(picture).reshape(picture.height, picture.width, -1).transpose(2, 0, 1)
 
 
 def to_picture(image: np.ndarray) -> Picture:

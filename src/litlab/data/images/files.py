@@ -5,14 +5,13 @@ import hashlib
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.classes import sort_classes, warn_of_like_classes
-from litlab.data.frames import FileFormat, Policy, UserFile, check_columns, drop_bad_rows, read_frame
+from litlab.data.frames import Frame, Policy, UserFile, check_columns, drop_bad_rows, read_frame
 from litlab.data.split import SPLITS
 from litlab.errors import UserError
 
@@ -32,23 +31,14 @@ class Listing:
         labels: Class of each, int64 of shape (file,).
         given: The split that each is in so far, str of shape (file,).
         class_names: Name of each class, in the order of the labels.
+        digest: Changes with any name, label, split or content.
     """
 
     files: list[Path]
     labels: np.ndarray
     given: np.ndarray
     class_names: list[str]
-
-    @cached_property
-    def digest(self) -> str:
-        """Changes with any name, label or content: no program can set back the time at which a file has changed."""
-        parts = self.class_names, list(map(str, self.files)), self.labels.tolist(), self.given.tolist()
-        digest = hashlib.sha256(repr(parts).encode())
-        for file in self.files:
-            with suppress(OSError):  # of a broken link, which decoding tells of
-                status = file.stat()
-                digest.update(repr((status.st_size, status.st_mtime_ns, status.st_ctime_ns)).encode())
-        return digest.hexdigest()
+    digest: str
 
 
 def find_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
@@ -58,57 +48,52 @@ def find_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
         folder: The folder.
         others: Counts files of other kinds by the ends of their names.
     """
-    names = [name for name in sorted(glob.glob("**", root_dir=folder, recursive=True)) if _is_shown(name)]
-    images = [folder / name for name in names if name.lower().endswith(SUFFIXES)]
-    if others is not None:
-        others.update(Path(name).suffix for name in names if folder / name not in images and (folder / name).is_file())
+    images = []
+    for name in sorted(glob.glob("**", root_dir=folder, recursive=True)):
+        file = folder / name
+        if not _THUMBNAILS.isdisjoint(Path(name).parts):
+            continue
+        if name.lower().endswith(SUFFIXES):
+            images.append(file)
+        elif others is not None and file.is_file():
+            others[file.suffix or "without a suffix"] += 1
     return images
 
 
-def _is_shown(name: str) -> bool:
-    return _THUMBNAILS.isdisjoint(Path(name).parts)
-
-
-def list_folder(root: Path) -> Listing:
+def list_folder(root: Path, bad_rows: Policy) -> Listing:
     """List <root>/train/<class>/, and val/<class>/ and test/<class>/ where they exist.
 
+    Args:
+        root: The folder.
+        bad_rows: Whether images of a class that train/ lacks are an error or left out.
+
     Raises:
-        UserError: A folder is missing or empty, or a class of val/ or test/ is not in train/.
+        UserError: The folder is missing, has less than two classes, or bad images which may not be left out.
     """
+    import pandas as pd
+
     if not root.is_dir():
         raise UserError(f"data.path: there is no folder {root}; name one that has train/<class>/")
-    folders = {
-        split: [folder for folder in (root / split).glob("[!.]*") if folder.is_dir() and _is_shown(folder.name)]
-        for split in SPLITS
-    }
-    classes = _check_classes([folder.name for folder in folders["train"]], root / "train/<class>/")
-    files, labels, given = [], [], []
-    others: Counter[str] = Counter()
+    rows, others = [], Counter[str]()
     for split in SPLITS:
-        for folder in sorted(folders[split]):
-            images = find_images(folder, others)
-            if not images or folder.name not in classes:
-                problem = (
-                    f"no images ({', '.join(SUFFIXES)})" if not images else f"this class is not in {root / 'train'}"
-                )
-                raise UserError(f"{folder}: {problem}; add or delete it")
-            files += images
-            labels += [classes.index(folder.name)] * len(images)
-            given += [split] * len(images)
+        for file in find_images(root / split, others):
+            label, *rest = file.relative_to(root / split).parts
+            if rest:
+                rows.append((file, label, split))
     if others:
-        kinds = ", ".join(f"{count:,} {suffix or 'without a suffix'}" for suffix, count in others.most_common(5))
+        kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in others.most_common(5))
         rank_zero_info(f"warning: {root}: {others.total():,} files are no images and are left out: {kinds}")
-    return Listing(files, np.array(labels), np.array(given), classes)
+    frame = pd.DataFrame(rows, columns=["file", "label", "split"])
+    return _check_frame(frame.set_index("file", drop=False), root, bad_rows, "image")
 
 
 def list_table(
-    source: UserFile, form: FileFormat, file_column: str, label_column: str, split_column: str | None, bad_rows: Policy
+    source: UserFile, file_column: str, label_column: str, split_column: str | None, bad_rows: Policy
 ) -> Listing:
     """List the images that a table names, one a row; see `ImageData`.
 
     Args:
         source: The table. Its file names are relative to its folder; those in a frame to the current one.
-        form: How its cells are written.
         file_column: Column of the file names.
         label_column: Column of the class names.
         split_column: Column of the splits; None: all are in "train" so far.
@@ -119,34 +104,51 @@ def list_table(
     """
     import pandas as pd
 
-    frame = read_frame(source, form, bad_rows=bad_rows)
+    table = read_frame(source, bad_rows=bad_rows)
     is_file = isinstance(source, str | Path)
     where, root = (source, Path(source).expanduser().parent) if is_file else ("data.path", Path())
-    settings = {"file_column": file_column, "label_column": label_column, "split_column": split_column}
-    check_columns(frame, where, {name: f"set --data.{setting}" for setting, name in settings.items() if name})
-    if split_column is None:
-        split_column = "split"
-        frame[split_column] = "train"
+    columns = filter(None, (file_column, label_column, split_column))
+    check_columns(table, where, dict.fromkeys(columns, "set data.file_column, data.label_column or data.split_column"))
+    labels = table[label_column]
+    frame = pd.DataFrame(
+        {
+            "file": table[file_column].map(lambda name: root / str(name), na_action="ignore"),
+            "label": labels.astype(str).where(labels.notna()),
+            "split": "train" if split_column is None else table[split_column],
+        }
+    )
+    return _check_frame(frame, where, bad_rows, "row")
 
-    frame[label_column] = frame[label_column].astype(str).where(frame[label_column].notna())
-    classes = frame.loc[frame[split_column] == "train", label_column].dropna()
+
+def _check_frame(frame: Frame, where: object, bad_rows: Policy, unit: str) -> Listing:
+    """Refuse rows of file, label and split that can't be used, or leave them out, and list the others."""
+    import pandas as pd
+
+    classes = frame.loc[frame["split"] == "train", "label"].dropna()
     checks = {
-        f"{file_column} is empty": frame[file_column].isna(),
-        f"{split_column} is not train, val or test": ~frame[split_column].isin(SPLITS),
-        f"{label_column} is empty, or no class of the training rows": ~frame[label_column].isin(classes),
+        "it has no file": frame["file"].isna(),
+        "its split is not train, val or test": ~frame["split"].isin(SPLITS),
+        "it has no class, or none of the training images": ~frame["label"].isin(classes),
     }
     problems = {row: problem for problem, wrong in checks.items() for row in frame.index[wrong]}
-    frame = drop_bad_rows(frame, problems, bad_rows, where)
-    names = _check_classes(classes.tolist(), where)
-    labels = pd.Categorical(frame[label_column], categories=names).codes.astype(np.int64)
-    files = [root / str(name) for name in frame[file_column]]
-    return Listing(files, labels, frame[split_column].to_numpy(str), names)
+    frame = drop_bad_rows(frame, problems, bad_rows, where, unit)
+
+    names = sort_classes(classes)
+    if len(names) < 2:
+        raise UserError(
+            f"data.path: {where} has {len(names)} classes to train on (of a folder those in train/<class>/), 2 or more "
+            "are needed; add some"
+        )
+    warn_of_like_classes(names, where)
+    frame = frame.assign(status=frame["file"].map(_read_status))
+    labels = pd.Categorical(frame["label"], categories=names).codes.astype(np.int64)
+    digest = hashlib.sha256(frame.to_csv().encode()).hexdigest()
+    return Listing(frame["file"].tolist(), labels, frame["split"].to_numpy(str), names, digest)
 
 
-def _check_classes(labels: list[str], where: object) -> list[str]:
-    """Return the different classes in order."""
-    classes = sort_classes(labels)
-    if len(classes) < 2:
-        raise UserError(f"data.path: {where} has {len(classes)} classes, 2 or more are needed; add some")
-    warn_of_like_classes(classes, where)
-    return classes
+def _read_status(file: Path) -> str:
+    """Return what changes with the content of a file: no program can set back the time at which one has changed."""
+    with suppress(OSError):  # of a broken link, which decoding tells of
+        status = file.stat()
+        return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+    return ""

@@ -38,7 +38,9 @@ class PublicImages:
     def urls(self) -> list[str]:
         """One address for each server that has them."""
         reader = self._reader
-        return [f"{m}{reader.resources[0][0]}" for m in reader.mirrors] if hasattr(reader, "mirrors") else [reader.url]
+        if hasattr(reader, "mirrors"):
+            return [mirror + reader.resources[0][0] for mirror in reader.mirrors]
+        return [reader.url]
 
     @property
     def _reader(self) -> Any:
@@ -76,8 +78,8 @@ class PublicImages:
         Returns:
             uint8 images (image, channel, height, width), int64 labels (image,), and their split, str (image,).
         """
-        parts = {split: self._reader(root, train=split == "train") for split in ("train", "test")}
-        images = np.concatenate([part.data for part in parts.values()])
-        labels = np.concatenate([part.targets for part in parts.values()]).astype(np.int64)
-        given = np.repeat(list(parts), [len(part) for part in parts.values()])
+        parts = [self._reader(root, train=is_train) for is_train in (True, False)]
+        images = np.concatenate([part.data for part in parts])
+        labels = np.concatenate([part.targets for part in parts]).astype(np.int64)
+        given = np.repeat(["train", "test"], [len(part) for part in parts])
         return images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2), labels, given

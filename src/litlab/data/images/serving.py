@@ -1,45 +1,13 @@
-"""Images as a trained model knows them, and as a deployed one takes them: uint8, of the size it was trained on."""
+"""Images as a deployed model takes them: uint8, of the size it was trained on."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from litlab.data.images.augment import centre, normalise
-from litlab.data.images.decode import ImageFormat, Mode, Resize
-from litlab.data.metadata import ClassMetadata
+from litlab.data.images.augment import centre
+from litlab.data.images.decode import ImageMetadata
 from litlab.data.serving import BATCH, Serving, TensorSpec, class_outputs
-
-
-@dataclass(frozen=True)
-class ImageMetadata(ClassMetadata):
-    """Metadata of images.
-
-    Args:
-        mean: What is subtracted from each channel, of pixels from 0 to 1.
-        std: What each channel is divided by.
-        image_shape: Channels, height and width that the model gets.
-        mode: Mode that images are converted to.
-        resize: How images of another shape are fitted.
-        depth: Bits of images with 16 bits per pixel, see `ImageFormat`.
-        generated: Whether the images are made up.
-    """
-
-    fixed: ClassVar[tuple[str, ...]] = ("class_names", "image_shape")
-    mean: list[float]
-    std: list[float]
-    image_shape: tuple[int, int, int]
-    mode: Mode
-    resize: Resize
-    depth: int
-    generated: bool
-
-    @property
-    def form(self) -> ImageFormat:
-        """The format that any image gets."""
-        _, height, width = self.image_shape
-        return ImageFormat(height, width, self.mode, self.resize, convert=True, depth=self.depth)
 
 
 class ImageServing(Serving):
@@ -50,21 +18,21 @@ class ImageServing(Serving):
     """
 
     kind = "images"
-    mean: Tensor
-    std: Tensor
+    scale: Tensor
+    shift: Tensor
 
     def __init__(self, metadata: ImageMetadata) -> None:
-        channels, height, width = metadata.image_shape
-        what = f"images, {'grey' if channels == 1 else 'red, green, blue'}, from 0 to 255"
-        image = TensorSpec("image", "uint8", (BATCH, channels, height, width), what)
+        what = f"images, {'grey' if metadata.image_shape[0] == 1 else 'red, green, blue'}, from 0 to 255"
+        image = TensorSpec("image", "uint8", (BATCH, *metadata.image_shape), what)
         super().__init__([image], class_outputs(metadata.class_names))
         self.metadata = metadata
-        self.register_buffer("mean", torch.tensor(metadata.mean))
-        self.register_buffer("std", torch.tensor(metadata.std))
+        mean, std = torch.tensor([metadata.mean, metadata.std])[..., None, None]
+        self.register_buffer("scale", 1 / (255 * std))
+        self.register_buffer("shift", -mean / std)
 
     def encode(self, *raw: Tensor) -> Tensor:
-        """Return normalised images, float32 of the same shape."""
-        return normalise(raw[0], self.mean, self.std)
+        """Return images of mean 0 and deviation 1 per channel, float32 of the same shape."""
+        return raw[0].to(torch.float32, copy=True).mul_(self.scale).add_(self.shift)
 
     def raw(self, batch: dict[str, Tensor]) -> tuple[Tensor, ...]:
         """Return the images of a batch, without the border that training images may have."""
@@ -74,9 +42,8 @@ class ImageServing(Serving):
         return batch["label"]
 
     def facts(self) -> dict[str, Any]:
-        """Return the class names, and how an image of another shape or depth is fitted."""
-        known = self.metadata
-        return {"class_names": known.class_names, "mode": known.mode, "resize": known.resize, "depth": known.depth}
+        """Return the metadata: it says how an image of another shape or depth is fitted."""
+        return self.metadata.state_dict()
 
     def example(self) -> tuple[Tensor, ...]:
         """Return a slope from dark to light, and its mirror image."""

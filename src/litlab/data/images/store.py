@@ -18,40 +18,18 @@ from torch.utils.data import Dataset
 
 from litlab.data.frames import Policy, drop_bad_rows
 from litlab.data.images.augment import reflect_pad
-from litlab.data.images.decode import ImageFormat, Picture, decode, fit, to_picture
+from litlab.data.images.decode import ImageMetadata, Picture, conform, decode, to_array, to_picture
 from litlab.data.module import LoaderError
 from litlab.data.sampler import EpochSampler
 from litlab.data.scores import classification_scores
-from litlab.data.store import write_array
+from litlab.data.store import open_array, write_array
 from litlab.util.progress import progress_bar
 
-_BLOCK = 128  # images that are decoded at a time
-
-
-def store_images(path: Path, shape: tuple[int, int, int], blocks: Iterable[np.ndarray]) -> np.ndarray:
-    """Write images into a file, which `open_array` opens.
-
-    Args:
-        path: The file.
-        shape: (channel, height, width).
-        blocks: uint8 of shape (some, channel, height, width).
-
-    Returns:
-        The same number for equal images, int64 of shape (image,).
-    """
-    digests = []
-
-    def note() -> Iterator[np.ndarray]:
-        for block in blocks:
-            digests.extend(hashlib.blake2b(image.tobytes(), digest_size=8).hexdigest() for image in block)
-            yield block
-
-    write_array(path, shape, note())
-    return np.unique(digests, return_inverse=True)[1]
+_BLOCK = 128  # images that are handled at a time
 
 
 def decode_files(
-    files: Sequence[Path], form: ImageFormat, policy: Policy, where: object, problems: dict[Path, str]
+    files: Sequence[Path], form: ImageMetadata, policy: Policy, where: object, problems: dict[Path, str]
 ) -> Iterator[np.ndarray]:
     """Decode files, and look at all of them before anything is said of those that are bad.
 
@@ -63,34 +41,39 @@ def decode_files(
         problems: Gets what is wrong with bad ones.
 
     Yields:
-        uint8 of shape (some, channel, height, width).
+        uint8 of shape (channel, height, width).
 
     Raises:
         UserError: Files can't be used.
     """
     import pandas as pd
 
-    with ThreadPoolExecutor() as pool, progress_bar(total=len(files), desc="decoding images") as progress:
-        for start in range(0, len(files), _BLOCK):
+    starts = range(0, len(files), _BLOCK)
+    with ThreadPoolExecutor() as pool:
+        for start in progress_bar(starts, desc="decoding images", unit_scale=_BLOCK):
             some = files[start : start + _BLOCK]
-            block = np.zeros((len(some), *form.shape), np.uint8)
-            for place, image in enumerate(pool.map(partial(decode, form=form), some)):
+            for file, image in zip(some, pool.map(partial(decode, form=form), some), strict=True):
                 if isinstance(image, str):
-                    problems[some[place]] = image
-                else:
-                    block[place] = image
-            yield block
-            progress.update(len(some))
-    drop_bad_rows(pd.Series(0, index=list(files)), {**problems}, policy, where, "image")
+                    problems[file] = image
+                    image = np.zeros(form.image_shape, np.uint8)
+                yield image
+    drop_bad_rows(pd.DataFrame(index=list(files)), {**problems}, policy, where, "image")
 
 
-def conform_images(images: np.ndarray, form: ImageFormat) -> Iterator[np.ndarray]:
-    """Bring decoded images, uint8 of shape (image, channel, height, width), to a format, some at a time."""
-    for start in range(0, len(images), _BLOCK):
-        block = images[start : start + _BLOCK]
-        if block.shape[1:] != form.shape:
-            block = np.stack([fit(to_picture(image).convert(form.mode), form) for image in block])
-        yield block
+def store_images(path: Path, form: ImageMetadata, images: Iterable[np.ndarray]) -> np.ndarray:
+    """Write decoded images, each uint8 of shape (channel, height, width), into a file, which `open_array` opens.
+
+    Args:
+        path: The file.
+        form: The format that they get.
+        images: The images.
+
+    Returns:
+        A number for each image, int64 of shape (image,), the same for equal ones.
+    """
+    write_array(path, form.image_shape, (conform(image, form)[None] for image in images))
+    digests = [hashlib.blake2b(image, digest_size=8).digest() for image in open_array(path)]
+    return np.frombuffer(b"".join(digests), np.int64)
 
 
 def measure_colours(images: Iterable[np.ndarray]) -> tuple[list[float], list[float]]:
@@ -101,14 +84,13 @@ def measure_colours(images: Iterable[np.ndarray]) -> tuple[list[float], list[flo
     Args:
         images: uint8 of shape (channel, height, width) each.
     """
-    means, squares = [], []
+    moments = []
     for image in images:
         pixels = image.reshape(len(image), -1) / 255
-        means.append(pixels.mean(1))
-        squares.append(np.square(pixels).mean(1))
-    mean = np.mean(means, axis=0)
-    variance = np.mean(squares, axis=0) - mean**2
-    return mean.tolist(), np.sqrt(np.maximum(variance, 1 / 255**2)).tolist()
+        moments.append([pixels.mean(1), np.square(pixels).mean(1)])
+    mean, square = np.mean(moments, axis=0)
+    variance = np.maximum(square - mean**2, 1 / 255**2)
+    return mean.tolist(), np.sqrt(variance).tolist()
 
 
 def warn_of_copies(groups: np.ndarray, splits: np.ndarray, files: Sequence[Path], where: object) -> None:
@@ -171,14 +153,11 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         Returns:
             The copy; or these images where they are too large: then batches come from the file as they are needed.
         """
-        _, channels, height, width = self.images.shape
-        shape = len(self), channels, height + 2 * pad, width + 2 * pad
-        if int(np.prod(shape)) * processes > psutil.virtual_memory().available / 4:
+        size = reflect_pad(self.images[:1], pad).nbytes * len(self)
+        if size * processes > psutil.virtual_memory().available / 4:
             return self
-        copy = torch.empty(shape, dtype=torch.uint8)
-        for part, numbers in zip(copy.split(_BLOCK), torch.arange(len(self)).split(_BLOCK), strict=True):
-            part.copy_(reflect_pad(self[numbers]["image"], pad))
-        return StoredImages(copy, self.labels)
+        blocks = torch.arange(len(self)).split(_BLOCK)
+        return StoredImages(torch.cat([reflect_pad(self[block]["image"], pad) for block in blocks]), self.labels)
 
     def to(self, device: torch.device) -> "StoredImages":
         """Return the images on a device; some of many, which stay in the cache, as they are."""
@@ -193,7 +172,8 @@ class LazyImages(Dataset[dict[str, Tensor]]):
         read: Returns ``image`` (a file or its bytes) and perhaps ``label`` of some images, by their numbers, int64 of
             shape (some,).
         form: The format that they get.
-        transforms: What changes each image, drawn by (seed, epoch, number) alone, where a loader reads them.
+        transforms: What changes each image, uint8 of shape (channel, height, width), in its original size. What they
+            draw from Python's or torch's generator follows from (seed, epoch, number) alone, where a loader reads them.
     """
 
     sampler: EpochSampler | None = None  # of the loader that has this copy: it knows seed and epoch
@@ -202,7 +182,7 @@ class LazyImages(Dataset[dict[str, Tensor]]):
         self,
         size: int,
         read: Callable[[Tensor], list[dict[str, Any]]],
-        form: ImageFormat,
+        form: ImageMetadata,
         transforms: Sequence[nn.Module] = (),
     ) -> None:
         self.size = size
@@ -222,56 +202,42 @@ class LazyImages(Dataset[dict[str, Tensor]]):
             As `StoredImages` does; without ``label`` in prediction.
 
         Raises:
-            LoaderError: An image is damaged, or unlike the others.
+            LoaderError: An image is damaged, or unlike the others, or a transform returns no uint8.
         """
         samples, images = self.read(index % self.size), []
+        is_changed = self.transforms and self.sampler is not None
         for number, sample in zip(index.tolist(), samples, strict=True):
-            change = None
-            if self.transforms and self.sampler is not None:
-                draw = f"{self.sampler.seed} {self.sampler.epoch} {number}"
-                change = partial(change_image, self.transforms, draw)
             source = sample["image"]
-            image = decode(source, self.form, change)
+            image = decode(source, self.form, partial(self._change, number) if is_changed else None)
             if isinstance(image, str):
                 name = source if isinstance(source, Path) else f"image {number}"
                 raise LoaderError(f"data.path: {name}: {image}; replace or delete it")
             images.append(image)
         batch = {"image": torch.from_numpy(np.stack(images)), "index": index}
-        return batch | {
-            name: torch.tensor([sample[name] for sample in samples]) for name in samples[0].keys() - {"image"}
-        }
+        if "label" in samples[0]:
+            batch["label"] = torch.tensor([sample["label"] for sample in samples])
+        return batch
+
+    def _change(self, number: int, picture: Picture) -> Picture:
+        """Apply the transforms to an image; afterwards random numbers go on as if none had been drawn."""
+        assert self.sampler is not None
+        image = torch.from_numpy(to_array(picture))
+        with isolate_rng(include_cuda=False):
+            random.seed(f"{self.sampler.seed} {self.sampler.epoch} {number}")
+            torch.default_generator.manual_seed(random.getrandbits(63))
+            for transform in self.transforms:
+                image = transform(image)
+        if image.dtype != torch.uint8:
+            raise LoaderError(
+                f"data.transform: the last one returns {image.dtype}, not uint8; leave out what changes the type or "
+                "normalises, which is done afterwards"
+            )
+        return to_picture(image.numpy())
 
 
-def read_files(files: Sequence[Path], labels: Tensor | None, numbers: Tensor) -> list[dict[str, Any]]:
-    """Return image files and their labels, as `LazyImages` asks for them."""
-    if labels is None:
-        return [{"image": files[number]} for number in numbers.tolist()]
-    return [{"image": files[number], "label": int(labels[number])} for number in numbers.tolist()]
-
-
-def change_image(transforms: Sequence[nn.Module], draw: str, picture: Picture) -> Picture:
-    """Apply transforms to an image as it is in its file.
-
-    Args:
-        transforms: Of uint8 images of shape (channel, height, width), such as those of ``torchvision.transforms.v2``.
-        draw: What the random numbers of Python and torch follow from; afterwards they go on as if none had been drawn.
-        picture: The image.
-
-    Raises:
-        LoaderError: They return something else.
-    """
-    image = torch.from_numpy(np.array(picture)).reshape(picture.height, picture.width, -1).permute(2, 0, 1)
-    with isolate_rng(include_cuda=False):
-        random.seed(draw)
-        torch.default_generator.manual_seed(random.getrandbits(63))
-        for transform in transforms:
-            image = transform(image)
-    if image.dtype != torch.uint8:
-        raise LoaderError(
-            f"data.transform: the last one returns {image.dtype}, not uint8; leave out what changes the type or "
-            "normalises, which is done afterwards"
-        )
-    return to_picture(image.numpy())
+def pick(samples: Sequence[dict[str, Any]], numbers: Tensor) -> list[dict[str, Any]]:
+    """Return some of the samples, as `LazyImages` reads them."""
+    return [samples[number] for number in numbers.tolist()]
 
 
 def classify_by_mean(train: StoredImages, test: StoredImages, num_classes: int) -> dict[str, float]:
@@ -280,12 +246,12 @@ def classify_by_mean(train: StoredImages, test: StoredImages, num_classes: int) 
     Returns:
         ``test/acc`` and ``test/f1`` (macro), from 0 to 1.
     """
-    means = []
-    for label in range(num_classes):
-        members = (train.labels == label).nonzero()[:, 0]
-        means.append(train[members]["image"].flatten(1).float().mean(0))
-    distances = []
-    for index in torch.arange(len(test)).split(_BLOCK):
-        distances.append(torch.cdist(test[index]["image"].flatten(1).float(), torch.stack(means)))
-    nearest = torch.cat(distances).nan_to_num(torch.inf).argmin(1)  # NaN are those of a class without images
+
+    def read(images: StoredImages, index: Tensor) -> Tensor:
+        return images[index]["image"].flatten(1).float()
+
+    members = [(train.labels == label).nonzero()[:, 0] for label in range(num_classes)]
+    means = torch.stack([read(train, index).mean(0) for index in members])
+    distances = torch.cat([torch.cdist(read(test, index), means) for index in torch.arange(len(test)).split(_BLOCK)])
+    nearest = distances.nan_to_num(torch.inf).argmin(1)  # NaN are those of a class without images
     return classification_scores(nearest.numpy(), test.labels.numpy())

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from litlab.data.images.decode import KINDS, ImageFormat, decode
+from litlab.data.images.decode import KINDS, ImageMetadata, decode
 from litlab.serve.body import Given
 from litlab.serve.limits import PIXELS
 from litlab.serve.readers.reader import Arrays, Asked, Reader, class_answer
@@ -18,9 +18,7 @@ class ImageReader(Reader):
 
     def __init__(self, manifest: Mapping[str, Any], text_file: Callable[[str], str]) -> None:
         super().__init__(manifest, text_file)
-        _, _, height, width = self.inputs["image"]["shape"]
-        mode, resize, depth = (self.facts[name] for name in ("mode", "resize", "depth"))
-        self.form = ImageFormat(height, width, mode, resize, convert=True, depth=depth)
+        self.form = ImageMetadata(**self.facts)
 
     def read(self, given: Given) -> Asked:
         """Turn an image into one sample."""

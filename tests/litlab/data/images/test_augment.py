@@ -2,29 +2,16 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from litlab.data.images import Augment, AugmentStep, Draw
-from litlab.data.images.augment import augment_batch, centre, normalise, reflect_pad
+from litlab.data.images import Augment
+from litlab.data.images.augment import augment_batch, centre, reflect_pad
 from litlab.data.images.draws import uniform
-from litlab.errors import UserError
 
 SIZE = (12, 10)
 
 
-class Shade(AugmentStep):
-    """Darkens each image by a random share of `depth`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("depth", torch.tensor(1.0))
-
-    def forward(self, images: Tensor, draw: Draw) -> Tensor:
-        assert draw("shade").shape == (len(images), 1, 1, 1)
-        return images * (1 - self.depth * draw("shade"))
-
-
-ALL = Augment(3, "random", 4, 0.3, 0.3, 0.3, steps=[Shade()])
+ALL = Augment(3, "random", 4)
 
 
 def pictures(count, size=SIZE):
@@ -35,7 +22,7 @@ def pictures(count, size=SIZE):
 def run(images, augment, index=None, epoch=0, seed=0):
     """Without normalisation."""
     index = torch.arange(len(images)) if index is None else index
-    return augment_batch(images, index, augment, SIZE, lambda some: some.float().clone(), seed=seed, epoch=epoch)
+    return augment_batch(images, index, augment, (3, *SIZE), lambda some: some.float().clone(), seed=seed, epoch=epoch)
 
 
 def same(count, image=None):
@@ -58,12 +45,9 @@ def test_draws_are_uniform_and_independent():
 def test_nothing_is_just_normalised():
     images = pictures(5)
     assert run(images, Augment()).equal(images.float())
-    mean, std = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.5, 0.6, 0.7])
-    expected = (images.double() / 255 - mean.double()[:, None, None]) / std.double()[:, None, None]
-    torch.testing.assert_close(normalise(images, mean, std).double(), expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["crop", "cutout", "brightness", "contrast", "saturation", "steps"])
+@pytest.mark.parametrize("name", ["crop", "cutout"])
 def test_each_image_has_its_own_draw(name):
     result = run(same(64), Augment(**{name: getattr(ALL, name)}))
     assert len(result.flatten(1).unique(dim=0)) > 25
@@ -119,35 +103,11 @@ def test_cutout_blanks_one_square_anywhere():
     assert len(corners.unique(dim=0)) == (12 - 4 + 1) * (10 - 4 + 1)
 
 
-def test_colours():
-    factor = (
-        run(same(500, torch.full((1, 3, *SIZE), 100, dtype=torch.uint8)), Augment(brightness=0.3))[:, 0, 0, 0] / 100
-    )
-    assert 0.7 <= factor.min() < 0.71
-    assert 1.29 < factor.max() <= 1.3
-    images = pictures(1).clamp(60, 190)
-    weights = torch.tensor([0.299, 0.587, 0.114])[:, None, None]
-    grey = (images.float() * weights).sum(1)
-    contrast, saturation = (run(same(100, images), Augment(**{name: 0.2})) for name in ("contrast", "saturation"))
-    after = (contrast * weights).sum(1)
-    torch.testing.assert_close(after.mean((1, 2)), grey.mean().expand(100), rtol=1e-3, atol=0.1)  # it keeps the mean
-    assert 0.7 < (after.std((1, 2)) / grey.std()).min() < 0.85
-    assert 1.15 < (after.std((1, 2)) / grey.std()).max() < 1.25
-    torch.testing.assert_close((saturation * weights).sum(1), grey.expand(100, -1, -1), rtol=1e-3, atol=0.5)
-    spread = (saturation.amax(1) - saturation.amin(1)).mean((1, 2))
-    assert spread.max() / spread.min() > 1.4
-    assert run(pictures(6)[:, :1], Augment(2, "random", 3, 0.1, 0.1)).shape == (6, 1, *SIZE)
-
-
 # ---- steps
 
 
-def test_steps_draw_for_themselves_and_come_after_the_colours():
-    white = torch.full((20, 3, *SIZE), 255, dtype=torch.uint8)
-    index, seen = torch.arange(20), []
-    once, twice = (run(white, Augment(steps=[Shade()] * count))[:, 0, 0, 0] for count in (1, 2))
-    torch.testing.assert_close(once, 255 * (1 - uniform(index, 0, 0, "0 shade")[0]))
-    torch.testing.assert_close(twice / once, 1 - uniform(index, 0, 0, "1 shade")[0], rtol=1e-3, atol=1e-3)
+def test_steps_get_whole_batches_from_0_to_1_after_crop_and_flip():
+    seen = []
 
     class Look(nn.Module):
         def forward(self, images):
@@ -156,8 +116,8 @@ def test_steps_draw_for_themselves_and_come_after_the_colours():
 
     images = pictures(20)
     before = images.clone()
-    assert run(images, Augment(brightness=0.5, steps=[Look()])).eq(0).all()
-    torch.testing.assert_close(seen[0] * 255, run(images, Augment(brightness=0.5)))
+    assert run(images, Augment(2, "random", steps=[Look()])).eq(0).all()
+    torch.testing.assert_close(seen[0] * 255, run(images, Augment(2, "random")))
     assert images.equal(before)
 
 
@@ -167,10 +127,6 @@ def test_steps_of_torchvision_and_on_devices():
     images = pictures(20)
     steps = [v2.ColorJitter(brightness=(0.5, 0.5)), v2.RandomHorizontalFlip(p=1.0)]
     torch.testing.assert_close(run(images, Augment(steps=steps)), images.float().flip(3) / 2)
-    step = Shade()  # the meta device stands for a GPU
+    step = nn.BatchNorm2d(3)  # the meta device stands for a GPU
     run(images.to("meta"), Augment(steps=[step]), index=torch.arange(20, device="meta"))
-    assert step.depth.device.type == "meta"
-    with pytest.raises(
-        UserError, match=r"^data\.augment\.steps: MaxPool2d returns \(20, 3, 6, 5\) for images of shape"
-    ):
-        run(images, Augment(steps=[nn.MaxPool2d(2)]))
+    assert step.weight.device.type == "meta"

@@ -9,7 +9,7 @@ from litlab.errors import UserError
 from tests.litlab.data.conftest import Recorder, a_rank, prepared, refusal
 from tests.litlab.data.images.conftest import pixels, write_image
 
-ALL = Augment(crop=2, flip="random", cutout=3, brightness=0.2)
+ALL = Augment(crop=2, flip="random", cutout=3)
 
 
 def test_facts_are_known_before_anything_is_decoded(make, pets, tmp_path):

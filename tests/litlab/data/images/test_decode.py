@@ -8,14 +8,20 @@ import pytest
 import torch
 from PIL import Image
 
-from litlab.data.images.decode import ImageFormat, decode, peek
+from litlab.data.images.decode import ImageMetadata, decode, examine
 from litlab.data.images.files import find_images
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.images.conftest import write_image
 
 
+def make_format(size, mode="RGB", resize=None) -> ImageMetadata:
+    """A format; size is (height, width)."""
+    shape = (1 if mode == "L" else 3, *size)
+    return ImageMetadata(["a", "b"], shape, resize, 16, mean=[], std=[], generated=False)
+
+
 def decoded(path, mode="RGB", size=(2, 2), resize=None) -> np.ndarray:
-    array = decode(path, ImageFormat(*size, mode, resize, convert=True))
+    array = decode(path, make_format(size, mode, resize))
     assert isinstance(array, np.ndarray), array
     assert array.dtype == np.uint8
     return array
@@ -66,7 +72,7 @@ def test_the_camera_was_turned(tmp_path, name, orientation, size, white):
     path = save(
         tmp_path, array, name=name, exif=exif, **({"quality": 100} if name[-1] in "gpf" and "j" in name else {})
     )
-    assert peek([path]) == (*size, "RGB")
+    assert examine([path]) == ((3, *size), 16)
     result = decoded(path, size=size).astype(int)
     assert result[white].mean() > 240
     assert result.mean() == pytest.approx(127.5, abs=8)
@@ -126,6 +132,14 @@ def test_images_of_one_value_are_told(tmp_path, make, said, settings):
     assert any("the images are almost of one value; look at some" in line for line in said)
 
 
+@pytest.mark.parametrize(("mode", "channels"), [(None, 3), ("L", 1)])
+def test_one_image_with_colours_among_grey_ones(tmp_path, make, mode, channels):
+    for number in range(8):
+        write_image(tmp_path / "scans/train" / "ab"[number % 2] / f"{number}.png", mode="RGB" if number == 5 else "L")
+    data = prepared(make(tmp_path / "scans", mode=mode))
+    assert data.samples("train")[torch.arange(4)]["image"].shape == (4, channels, 8, 6)
+
+
 def test_ways_to_fit(tmp_path):
     array = np.zeros((4, 12, 3), dtype=np.uint8)
     array[:, 4:8] = 255
@@ -149,16 +163,15 @@ def test_all_that_is_wrong_is_told_at_once(make, pets, said):
     (pets / "train/cat/04.png").write_bytes(b"rubbish")
     Image.fromarray(np.ones((8, 6), dtype=np.float32)).save(pets / "train/cat/05.tif")
     write_image(pets / "train/cat/07.png", size=(9, 6))
-    write_image(pets / "train/dog/05.png", mode="L")
     message = refusal(prepared, make(pets))
-    assert message.startswith(f"{pets}: 5 of 37 images can't be used: image {pets}/train/cat/03.png (")
+    assert message.startswith(f"folder {pets}: 4 of 37 images can't be used: image {pets}/train/cat/03.png (")
     assert "04.png (not an image)" in message
-    assert message.endswith(" and 2 more; correct or delete them, or use --data.bad_rows drop")
-    form = ImageFormat(8, 6, "RGB", None, convert=False)
-    assert decode(pets / "train/cat/07.png", form) == "9 x 6 pixels, not 8 x 6: set data.image_size"
-    assert decode(pets / "train/dog/05.png", form) == "L, not RGB: set data.mode"
+    assert message.endswith(" and 1 more; correct or delete them, or use --data.bad_rows drop")
+    assert "05.tif (32 bits per pixel of unknown range: save it with 8 or 16)" in message
+    told = decode(pets / "train/cat/07.png", make_format((8, 6)))
+    assert told == "9 x 6 pixels, not 8 x 6: set data.image_size"
 
     data = prepared(make(pets, bad_rows="drop", image_size=[8, 6], mode="RGB"))
     assert data.sizes == {"train": 25, "val": 3, "test": 6}
-    assert said[-1].startswith(f"{pets}: 3 of 37 images can't be used")
+    assert said[-1].startswith(f"folder {pets}: 3 of 37 images can't be used")
     assert data.samples("train").labels.bincount().tolist() == [16, 9]

@@ -33,7 +33,7 @@ HARMLESS = {
 def test_every_image_is_listed_once(pets, case, said):
     change, count = HARMLESS[case]
     change(pets)
-    listing = list_folder(pets)
+    listing = list_folder(pets, "error")
     files = [file for file, split in zip(listing.files, listing.given, strict=True) if split == "train"]
     assert len(files) == len(set(files)) == count
     assert listing.class_names == ["cat", "dog"]
@@ -45,25 +45,25 @@ def test_files_of_other_kinds_are_counted(pets, said):
     (pets / "train/cat/notes.txt").touch()
     for number in range(2):
         (pets / f"train/dog/{number}.raw").touch()
-    assert len(list_folder(pets).files) == 36
+    assert len(list_folder(pets, "error").files) == 36
     assert said == [f"warning: {pets}: 3 files are no images and are left out: 2 .raw, 1 .txt"]
 
 
 def test_numbers_as_classes_are_in_numerical_order(tmp_path, said):
     for name in ("10", "9", "1"):
         write_image(tmp_path / "train" / name / "1.png")
-    assert list_folder(tmp_path).class_names == ["1", "9", "10"]
+    assert list_folder(tmp_path, "error").class_names == ["1", "9", "10"]
 
 
 REFUSED = {
     "nothing": (shutil.rmtree, "data.path: there is no folder {root}; name one that has train/<class>/"),
     "a class that train lacks": (
-        lambda root: write_image(root / "test/cow/1.png"), "{root}/test/cow: this class is not in {root}/train; add or"
+        lambda root: write_image(root / "test/cow/1.png"),
+        "{root}: 1 of 37 images can't be used: image {root}/test/cow/1.png (it has no class, or none of the training",
     ),
-    "an empty class": (lambda root: (root / "train/cow").mkdir(), "{root}/train/cow: no images (.jpg, "),
     "a broken link": (
         lambda root: (root / "train/cat/x.png").symlink_to("gone"),
-        "{root}: 1 of 37 images can't be used: image {root}/train/cat/x.png ([Errno 2] No such file or directory",
+        "folder {root}: 1 of 37 images can't be used: image {root}/train/cat/x.png ([Errno 2] No such file",
     ),
 }  # fmt: skip
 
@@ -82,7 +82,7 @@ def test_copies_are_told(pets, make, said):
     prepared(data)
     data.setup("test")
     assert said == [
-        f"warning: {pets}: 1 images for validation or test are copies of training images, such as "
+        f"warning: folder {pets}: 1 images for validation or test are copies of training images, such as "
         f"{pets}/test/dog/3.png: results look better than they are"
     ]
 
@@ -194,11 +194,11 @@ HEADER = "file,label,split\n"
             f"{HEADER}{ROWS[0]},train\n{ROWS[1]},Train\nimages/gone.png,cat,train\nimages/2.png,,test\n"
             f"{ROWS[3]},train\nimages/4.png,cow,test\n",
             {"split_column": "split"},
-            "{path}: 3 of 6 rows can't be used: row 3 (split is not train, val or test), row 5 (label is empty, or no "
-            "class of the training rows), row 7 (label is empty, or no class of the training rows); correct or delete "
-            "them, or use --data.bad_rows drop",
+            "{path}: 3 of 6 rows can't be used: row 3 (its split is not train, val or test), row 5 (it has no "
+            "class, or none of the training images), row 7 (it has no class, or none of the training images); correct "
+            "or delete them, or use --data.bad_rows drop",
         ),
-        (f"file,label\n{ROWS[0]}\n", {}, "data.path: {path} has 1 classes, 2 or more are needed; add some"),
+        (f"file,label\n{ROWS[0]}\n", {}, "data.path: {path} has 1 classes to train on"),
         (None, {}, "data.path: there is no file {path}"),
     ],
 )  # fmt: skip
@@ -207,6 +207,12 @@ def test_what_a_table_can_have_wrong(make, table, text, settings, message):
     if text is None:
         path.unlink()
     assert refusal(prepared, make(path, **settings)).startswith(message.format(path=path))
+
+
+def test_images_of_other_classes_are_dropped(make, pets, said):
+    write_image(pets / "test/cow/1.png")
+    assert prepared(make(pets, bad_rows="drop")).sizes == {"train": 27, "val": 3, "test": 6}
+    assert said[0].startswith(f"{pets}: 1 of 37 images can't be used: image {pets}/test/cow/1.png")
 
 
 def test_bad_rows_are_dropped(make, table):

@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torchvision.transforms import v2
 
-from litlab.data import Augment, StreamedImages
+from litlab.data import Augment
 from litlab.data.module import LoaderError
 from litlab.data.shard_batches import ShardBatches
 from litlab.data.store import new_folder
@@ -74,7 +74,7 @@ def test_damage_and_wrong_transforms_end_in_one_line(make, pets, workers):
 
 def source(kind, make, photos, shards, **settings):
     if kind == "shards":
-        return StreamedImages(str(shards), batch_size=4, **settings)
+        return make(shards, dataset="shards", **settings)
     return make(photos, cache="none", image_size=(8, 6), **settings)
 
 
@@ -163,7 +163,7 @@ def contents(batches):
 
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 2), (2, 0), (3, 0)])
 def test_every_image_once_whatever_the_ranks_and_workers(make, photos, shards, ranks, workers):
-    data = prepared(StreamedImages(str(shards), batch_size=3, shuffle_shards=2, num_workers=workers))
+    data = prepared(make(shards, dataset="shards", batch_size=3, shuffle_shards=2, num_workers=workers))
     samples, sizes = data.samples("train"), data.shards.sizes("train")
     assert len(sizes) > 3
     batches = []
@@ -179,18 +179,22 @@ def test_shards_have_what_is_known_of_the_images(make, photos, tmp_path, cache):
     original = prepared(make(photos, cache=cache, image_size=(8, 6), normalize="imagenet"))
     with new_folder(tmp_path / "shards") as folder:
         original.write_shards(folder, 100_000)
-    data = prepared(StreamedImages(str(tmp_path / "shards"), normalize="imagenet"))
+    data = prepared(make(tmp_path / "shards", dataset="shards", batch_size=8, normalize="imagenet"))
     assert data.metadata == original.metadata
     assert (data.has_test, data.num_classes, data.image_shape) == (True, 2, (3, 8, 6))
     assert data.description.endswith("22 train / 2 val / 8 test images of 3 x 8 x 6, 2 classes")
     (first, _), (second, _) = (next(one.batches("test")) for one in (data, original))
     assert first[:4].equal(second[:4])
     plain = prepared(make(photos, cache=cache, image_size=(8, 6)))
-    assert prepared(StreamedImages(str(tmp_path / "shards"))).metadata == plain.metadata
+    assert prepared(make(tmp_path / "shards", dataset="shards")).metadata == plain.metadata
 
 
-def test_shards_of_something_else_are_refused(make, shards):
-    data = StreamedImages(str(shards))
+def test_what_does_not_go_with_shards_is_refused(make, shards):
+    assert refusal(make, shards, dataset="shards", fold="0/5").startswith("data.fold: shards have the splits")
+    assert refusal(prepared, make(shards, dataset="shards", balance="even")).startswith(
+        "data.balance: ImageData has no"
+    )
+    data = make(shards, dataset="shards")
     data.shards.about["kind"] = "texts"
     assert (
         refusal(prepared, data)
@@ -209,7 +213,7 @@ def test_from_a_folder_to_predictions_by_commands(run, images, tmp_path):
         "      - class_path: torchvision.transforms.v2.TrivialAugmentWide\n"
     )
     done = run(
-        "fit", "--config", CONFIGS / "images.yaml", "--data=StreamedImages", "--config=with.yaml", "--data.path=shards",
+        "fit", "--config", CONFIGS / "images.yaml", "--data.dataset=shards", "--config=with.yaml", "--data.path=shards",
         "--data.batch_size=40", "--data.num_workers=2", "--trainer.accelerator=cpu", "--trainer.max_epochs=1",
     )  # fmt: skip
     assert done.code == 0, done.err
