@@ -82,7 +82,7 @@ def main() -> None:
         print(json.dumps(measure(chosen.side, chosen.folder, chosen.workers, chosen.batches)))
         return
     from litlab.data import ImageData
-    from litlab.data.shards import new_shards
+    from litlab.data.store import new_folder
 
     with tempfile.TemporaryDirectory() as place:
         sizes = {}
@@ -95,7 +95,7 @@ def main() -> None:
                 os.symlink(file.resolve(), link)
             data = ImageData("folder", str(folder), cache="none", cache_dir=f"{place}/none", val_fraction=0)
             data.setup()
-            with new_shards(Path(f"{folder}_shards")) as shards:
+            with new_folder(Path(f"{folder}_shards")) as shards:
                 data.write_shards(shards, 1_000_000)
             sizes[name] = (folder, len(files))
         runs: dict[tuple[str, str, int], list[dict[str, float]]] = {}

@@ -15,7 +15,6 @@ from litlab.metrics.stage_metrics import StageMetrics
 from litlab.nn.adapt import adapt_network
 from litlab.nn.ensemble import Ensemble, are_copies, build_networks, mean_prediction
 from litlab.nn.images import average_views, make_mix
-from litlab.parallel.groups import shards
 from litlab.tasks.supervised import Supervised
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt
 

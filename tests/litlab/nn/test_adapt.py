@@ -48,7 +48,7 @@ def test_images_that_are_too_small_are_refused():
 
 def test_auxiliary_outputs_are_refused():
     network = torchvision.models.googlenet(init_weights=False)
-    with pytest.raises(UserError, match="GoogLeNet does not return logits of shape .* auxiliary outputs off"):
+    with pytest.raises(UserError, match=r"GoogLeNet does not return logits of shape .* auxiliary outputs off"):
         adapt_network(network, (3, 64, 64), 10)
 
 

@@ -127,7 +127,8 @@ class TextData(ExperimentData):
             out and says how many there are.
         fallback: `generated` uses made-up texts where a public set can't be downloaded, and says so; null stops there.
         cache_dir: Folder for the tokenised texts.
-        **loader: seed, drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor, as of `ExperimentData`.
+        **loader: seed, drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor, as of
+            `ExperimentData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or can't be used.

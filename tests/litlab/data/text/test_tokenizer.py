@@ -42,7 +42,7 @@ def test_flat_ids_and_lengths():
     assert texts[:3] == [encode(tokenizer, [text])["ids"].tolist() for text in TEXTS]
     assert texts[3:] == [[1], [1]]  # a text without tokens is one unknown word
     many = encode(tokenizer, TEXTS * 700)  # more than one chunk
-    assert many["ids"].tolist() == sum(texts[:3], []) * 700
+    assert many["ids"].tolist() == [*texts[0], *texts[1], *texts[2]] * 700
     assert len(many["lengths"]) == 2100
 
 
