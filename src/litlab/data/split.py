@@ -98,7 +98,7 @@ def _arrange(count: int, labels: np.ndarray | None, groups: np.ndarray | None, t
     order = generator.permutation(count)
     label = pd.Series(0 if labels is None else labels[order], range(count))
     of_class = label.groupby(label)
-    size = of_class.transform("size")
+    size: Any = of_class.transform("size")
     offset = generator.random(1 + label.max())[label] * (size > 1)
     unit = np.empty(count, np.int64)
     unit[order[np.argsort((of_class.cumcount() + offset) / size)]] = np.arange(count)
