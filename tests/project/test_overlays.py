@@ -89,7 +89,7 @@ def test_overlay(fit, number, overlay):
         ("linear", "warm_restarts", ["model.schedule"]),
         ("text", "agc", ["agc", "trainer.gradient_clip_val"]),
         ("text", "swa", ["swa", "ema"]),
-        ("text", "mixup", ["model.mixup", "image_shape"]),
+        ("text", "mixup", ["mixup", "image_shape"]),
         ("forecast", "label_smoothing", ["model.label_smoothing", "LSTMForecaster"]),
         ("forecast", "tta", ["model.flip_tta", "LSTMForecaster"]),
         ("cifar_vgg", "activation_checkpointing", ["activation_checkpointing.blocks", "model.network"]),

@@ -24,5 +24,5 @@ def regression_scores(predicted: np.ndarray, truth: np.ndarray, names: Sequence[
         ``test/mse``, ``test/mae`` and ``test/r2``; where there are several targets with the name of each at its end.
     """
     errors = RegressionErrors(names)
-    errors.update(torch.from_numpy(predicted), torch.from_numpy(truth))
+    errors.update(torch.tensor(predicted), torch.tensor(truth))
     return {f"test/{name}": value.item() for name, value in errors.compute().items()}

@@ -3,6 +3,8 @@
 All draws are the same for every seed of a run.
 """
 
+from typing import Any
+
 import numpy as np
 
 from litlab.errors import UserError

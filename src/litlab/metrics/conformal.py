@@ -56,7 +56,8 @@ class Conformal(Metric):
 
     def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Return the calibrated ends of intervals of shape (batch, horizon, channel), NaN without calibration."""
-        radius = torch.tensor(math.nan) if self.radius is None else self.radius
-        radius = radius.to(lower.device)
+        if self.radius is None:
+            return torch.full_like(lower, math.nan), torch.full_like(upper, math.nan)
+        radius = self.radius.to(lower.device)
         middle = (lower + upper) / 2  # where a negative radius would turn the interval inside out
         return torch.minimum(lower - radius, middle), torch.maximum(upper + radius, middle)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from litlab.errors import UserError
+
 
 def plain_recipe(value: Any) -> Any:
     """Turn what the command line makes of a class and its arguments into a plain ``functools.partial`` of that class.
@@ -47,7 +49,13 @@ def rates_of(recipe: Callable[..., Any]) -> dict[str, float]:
 
 
 def scale_rates(recipe: Callable[..., Any], lr: float) -> Callable[..., Any]:
-    """Return an optimizer's recipe with another ``lr``, and its other learning rates in proportion."""
+    """Return an optimizer's recipe with another ``lr``, and its other learning rates in proportion.
+
+    Raises:
+        UserError: It has no ``lr`` above 0 to begin with.
+    """
     rates = rates_of(recipe)
+    if not rates.get("lr"):
+        raise UserError("model.optimizer: it has no lr above 0; set one, or choose another optimizer")
     scaled = {name: rate * (lr / rates["lr"]) for name, rate in rates.items()}
     return partial(recipe, **{**scaled, "lr": lr})  # exactly

@@ -179,7 +179,7 @@ class Forecaster(Supervised):
 
     def _outputs(self, batch: Batch) -> Tensor:
         outputs = self(batch["past"], batch.get("calendar")).float()
-        expected = (len(batch["past"]), self.horizon, self.num_targets, len(self.quantiles or [1]))
+        expected = (batch["past"].shape[0], self.horizon, self.num_targets, len(self.quantiles or [1]))
         if outputs.shape[-4:] != expected:
             raise UserError(
                 f"model.network: it returns {(*outputs.shape,)}, not (batch, horizon, channel, outputs) = {expected}; "

@@ -37,7 +37,7 @@ FILES = {
     "data class": (("ImageData", "ImagData"), ":6: data: there is no class 'ImagData'; did you mean 'ImageData'?"),
     "data value": (
         ("generated", "cifar"),
-        ":8: data.dataset: cifar is not valid; it must be 'folder', 'csv', 'generated'",
+        ":8: data.dataset: cifar is not valid; it must be 'folder', 'csv', 'shards', 'generated'",
     ),
     "optimizer": (("optim.SGD", "optim.SDG"), ":5: model.optimizer: torch.optim has no 'SDG'; did you mean 'SGD'?"),
     "optimizer key": (("lr:", "lrr:"), ":5: model.optimizer.lrr: SGD has no 'lrr'; did you mean 'lr'?"),

@@ -246,7 +246,7 @@ class SeriesData(ExperimentData):
         return self._samples["rows"]
 
     def _encode(self, series: Series) -> dict[str, Tensor]:
-        raw = [torch.from_numpy(np.ascontiguousarray(series.table))]
+        raw = [torch.tensor(series.table.to_numpy())]
         if self.metadata.covariates:
             raw.append(make_calendar(series.times, self.metadata.covariates))
         return self.serving().encode(*raw)

@@ -150,7 +150,7 @@ def _lay_on_grid(rows: Frame, times: Column, freq: str, bad_rows: Policy, where:
     if wrong.mean() > _MOST_WRONG:
         raise UserError(
             f"{where}: {wrong.mean():.0%} of the times are there twice or off the step of {freq}, the first in row "
-            f"{wrong.idxmax()}; correct them, use --data.freq STEP, or --data.series_column COLUMN for several series"
+            f"{wrong.idxmax()}; correct them, or set freq, or series_column where there are several series"
         )
     problem = f"which is there twice or off the step of {freq}; where clocks were put back, add UTC offsets"
     rows = drop_bad_rows(rows, _name_cells(times, wrong, problem), bad_rows, where)

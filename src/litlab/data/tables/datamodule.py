@@ -162,8 +162,11 @@ class TabularData(ExperimentData):
             frame[target] = pd.Categorical(frame[target], class_names)
             labels = frame[target].cat.codes.to_numpy("int64")
         cells = {setting: frame.pop(name).to_numpy() for name, setting in units.items()}
+        given = cells.get("split_column", np.full(len(frame), "train"))
+        if "train" not in given:
+            raise UserError(f"data.split_column: no row of {where} is for train; mark the training rows")
         split = split_samples(
-            cells.get("split_column", np.full(len(frame), "train")),
+            given,
             settings.val_fraction,
             0.0 if "split_column" in cells else settings.test_fraction,
             labels=labels,
@@ -171,8 +174,6 @@ class TabularData(ExperimentData):
             times=cells.get("time_column"),
             fold=settings.fold,
         )
-        if "train" not in split:
-            raise UserError(f"data.split_column: no row of {where} is for train; mark the training rows")
         return {name: frame[split == name] for name in SPLITS}
 
     # ---- what models and messages are told; before `setup`, too

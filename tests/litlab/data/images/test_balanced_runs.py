@@ -22,16 +22,12 @@ def uneven(images, tmp_path):
     return tmp_path / "uneven"
 
 
-def test_a_balanced_run_says_what_it_draws_and_reports_each_class(run, uneven, tmp_path):
+def test_a_balanced_run_reports_each_class(run, uneven, tmp_path):
     done = run(
         "fit", "--config", CONFIGS / "images.yaml", f"--data.path={uneven}", *BRIEF, "--data.balance=sqrt",
         "--trainer.callbacks=[ConfusionMatrix]",
     )  # fmt: skip
     assert done.code == 0, done.err
-    line = (
-        "data.balance: sqrt: in each epoch class 'class_9' (1) is drawn 3 times, class 'class_0' (12) is drawn 9 times"
-    )
-    assert line in done.err
     with (tmp_path / "lightning_logs/images/version_0/classes.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [(row["class"], row["training samples"], row["test samples"]) for row in rows] == [

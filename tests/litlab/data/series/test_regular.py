@@ -109,8 +109,8 @@ def test_days_of_a_clock_that_is_put_forward():
 def test_interleaved_series_are_not_one():
     times = [time for time in hours(50) for _ in range(2)]
     message = (
-        "data.path: 50% of the times are there twice or off the step of h, the first in row 2; correct them, use "
-        "--data.freq STEP, or --data.series_column COLUMN for several series"
+        "data.path: 50% of the times are there twice or off the step of h, the first in row 2; correct them, or "
+        "set freq, or series_column where there are several series"
     )
     for options in ({}, {"bad_rows": "drop", "gaps": "interpolate"}):
         assert refusal(read, times, **options) == message

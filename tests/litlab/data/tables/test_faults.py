@@ -37,7 +37,7 @@ def test_settings(options, message):
         ({"size": range(1, 101)}, {}, "from column size: in the training rows it is constant, counts them, has an"),
         ({"price": 7.5}, {}, "from column price: in the training rows it is constant, counts them, has an"),
         ({"price": [f"n{n}" for n in range(100)]}, {}, "from column price: in the training rows it is constant"),
-        ({}, {"group_column": "kind"}, "data.group_column, data.time_column: too few different values for all splits;"),
+        ({}, {"group_column": "kind"}, "data: too few samples, groups or times for all splits; add some"),
         ({"city": ["2024-01-01", "soon"] * 50}, {"time_column": "city"}, "row 3 ('city' is soon), row 5"),
         ({"city": ["train", "Test"] * 50}, {"split_column": "city"}, "row 3 ('city' is Test), row 5"),
         ({"city": "test"}, {"split_column": "city"}, "houses.csv is for train; mark the training rows"),
