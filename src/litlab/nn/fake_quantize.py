@@ -59,12 +59,12 @@ class Rounding:
     def round_inputs(self, inputs: Tensor) -> Tensor:
         """Return rounded inputs, of any shape; their range is noted in training only."""
         training = self.layer.training
-        if training and not self.range:
+        if not self.range:
+            if not training:
+                return inputs
             infinity = torch.tensor(torch.inf)
             zero = torch.zeros(1, dtype=torch.int32)
             self.range = {"least": infinity, "most": -infinity, "scale": torch.ones(1), "zero": zero}
-        if not self.range:
-            return inputs
 
         # Copies, as the kernel writes into them, and a compiled backward pass may want to see what was there before.
         self.range = {name: value.to(inputs.device, copy=True) for name, value in self.range.items()}

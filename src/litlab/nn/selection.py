@@ -53,7 +53,8 @@ def select_parameters(model: nn.Module, patterns: str | Iterable[str], key: str)
     Raises:
         UserError: If a pattern chooses nothing.
     """
-    parameters = dict(model.named_parameters())
+    # Lightning's FSDPStrategy puts a prefix into the names of what it wraps.
+    parameters = {name.replace("_fsdp_wrapped_module.", ""): p for name, p in model.named_parameters()}
     names = _select_names(model, parameters, patterns, key, "parameter")
     return {name: parameters[name] for name in names}
 

@@ -67,13 +67,12 @@ class ParamGroups:
         rule_of = {}
         for number, rule in reversed(list(enumerate(self.rules))):  # the first one that matches is written last
             selected = select_parameters(module, rule.params, f"model.param_groups.rules[{number}]")
-            rule_of |= dict.fromkeys(selected, rule)
+            rule_of |= dict.fromkeys(selected.values(), rule)
         scale_of = {} if self.layer_decay is None else _layer_scales(module, self.layer_decay)
 
         def settings_of(parameter: nn.Parameter, group: dict[str, Any]) -> dict[str, Any]:
-            name = names[parameter]
-            rule = rule_of.get(name, GroupRule(name))
-            scale = rule.lr_scale * scale_of.get(name, 1.0)
+            rule = rule_of.get(parameter, GroupRule("*"))
+            scale = rule.lr_scale * scale_of.get(names[parameter], 1.0)
             decay = rule.weight_decay
             if decay is None:
                 decayed = self.decay_norms_and_biases or parameter.ndim > 1
