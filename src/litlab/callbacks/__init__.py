@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from litlab.callbacks.memory_snapshot import MemorySnapshot
     from litlab.callbacks.model_summary import ModelSummary
     from litlab.callbacks.nan_guard import NaNGuard
-    from litlab.callbacks.noise_scale import GradientNoiseScale
     from litlab.callbacks.optimizer_in_backward import OptimizerInBackward
     from litlab.callbacks.profile import StepProfiler
     from litlab.callbacks.progress import ProgressBar
@@ -41,7 +40,6 @@ __all__ = [
     "Freeze",
     "FreezeRule",
     "GradNorms",
-    "GradientNoiseScale",
     "LRFinder",
     "MemorySnapshot",
     "ModelSummary",
