@@ -53,49 +53,36 @@ class Freeze(Callback):
         self._starts: dict[str, float] = {}  # by parameter: the first epoch that trains it; infinity: none does
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Freeze parameters before a strategy looks at them."""
+        """Freeze what is never trained before a strategy or an optimizer looks at it."""
         if stage != "fit":
             return
         for number, rule in enumerate(self.rules):
             select_parameters(pl_module, rule.params, f"freeze.rules[{number}]")  # refuses what matches nothing
-        trained = [name for name, parameter in pl_module.named_parameters() if parameter.requires_grad]
+        trained = {name: parameter for name, parameter in pl_module.named_parameters() if parameter.requires_grad}
         self._starts = {name: self._find_start(name) for name in trained}
-        later = [name for name, start in self._starts.items() if 0 < start < math.inf]
         if 0 not in self._starts.values():
             raise UserError("freeze.rules: the first epoch trains nothing; set epochs: 0 for a part of the network")
-        if later and shards(trainer.strategy):
+        if shards(trainer.strategy) and not {0, math.inf}.issuperset(self._starts.values()):
             raise UserError(
                 f"freeze.rules: {type(trainer.strategy).__name__} can't unfreeze parameters; use ddp or one device, or "
                 "set epochs to null"
             )
-        pl_module.frozen_for_now = frozenset(later)  # pyright: ignore[reportArgumentType]
-        self._train_from(trainer, pl_module, 0)
-
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        known = {p for optimizer in trainer.optimizers for group in optimizer.param_groups for p in group["params"]}
-        named = pl_module.named_parameters()
-        missing = [name for name, p in named if 0 < self._starts.get(name, 0) < math.inf and p not in known]
-        if missing:
-            raise UserError(
-                f"freeze.rules: the optimizer does not have {summarise(missing)}, which would be trained later; let "
-                "configure_optimizers pass frozen parameters too"
-            )
+        for name, parameter in trained.items():
+            parameter.requires_grad_(self._starts[name] < math.inf)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Continue a resumed run in its phase: if it is in the middle of an epoch, no epoch starts."""
+        """Do as at the start of an epoch: a run that is resumed in the middle of one has none."""
         self.on_train_epoch_start(trainer, pl_module)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         thawed = self._train_from(trainer, pl_module, trainer.current_epoch)
         if thawed:
             rank_zero_info(f"Epoch {trainer.current_epoch + 1}: {summarise(thawed)} are trained from here on.")
-        self._switch_norms(pl_module, trainer.current_epoch)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Leave the module as it was found."""
         if stage == "fit":
             self._train_from(trainer, pl_module, math.inf)
-            self._switch_norms(pl_module, math.inf)
 
     def _find_start(self, name: str) -> float:
         for rule in self.rules:
@@ -104,23 +91,19 @@ class Freeze(Callback):
         return 0
 
     def _train_from(self, trainer: Trainer, module: LightningModule, epoch: float) -> list[str]:
-        """Freeze and unfreeze parameters; return the names of those that have changed."""
-        changed = []
-        for name, parameter in module.named_parameters():
-            is_trained = epoch >= self._starts.get(name, math.inf)
-            if name in self._starts and parameter.requires_grad != is_trained:
-                parameter.requires_grad_(is_trained)
-                changed.append(name)
+        """Freeze and unfreeze parameters and statistics; return the names of the parameters that are unfrozen."""
+        trained = {name: p for name, p in module.named_parameters() if name in self._starts}
+        changed = {name: p for name, p in trained.items() if p.requires_grad != (epoch >= self._starts[name])}
+        for parameter in changed.values():
+            parameter.requires_grad_(not parameter.requires_grad)
+        for name, part in module.named_modules():
+            start = self._find_start(f"{name}.running_mean")
+            if start > 0 and getattr(part, "running_mean", None) is not None:
+                part.train(epoch >= start)
 
         # DDP shares the gradients of the parameters that were trained when it was made.
         strategy = trainer.strategy
         if changed and isinstance(strategy, DDPStrategy) and isinstance(strategy.model, DistributedDataParallel):
             strategy.model = module
             strategy.configure_ddp()
-        return changed
-
-    def _switch_norms(self, module: LightningModule, epoch: float) -> None:
-        for name, part in module.named_modules():
-            start = self._find_start(f"{name}.running_mean")
-            if start > 0 and getattr(part, "running_mean", None) is not None:
-                part.train(epoch >= start)
+        return [name for name, parameter in changed.items() if parameter.requires_grad]
