@@ -3,7 +3,6 @@
 `GradNorms` is here because Lightning's ``grad_norm`` waits for the device once for each parameter, `AGC` as the Trainer
 clips by the norm of the gradient alone, `FreeGradients` as the Trainer frees them after the next forward pass.
 """
-# pyright: reportPrivateImportUsage=false
 
 import math
 from typing import Any
@@ -83,26 +82,18 @@ class AGC(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         _check_gradients(trainer, "agc")
-        if self.exclude is None:
-            self._excluded = set(last_layer(pl_module))
-        else:
+        self._excluded = set(last_layer(pl_module))
+        if self.exclude is not None:
             self._excluded = set(select_parameters(pl_module, self.exclude, "agc.exclude").values())
 
     @torch.no_grad()
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
-        parameters = {p for group in optimizer.param_groups for p in group["params"] if p.grad is not None}
-        clipped = list(parameters - self._excluded)
-        if not clipped:
-            return
-        gradients = [parameter.grad for parameter in clipped]
-        scales = [_unit_norms(parameter) for parameter in clipped]
-        norms = [_unit_norms(gradient) for gradient in gradients]
-        torch._foreach_clamp_min_(scales, self.eps)
-        torch._foreach_mul_(scales, self.factor)
-        torch._foreach_clamp_min_(norms, 1e-6)
-        torch._foreach_div_(scales, norms)
-        torch._foreach_clamp_max_(scales, 1.0)
-        torch._foreach_mul_(gradients, scales)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None and parameter not in self._excluded:
+                    largest = self.factor * _unit_norms(parameter).clamp(min=self.eps)
+                    scale = largest / _unit_norms(parameter.grad).clamp(min=1e-6)
+                    parameter.grad.mul_(scale.clamp(max=1.0))
 
 
 class FreeGradients(Callback):
@@ -115,9 +106,9 @@ class FreeGradients(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         owners = [pl_module, *trainer.callbacks]  # pyright: ignore[reportAttributeAccessIssue]
-        hooked = any(is_overridden("on_before_zero_grad", owner) for owner in owners)
-        hooked = hooked or is_overridden("optimizer_zero_grad", pl_module)
-        self._frees = pl_module.automatic_optimization and not hooked
+        is_hooked = any(is_overridden("on_before_zero_grad", owner) for owner in owners)
+        is_hooked |= is_overridden("optimizer_zero_grad", pl_module)
+        self._frees = pl_module.automatic_optimization and not is_hooked
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if self._frees and batch_idx % trainer.accumulate_grad_batches == 0:  # as Lightning does

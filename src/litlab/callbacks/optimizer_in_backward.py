@@ -1,5 +1,6 @@
 """The optimizer's step inside the backward pass, for which Lightning has no hook."""
 
+from collections.abc import Callable
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -12,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from litlab.errors import UserError
 
-WITH_GRADIENTS = ("on_after_backward", "on_before_optimizer_step")  # hooks that find all gradients
+SECTIONS = {"NaNGuard": "nan_guard", "AGC": "agc", "GradNorms": "grad_norms"}  # of callbacks in a config
 
 
 class OptimizerInBackward(Callback):
@@ -26,10 +27,11 @@ class OptimizerInBackward(Callback):
     schedules, parameter groups and checkpoints need nothing special. Lightning's own step follows, and finds no
     gradient.
 
-    Whatever needs all gradients at once is refused: accumulation, clipping, gradient scaling, several processes,
-    `NaNGuard`, and callbacks or models that look at the gradients after the backward pass. (A callback that has such a
-    hook for another purpose says so by an attribute, ``reads_gradients = False``.) In a compiled network all gradients
-    of a compiled module exist at once: compile its blocks (``compile.children``).
+    Settings that need all gradients at once are refused: accumulation, clipping, gradient scaling, several processes,
+    and callbacks that look at the gradients after the backward pass, such as `NaNGuard`. (One that has such a hook for
+    another purpose says so by an attribute, ``reads_gradients = False``.) A hook of the model finds none, and an
+    optimizer that counts its steps by itself counts them for each parameter. In a compiled network all gradients of a
+    compiled module exist at once: compile its blocks (``compile.children``).
 
     Raises:
         UserError: At the start of a fit, for a setting that it can't work with.
@@ -44,8 +46,8 @@ class OptimizerInBackward(Callback):
         conflict = _find_conflict(trainer, pl_module) if stage == "fit" else None
         if conflict is not None:
             raise UserError(
-                f"trainer.callbacks: OptimizerInBackward frees each gradient at once, but {conflict}, or leave "
-                "OptimizerInBackward out"
+                "trainer.callbacks: OptimizerInBackward has one gradient at a time, and all of them at once are needed "
+                f"for {conflict}, or leave OptimizerInBackward out"
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -55,7 +57,7 @@ class OptimizerInBackward(Callback):
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.requires_grad:
-                    hook = parameter.register_post_accumulate_grad_hook(_Step(optimizer, group))
+                    hook = parameter.register_post_accumulate_grad_hook(_make_step(optimizer, group))
                     self._hooks.append(hook)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -74,56 +76,39 @@ class OptimizerInBackward(Callback):
         self._hooks.clear()
 
 
-class _Step:
-    """Steps the optimizer for one parameter, whose gradient is complete.
+def _make_step(optimizer: Optimizer, group: dict[str, Any]) -> Callable[[Tensor], None]:
+    """Return what steps an optimizer for one parameter of a group, whose gradient is complete."""
 
-    Args:
-        optimizer: The optimizer.
-        group: The group of it that the parameter is in.
-    """
-
-    def __init__(self, optimizer: Optimizer, group: dict[str, Any]) -> None:
-        self.optimizer, self.group = optimizer, group
-
-    def __call__(self, parameter: Tensor) -> None:
-        optimizer, group = self.optimizer, self.group
-        groups, before = optimizer.param_groups, dict(group)
+    def step(parameter: Tensor) -> None:
+        groups, parameters = optimizer.param_groups, group["params"]
         optimizer.param_groups, group["params"] = [group], [parameter]
         try:
             optimizer.step()
         finally:
-            optimizer.param_groups, group["params"] = groups, before["params"]
+            optimizer.param_groups, group["params"] = groups, parameters
         parameter.grad = None
-        if any(group[name] != before.get(name) for name in group if name != "params"):  # only a schedule may
-            raise UserError(
-                f"trainer.callbacks: OptimizerInBackward updates one parameter at a time, but model.optimizer: "
-                f"{type(optimizer).__name__} counts its steps over all of them; choose another optimizer, or leave the "
-                "callback out"
-            )
+
+    return step
 
 
 def _find_conflict(trainer: Trainer, module: LightningModule) -> str | None:
-    """Return a setting that needs all gradients at once, and what to do about it."""
-    if not isinstance(trainer.strategy, SingleDeviceStrategy):
-        name = type(trainer.strategy).__name__
-        return f"trainer.strategy: {name} shares gradients between processes; set trainer.devices to 1"
-    if trainer.accumulate_grad_batches > 1:
-        return f"trainer.accumulate_grad_batches: {trainer.accumulate_grad_batches} adds gradients up; set it to 1"
-    if trainer.gradient_clip_val:
-        return f"trainer.gradient_clip_val: {trainer.gradient_clip_val} needs all gradients at once; set it to null"
-    if getattr(trainer.precision_plugin, "scaler", None) is not None:
-        return f"trainer.precision: {trainer.precision} scales gradients; use bf16-mixed or 32-true"
+    """Return what needs all gradients at once, and what to do about it."""
+    has_scaler = getattr(trainer.precision_plugin, "scaler", None) is not None
+    settings = {
+        "trainer.devices; set it to 1": not isinstance(trainer.strategy, SingleDeviceStrategy),
+        "trainer.accumulate_grad_batches; set it to 1": trainer.accumulate_grad_batches > 1,
+        "trainer.gradient_clip_val; set it to null": bool(trainer.gradient_clip_val),
+        "trainer.precision 16-mixed; use bf16-mixed or 32-true": has_scaler,
+        f"model {type(module).__name__}; choose another one": not module.automatic_optimization,
+    }
+    for conflict, is_there in settings.items():
+        if is_there:
+            return conflict
 
+    hooks = ("on_after_backward", "on_before_optimizer_step")
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
-        is_hooked = any(is_overridden(name, callback) for name in WITH_GRADIENTS)
-        reads = is_hooked and getattr(callback, "reads_gradients", True)
-        if reads or isinstance(callback, GradientAccumulationScheduler):
+        is_hooked = any(is_overridden(hook, callback) for hook in hooks) and getattr(callback, "reads_gradients", True)
+        if is_hooked or isinstance(callback, GradientAccumulationScheduler):
             name = type(callback).__name__
-            return f"trainer.callbacks: {name} needs all gradients at once; leave it out, or set its section to null"
-
-    # litlab's own clipping does nothing without trainer.gradient_clip_val.
-    hooks = [name for name in (*WITH_GRADIENTS, "configure_gradient_clipping") if is_overridden(name, module)]
-    is_own = any(not getattr(type(module), name).__module__.startswith("litlab.") for name in hooks)
-    if is_own or not module.automatic_optimization:
-        return f"model: {type(module).__name__} has its own way with gradients or optimizers; choose another one"
+            return f"{SECTIONS.get(name, name)}; set it to null or leave it out"
     return None
