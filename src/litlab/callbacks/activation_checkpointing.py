@@ -11,7 +11,6 @@ from torch import nn
 from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
 from litlab.nn.selection import find_blocks, select_modules
-from litlab.optim.parameters import member_networks
 from litlab.types import PositiveInt
 from litlab.util.text import some
 
@@ -44,9 +43,16 @@ class ActivationCheckpointing(Callback):
         if stage != "fit":
             return
         if self.blocks is None:
-            blocks = find_inner_blocks(pl_module)
+            name_of = {module: name for name, module in pl_module.named_modules()}
+            blocks = find_blocks(getattr(pl_module, "network", pl_module)).values()
+            blocks = {name_of[block]: block for block in blocks if any(True for _ in block.children())}
         else:
             blocks = select_modules(pl_module, self.blocks, "activation_checkpointing.blocks")
+        if not blocks:
+            raise UserError(
+                "activation_checkpointing.blocks: model.network has no blocks to choose (modules with parts of their "
+                "own in a Sequential or ModuleList); name some, or set activation_checkpointing to null"
+            )
         names = list(blocks)[:: self.every]
         for name in names:
             if "forward" in vars(blocks[name]):
@@ -69,20 +75,3 @@ class ActivationCheckpointing(Callback):
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self.teardown(trainer, pl_module, "fit")
-
-
-def find_inner_blocks(module: LightningModule) -> dict[str, nn.Module]:
-    """Return the blocks of a module's network that have parts of their own; of an ensemble, those of its members."""
-    network = getattr(module, "network", module)
-    networks = member_networks(module) or {"" if network is module else "network": network}
-    blocks = {}
-    for name, part in networks.items():
-        blocks |= {f"{name}.{path}".lstrip("."): block for path, block in find_blocks(part).items()}
-    inner_blocks = {name: block for name, block in blocks.items() if any(True for _ in block.children())}
-    if not inner_blocks:
-        raise UserError(
-            f"activation_checkpointing.blocks: model.network ({type(network).__name__}) has no blocks to choose "
-            "(modules with parts of their own in a Sequential or ModuleList); name some, or set "
-            "activation_checkpointing to null"
-        )
-    return inner_blocks

@@ -24,7 +24,7 @@ class NaNGuard(Callback):
 
     A step is bad if its loss or the norm of its whole gradient, before clipping, is not finite. On the CPU it is found
     before the optimizer's step. On a device nothing waits to find out: the outcome is read every
-    ``trainer.log_every_n_steps`` steps, before each validation and before each checkpoint.
+    ``trainer.log_every_n_steps`` steps, at the end of each epoch and before each checkpoint.
 
     ``skip`` waits for the device in each step, and leaves weights, optimizer state and the network's buffers
     (statistics of batch norms) as they were. The number of skipped steps is logged as ``train/skipped_steps``; 50 in a
@@ -87,13 +87,10 @@ class NaNGuard(Callback):
         # Without gradients optimizers pass over parameters. A scaler skips the step by itself.
         if self._read_steps():
             copy_all(self._good_buffers, self._buffers)
-            return
-        copy_all(self._buffers, self._good_buffers)
-        for parameter in parameters if not self._scales else ():
-            parameter.grad = None
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._read_steps()
+        elif not self._scales:
+            copy_all(self._buffers, self._good_buffers)
+            for parameter in parameters:
+                parameter.grad = None
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._read_steps()
@@ -104,14 +101,9 @@ class NaNGuard(Callback):
         self._read_steps()
         if self._error is not None:
             raise self._error
-        names = {name for name, _ in pl_module.named_parameters()}
-        weights = [
-            local_part(tensor)
-            for state in ("state_dict", "current_model_state")  # with an average: it, the weights in training
-            for name, tensor in checkpoint.get(state, {}).items()
-            if name in names and tensor.is_floating_point()
-        ]
-        if not trainer.strategy.reduce_boolean_decision(math.isfinite(norm_of_all(weights).item())):
+        weights = [local_part(p.detach()) for p in pl_module.parameters() if not p.is_meta]  # or their average
+        is_finite = math.isfinite(norm_of_all(weights).item())
+        if not trainer.strategy.reduce_boolean_decision(is_finite):
             raise UserError(
                 f"nan_guard: the weights are not finite after {trainer.global_step} steps, though every gradient was, "
                 "and no checkpoint is written (earlier ones are intact); lower model.optimizer.lr"
@@ -124,32 +116,30 @@ class NaNGuard(Callback):
         self.skipped = state_dict["skipped"]
 
     def _read_steps(self) -> bool:
-        """Wait for the device, judge the steps since it was last read, and return whether the last one is good."""
+        """Wait for the device, and judge the steps since it was last read; return whether the last one is good."""
         unread, self._unread = self._unread, []
-        is_good = True
         for where, values in unread:
-            is_good = self._judge(where, *values.tolist())
-        return is_good
+            loss, norm = values.tolist()
+            if math.isfinite(loss) and math.isfinite(norm):
+                self._in_a_row = 0
+                continue
+            self._in_a_row += 1
+            problem = f"the gradient is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
+            if self._in_a_row >= IN_A_ROW:
+                self._stop(f"{problem} at {where}, the {IN_A_ROW}th bad step in a row")
+            if self.action == "stop" and not self._scales:
+                self._stop(f"{problem} at {where}, and no checkpoint has it")
+            if not self._scales:
+                self.skipped += 1
+                rank_zero_info(f"nan_guard: {problem} at {where}: the step is skipped ({self.skipped} so far)")
+        return self._in_a_row == 0
 
-    def _judge(self, where: str, loss: float, norm: float) -> bool:
-        """Return whether a step is good; count a bad one, or stop the run."""
-        if math.isfinite(loss) and math.isfinite(norm):
-            self._in_a_row = 0
-            return True
-        self._in_a_row += 1
-        problem = f"the gradient is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
-        is_endless = self._in_a_row >= IN_A_ROW
-        if is_endless or (self.action == "stop" and not self._scales):
-            which = f"the {IN_A_ROW}th bad step in a row" if is_endless else "and no checkpoint has it"
-            self._error = UserError(
-                f"nan_guard: {problem} at {where}, {which}; lower model.optimizer.lr, set trainer.gradient_clip_val, "
-                "look at the data of this batch, or set nan_guard.action: skip"
-            )
-            raise self._error
-        if not self._scales:
-            self.skipped += 1
-            rank_zero_info(f"nan_guard: {problem} at {where}: the step is skipped ({self.skipped} so far in this run)")
-        return False
+    def _stop(self, problem: str) -> None:
+        self._error = UserError(
+            f"nan_guard: {problem}; lower model.optimizer.lr, set trainer.gradient_clip_val, look at the data of this "
+            "batch, or set nan_guard.action: skip"
+        )
+        raise self._error
 
 
 def norm_of_all(tensors: list[Tensor]) -> Tensor:

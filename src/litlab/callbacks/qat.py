@@ -57,7 +57,7 @@ class QAT(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         for name, rounding in self._roundings.items():
-            rounding.range = state_dict.get(name, {})
+            rounding.range = state_dict.get(name)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Leave the module as it was found."""
