@@ -12,7 +12,7 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from litlab.callbacks.reporting import HasBatchLoss, publish_figure, run_folder
+from litlab.callbacks.reporting import publish_figure, run_folder
 from litlab.errors import UserError
 from litlab.types import PositiveInt
 from project.callbacks._figures import BLUE, RED, add_legend, make_axes
@@ -70,7 +70,7 @@ class GradientNoiseScale(Callback):
         self.points: list[Point] = []
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if not isinstance(pl_module, HasBatchLoss):
+        if not hasattr(pl_module, "batch_loss"):
             raise UserError(
                 f"trainer.callbacks: GradientNoiseScale needs model.batch_loss(batch), which returns the mean loss and "
                 f"logs nothing, and {type(pl_module).__name__} does not have it; add it, or leave the callback out"
