@@ -1,16 +1,20 @@
-"""Train a part of the network first, and the rest of it later or not at all."""
+"""Train a part of the network first, and the rest of it later or not at all.
+
+Lightning's ``BackboneFinetuning`` adds a group to the optimizer in the middle of the run, which some schedules can't
+take, and under DDP the ranks don't share the gradients of what it has unfrozen.
+"""
 
 import math
-import warnings
 from dataclasses import dataclass
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_info
-from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from litlab.errors import UserError
-from litlab.optim.parameters import match_rules, matches, named_parameters, summarise
+from litlab.nn.selection import matches, select_parameters
+from litlab.optim.parameters import summarise
 from litlab.parallel.groups import shards
 from litlab.types import NonNegativeInt
 
@@ -20,8 +24,7 @@ class FreezeRule:
     """How long the parameters whose names match are frozen.
 
     Args:
-        params: Pattern of names, or several, as `fit --check` lists them. ``*`` stands for anything; the name of a
-            module, such as network.layer4, for all parameters in it.
+        params: Pattern of names, or several, as `fit --check` lists them; see `litlab.nn.selection`.
         epochs: Number of epochs at the start of the training in which they are frozen. 0: none. null: all.
     """
 
@@ -35,8 +38,6 @@ class Freeze(Callback):
     What is frozen depends on the epoch alone, so a run that is resumed in any phase continues exactly. Batch norms in
     frozen parts neither train nor update their statistics. The optimizer has the parameters that are trained later from
     the start, and passes over them while they have no gradient; so its groups and its schedule stay as they are.
-    Lightning's ``BackboneFinetuning`` adds a group in the middle of the run instead, which some schedules can't
-    take, and under DDP the ranks don't share the gradients of what it has unfrozen.
 
     Args:
         rules: The first one that matches a parameter counts. What none matches is trained.
@@ -45,80 +46,64 @@ class Freeze(Callback):
         UserError: At the start of a fit, if a pattern matches nothing, or nothing would be trained.
     """
 
+    part_of_step = True
+
     def __init__(self, rules: list[FreezeRule]) -> None:
-        self.rules = [rule if isinstance(rule, FreezeRule) else FreezeRule(**rule) for rule in rules]
-        self.until: dict[str, float] = {}  # by parameter: the first epoch that trains it; infinity: none does
-        self._norms: list[tuple[nn.Module, float]] = []  # with statistics; the same
-        self._frozen: set[str] = set()
+        self.rules = rules
+        self._starts: dict[str, float] = {}  # by parameter: the first epoch that trains it; infinity: none does
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Find the parameters, and freeze them before a strategy looks at them."""
+        """Freeze what is never trained before a strategy or an optimizer looks at it."""
         if stage != "fit":
             return
-        parameters = named_parameters(pl_module)
-        rules = [(rule, math.inf if rule.epochs is None else rule.epochs) for rule in self.rules]
-        rule_of = match_rules(parameters, [rule.params for rule in self.rules], "freeze.rules")
-        trained = {name for name, parameter in parameters.items() if parameter.requires_grad}
-        self.until = {name: rules[rule][1] for name, rule in rule_of.items() if name in trained}
-        if trained == {name for name, end in self.until.items() if end > 0}:
+        for number, rule in enumerate(self.rules):
+            select_parameters(pl_module, rule.params, f"freeze.rules[{number}]")  # refuses what matches nothing
+        trained = {name: parameter for name, parameter in pl_module.named_parameters() if parameter.requires_grad}
+        self._starts = {name: self._find_start(name) for name in trained}
+        if 0 not in self._starts.values():
             raise UserError("freeze.rules: the first epoch trains nothing; set epochs: 0 for a part of the network")
-        later = frozenset(name for name, end in self.until.items() if 0 < end < math.inf)
-        if later and shards(trainer.strategy):
+        if shards(trainer.strategy) and not {0, math.inf}.issuperset(self._starts.values()):
             raise UserError(
                 f"freeze.rules: {type(trainer.strategy).__name__} can't unfreeze parameters; use ddp or one device, or "
                 "set epochs to null"
             )
-        pl_module.frozen_for_now = later  # pyright: ignore[reportArgumentType]
-        self._norms = [
-            (module, next((end for rule, end in rules if matches(f"{name}.running_mean", rule.params)), 0))
-            for name, module in pl_module.named_modules()
-            if getattr(module, "running_mean", None) is not None
-        ]
-        self._frozen = set()
-        warnings.filterwarnings("ignore", r"Found \d+ module\(s\) in eval mode at the start")  # meant to be
-        self.apply(trainer, pl_module, 0)
-
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Refuse an optimizer that leaves out what is to be trained later."""
-        known = {id(p) for optimizer in trainer.optimizers for group in optimizer.param_groups for p in group["params"]}
-        named = named_parameters(pl_module).items()
-        missing = [name for name, p in named if 0 < self.until.get(name, 0) < math.inf and id(p) not in known]
-        if missing:
-            raise UserError(
-                f"freeze.rules: the optimizer does not have {summarise(missing)}, which would be trained later; let "
-                "configure_optimizers pass frozen parameters too"
-            )
+        for name, parameter in trained.items():
+            parameter.requires_grad_(self._starts[name] < math.inf)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Freeze what is frozen in the epoch that a resumed run continues."""
-        self.apply(trainer, pl_module, trainer.current_epoch)
+        """Do as at the start of an epoch: a run that is resumed in the middle of one has none."""
+        self.on_train_epoch_start(trainer, pl_module)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Unfreeze what is trained from this epoch on."""
-        if thawed := self.apply(trainer, pl_module, trainer.current_epoch):
+        thawed = self._train_from(trainer, pl_module, trainer.current_epoch)
+        if thawed:
             rank_zero_info(f"Epoch {trainer.current_epoch + 1}: {summarise(thawed)} are trained from here on.")
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Leave the module as it was found."""
-        if stage == "fit" and self.until:
-            self.apply(trainer, pl_module, math.inf)
+        if stage == "fit":
+            self._train_from(trainer, pl_module, math.inf)
 
-    def apply(self, trainer: Trainer, pl_module: LightningModule, epoch: float) -> list[str]:
-        """Freeze what is frozen in an epoch, counted from 0, and nothing else; return what was and is not any more."""
-        frozen = {name for name, end in self.until.items() if epoch < end}
-        for norm, end in self._norms:
-            if end > 0:
-                norm.train(epoch >= end)
-        if frozen == self._frozen:
-            return []
-        for name, parameter in named_parameters(pl_module).items():
-            if name in self.until:
-                parameter.requires_grad_(name not in frozen)
-        thawed = [name for name in self.until if name in self._frozen - frozen]
-        self._frozen = frozen
+    def _find_start(self, name: str) -> float:
+        for rule in self.rules:
+            if matches(name, rule.params):
+                return math.inf if rule.epochs is None else rule.epochs
+        return 0
+
+    def _train_from(self, trainer: Trainer, module: LightningModule, epoch: float) -> list[str]:
+        """Freeze and unfreeze parameters and statistics; return the names of the parameters that are unfrozen."""
+        trained = {name: p for name, p in module.named_parameters() if name in self._starts}
+        changed = {name: p for name, p in trained.items() if p.requires_grad != (epoch >= self._starts[name])}
+        for parameter in changed.values():
+            parameter.requires_grad_(not parameter.requires_grad)
+        for name, part in module.named_modules():
+            start = self._find_start(f"{name}.running_mean")
+            if start > 0 and getattr(part, "running_mean", None) is not None:
+                part.train(epoch >= start)
+
+        # DDP shares the gradients of the parameters that were trained when it was made.
         strategy = trainer.strategy
-        if isinstance(strategy, DDPStrategy) and isinstance(strategy.model, nn.parallel.DistributedDataParallel):
-            # It shares the gradients of the parameters that were trained when it was made.
-            strategy.model = pl_module
+        if changed and isinstance(strategy, DDPStrategy) and isinstance(strategy.model, DistributedDataParallel):
+            strategy.model = module
             strategy.configure_ddp()
-        return thawed
+        return [name for name, parameter in changed.items() if parameter.requires_grad]

@@ -1,21 +1,123 @@
-"""What callbacks that look at gradients before the optimizer's step need of a run."""
+"""Gradients between the backward pass and the next forward pass: clipped, logged and freed.
 
-from lightning.pytorch import Trainer
+`GradNorms` is here because Lightning's ``grad_norm`` waits for the device once for each parameter, `AGC` as the Trainer
+clips by the norm of the gradient alone, `FreeGradients` as the Trainer frees them after the next forward pass.
+"""
+
+import math
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities.model_helpers import is_overridden
+from torch import Tensor
+from torch.optim import Optimizer
 
 from litlab.errors import UserError
+from litlab.nn.selection import select_parameters
+from litlab.optim.parameters import last_layer
+from litlab.parallel.foreach import local_part, norms_of
 from litlab.parallel.groups import shards
+from litlab.types import PositiveFloat
 
 
-def check_gradients(trainer: Trainer, section: str) -> None:
-    """Refuse a run whose gradients are not whole, or not unscaled, when ``on_before_optimizer_step`` is called.
+class GradNorms(Callback):
+    """Log the L2 norm of each parameter's gradient as ``grad_norm/<name>``, and of all of it as ``grad_norm/total``.
 
-    Args:
-        trainer: It has its optimizers already, as in ``on_fit_start``.
-        section: The section of the callback in a config.
+    The gradient is that of the optimizer step: of all batches that are accumulated and all ranks, unscaled, and before
+    it is clipped. It is looked at every ``trainer.log_every_n_steps`` only, in a few kernels and one transfer; other
+    steps do not wait for the device.
 
     Raises:
-        UserError: If it is such a run.
+        UserError: In a fit, if the gradients are sharded, or a fused optimizer is to unscale them.
     """
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        _check_gradients(trainer, "grad_norms")
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
+        every = trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
+        if not every or (trainer.global_step + 1) % every:
+            return
+        gradients = {name: p.grad for name, p in pl_module.named_parameters() if p.grad is not None}
+        norms = norms_of([local_part(gradient) for gradient in gradients.values()]).tolist()
+        values = {f"grad_norm/{name}": norm for name, norm in zip(gradients, norms, strict=True)}
+        values["grad_norm/total"] = math.hypot(*norms)
+        for logger in trainer.loggers:
+            logger.log_metrics(values, step=trainer.global_step)
+
+
+class AGC(Callback):
+    """Clip the gradient of each unit of a layer to a share of the norm of the unit's weights.
+
+    A unit is a row of a matrix, a filter, or a whole vector: what feeds one output. Its gradient g is scaled by
+    factor * max(|w|, eps) / |g| where that is below 1 (Brock et al. 2021, arXiv:2102.06171, section 4.1, where it
+    replaces batch norms in training with large batches). The last layer is left alone, as there. Nothing waits for the
+    device.
+
+    Args:
+        factor: Largest norm of a unit's gradient, as a share of the norm of its weights. 0.01 in the paper for batches
+            of 4,096 and SGD; smaller batches take larger ones.
+        eps: Least norm that weights are taken to have, so that those that start at zero can grow.
+        exclude: Patterns of the names of parameters that are not clipped. Left out, the layer that is defined last.
+
+    Raises:
+        UserError: In a fit, if a pattern matches nothing, the Trainer clips too, or the gradients are sharded or
+            not yet unscaled.
+    """
+
+    part_of_step = True
+
+    def __init__(
+        self, factor: PositiveFloat = 0.01, eps: PositiveFloat = 1e-3, exclude: list[str] | None = None
+    ) -> None:
+        self.factor, self.eps, self.exclude = factor, eps, exclude
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if stage == "fit" and trainer.gradient_clip_val is not None:
+            raise UserError(
+                f"agc: trainer.gradient_clip_val is {trainer.gradient_clip_val} and clips gradients too; set "
+                "trainer.gradient_clip_val or agc to null"
+            )
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        _check_gradients(trainer, "agc")
+        self._excluded = set(last_layer(pl_module))
+        if self.exclude is not None:
+            self._excluded = set(select_parameters(pl_module, self.exclude, "agc.exclude").values())
+
+    @torch.no_grad()
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None and parameter not in self._excluded:
+                    largest = self.factor * _unit_norms(parameter).clamp(min=self.eps)
+                    scale = largest / _unit_norms(parameter.grad).clamp(min=1e-6)
+                    parameter.grad.mul_(scale.clamp(max=1.0))
+
+
+class FreeGradients(Callback):
+    """Free the gradients of a step before the forward pass of the next one, so that no activations exist beside them.
+
+    Those that are being accumulated stay. Until the next batch begins everyone can look at them. It does nothing where
+    a model or callback has ``on_before_zero_grad`` or ``optimizer_zero_grad`` of its own, or where the model steps its
+    optimizers itself.
+    """
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        owners = [pl_module, *trainer.callbacks]  # pyright: ignore[reportAttributeAccessIssue]
+        is_hooked = any(is_overridden("on_before_zero_grad", owner) for owner in owners)
+        is_hooked |= is_overridden("optimizer_zero_grad", pl_module)
+        self._frees = pl_module.automatic_optimization and not is_hooked
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        if self._frees and batch_idx % trainer.accumulate_grad_batches == 0:  # as Lightning does
+            for optimizer in trainer.optimizers:
+                optimizer.zero_grad()
+
+
+def _check_gradients(trainer: Trainer, section: str) -> None:
+    """Refuse a run whose gradients are not whole, or not unscaled, before the optimizer's step."""
     if shards(trainer.strategy):
         raise UserError(
             f"{section}: trainer.strategy {type(trainer.strategy).__name__} gives each process a part of the "
@@ -27,3 +129,9 @@ def check_gradients(trainer: Trainer, section: str) -> None:
             f"{section}: with trainer.precision {trainer.precision} a fused optimizer unscales the gradients itself, "
             f"after they are needed; set model.optimizer.fused to null, or {section} to null"
         )
+
+
+def _unit_norms(tensor: Tensor) -> Tensor:
+    """Return the norm of each unit, in a shape that is broadcast over it: (units, 1, ...), or () of a vector."""
+    dims = tuple(range(1, tensor.ndim)) or None
+    return torch.linalg.vector_norm(tensor, dim=dims, keepdim=tensor.ndim > 1, dtype=torch.float32)

@@ -1,10 +1,13 @@
-"""Quantization-aware training: a fit whose layers round as int8 ones will."""
+"""Quantization-aware training: a fit whose layers round as int8 ones will.
+
+Lightning has none any more, and torchao's is for linear layers with scales that depend on the batch; int8-static export
+has convolutions and fixed scales.
+"""
 
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
-from torch import nn
 
 from litlab.errors import UserError
 from litlab.nn.fake_quantize import LEAST, LINEAR_AND_CONVOLUTIONS, Rounding, share_of
@@ -20,31 +23,29 @@ class QAT(Callback):
     inputs are kept in checkpoints. See `litlab.nn.fake_quantize.Rounding`.
 
     Raises:
-        UserError: At the start of a fit, if such layers hold less than half of the weights, or on MPS.
+        UserError: At the start of a fit, if such layers hold less than half of the weights.
     """
+
+    part_of_step = True
 
     def __init__(self) -> None:
         self._roundings: dict[str, Rounding] = {}  # by the names of the layers
-        self._saved: dict[str, Any] = {}
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Change the layers, and say how many."""
         if stage != "fit":
             return
-        if trainer.strategy.root_device.type == "mps":
-            raise UserError("trainer.callbacks: QAT can't round on Apple's GPUs; set trainer.accelerator to cpu")
         if divides_layers(trainer.strategy):
             raise UserError(
                 "trainer.callbacks: QAT rounds the weights of whole layers, and trainer.strategy divides them "
                 "(tensor_parallel_size); leave QAT out, or use ddp"
             )
-        network: nn.Module = getattr(pl_module, "network", pl_module)
-        share, other = share_of(network, LINEAR_AND_CONVOLUTIONS)
+        share, other = share_of(getattr(pl_module, "network", pl_module), LINEAR_AND_CONVOLUTIONS)
         if share < LEAST:
             raise UserError(
                 "trainer.callbacks: QAT is for linear layers and convolutions, and most of the weights are those of "
                 f"{other}, which would stay as they are; leave it out"
             )
+        self._roundings = {}
         for name, layer in pl_module.named_modules():
             if type(layer) in LINEAR_AND_CONVOLUTIONS and "forward" not in vars(layer):
                 layer.forward = self._roundings[name] = Rounding(layer)
@@ -52,25 +53,16 @@ class QAT(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the ranges by the names of the layers."""
-        return {name: rounding.range for name, rounding in self._roundings.items()} or self._saved
+        return {name: rounding.range for name, rounding in self._roundings.items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue with the ranges of a checkpoint."""
-        self._saved = state_dict
         for name, rounding in self._roundings.items():
-            if name in state_dict:
-                rounding.range = state_dict[name]
+            rounding.range = state_dict.get(name)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Leave the module as it was found."""
-        self._restore()
+        for rounding in self._roundings.values():
+            vars(rounding.layer).pop("forward", None)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Do so after a fit that failed, too."""
-        self._restore()
-
-    def _restore(self) -> None:
-        self._saved = self.state_dict()
-        for rounding in self._roundings.values():
-            del rounding.layer.forward
-        self._roundings = {}
+        self.teardown(trainer, pl_module, "fit")

@@ -8,8 +8,8 @@ from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from torch import nn
 from torchmetrics import Metric
 
-from litlab.callbacks.agc import AGC
 from litlab.callbacks.freeze import Freeze
+from litlab.callbacks.gradients import AGC
 from litlab.callbacks.second_trainer import second_trainer
 from litlab.errors import UserError
 from litlab.parallel.groups import shards

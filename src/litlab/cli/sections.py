@@ -33,7 +33,7 @@ SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
     "ema": (EMA, False, "Average of the weights, which is validated and kept. null: none."),
     "swa": (SWA, False, "Mean of the last epochs' weights, which is validated and kept. null: none."),
     # The three that look at the gradient, in this order: as it is, whether it is finite, clipped.
-    "grad_norms": (GradNorms, False, "Logs the norm of each layer's gradient. {}: on, null: off."),
+    "grad_norms": (GradNorms, False, "Logs the norm of each parameter's gradient. {}: on, null: off."),
     "nan_guard": (NaNGuard, True, "What to do when a loss or gradient is not a number. null: nothing."),
     "agc": (AGC, False, "Adaptive clipping, by the norms of the weights. null: none."),
     "activation_checkpointing": (

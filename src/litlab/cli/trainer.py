@@ -17,7 +17,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from litlab import parallel  # noqa: F401 - its strategies have names
 from litlab.callbacks.finder import Finder
-from litlab.callbacks.free_gradients import FreeGradients
+from litlab.callbacks.gradients import FreeGradients
 from litlab.callbacks.model_summary import ModelSummary
 from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.summary import RunSummary

@@ -22,14 +22,13 @@ def share_of(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> tuple[flo
     Returns:
         The share, and the other kind of layer that holds most of the rest; empty where there is none.
     """
-    inside, others = 0, Counter[str]()
+    sizes = Counter[type[nn.Module]]()
     for layer in module.modules():
-        weights = sum(parameter.numel() for parameter in layer.parameters(recurse=False) if parameter.ndim > 1)
-        if isinstance(layer, kinds):
-            inside += weights
-        elif weights and not isinstance(layer, nn.Embedding):
-            others[type(layer).__name__] += weights
-    return inside / max(inside + others.total(), 1), max(others, key=others.__getitem__, default="")
+        if not isinstance(layer, nn.Embedding):
+            sizes[type(layer)] += sum(p.numel() for p in layer.parameters(recurse=False) if p.ndim > 1)
+    others = Counter({kind.__name__: size for kind, size in sizes.items() if not issubclass(kind, kinds) and size})
+    share = 1 - others.total() / max(sizes.total(), 1)
+    return share, max(others, key=others.__getitem__, default="")
 
 
 class Rounding:
@@ -47,7 +46,7 @@ class Rounding:
 
     def __init__(self, layer: nn.Module) -> None:
         self.layer: Any = layer
-        self.range: dict[str, Tensor] = {}  # of the inputs; empty until there were some in training
+        self.range: Tensor | None = None  # least and most of the inputs, (2,); None until there were some in training
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return what the layer makes of rounded inputs by rounded weights."""
@@ -57,24 +56,17 @@ class Rounding:
         return self.layer._conv_forward(inputs, weight, bias)
 
     def round_inputs(self, inputs: Tensor) -> Tensor:
-        """Return rounded inputs, of any shape; their range is noted in training only."""
-        training = self.layer.training
-        if training and not self.range:
-            infinity = torch.tensor(torch.inf)
-            zero = torch.zeros(1, dtype=torch.int32)
-            self.range = {"least": infinity, "most": -infinity, "scale": torch.ones(1), "zero": zero}
-        if not self.range:
+        """Return inputs of any shape rounded to 0 to 255 steps, one of which is 0; training moves their range."""
+        if self.layer.training:
+            current = torch.stack(inputs.detach().float().aminmax())
+            self.range = current if self.range is None else self.range.to(current).lerp(current, 0.01)
+        if self.range is None:
             return inputs
-
-        # Copies, as the kernel writes into them, and a compiled backward pass may want to see what was there before.
-        self.range = {name: value.to(inputs.device, copy=True) for name, value in self.range.items()}
-        flags = torch.tensor([training, True], dtype=torch.int64).to(inputs.device, non_blocking=True)
-        # In one kernel: range, scale and rounding. torchao and PyTorch's former quantization use it too.
-        rounded = torch.fused_moving_avg_obs_fake_quant(
-            inputs.float(), *flags.unbind(), *self.range.values(),
-            averaging_const=0.01, quant_min=0, quant_max=255, ch_axis=0,
-        )  # fmt: skip
-        return rounded.to(inputs.dtype)
+        least, most = self.range.to(inputs.device).unbind()
+        least, most = least.clamp(max=0), most.clamp(min=0)
+        scale = ((most - least) / 255).clamp(min=torch.finfo(torch.float32).eps)
+        zero = (-least / scale).round().int()
+        return torch.fake_quantize_per_tensor_affine(inputs.float(), scale, zero, 0, 255).to(inputs.dtype)
 
 
 def round_weight(weight: Tensor) -> Tensor:

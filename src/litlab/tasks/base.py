@@ -17,7 +17,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.errors import UserError, building
 from litlab.optim import Muon, ParamGroups, Schedule
-from litlab.optim.parameters import named_parameters
 from litlab.optim.recipe import class_of, plain_recipe, rates_of, scale_rates
 from litlab.util.steps import steps_of_run
 
@@ -36,7 +35,6 @@ class ExperimentModule(LightningModule):
 
     network: Any
     data_facts: tuple[str, ...] = ()  # settings that must be the same in model and data
-    frozen_for_now: frozenset[str] = frozenset()  # parameters that the callback `Freeze` lets train later
 
     def __init__(
         self,
@@ -121,14 +119,13 @@ class ExperimentModule(LightningModule):
         }
 
     def new_optimizer(self) -> Optimizer:
-        """Return the optimizer of the parameters that are trained now or later, without any state.
+        """Return the optimizer of the parameters that are trained, without any state.
 
         Raises:
             UserError: If it does not take its settings, or a pattern of `param_groups` matches nothing.
         """
         with building("model.optimizer"):
-            named = named_parameters(self).items()
-            optimizer = self.optimizer([p for name, p in named if p.requires_grad or name in self.frozen_for_now])
+            optimizer = self.optimizer([parameter for parameter in self.parameters() if parameter.requires_grad])
             if isinstance(optimizer, Muon):
                 optimizer.divide(self)
             if self.param_groups is not None:

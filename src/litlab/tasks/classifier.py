@@ -119,7 +119,6 @@ class Classifier(Supervised):
         # Shape (classes,); known when a fit begins.
         self.register_buffer("class_weights", None if class_weights is None else torch.ones(num_classes))
         self.mix = make_mix(num_classes, mixup, cutmix)
-        self.couples_samples = self.mix is not None  # in the loss, see `GradientNoiseScale`
         self.flip_tta, self.shift_tta = flip_tta, shift_tta
 
         # Without their own checks: cross-entropy has already refused labels out of range.

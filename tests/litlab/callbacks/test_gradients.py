@@ -1,4 +1,4 @@
-"""Adaptive clipping and norms of gradients, as numbers of a fit beside what plain torch computes."""
+"""Adaptive clipping and norms of gradients beside what plain torch computes, and when gradients are freed."""
 
 import math
 from types import SimpleNamespace
@@ -10,8 +10,7 @@ from lightning.pytorch import Callback
 from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 
-from litlab.callbacks import AGC, GradNorms
-from litlab.callbacks.gradients import check_gradients
+from litlab.callbacks import AGC, FreeGradients, GradNorms
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
@@ -65,12 +64,7 @@ def test_norms_are_those_of_the_whole_step_before_it_is_clipped(tmp_path):
     step, metrics = row
     assert step == 1
     gradients = seen.steps[1]
-    expected = {
-        f"grad_norm/network.{layer}": math.hypot(
-            gradients[f"network.{layer}.weight"].norm(), gradients[f"network.{layer}.bias"].norm()
-        )
-        for layer in (0, 1, 4)
-    }
+    expected = {f"grad_norm/{name}": gradient.norm().item() for name, gradient in gradients.items()}
     assert metrics == pytest.approx(expected | {"grad_norm/total": math.hypot(*expected.values())})
 
 
@@ -78,41 +72,78 @@ def test_half_precision_does_not_overflow(tmp_path):
     model = Tiny(network=nn.Linear(4, 2).half())
     for parameter in model.parameters():
         parameter.grad = torch.full_like(parameter, 6e4)  # whose square is infinite in float16
-    callback, logged = GradNorms(), []
+    logged = []
     logger = SimpleNamespace(log_metrics=lambda metrics, step: logged.append(metrics))
     trainer: Any = SimpleNamespace(log_every_n_steps=1, global_step=0, loggers=[logger])
-    callback._names = {id(p): name for name, p in model.named_parameters()}
-    callback.on_before_optimizer_step(trainer, model, torch.optim.SGD(model.parameters(), lr=0.1))
+    GradNorms().on_before_optimizer_step(trainer, model, torch.optim.SGD(model.parameters(), lr=0.1))
     assert logged[0]["grad_norm/total"] == pytest.approx(6e4 * math.sqrt(10), rel=1e-3)
 
 
 def test_what_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"^agc: trainer\.gradient_clip_val is 1\.0 .*; set trainer.*null$"):
         make_trainer(tmp_path, callbacks=[AGC()], gradient_clip_val=1.0).fit(Tiny(), TinyData())
-    with pytest.raises(UserError, match=r"^agc\.exclude\[0\]: 'head' matches no parameter"):
+    with pytest.raises(UserError, match=r"^agc\.exclude: 'head' matches no parameter"):
         make_trainer(tmp_path, callbacks=[AGC(exclude=["head"])]).fit(Tiny(), TinyData())
 
 
-@pytest.mark.parametrize("fused", [True, None])
-def test_a_fused_optimizer_that_unscales_is_refused(tmp_path, fused):
+@pytest.mark.parametrize("callback", [AGC(), GradNorms()])
+def test_a_fused_optimizer_that_unscales_is_refused(tmp_path, callback):
     """What 16-mixed on a GPU is made of: there is no scaler on a CPU."""
     trainer = make_trainer(tmp_path)
     trainer.precision_plugin.scaler = torch.amp.GradScaler("cpu")  # pyright: ignore
-    trainer.strategy.optimizers = [torch.optim.AdamW([torch.zeros(1)], fused=fused)]
-    if fused:
-        with pytest.raises(UserError, match=r"^agc: with trainer\.precision .* model\.optimizer\.fused"):
-            check_gradients(trainer, "agc")
-    else:
-        check_gradients(trainer, "agc")
+    trainer.strategy.optimizers = [torch.optim.AdamW([torch.zeros(1)])]
+    callback.on_fit_start(trainer, Tiny())
+    trainer.strategy.optimizers = [torch.optim.AdamW([torch.zeros(1)], fused=True)]
+    with pytest.raises(UserError, match=r": with trainer\.precision .* model\.optimizer\.fused"):
+        callback.on_fit_start(trainer, Tiny())
 
 
-def test_a_parameter_of_the_model_itself_has_its_name():
-    model = nn.Module()
-    model.temperature = nn.Parameter(torch.ones(1))
-    model.temperature.grad = torch.full((1,), 2.0)
-    callback, logged = GradNorms(), []
-    logger = SimpleNamespace(log_metrics=lambda metrics, step: logged.append(metrics))
-    trainer: Any = SimpleNamespace(log_every_n_steps=1, global_step=0, loggers=[logger])
-    callback._names = {id(model.temperature): "temperature"}
-    callback.on_before_optimizer_step(trainer, model, torch.optim.SGD(model.parameters(), lr=0.1))
-    assert logged == [{"grad_norm/temperature": 2.0, "grad_norm/total": 2.0}]
+class Noting(Tiny):
+    """Notes in each forward pass of the training whether there are gradients."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        super().__init__()
+        self.during, self.after = [], []
+
+    def _have_gradients(self) -> bool:
+        return any(parameter.grad is not None for parameter in self.parameters())
+
+    def training_step(self, batch, batch_idx):
+        self.during.append(self._have_gradients())
+        return super().training_step(batch, batch_idx)
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.after.append(self._have_gradients())
+
+
+class Keeping(Noting):
+    def optimizer_zero_grad(self, epoch, batch_idx, optimizer):
+        super().optimizer_zero_grad(epoch, batch_idx, optimizer)
+
+
+class Looking(Noting):
+    def on_before_zero_grad(self, optimizer):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("model", "accumulate", "during"),
+    [
+        (Noting, 1, [False] * 10),
+        (Noting, 2, [False, True, False, True, False] * 2),
+        (Keeping, 1, [False, True, True, True, True] * 2),  # Lightning's way; it frees them before a validation
+        (Looking, 1, [False, True, True, True, True] * 2),
+    ],
+)
+def test_only_gradients_that_are_accumulated_are_there_in_a_forward_pass(tmp_path, model, accumulate, during):
+    def fit(*callbacks):
+        module = model()
+        trainer = make_trainer(tmp_path, max_epochs=2, accumulate_grad_batches=accumulate, callbacks=[*callbacks])
+        trainer.fit(module, TinyData(20, 4))
+        return module
+
+    module, plain = fit(FreeGradients()), fit()
+    assert module.during == during
+    assert all(module.after)
+    assert all(torch.equal(one, other) for one, other in zip(module.parameters(), plain.parameters(), strict=True))

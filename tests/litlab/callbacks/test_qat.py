@@ -135,6 +135,6 @@ def test_a_network_that_it_would_leave_as_it_is_is_refused(loader):
 def test_the_share_leaves_embeddings_and_biases_aside():
     network = nn.ModuleList([nn.Embedding(1000, 8), nn.Linear(8, 10), nn.Conv2d(2, 10, 1), nn.GRU(1, 10)])
     gru = 30 + 300
-    assert share_of(network, LINEAR) == (80 / (80 + 20 + gru), "GRU")
-    assert share_of(network, LINEAR_AND_CONVOLUTIONS) == (100 / (100 + gru), "GRU")
+    assert share_of(network, LINEAR) == (pytest.approx(80 / (80 + 20 + gru)), "GRU")
+    assert share_of(network, LINEAR_AND_CONVOLUTIONS) == (pytest.approx(100 / (100 + gru)), "GRU")
     assert share_of(nn.Linear(3, 3), LINEAR) == (1.0, "")

@@ -6,7 +6,6 @@ from lightning.pytorch import Trainer, seed_everything
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from litlab.callbacks.activation_checkpointing import _blocks
 from litlab.errors import UserError
 from litlab.nn.ensemble import Ensemble
 from litlab.optim import Muon
@@ -68,13 +67,6 @@ def test_dropout_differs_between_members():
     both = Ensemble([nn.Sequential(nn.LayerNorm(64), nn.Dropout(0.5)) for _ in range(2)], vectorize=True)
     first, second = both(torch.arange(64.0)[None])
     assert not torch.equal(first, second)
-
-
-def test_the_blocks_to_recompute_are_those_within_each_member():
-    model = Classifier(
-        lambda: nn.Sequential(nn.Sequential(nn.Linear(3, 3), nn.ReLU()), nn.LSTM(3, 4)), members=2, num_classes=4
-    )
-    assert set(_blocks(model)) == {f"network.members.{member}.1" for member in (0, 1)}
 
 
 def test_muon_leaves_out_the_last_layer_of_each_member():

@@ -1,0 +1,176 @@
+"""The gradient noise scale: which batch size a training could make use of."""
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities.seed import isolate_rng
+from lightning_utilities.core.apply_func import apply_to_collection
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from litlab.callbacks.reporting import publish_figure, run_folder
+from litlab.errors import UserError
+from litlab.types import PositiveInt
+from project.callbacks._figures import BLUE, RED, add_legend, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MICRO_BATCHES = 8
+DECAY = 0.9  # of the averages, from one measurement to the next
+
+
+class Point(NamedTuple):
+    """The averages after a measurement.
+
+    Attributes:
+        step: Optimizer steps taken before it.
+        batch: Samples of an optimizer step: of all ranks and accumulated batches.
+        grad_sq: Squared norm of the true gradient.
+        trace: Trace of the covariance of the samples' gradients.
+    """
+
+    step: int
+    batch: int
+    grad_sq: float
+    trace: float
+
+    @property
+    def noise_scale(self) -> float:
+        """Their ratio, in samples; NaN where the gradient is lost in the noise."""
+        return self.trace / self.grad_sq if self.grad_sq > 0 else math.nan
+
+
+class GradientNoiseScale(Callback):
+    """Log the gradient noise scale, the batch size from which on larger batches save few steps.
+
+    It is B_simple = tr(Sigma) / G^2 of McCandlish et al. 2018 (arXiv:1812.06162): the trace of the covariance of the
+    samples' gradients over the squared norm of the true gradient. Both are estimated without bias from the gradients of
+    8 micro-batches of one batch, and averaged over the last 10 measurements or so. By the paper's model, a training in
+    batches of that many samples takes twice the fewest steps and twice the fewest samples.
+
+    Logged every `every_n_steps` steps, before the step: ``noise_scale/simple`` in samples, and its two parts
+    ``noise_scale/trace`` and ``noise_scale/grad_sq``. A fit ends with a line and ``noise_scale.png`` in the run folder.
+    A measurement computes the training loss of the batch once more; the training goes on as if there were none. Where
+    a batch holds samples that are alike, such as texts of about the same length, the noise scale is too low.
+
+    Args:
+        every_n_steps: Optimizer steps from one measurement to the next; the first step is not measured.
+
+    Raises:
+        UserError: In a fit, if the model has no ``batch_loss``, or its weights are sharded.
+    """
+
+    def __init__(self, every_n_steps: PositiveInt = 50) -> None:
+        self.every_n_steps = every_n_steps
+        self.points: list[Point] = []
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not hasattr(pl_module, "batch_loss"):
+            raise UserError(
+                f"trainer.callbacks: GradientNoiseScale needs model.batch_loss(batch), which returns the mean loss and "
+                f"logs nothing, and {type(pl_module).__name__} does not have it; add it, or leave the callback out"
+            )
+        if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+            raise UserError(
+                f"trainer.strategy: {type(trainer.strategy).__name__} shards the weights, and GradientNoiseScale in "
+                "trainer.callbacks needs whole gradients; use ddp or one device, or leave the callback out"
+            )
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        step = trainer.global_step
+        if step == 0 or step % self.every_n_steps or batch_idx % trainer.accumulate_grad_batches:
+            return
+        samples = len(next(part for part in tree_leaves(batch) if isinstance(part, Tensor)))
+
+        # Compiled code would be compiled again for micro-batches. Batch norms must not notice them.
+        buffers = [(buffer, buffer.clone()) for buffer in pl_module.buffers()]
+        with isolate_rng(), torch.compiler.set_stance("force_eager"), trainer.precision_plugin.train_step_context():
+            estimates = estimate_noise(pl_module, batch, samples)
+        for buffer, before in buffers:
+            buffer.copy_(before)
+
+        # Average over ranks, and over measurements without a bias to the first ones.
+        grad_sq, trace = trainer.strategy.reduce(estimates, reduce_op="mean").tolist()
+        if not math.isfinite(grad_sq + trace):
+            return
+        last = self.points[-1] if self.points else Point(0, 0, 0.0, 0.0)
+        weight = (1 - DECAY) / (1 - DECAY ** (len(self.points) + 1))
+        grad_sq = last.grad_sq + weight * (grad_sq - last.grad_sq)
+        trace = last.trace + weight * (trace - last.trace)
+        point = Point(step, samples * trainer.world_size * trainer.accumulate_grad_batches, grad_sq, trace)
+        self.points.append(point)
+        values = {"simple": point.noise_scale, "grad_sq": grad_sq, "trace": trace}
+        for logger in trainer.loggers:
+            logger.log_metrics({f"noise_scale/{name}": value for name, value in values.items()}, step=step)
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        folder = run_folder(trainer)  # on every rank
+        if self.points and trainer.is_global_zero:
+            # Equation 2.11 of the paper: it takes S (1 + N / B) steps to a loss, where S is the fewest.
+            point = self.points[-1]
+            saved = point.noise_scale / (point.noise_scale + point.batch) / 2
+            rank_zero_info(
+                f"gradient noise scale: {point.noise_scale:,.0f} samples at the end, with batches of {point.batch:,}; "
+                f"twice the batch takes about {saved:.0%} fewer steps and {1 - 2 * saved:.0%} more samples to the same "
+                "loss, by the model of McCandlish et al. (2018)"
+            )
+            publish_figure(trainer, folder, "noise_scale", draw_noise_scale(self.points), stage="fit")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"points": [tuple(point) for point in self.points]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.points = [Point(*values) for values in state_dict["points"]]
+
+
+def estimate_noise(model: Any, batch: Any, samples: int) -> Tensor:
+    """Estimate the squared norm of the true gradient, and the trace of the covariance of the samples' gradients.
+
+    Without bias: appendix A.1 of McCandlish et al. 2018, with a micro-batch as the small batch and all of them as the
+    large one.
+
+    Args:
+        model: Has ``batch_loss``; its trainable parameters count.
+        batch: Tensors of shape (batch, ...), however nested.
+        samples: How many it holds.
+
+    Returns:
+        Both, shape (2,); the first may be negative. NaN for fewer than 4 samples.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    device = parameters[0].device
+    if samples < 4:
+        return torch.full((2,), math.nan, device=device)
+
+    # Micro-batches are drawn at random: neighbours may be alike. `.grad` is not filled, and DDP shares nothing.
+    size = max(samples // MICRO_BATCHES, 2)  # of a single sample batch norms have no variance
+    count = samples // size
+    mean, mean_square = torch.zeros((), device=device), torch.zeros((), device=device)  # of gradients, of their norms
+    for rows in torch.randperm(samples, device=device).split(size)[:count]:
+        loss = model.batch_loss(apply_to_collection(batch, Tensor, torch.index_select, dim=0, index=rows))
+        parts = torch.autograd.grad(loss, parameters, materialize_grads=True)
+        gradient = torch.cat([part.flatten().float() for part in parts])
+        mean = mean + gradient / count
+        mean_square = mean_square + gradient.square().sum() / count
+    square_of_mean = mean.square().sum()
+    grad_sq = (count * square_of_mean - mean_square) / (count - 1)
+    trace = (mean_square - square_of_mean) * size * count / (count - 1)
+    return torch.stack([grad_sq, trace])
+
+
+def draw_noise_scale(points: list[Point]) -> "Figure":
+    """Draw noise scale and batch size over the steps, on a logarithmic axis."""
+    figure, grid = make_axes(1, 1, 7, 4.5)
+    axes = grid[0, 0]
+    steps = [point.step for point in points]
+    axes.plot(steps, [point.noise_scale for point in points], ".-", color=BLUE, label="gradient noise scale")
+    axes.plot(steps, [point.batch for point in points], "--", color=RED, label="batch size of a step")
+    axes.set(xlabel="optimizer step", ylabel="samples", yscale="log")
+    axes.yaxis.set_major_formatter("{x:,g}")  # the default one writes formulas, which reports show as they are
+    add_legend(figure, axes)
+    return figure

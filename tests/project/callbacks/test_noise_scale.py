@@ -1,0 +1,111 @@
+"""The gradient noise scale of a fit, which does not notice that it is measured."""
+
+import math
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.strategies import FSDPStrategy
+from torch import nn
+
+from litlab.errors import UserError
+from litlab.tasks import Classifier, Forecaster
+from project.callbacks.noise_scale import GradientNoiseScale, Point, estimate_noise
+from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.checkpointing.in_process import fit
+from tests.litlab.tasks.tiny_series import TinySeries
+from tests.recorder import Recorder
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:.*Checkpoint directory .* exists and is not empty"),
+]
+SGD = partial(torch.optim.SGD, lr=0.05)
+
+
+class Shift(LightningModule):
+    """Its gradient of a sample is the sample; one parameter is not trained."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(size))
+        self.frozen = nn.Parameter(torch.ones(()), requires_grad=False)
+
+    def batch_loss(self, batch):
+        return (batch["x"] @ self.weight).mean() * self.frozen
+
+
+def test_estimates_are_unbiased():
+    """Gradients of a known mean and covariance; the squared norm of the mean gradient alone is far off."""
+    torch.manual_seed(0)
+    model, mean, std = Shift(20), torch.full((20,), 0.2), torch.linspace(0.5, 2, 20)
+    expected = torch.stack([mean.square().sum(), std.square().sum()])
+    batches = [mean + std * torch.randn(27, 20) for _ in range(600)]  # micro-batches of 3, three samples are left over
+    estimates = torch.stack([estimate_noise(model, {"x": batch}, 27) for batch in batches])
+    errors = estimates.std(dim=0) / math.sqrt(len(estimates))
+    assert ((estimates.mean(dim=0) - expected).abs() <= 3 * errors).all()
+    assert (errors < 0.05 * expected).all()
+    assert torch.stack([batch.mean(dim=0).square().sum() for batch in batches]).mean() > 2 * expected[0]
+    assert estimate_noise(model, {"x": batches[0][:3]}, 3).isnan().all()
+    assert model.weight.grad is None
+
+
+def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_path):
+    """With batch norm, dropout, accumulation, what the model itself draws, and a run that is interrupted twice."""
+    plain, _ = fit(tmp_path / "plain")
+    whole = GradientNoiseScale(every_n_steps=2)
+    watched, _ = fit(tmp_path / "watched", callbacks=[whole])
+    assert plain.drawn == watched.drawn
+    for name, value in plain.state_dict().items():
+        assert torch.equal(value, watched.state_dict()[name]), name
+    assert [(point.step, point.batch) for point in whole.points] == [(2, 8), (4, 8)]
+
+    fit(tmp_path / "cut", stop=("batch", 0, 4), callbacks=[GradientNoiseScale(every_n_steps=2)])
+    fit(tmp_path / "cut", stop=("batch", 1, 4), callbacks=[GradientNoiseScale(every_n_steps=2)], resume=True)
+    resumed = GradientNoiseScale(every_n_steps=2)
+    fit(tmp_path / "cut", callbacks=[resumed], resume=True)
+    assert resumed.points == whole.points
+
+
+class Last(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.head = nn.LSTM(2, 6, batch_first=True), nn.Linear(6, 12)
+
+    def forward(self, past, calendar=None):
+        return self.head(self.rnn(past)[0][:, -1]).view(-1, 6, 2, 1)
+
+
+def test_averages_are_logged_and_drawn(tmp_path, caplog):
+    callback, logger = GradientNoiseScale(every_n_steps=1), Recorder(str(tmp_path))
+    model = Forecaster(Last(), horizon=6, num_targets=2, optimizer=SGD)
+    make_trainer(tmp_path, callbacks=[callback], logger=logger, limit_val_batches=0).fit(model, TinySeries())
+    assert [point.step for point in callback.points] == [1, 2, 3]  # the last of 5 batches has 3 samples, too few
+    assert "fit/noise_scale" in logger.pictures
+    assert "gradient noise scale: " in caplog.text
+
+
+def test_the_first_of_the_averages_has_no_more_weight_than_the_last(tmp_path, monkeypatch):
+    raw = iter(torch.tensor([[1.0, 10.0], [2.0, 10.0], [3.0, 10.0]]))
+    monkeypatch.setattr("project.callbacks.noise_scale.estimate_noise", lambda *_: next(raw))
+    callback = GradientNoiseScale(every_n_steps=1)
+    model = Classifier(Tiny().network, num_classes=4, optimizer=SGD)
+    make_trainer(tmp_path, callbacks=[callback], max_steps=4).fit(model, TinyData(16))
+    weights = [0.81, 0.9, 1.0]
+    mean = sum(weight * value for weight, value in zip(weights, (1, 2, 3), strict=True)) / sum(weights)
+    assert callback.points[-1] == pytest.approx((3, 4, mean, 10.0))
+    assert callback.points[-1].noise_scale == pytest.approx(10 / mean)
+    assert math.isnan(Point(9, 500, -1.0, 840.0).noise_scale)
+
+
+def test_what_is_refused(tmp_path):
+    with pytest.raises(
+        UserError, match=r"^trainer\.callbacks: .* model\.batch_loss\(batch\), .* Tiny does not have it"
+    ):
+        make_trainer(tmp_path, callbacks=[GradientNoiseScale()]).fit(Tiny(), TinyData())
+    trainer: Any = SimpleNamespace(strategy=object.__new__(FSDPStrategy))
+    with pytest.raises(UserError, match=r"^trainer\.strategy: FSDPStrategy shards the weights, .* or leave"):
+        GradientNoiseScale().on_fit_start(trainer, Shift(3))
