@@ -4,6 +4,7 @@ import signal
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -46,15 +47,7 @@ COLUMNS = ("change", "samples/s", "quartiles", "times", "memory", "start-up", ""
 
 
 class Stopped(Exception):
-    """The time is over, or a signal has come.
-
-    Args:
-        signum: The signal; 0 for none.
-    """
-
-    def __init__(self, signum: int = 0) -> None:
-        super().__init__()
-        self.signum = signum
+    """The time is over, or a signal has come."""
 
 
 class Bench:
@@ -64,10 +57,15 @@ class Bench:
         flags: The command line of ``fit``.
         seconds: The budget.
         folder: For logs and the compiler's cache.
+
+    Attributes:
+        facts: What the first trial has found.
+        signum: The signal that has come; 0 for none.
     """
 
     def __init__(self, flags: list[str], seconds: float, folder: Path) -> None:
-        self.facts: Facts | None = None  # from the first trial
+        self.facts: Facts | None = None
+        self.signum = 0
         self._flags = flags
         self._seconds = seconds
         self._end = time.monotonic() + seconds
@@ -113,9 +111,10 @@ class Bench:
         try:
             code = run_child("litlab.commands.bench.trial", *arguments, log=self._log, seconds=limit)
         except TimeoutExpired:
-            return f"--minutes: {title(side)} was not done within {limit:.0f} s; give more time"
+            return f"--minutes: not done within {limit:.0f} s; give more time"
         if code > 128:
-            raise Stopped(code - 128)
+            self.signum = code - 128
+            raise Stopped
         if code == 1 and self.facts is None:  # a bug: with its traceback
             print(self._log.read_text(errors="replace"), end="", file=sys.stderr)
             sys.exit(1)
@@ -146,26 +145,23 @@ def _bench(arguments: list[str]) -> int:
         raise UserError(f"bench: it doesn't go together with {', '.join(REFUSED)}; leave them out")
 
     trials: Trials = {}
-    signum = 0
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(flags, 60 * chosen.minutes, Path(folder))
-        try:
+        with suppress(Stopped):
             if chosen.compare:
                 take_turns(chosen.compare, TURNS, trials, bench.measure)
             else:
                 find_best(bench, trials, chosen.allow)
-        except Stopped as stop:
-            signum = stop.signum
 
     if bench.facts is not None:
         show_trials(trials, bench.facts)
         best = choose_best(trials, bench.facts.run_samples)
         write_record(trials, best, bench.facts)
-        if not chosen.compare and not signum:
+        if not chosen.compare and not bench.signum:
             write_overlay(trials, best, bench.facts, flags)
-    if signum:
-        print(f"{signal.Signals(signum).name}: stopped", file=sys.stderr)
-        return 128 + signum
+    if bench.signum:
+        print(f"{signal.Signals(bench.signum).name}: stopped", file=sys.stderr)
+        return 128 + bench.signum
     return 0
 
 
@@ -204,15 +200,13 @@ def show_trials(trials: Trials, facts: Facts) -> None:
 
 def write_record(trials: Trials, best: Side, facts: Facts) -> None:
     """Write all that was measured, with its provenance, as JSON."""
-    code = work_tree()
     record = {
         "date": now(),
         "command": command(),
-        "commit": code.commit,
-        "dirty": bool(code.diff),
+        "commit": work_tree().commit,
         "versions": versions(),
         **asdict(facts),
-        "trials": {title(side): asdict(trial) | {"rate": trial.rate} for side, trial in trials.items()},
+        "trials": {title(side): asdict(trial) for side, trial in trials.items()},
         "best": title(best),
     }
     write_json(FOLDER / facts.experiment / "bench.json", mask(record))
@@ -232,8 +226,6 @@ def write_overlay(trials: Trials, best: Side, facts: Facts, flags: list[str]) ->
         f"  {' '.join(command())}",
         f"  {fit}",
     ]
-    if learns := [change.name for change in best if change.name in LEARNS]:
-        lines.append(f"They change what is learned: {', '.join(learns)}.")
     settings = {change.key: yaml.safe_load(change.value) for change in best}
     write_text(file, "".join(f"# {line}\n" for line in lines) + yaml.safe_dump(settings, sort_keys=False))
     print(f"Best: {fit}")

@@ -1,10 +1,9 @@
 """Which settings a bench tries, and how they are typed after ``--compare``."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-import yaml
 
 from litlab.errors import UserError
 from litlab.util.text import nearest
@@ -102,7 +101,7 @@ def read_allowed(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in LEARNS:
-            raise UserError(f"--allow: {name} is not {' or '.join(LEARNS)}{nearest(name, LEARNS, '; leave it out')}")
+            raise UserError(f"--allow: {name} is not {' or '.join(LEARNS)}; leave it out")
     return names
 
 
@@ -112,9 +111,7 @@ class Facts:
 
     Args:
         experiment: Name of the experiment.
-        device: Type of the device: ``cpu``, ``cuda`` or ``mps``.
-        bfloat16: Whether it has units for bfloat16.
-        cores: Cores of the machine.
+        bfloat16: Whether the device has units for bfloat16.
         convolutions: Whether the model has two-dimensional convolutions.
         current: The experiment's own value of each setting that it has, by short name.
         run_samples: Training samples of the whole run, those of all epochs; inf if it has no end.
@@ -122,9 +119,7 @@ class Facts:
     """
 
     experiment: str
-    device: str
     bfloat16: bool
-    cores: int
     convolutions: bool
     current: dict[str, Any]
     run_samples: float
@@ -133,8 +128,8 @@ class Facts:
     @property
     def heading(self) -> str:
         """What is measured, where."""
-        name = self.hardware["device_name"] or f"{self.hardware['cpu']}, {self.cores} cores"
-        return f"{self.experiment}: one process on {self.device}, {name}"
+        name = self.hardware["device_name"] or f"{self.hardware['cpu']}, {self.hardware['cores']} cores"
+        return f"{self.experiment}: one process on {self.hardware['device']}, {name}"
 
 
 def list_candidates(facts: Facts, allowed: list[str]) -> list[Change]:
@@ -144,43 +139,45 @@ def list_candidates(facts: Facts, allowed: list[str]) -> list[Change]:
         facts: What is known.
         allowed: Settings to try although they change what is learned.
     """
-    order = _on_cpu(facts) if facts.device == "cpu" else _on_accelerator(facts)
+    cores = facts.hardware["cores"]
+    on_cpu = facts.hardware["device"] == "cpu"
+    order = _list_for_cpu(facts, cores) if on_cpu else _list_for_accelerator(facts, cores)
     candidates = []
-    for name, value in dict.fromkeys((*order, *_batch_sizes(facts))):
+    for name, value in dict.fromkeys(order):
         is_open = name in facts.current and (name not in LEARNS or name in allowed)
         if is_open and facts.current[name] != value:
-            candidates.append(Change(name, yaml.safe_dump(value).partition("\n")[0]))
+            candidates.append(Change(name, json.dumps(value).strip('"')))
     return candidates
 
 
-def _on_cpu(facts: Facts) -> Iterator[tuple[str, Any]]:
+def _list_for_cpu(facts: Facts, cores: int) -> Iterator[tuple[str, Any]]:
     if facts.bfloat16:  # without units for it, it is many times slower
         yield "precision", "bf16-mixed"
-    for number in (facts.cores, facts.cores // 2, 1):
+    for number in (cores, cores // 2, 1):
         yield "threads", max(1, number)
     yield "fused", True
     if facts.convolutions:
         yield "channels_last", True
     yield "compile", "default"
-    if facts.cores > 1:
-        yield "num_workers", 1
+    yield "num_workers", min(1, cores - 1)
+    yield from _list_batch_sizes(facts)
 
 
-def _on_accelerator(facts: Facts) -> Iterator[tuple[str, Any]]:
+def _list_for_accelerator(facts: Facts, cores: int) -> Iterator[tuple[str, Any]]:
     yield "precision", "bf16-mixed" if facts.bfloat16 else "16-mixed"
     yield "compile", "default"
     if facts.convolutions:
         yield "channels_last", True
     yield "fused", True
     for number in (2, 4):
-        if number < facts.cores:
-            yield "num_workers", number
-    if facts.device == "cuda":
+        yield "num_workers", min(number, cores - 1)
+    yield from _list_batch_sizes(facts)
+    if facts.hardware["device"] == "cuda":
         yield "compile", "reduce-overhead"
         yield "compile", "max-autotune"
 
 
-def _batch_sizes(facts: Facts) -> Iterator[tuple[str, Any]]:
+def _list_batch_sizes(facts: Facts) -> Iterator[tuple[str, Any]]:
     size = facts.current.get("batch_size")
     if size:
         yield "batch_size", 2 * size

@@ -54,7 +54,7 @@ class TrialClock(LapTimer):
         self.rates: list[float] = []  # samples per second of each round
         self.startup = 0.0
         self.run_samples = 0.0
-        self._start_seconds = 0.0
+        self._began = 0.0
         self._samples = 0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -69,6 +69,7 @@ class TrialClock(LapTimer):
         first: list[float] = []
         for _ in range(WARM_UP):
             first.append((yield 1))
+        startup = time.perf_counter() - self._began
         self.steps = self.steps or max(1, int(SECONDS / ROUNDS / min(first)))
 
         step_seconds: list[float] = []
@@ -78,14 +79,9 @@ class TrialClock(LapTimer):
             step_seconds.append((yield self.steps))
             self.rates.append(self._samples / (self.steps * step_seconds[-1]))
             samples += self._samples
-        self.startup = self._start_seconds + max(0.0, sum(first) - WARM_UP * statistics.median(step_seconds))
+        self.startup = max(0.0, startup - WARM_UP * statistics.median(step_seconds))
         self.run_samples = run_steps * samples / (ROUNDS * self.steps)
         raise Enough  # no epoch is completed, nothing is validated
-
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        if not self._start_seconds:
-            self._start_seconds = time.perf_counter() - self._began
-        super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -129,12 +125,9 @@ def describe_experiment(experiment: Experiment, trainer: Trainer) -> dict[str, A
         **{name: optimizer[name] for name in ("fused",) if name in optimizer},
         **{name: data[name] for name in ("batch_size", "num_workers") if name in data},
     }
-    device = trainer.strategy.root_device
     return {
         "experiment": config.experiment,
-        "device": device.type,
-        "bfloat16": has_fast_bfloat16(device),
-        "cores": os.cpu_count(),
+        "bfloat16": has_fast_bfloat16(trainer.strategy.root_device),
         "convolutions": any(parameter.ndim == 4 for parameter in experiment.model.parameters()),
         "current": current,
         "hardware": hardware(trainer),

@@ -111,7 +111,7 @@ def test_bad_input_is_one_line(run, arguments, more, line):
 def test_without_time_for_the_first_trial(bench, tmp_path):
     done = bench("--minutes=0.05", "--config", overlay(tmp_path, "Stuck"))
     assert done.code == 2
-    assert done.err == "error: --minutes: baseline was not done within 3 s; give more time\n"
+    assert done.err == "error: --minutes: not done within 3 s; give more time\n"
 
 
 def test_ctrl_c_ends_the_trial_and_shows_what_there_is(arguments, tmp_path):

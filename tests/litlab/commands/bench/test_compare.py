@@ -100,7 +100,7 @@ def test_sides_take_turns_and_one_that_fails_is_left_out():
 
 
 CPU = Facts(
-    "mine", "cpu", bfloat16=False, cores=2, convolutions=False, run_samples=1e6, hardware={},
+    "mine", bfloat16=False, convolutions=False, run_samples=1e6, hardware={"device": "cpu", "cores": 2},
     current={"threads": 2, "precision": "32-true", "compile": None, "channels_last": False, "num_workers": 0,
              "batch_size": 64, "fused": None},
 )  # fmt: skip
@@ -120,11 +120,12 @@ def test_candidates_of_a_small_cpu():
 
 
 def test_candidates_of_a_gpu():
-    gpu = replace(CPU, device="cuda", cores=16, convolutions=True)
+    gpu = replace(CPU, convolutions=True, hardware={"device": "cuda", "cores": 16})
     assert candidates(gpu, "precision") == [
         "fp16", "compile", "channels_last", "fused", "num_workers=2", "num_workers=4", "compile=reduce-overhead",
         "compile=max-autotune",
     ]  # fmt: skip
+    assert "num_workers=1" in candidates(replace(gpu, hardware={"device": "cuda", "cores": 2}))
     assert candidates(replace(gpu, bfloat16=True), "precision")[0] == "bf16"
 
 
@@ -147,7 +148,7 @@ def test_sides_as_they_are_typed():
         (read_sides, "baseline,compil", "--compare: compil has no value; did you mean 'compile'?"),
         (read_sides, "baseline,threads", "--compare: threads has no value; choose from baseline, eager, compile, "),
         (read_sides, "eager,eager", "--compare: eager,eager is one side; name two or more, such as baseline,"),
-        (read_allowed, "batchsize", "--allow: batchsize is not precision or batch_size; did you mean 'batch_size'?"),
+        (read_allowed, "batchsize", "--allow: batchsize is not precision or batch_size; leave it out"),
         (read_allowed, "compile", "--allow: compile is not precision or batch_size; leave it out"),
     ],
 )
