@@ -87,20 +87,18 @@ class Bench:
         is_first = self.facts is None
         limit = left if is_first else min(left, self._seconds / LONGEST)
         reason = self._run(side, limit)
-        if reason:
-            if is_first:
-                raise UserError(reason)
-            print(f"{title(side)}: {reason}", flush=True)
-            return Trial(reason=reason)
-
-        seconds = time.monotonic() - began
-        self._usual = min(self._usual or seconds, seconds)
-        content = read_json(self._result)
-        if is_first:
-            self.facts = Facts(**content["facts"])
+        if reason and is_first:
+            raise UserError(reason)
+        trial = Trial(reason=reason)
+        if not reason:
+            seconds = time.monotonic() - began
+            self._usual = min(self._usual or seconds, seconds)
+            content = read_json(self._result)
+            trial = Trial(**content["trial"])
+            self.facts = self.facts or Facts(**content["facts"])
             self._steps = content["steps"]
-        trial = Trial(**content["trial"])
-        print(f"{title(side)}: {decimals(trial.rate)} samples/s", flush=True)
+        says = reason or f"{decimals(trial.rate)} samples/s"
+        print(f"{title(side)}: {says}", flush=True)
         return trial
 
     def _run(self, side: Side, limit: float) -> str:
@@ -111,6 +109,8 @@ class Bench:
         try:
             code = run_child("litlab.commands.bench.trial", *arguments, log=self._log, seconds=limit)
         except TimeoutExpired:
+            if self.facts and time.monotonic() > self._end:  # its own time was not over
+                raise Stopped from None
             return f"--minutes: not done within {limit:.0f} s; give more time"
         if code > 128:
             self.signum = code - 128
@@ -191,9 +191,13 @@ def show_trials(trials: Trials, facts: Facts) -> None:
         cells = [""] * 5
         if trial.rates:
             low, high = trial.quartiles
-            times = "" if trial is first else f"{trial.rate / first.rate:.2f}"
-            memory, startup = f"{trial.memory_gib:.2f} GiB", f"{trial.startup:.1f} s"
-            cells = [decimals(trial.rate), f"{decimals(low)} to {decimals(high)}", times, memory, startup]
+            cells = [
+                decimals(trial.rate),
+                f"{decimals(low)} to {decimals(high)}",
+                f"{trial.rate / first.rate:.2f}",
+                f"{trial.memory_gib:.2f} GiB",
+                f"{trial.startup:.1f} s",
+            ]
         rows.append([title(side), *cells, "" if trial is first else explain(trial, first, facts.run_samples)])
     show_table(COLUMNS, rows, facts.heading)
 

@@ -114,16 +114,14 @@ def run_trial(file: Path, steps: int, argv: list[str]) -> None:
 def describe_experiment(experiment: Experiment, trainer: Trainer) -> dict[str, Any]:
     """Return what `litlab.commands.bench.settings.Facts` has, but for the length of the run."""
     config = experiment.command.config
-    data = config.data.get("init_args") or {}
+    known = {**trainer.optimizers[0].defaults, **(config.data.get("init_args") or {})}
+    current = {name: known[name] for name in ("fused", "batch_size", "num_workers") if name in known}
     compiled = config.get("compile")
-    optimizer = trainer.optimizers[0].defaults
-    current = {
+    current |= {
         "precision": str(trainer.precision),
-        "compile": None if compiled is None else compiled.init_args.mode,
+        "compile": compiled and compiled.init_args.mode,
         "channels_last": config.channels_last,
         "threads": torch.get_num_threads(),
-        **{name: optimizer[name] for name in ("fused",) if name in optimizer},
-        **{name: data[name] for name in ("batch_size", "num_workers") if name in data},
     }
     return {
         "experiment": config.experiment,
