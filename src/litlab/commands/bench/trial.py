@@ -86,7 +86,7 @@ class TrialClock(LapTimer):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._samples += count_samples(batch)
+        self._samples += count_samples(batch) or 1  # a batch without tensors
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
 

@@ -55,23 +55,25 @@ class Probe(LapTimer):
             self.step_seconds = yield steps
         trainer.should_stop = True  # a validation follows
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        # Hooks, as a callback may free each gradient before all of them are there.
-        for name, parameter in pl_module.named_parameters():
-            if parameter.requires_grad:
-                self._hooks.append(parameter.register_hook(partial(self._add_norm, name)))
-
-    def _add_norm(self, name: str, gradient: Tensor) -> None:
-        self._norms[name] = self._norms.get(name, 0.0) + gradient.float().norm().item()
-
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if batch_idx == 0:
             self.facts += [("training batch", describe(batch))]
             self._bad_input = not_finite(batch)
+            self._watch_gradients(pl_module)
             if hasattr(pl_module, "expected_loss"):
                 with torch.no_grad():
                     self._guess = pl_module.expected_loss(batch)  # pyright: ignore[reportCallIssue]
         super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
+
+    def _watch_gradients(self, pl_module: LightningModule) -> None:
+        """Add up the norms by hooks, as a callback may free each gradient before all of them are there."""
+
+        def add_norm(name: str, gradient: Tensor) -> None:
+            self._norms[name] = self._norms.get(name, 0.0) + gradient.float().norm().item()
+
+        for name, parameter in pl_module.named_parameters():
+            if parameter.requires_grad:
+                self._hooks.append(parameter.register_hook(partial(add_norm, name)))
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
