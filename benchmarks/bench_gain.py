@@ -40,9 +40,9 @@ def measured(folder: Path, experiment: str, chosen: argparse.Namespace, more: li
     seconds = command(folder, "bench", f"--minutes={chosen.minutes}", *allowed, *base)
     found = folder / "lightning_logs/bench" / experiment
     record = json.loads((found / "bench.json").read_text())
-    trials = [_trial(trial) for trial in record["trials"]]
-    result = {"bench_seconds": seconds, "trials": trials, "best": record["best"], "ratios": record["ratios"]}
-    if record["best"] is None:
+    trials = {name: trial["reason"] or summary(trial["rates"]) for name, trial in record["trials"].items()}
+    result = {"bench_seconds": seconds, "samples_per_second": trials, "best": record["best"]}
+    if record["best"] == "baseline":
         return result
     limits = ["--test_after_fit=false"]
     limits += [f"--trainer.max_epochs={chosen.epochs}"] if chosen.epochs else []
@@ -57,14 +57,6 @@ def measured(folder: Path, experiment: str, chosen: argparse.Namespace, more: li
     seconds_of_fit = {side: summary(times) for side, times in sides.items()}
     overlay_text = (found / "bench.yaml").read_text()
     return {**result, "overlay": overlay_text, "fit_seconds": seconds_of_fit, "times_as_fast": summary(ratios)}
-
-
-def _trial(trial: dict[str, Any]) -> dict[str, Any]:
-    measured = trial["measured"]
-    if measured is None:
-        return {"change": trial["change"], "reason": trial["reason"]}
-    per_second = {"samples_per_second": measured["rate"]}
-    return {"change": trial["change"], "step_seconds": summary(measured["step_seconds"]), **per_second}
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ import yaml
 from litlab.cli.argv import find_bases
 from litlab.cli.main import run_command
 from litlab.util.team import use_package
-from tests.processes import Python, ranks, start_fork_server, variables_at_start
+from tests.processes import Child, Python, ranks, start_fork_server, variables_at_start
 from tests.tiny_files import images, series, texts  # noqa: F401 - fixtures
 
 ROOT = Path(__file__).parents[1]
@@ -177,12 +177,18 @@ def command(patch: pytest.MonkeyPatch, *arguments: object, package: str = PACKAG
 def fork_server(monkeypatch) -> Iterator[None]:
     """Lets a command in this process start its fits with the fork server of the tests, which has done the imports."""
     start_fork_server()
-    for command in ("bench.bench", "sweep.sweep"):
-        monkeypatch.setattr(f"litlab.{command}.use_fork_server", lambda threads=None: None)
+    monkeypatch.setattr("litlab.sweep.sweep.use_fork_server", lambda threads=None: None)
     handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
     for signum, handler in handlers.items():
         signal.signal(signum, handler)
+
+
+@pytest.fixture
+def children(monkeypatch) -> None:
+    """Lets a command in this process start its children with the fork server of the tests."""
+    start_fork_server()
+    monkeypatch.setattr("litlab.runs.children.Popen", Child)
 
 
 @pytest.fixture

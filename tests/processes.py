@@ -15,6 +15,8 @@ import threading
 import weakref
 from multiprocessing import forkserver, get_context, set_start_method
 from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import BinaryIO
 from unittest.mock import patch
 
 FORKS = get_context("forkserver")
@@ -91,6 +93,27 @@ class Python:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+class Child(Python):
+    """Takes the place of `subprocess.Popen` in `litlab.runs.children`; what it prints is shown when it ends."""
+
+    def __init__(self, words: list[str], start_new_session: bool, stdout: BinaryIO | None, stderr: object) -> None:
+        assert start_new_session
+        super().__init__(*words[1:], cwd=Path.cwd(), merge=stdout is not None)
+        self._log = stdout
+
+    def wait(self, timeout: float | None = 240) -> int:
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise TimeoutExpired("child", timeout or 0)
+        out, *err = self.printed()
+        if self._log is not None:
+            self._log.write(out.encode())
+        else:
+            sys.stdout.write(out)
+            sys.stderr.write("".join(err))
+        return self.returncode
 
 
 def ranks(count: int) -> list[dict[str, object]]:

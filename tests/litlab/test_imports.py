@@ -18,7 +18,7 @@ LAYERS = (
     {"callbacks", "data", "tasks"},
     {"artifact", "checkpointing", "runs"},
     {"cli"},
-    {"bench", "commands", "doctor", "editor", "export", "planning", "report", "scaffold", "serve", "sweep", "testing"},
+    {"commands", "doctor", "editor", "export", "planning", "report", "scaffold", "serve", "sweep", "testing"},
 )
 
 

@@ -40,7 +40,7 @@ def clone(tmp_path, images, texts, series) -> Path:
     return tmp_path
 
 
-def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, monkeypatch):
+def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, children, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")  # tables fold names where there is less room
     projects = [command for command in COMMANDS if command.startswith("python -m project")]
     assert len(projects) >= 13
@@ -60,12 +60,11 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, mon
             assert "cifar/version_0" in done.out
             continue
         if arguments[0] == "bench":  # a search takes minutes; a pair of trials is what it is made of
-            monkeypatch.setattr("litlab.bench.bench.TURNS_OF_COMPARE", 1)
-            monkeypatch.setattr("litlab.bench.runner.MOST_SECONDS", 0.2)
+            monkeypatch.setattr("litlab.commands.bench.bench.TURNS", 1)
             few = ["--compare=baseline,threads=1", *short(Path("configs/cifar.yaml")), *small["cifar"]]
             done = run(*arguments, *few)
             assert done.code == 0, f"{command}\n{done.err}"
-            assert (clone / "lightning_logs/bench/cifar/compare.json").is_file()
+            assert (clone / "lightning_logs/bench/cifar/bench.json").is_file()
             continue
         if arguments[0] == "sweep":
             few = ["--trials", 1, "--workers", 1, "--", *short(Path("configs/forecast.yaml"))]

@@ -21,7 +21,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "test": ("litlab.cli.fit:evaluate", "evaluate a checkpoint on the test split"),
         "predict": ("litlab.cli.fit:predict", "read raw files and write a predictions file"),
         "sweep": ("litlab.sweep.sweep:main", "search the settings of an experiment"),
-        "bench": ("litlab.bench.bench:main", "find the settings that make an experiment faster on this machine"),
+        "bench": (
+            "litlab.commands.bench.bench:main",
+            "find the settings that make an experiment faster on this machine",
+        ),
     },
     "Look at runs": {
         "runs": ("litlab.runs.table:main", "list runs: status, metrics, minutes, memory, commit"),

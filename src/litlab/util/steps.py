@@ -48,6 +48,14 @@ def epoch_steps(trainer: Trainer) -> float:
     return min(count_steps(trainer, trainer.num_training_batches, 1), steps_of_run(trainer))
 
 
+def is_part_of_step(callback: Callback) -> bool:
+    """Return whether a callback changes what an optimizer step is, and so belongs wherever some are tried.
+
+    A callback says so by ``part_of_step = True``, a class attribute.
+    """
+    return isinstance(callback, GradientAccumulationScheduler) or getattr(callback, "part_of_step", False)
+
+
 class Enough(Exception):
     """Enough steps were timed: leave the fit."""
 

@@ -4,21 +4,17 @@ from contextlib import suppress
 from typing import Any
 
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from rich.markup import escape
 from rich.table import Table
 
-from litlab.callbacks import AGC, ActivationCheckpointing, Freeze
-from litlab.callbacks.averaging import AveragedWeights
 from litlab.callbacks.second_trainer import second_trainer
 from litlab.commands.check.cost import describe_cost
-from litlab.commands.check.groups import groups_table
 from litlab.commands.check.probe import Probe
 from litlab.errors import UserError
-from litlab.util.steps import Enough
+from litlab.optim.parameters import summarise
+from litlab.util.steps import Enough, is_part_of_step
 from litlab.util.text import terminal
 
-PART_OF_A_STEP = (AGC, ActivationCheckpointing, AveragedWeights, Freeze, GradientAccumulationScheduler)
 STYLES = {"warning": "yellow", "DATA": "bold red"}
 
 
@@ -33,10 +29,9 @@ def check(trainer: Trainer, model: LightningModule, data: LightningDataModule) -
     Raises:
         UserError: If the run would not work.
     """
-    callbacks: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-    kept = [callback for callback in callbacks if isinstance(callback, PART_OF_A_STEP)]
+    callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
     probe = Probe()
-    second = second_trainer(trainer, [*kept, probe])
+    second = second_trainer(trainer, [*filter(is_part_of_step, callbacks), probe])
     try:
         with suppress(Enough):
             second.fit(model, datamodule=data)
@@ -45,20 +40,49 @@ def check(trainer: Trainer, model: LightningModule, data: LightningDataModule) -
                 "trainer: there is nothing to train; the data has no training batch, or max_epochs, max_steps or "
                 "limit_train_batches is 0"
             )
-        probe.facts += describe_cost(trainer, second, probe, model, data)
+        probe.facts += describe_cost(trainer, second, probe)
     finally:  # what was found before a refusal helps to understand it
         if probe.facts:
             name = "DATA" if getattr(data, "generated", False) else "data"
             description = getattr(data, "description", None) or type(data).__name__
             device = f"{second.strategy.root_device}, {second.precision}"
-            _print([(name, description), ("device", device), *probe.facts])
+            print_facts([(name, description), ("device", device), *probe.facts])
     terminal().print(groups_table(second, model) or "")
 
 
-def _print(facts: list[tuple[str, str]]) -> None:
+def print_facts(facts: list[tuple[str, str]]) -> None:
+    """Print what was found, a row for each name and fact."""
     table = Table(title="Preflight", title_justify="left", show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, fact in facts:
         table.add_row(name, escape(fact), style=STYLES.get(name))
     terminal().print(table)
+
+
+def groups_table(trainer: Trainer, module: LightningModule) -> Table | None:
+    """List the groups of the optimizers, and what none of them trains; None where one group trains everything.
+
+    Args:
+        trainer: It has optimizers.
+        module: The module whose parameters they train.
+    """
+    table = Table("parameters", "where", "rate", "weight decay", title="Parameter groups", title_justify="left")
+    for column in table.columns:
+        column.overflow = "fold"
+    rest = {parameter: name for name, parameter in module.named_parameters()}
+
+    def add_row(parameters: list, rate: str, decay: str, style: str = "") -> None:
+        names = [rest.pop(parameter) for parameter in parameters]
+        if names:
+            count = sum(parameter.numel() for parameter in parameters)
+            table.add_row(f"{count:,}", escape(summarise(names)), rate, decay, style=style)
+
+    for optimizer in trainer.optimizers:
+        for group in optimizer.param_groups:
+            # The rate that the schedule scales, or the peak of OneCycleLR: a warm-up begins with little of it.
+            rate = group.get("max_lr", group.get("initial_lr", group["lr"]))
+            decay = f"{group['weight_decay']:.3g}" if "weight_decay" in group else "-"
+            add_row(group["params"], f"{rate:.3g} {group.get('method', '')}".strip(), decay)
+    add_row(list(rest), "not trained", "-", "yellow")
+    return table if table.row_count > 1 else None

@@ -1,17 +1,12 @@
-"""What a run costs: its length by its settings, the size of its checkpoints, and what a few timed steps say."""
+"""What a run costs: its length by its settings, and what a few timed steps say."""
 
 import math
 from collections.abc import Iterator
 from typing import Any
 
-from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import WeightAveraging
-from torch import Tensor
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from torch.utils._pytree import tree_leaves
+from lightning.pytorch import Trainer
 
 from litlab.callbacks import Compile
-from litlab.callbacks.averaging import AveragedWeights
 from litlab.commands.check.probe import Probe
 from litlab.util.device import peak_gib
 from litlab.util.steps import count_steps
@@ -51,25 +46,7 @@ def run_length(run: Trainer, batches: float, validated: bool) -> tuple[float, fl
     return per_epoch, steps, int(epochs * (batches // interval) + 1e-6)
 
 
-def checkpoint_bytes(run: Trainer, second: Trainer, model: LightningModule, data: LightningDataModule) -> int:
-    """Return the bytes of a checkpoint: weights, their average if one is kept, optimizer state, what the data adds.
-
-    Args:
-        run: The Trainer of the run.
-        second: A Trainer that has made a few steps.
-        model: The module that it trained.
-        data: The data.
-    """
-    states = [model.state_dict(), data.state_dict()]
-    if not getattr(run.checkpoint_callback, "save_weights_only", False):
-        states += [optimizer.state_dict() for optimizer in second.optimizers]
-        averages: Any = [one for one in run.callbacks if isinstance(one, AveragedWeights | WeightAveraging)]  # pyright: ignore[reportAttributeAccessIssue]
-        states += [model.state_dict() for _ in averages]
-    tensors = [leaf for leaf in tree_leaves(states) if isinstance(leaf, Tensor)]
-    return sum(part.nbytes for tensor in tensors for part in stored_parts(tensor))
-
-
-def describe_cost(run: Trainer, second: Trainer, probe: Probe, model: Any, data: Any) -> Iterator[tuple[str, str]]:
+def describe_cost(run: Trainer, second: Trainer, probe: Probe) -> Iterator[tuple[str, str]]:
     """Yield what the run will cost, by the steps of the second Trainer."""
     processes = run.num_devices * run.num_nodes
     length = run_length(run, second.num_training_batches, probe.validation_batches > 0)
@@ -83,19 +60,11 @@ def describe_cost(run: Trainer, second: Trainer, probe: Probe, model: Any, data:
     if math.isfinite(seconds):
         yield "time", f"about {_duration(seconds)} at the pace of the first steps, if it does not stop early"
     yield "memory", f"{peak_gib(second):.2f} GiB"
-    if run.checkpoint_callback is not None:
-        yield "checkpoint", f"{checkpoint_bytes(run, second, model, data) / 2**20:.1f} MiB each"
-    if any(isinstance(callback, Compile) for callback in run.callbacks):  # pyright: ignore[reportAttributeAccessIssue]
+    callbacks: Any = run.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+    if any(isinstance(callback, Compile) for callback in callbacks):
         yield "not included", "torch.compile: its time, and what it gains"
     if processes > 1:
         yield "not included", f"communication between {processes} processes; one was tried, with its share"
-
-
-def stored_parts(tensor: Tensor) -> list[Tensor]:
-    """Return what is written of a tensor: itself, or the tensors that one of a class such as torchao's is made of."""
-    if not is_traceable_wrapper_subclass(tensor):
-        return [tensor]
-    return [part for name in tensor.__tensor_flatten__()[0] for part in stored_parts(getattr(tensor, name))]
 
 
 def _duration(seconds: float) -> str:

@@ -3,10 +3,13 @@
 import math
 import time
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
+from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 from litlab.callbacks.batches import describe, not_finite
 from litlab.errors import UserError
@@ -34,6 +37,7 @@ class Probe(LapTimer):
         self._guess: Any = None  # the loss of one
         self._bad_input = ""
         self._norms: dict[str, float] = {}  # of gradients, by parameter
+        self._hooks: list[RemovableHandle] = []
 
     def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[int, float, None]:
         # The first steps show whether it works
@@ -43,6 +47,8 @@ class Probe(LapTimer):
                 seconds = self.step_seconds = yield 1  # until there is a better one
                 self._check_gradients(trainer)
         self._check_parameters(pl_module)
+        for hook in self._hooks:
+            hook.remove()
 
         # The next ones show how long it takes, unless they are slow
         if (steps := int(min(SECONDS / seconds, epoch_steps(trainer) - WARM_UP))) > 0:
@@ -51,18 +57,23 @@ class Probe(LapTimer):
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if batch_idx == 0:
-            seconds = time.perf_counter() - self._clock
-            self.facts += [("training batch", f"{describe(batch)}; the first after {seconds:.1f} s")]
+            self.facts += [("training batch", describe(batch))]
             self._bad_input = not_finite(batch)
+            self._watch_gradients(pl_module)
             if hasattr(pl_module, "expected_loss"):
                 with torch.no_grad():
                     self._guess = pl_module.expected_loss(batch)  # pyright: ignore[reportCallIssue]
         super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
 
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
+    def _watch_gradients(self, pl_module: LightningModule) -> None:
+        """Add up the norms by hooks, as a callback may free each gradient before all of them are there."""
+
+        def add_norm(name: str, gradient: Tensor) -> None:
+            self._norms[name] = self._norms.get(name, 0.0) + gradient.float().norm().item()
+
         for name, parameter in pl_module.named_parameters():
-            if self._global_step < WARM_UP and parameter.grad is not None:
-                self._norms[name] = self._norms.get(name, 0.0) + parameter.grad.float().norm().item()
+            if parameter.requires_grad:
+                self._hooks.append(parameter.register_hook(partial(add_norm, name)))
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

@@ -10,7 +10,6 @@ import signal
 import sys
 from itertools import count
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 import yaml
@@ -18,6 +17,7 @@ import yaml
 from litlab.cli.argv import has_flag
 from litlab.cli.config import Command
 from litlab.errors import UserError
+from litlab.runs.children import run_child
 from litlab.runs.find import all_runs
 from litlab.runs.folder import ROOT, RunFolder, check_experiment, read_json, write_json, write_text
 from litlab.runs.masking import mask
@@ -28,7 +28,6 @@ from litlab.util.options import Options, answer
 from litlab.util.team import package
 
 MOST = 2**32 - 1  # what numpy takes
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)  # the last one: SLURM's time limit
 REFUSED = ("--resume", "--check", "--plan", "--ckpt_path", "--print_config")
 DESCRIPTION = """\
 Run the same fit with several seeds, or once with each fold of the data as its test split, one after
@@ -80,7 +79,8 @@ def _repeat(arguments: list[str]) -> int:
             value = f"--seed_everything={number}" if kind == "seed" else f"--data.fold={number}/{len(members)}"
             begin = [*flags, f"--experiment={folder.relative_to(root)}", value]
             is_stopped = status != "failed" and (run.checkpoints / "last.ckpt").is_file()
-            code = run_fit(*(["--resume", str(run.path), *allowed] if is_stopped else begin))
+            arguments = ["--resume", str(run.path), *allowed] if is_stopped else begin
+            code = run_child(package(), "fit", *arguments)
             if code > 128:
                 _write_status(group, "interrupted")
                 print(f"{signal.Signals(code - 128).name}: stopped; the same command continues", file=sys.stderr)
@@ -91,32 +91,6 @@ def _repeat(arguments: list[str]) -> int:
     rows = [[name, *cells(spread)] for name, spread in spreads(_finished(group)).items()]
     show_table(["metric", "mean", "deviation", "95 % interval", "runs"], rows, group.name)
     return 0 if read_json(group.status)["status"] == "finished" else 1
-
-
-def run_fit(*arguments: str) -> int:
-    """Run a fit as a process of its own, and pass signals on to it.
-
-    It has a session of its own, so that Ctrl-C in a terminal reaches it once, through this process.
-
-    Returns:
-        Its exit code; 128 and the number of the signal where one has come.
-    """
-    children: list[Popen] = []
-    signals: list[int] = []
-
-    def pass_on(signum: int, _: object) -> None:
-        signals.append(signum)
-        for child in children:
-            child.send_signal(signum)
-
-    handlers = {signum: signal.signal(signum, pass_on) for signum in PASSED_ON}
-    try:
-        children.append(Popen([sys.executable, "-m", package(), "fit", *arguments], start_new_session=True))
-        code = children[0].wait()
-    finally:
-        for signum, handler in handlers.items():
-            signal.signal(signum, handler)
-    return 128 + signals[0] if signals else code
 
 
 def read_seeds(text: str) -> list[int]:

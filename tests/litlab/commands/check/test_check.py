@@ -1,13 +1,27 @@
 """``fit --check``: what it finds, and that it leaves nothing."""
 
 import pytest
+from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
 
-from litlab.callbacks import AGC, EMA, Compile
+from litlab.callbacks import Compile, OptimizerInBackward
 from litlab.errors import UserError
 from tests.litlab.commands.check.conftest import Data, model
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*tensorboardX")
+
+
+class PartOfStep(Callback):
+    part_of_step = True
+    starts = 0
+
+    def __init__(self, refuses: bool = False) -> None:
+        self.refuses = refuses
+
+    def setup(self, *_: object, **__: object) -> None:
+        self.starts += 1
+        if self.refuses:
+            raise UserError("mine: it is refused")
 
 
 def test_a_good_run(checked):
@@ -20,7 +34,6 @@ def test_a_good_run(checked):
         "Classifier: 92 parameters, 92 of them trained",
         "180 steps, 60 an epoch; 3 validations",
         "GiB",
-        "MiB each",
     ):
         assert row in out
     assert "warning" not in out
@@ -34,13 +47,13 @@ def test_a_good_run(checked):
         (model("dead"), {}, {}, r"no gradient reaches network.beside.weight, network.beside.bias; let training_step"),
         (model(), {"nan": True}, {}, r"the loss is nan .*, as the first training batch holds NaN .*in tensor 0; corr"),
         (model("nan"), {}, {}, "the loss is nan in the first steps, though the batch is finite; check the network"),
-        (model("root"), {}, {}, "model: the gradient of network.first.weight is not finite in the first steps"),
+        (model("root"), {}, {}, "model: the gradient of network.last.bias is not finite in the first steps"),
         (model(lr=3e38), {}, {}, "the loss is nan .*, though the first one was finite; lower model.optimizer.lr"),
         (model(classes=3), {}, {}, "model.num_classes: 3 differs from the data's 4"),
         (model(), {}, {"max_epochs": 0}, "there is nothing to train"),
         (model(), {}, {"max_steps": 0}, "there is nothing to train"),
         (model(), {}, {"limit_train_batches": 0}, "there is nothing to train"),
-        (model(), {}, {"callbacks": [AGC()], "gradient_clip_val": 1.0}, r"^agc: trainer\.gradient_clip_val is 1\.0"),
+        (model(), {}, {"callbacks": [PartOfStep(refuses=True)]}, "^mine: it is refused"),
     ],
     ids=range(10),
 )
@@ -78,8 +91,18 @@ def test_the_loss_is_that_of_a_batch_when_gradients_are_accumulated(checked):
         assert [line.split() for line in lines if "loss at start" in line] == expected
 
 
-def test_an_average_is_part_of_the_checkpoint(checked):
-    assert "checkpoint" in checked(model(), callbacks=[EMA()])
+def test_what_is_part_of_a_step_is_tried(checked):
+    part, other = PartOfStep(), PartOfStep()
+    other.part_of_step = False
+    checked(model(), callbacks=[part, other])
+    assert (part.starts, other.starts) == (1, 0)
+
+
+def test_gradients_that_are_freed_at_once_are_checked(checked, monkeypatch):
+    monkeypatch.setattr(OptimizerInBackward, "part_of_step", True, raising=False)
+    assert "92 of them trained" in checked(model(), callbacks=[OptimizerInBackward()])
+    with pytest.raises(UserError, match=r"no gradient reaches network\.beside"):
+        checked(model("dead"), callbacks=[OptimizerInBackward()])
 
 
 def test_what_it_does_not_know_is_said(checked):

@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 from torch.optim.lr_scheduler import OneCycleLR
 
-from litlab.commands.check.groups import groups_table
+from litlab.commands.check.check import groups_table
 from litlab.optim import GroupRule, Muon, ParamGroups, Schedule
 from tests.litlab.commands.check.conftest import model
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,24 +17,8 @@ from tests.litlab.commands.repeat.trouble import COMMAND
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.conftest import held_by_another
 from tests.litlab.runs.make import write_run
-from tests.processes import Python
 
 GROUP = RunFolder(Path("lightning_logs/series/seeds_0"))
-
-
-class Fit(Python):
-    """A fit whose output becomes that of this process when it ends."""
-
-    def __init__(self, words: list[str], start_new_session: bool) -> None:
-        assert start_new_session
-        super().__init__(*words[1:], cwd=Path.cwd())
-
-    def wait(self, timeout: float = 240) -> int:
-        code = super().wait(timeout)
-        out, err = self.printed()
-        sys.stdout.write(out)
-        sys.stderr.write(err)
-        return code
 
 
 @pytest.fixture
@@ -47,9 +30,8 @@ def ctrl_c() -> Iterator[None]:
 
 
 @pytest.fixture
-def fit(ctrl_c, run, series, monkeypatch) -> Callable[..., Outcome]:
+def fit(ctrl_c, children, run, series, monkeypatch) -> Callable[..., Outcome]:
     """Runs `fit` of two short epochs of the series experiment, in which `trouble` may befall a seed."""
-    monkeypatch.setattr(repeat, "Popen", Fit)
     monkeypatch.setenv(COMMAND, str(os.getpid()))
     monkeypatch.setenv("COLUMNS", "200")
     callbacks = [{"class_path": "tests.litlab.commands.repeat.trouble.Trouble", "init_args": {"file": "trouble.json"}}]
@@ -145,13 +127,13 @@ def recorded(run, monkeypatch) -> Callable[..., list[tuple[str, ...]]]:
     def repeat_fits(*arguments: str) -> list[tuple[str, ...]]:
         called: list[tuple[str, ...]] = []
 
-        def leave_run(*words: str) -> int:
+        def leave_run(package: str, *words: str) -> int:
             called.append(words)
             [name] = [word.partition("=")[2] for word in words if word.startswith("--experiment=")]
             write_run(Path("lightning_logs"), f"{name}/version_0", test={"test/acc": 0.5})
             return 0
 
-        monkeypatch.setattr(repeat, "run_fit", leave_run)
+        monkeypatch.setattr(repeat, "run_child", leave_run)
         assert run("fit", "--config", CONFIGS / "series.yaml", *arguments).code == 0
         return called
 

@@ -1,1 +1,0 @@
-"""The command ``bench``: which settings make an experiment faster on this machine."""

@@ -1,0 +1,1 @@
+"""``bench``: which settings make an experiment faster on this machine."""

@@ -1,0 +1,184 @@
+"""Which settings a bench tries, and how they are typed after ``--compare``."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from litlab.errors import UserError
+from litlab.util.text import nearest
+
+# By short name: the setting of fit. Any other setting is named in full.
+SETTINGS = {
+    "precision": "trainer.precision",
+    "compile": "compile.mode",
+    "channels_last": "channels_last",
+    "activation_checkpointing": "activation_checkpointing",
+    "fused": "model.optimizer.fused",
+    "threads": "threads",
+    "batch_size": "data.batch_size",
+    "num_workers": "data.num_workers",
+}
+LEARNS = ("precision", "batch_size")  # change what is learned, not only how fast
+WITH_VALUE = {
+    "eager": "compile=null",
+    "compile": "compile=default",
+    "channels_last": "channels_last=true",
+    "fused": "fused=true",
+    "activation_checkpointing": "activation_checkpointing={}",
+    "bf16": "precision=bf16-mixed",
+    "fp16": "precision=16-mixed",
+    "fp32": "precision=32-true",
+}
+BASELINE = "baseline"  # the experiment as its config has it
+
+
+class Change(NamedTuple):
+    """A setting with a value, or an overlay.
+
+    Args:
+        name: Short or full name of the setting, or the path of an overlay.
+        value: The value as YAML; empty for an overlay.
+    """
+
+    name: str
+    value: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.name}={self.value}" if self.value else self.name
+        return next((word for word, meaning in WITH_VALUE.items() if meaning == text), text)
+
+    @property
+    def key(self) -> str:
+        """The setting's full name."""
+        return SETTINGS.get(self.name, self.name)
+
+    @property
+    def flag(self) -> str:
+        """What is added to the command line of ``fit``."""
+        return f"--{self.key}={self.value}" if self.value else f"--config={self.name}"
+
+
+Side = tuple[Change, ...]  # changes that are tried together; () is the baseline
+
+
+def title(side: Side) -> str:
+    """Return the name of a side, as it is typed."""
+    return "+".join(map(str, side)) or BASELINE
+
+
+def read_sides(text: str) -> list[Side]:
+    """Read ``--compare``: sides separated by commas, each of changes joined by ``+``.
+
+    Raises:
+        UserError: If there is one side only, or a name that is not known.
+    """
+    sides = []
+    for words in text.split(","):
+        parts = [word.strip() for word in words.split("+")]
+        sides.append(tuple(_read_change(part) for part in parts if part != BASELINE))
+    sides = list(dict.fromkeys(sides))
+    if len(sides) < 2:
+        raise UserError(f"--compare: {text} is one side; name two or more, such as {BASELINE},{text}")
+    return sides
+
+
+def _read_change(text: str) -> Change:
+    name, _, value = WITH_VALUE.get(text, text).partition("=")
+    if not value and not name.endswith((".yaml", ".yml")):
+        known = (BASELINE, *WITH_VALUE)
+        hint = nearest(name, known, f"; choose from {', '.join(known)}, or write SETTING=VALUE or FILE.yaml")
+        raise UserError(f"--compare: {name} has no value{hint}")
+    return Change(name, value)
+
+
+def read_allowed(text: str) -> list[str]:
+    """Read ``--allow``: settings that change what is learned, separated by commas.
+
+    Raises:
+        UserError: If one is not such a setting.
+    """
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in LEARNS:
+            raise UserError(f"--allow: {name} is not {' or '.join(LEARNS)}; leave it out")
+    return names
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the first trial has found of the experiment and the machine.
+
+    Args:
+        experiment: Name of the experiment.
+        bfloat16: Whether the device has units for bfloat16.
+        convolutions: Whether the model has two-dimensional convolutions.
+        current: The experiment's own value of each setting that it has, by short name.
+        run_samples: Training samples of the whole run, those of all epochs; inf if it has no end.
+        hardware: As the provenance of a run has it.
+    """
+
+    experiment: str
+    bfloat16: bool
+    convolutions: bool
+    current: dict[str, Any]
+    run_samples: float
+    hardware: dict[str, Any]
+
+    @property
+    def heading(self) -> str:
+        """What is measured, where."""
+        name = self.hardware["device_name"] or f"{self.hardware['cpu']}, {self.hardware['cores']} cores"
+        return f"{self.experiment}: one process on {self.hardware['device']}, {name}"
+
+
+def list_candidates(facts: Facts, allowed: list[str]) -> list[Change]:
+    """Return the changes to try, the most promising first, without those that are in place or can't pay.
+
+    Args:
+        facts: What is known.
+        allowed: Settings to try although they change what is learned.
+    """
+    cores = facts.hardware["cores"]
+    on_cpu = facts.hardware["device"] == "cpu"
+    order = _list_for_cpu(facts, cores) if on_cpu else _list_for_accelerator(facts, cores)
+    candidates = []
+    for name, value in dict.fromkeys(order):
+        is_open = name in facts.current and (name not in LEARNS or name in allowed)
+        if is_open and facts.current[name] != value:
+            candidates.append(Change(name, json.dumps(value).strip('"')))
+    return candidates
+
+
+def _list_for_cpu(facts: Facts, cores: int) -> Iterator[tuple[str, Any]]:
+    if facts.bfloat16:  # without units for it, it is many times slower
+        yield "precision", "bf16-mixed"
+    for number in (cores, cores // 2, 1):
+        yield "threads", max(1, number)
+    yield "fused", True
+    if facts.convolutions:
+        yield "channels_last", True
+    yield "compile", "default"
+    yield "num_workers", min(1, cores - 1)
+    yield from _list_batch_sizes(facts)
+
+
+def _list_for_accelerator(facts: Facts, cores: int) -> Iterator[tuple[str, Any]]:
+    yield "precision", "bf16-mixed" if facts.bfloat16 else "16-mixed"
+    yield "compile", "default"
+    if facts.convolutions:
+        yield "channels_last", True
+    yield "fused", True
+    for number in (2, 4):
+        yield "num_workers", min(number, cores - 1)
+    yield from _list_batch_sizes(facts)
+    if facts.hardware["device"] == "cuda":
+        yield "compile", "reduce-overhead"
+        yield "compile", "max-autotune"
+
+
+def _list_batch_sizes(facts: Facts) -> Iterator[tuple[str, Any]]:
+    size = facts.current.get("batch_size")
+    if size:
+        yield "batch_size", 2 * size
+        yield "batch_size", max(1, size // 2)
