@@ -31,6 +31,8 @@ class ActivationCheckpointing(Callback):
         UserError: At the start of a fit, if there are no such blocks.
     """
 
+    part_of_step = True
+
     def __init__(self, blocks: str | list[str] | None = None, every: PositiveInt = 1) -> None:
         self.blocks = [blocks] if isinstance(blocks, str) else blocks
         self.every = every

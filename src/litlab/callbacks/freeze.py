@@ -46,6 +46,8 @@ class Freeze(Callback):
         UserError: At the start of a fit, if a pattern matches nothing, or nothing would be trained.
     """
 
+    part_of_step = True
+
     def __init__(self, rules: list[FreezeRule]) -> None:
         self.rules = [rule if isinstance(rule, FreezeRule) else FreezeRule(**rule) for rule in rules]
         self.until: dict[str, float] = {}  # by parameter: the first epoch that trains it; infinity: none does

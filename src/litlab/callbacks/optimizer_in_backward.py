@@ -40,6 +40,8 @@ class OptimizerInBackward(Callback):
         UserError: At the start of a fit, for a setting that it can't work with.
     """
 
+    part_of_step = True
+
     def __init__(self) -> None:
         self._hooks: list[RemovableHandle] = []
 

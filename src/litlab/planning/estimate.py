@@ -1,6 +1,7 @@
-"""What a layout needs on each device, from what was measured."""
+"""What a layout needs of each device: arithmetic on the step of one device."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from numpy import array_split
@@ -12,27 +13,18 @@ from litlab.planning.ledger import (
     BACKWARD,
     FORWARD,
     GRADIENTS,
-    HOST,
-    KINDS,
-    OPTIMIZER,
+    PARAMETERS,
+    SHARDED,
     TEMPORARY,
     UPDATE,
     WEIGHTS,
+    Ledger,
 )
-from litlab.planning.measure import Job
-from litlab.planning.step import Block, Measured
 
-BUCKETS, AVERAGE = "DDP's buckets", "average of weights"
-ALL_KINDS = (*KINDS, BUCKETS, AVERAGE)
-# CUDA, NCCL and cuDNN keep some memory for themselves, and free memory is in pieces.
-USABLE = 0.9
-WHAT = {
-    ("all-gather", FORWARD): "weights",
-    ("all-gather", BACKWARD): "weights",
-    ("reduce-scatter", BACKWARD): "gradients",
-    ("all-reduce", FORWARD): "activations",
-    ("all-reduce", BACKWARD): "gradients of activations",
-}
+BUCKETS = "DDP's buckets"
+USABLE = 0.9  # of a GPU: CUDA, NCCL and cuDNN keep some memory for themselves, and free memory is in pieces
+
+Memory = dict[str, Counter[str]]  # bytes by phase and kind
 
 
 @dataclass
@@ -41,129 +33,123 @@ class Estimate:
 
     Args:
         layout: Of what.
-        memory: By kind, at the moment when it is highest.
-        highest: By kind, the most of it at any time.
-        phase: Which moment that is: forward, backward or update.
+        memory: By phase and kind, where it is highest.
         sent: By collective and what it is for.
-        host: Bytes of host memory for each device, with CPU offload.
+        host: Host memory for each device, with CPU offload.
         refused: Why it can't be; then the rest is empty.
     """
 
     layout: Layout
-    memory: Counter[str] = field(default_factory=Counter)
-    highest: Counter[str] = field(default_factory=Counter)
-    phase: str = ""
+    memory: Memory = field(default_factory=dict)
     sent: Counter[tuple[str, str]] = field(default_factory=Counter)
-    host: int = 0
+    host: float = 0
     refused: str = ""
 
     @property
-    def total(self) -> int:
-        """All of its memory."""
-        return self.memory.total()
+    def phase(self) -> str:
+        """The one that needs most."""
+        return max(self.memory, key=lambda phase: self.memory[phase].total())
+
+    @property
+    def total(self) -> float:
+        """The most memory at any time."""
+        return self.memory[self.phase].total()
 
     def fits(self, devices: Devices) -> bool:
         """Return whether the devices' memory is enough."""
-        return not self.refused and self.total <= devices.memory * (USABLE if devices.gpus else 1.0)
+        return not self.refused and self.total <= devices.memory * (USABLE if devices.is_gpu else 1.0)
 
 
-def estimate(layout: Layout, measured: Measured, devices: Devices, job: Job) -> Estimate:
+def estimate(layout: Layout, step: Ledger, devices: Devices, batches: int = 1, is_mixed: bool = False) -> Estimate:
     """Return what a layout needs.
 
     Args:
         layout: How the training is divided.
-        measured: One step of it; of one device, for DDP and pipelines.
+        step: That of one device, with activation checkpointing if the layout has it.
         devices: The devices.
-        job: What is trained.
+        batches: How many there are to a step.
+        is_mixed: Whether weights are computed with in half of their bytes.
 
     Raises:
-        UserError: If the model can't be divided like that.
+        UserError: If the network has too few blocks for a pipeline.
     """
-    peaks = {phase: peak.copy() for phase, peak in measured.peaks.items()}
-    for phase in {FORWARD, BACKWARD} & set(peaks):
-        peaks[phase][OPTIMIZER] = measured.state
-    average = measured.average if job.average else 0
-    if layout.offload:
-        peaks = {phase: peak.copy() for phase, peak in measured.device_peaks.items() if phase != UPDATE}
-    sent = _sent(measured, job)
-    if layout.kind == "ddp" and devices.count > 1:
-        for peak in peaks.values():
-            peak[BUCKETS] = measured.gradients
-        sent["all-reduce", "gradients"] = _ring(measured.gradients, devices.count)
-        if measured.buffers:
-            sent["broadcast", "buffers"] = measured.buffers * job.accumulated
-    if average and not layout.offload:
-        for peak in peaks.values():
-            peak[AVERAGE] = average
     if layout.kind == "pipeline":
-        peaks, sent = _pipeline(peaks, measured, devices, job, layout.microbatches)
-    phase = max(peaks, key=lambda name: peaks[name].total())
-    host = measured.parameters + measured.gradients + measured.state + average if layout.offload else 0
-    highest: Counter[str] = Counter()
-    for peak in peaks.values():
-        highest |= peak
-    return Estimate(layout, +peaks[phase], highest, phase, +sent, host)
+        return _estimate_pipeline(layout, step, devices.count, batches)
+    shards = devices.count // layout.tensor if layout.kind == "fsdp2" else 1
+    result = Estimate(layout, _divide(step, layout.tensor, shards))
+    gradients = result.memory[UPDATE][GRADIENTS] * shards
+
+    if layout.kind == "ddp" and devices.count > 1:
+        for kinds in result.memory.values():
+            kinds[BUCKETS] = gradients
+        result.sent["all-reduce", "gradients"] = _ring(gradients, devices.count)
+
+    if layout.tensor > 1:  # outputs in the forward pass, and gradients of inputs in the backward pass
+        result.sent["all-reduce", "activations"] = _ring(2 * step.summed, layout.tensor) * batches
+
+    if shards > 1:
+        # Weights are gathered block by block, the next one early; those outside of the blocks for the whole pass.
+        weights = _size_blocks(step, layout.tensor, 0.5 if is_mixed else 1.0)
+        outside = weights.pop("", 0)
+        for phase in (FORWARD, BACKWARD):
+            result.memory[phase][WEIGHTS] = outside + 2 * max(weights.values(), default=0)
+        result.sent["all-gather", "weights"] = _ring(outside / 2 + weights.total(), shards) * batches
+        result.sent["reduce-scatter", "gradients"] = _ring(gradients / 2, shards) * batches
+
+    if layout.offload:
+        update = result.memory.pop(UPDATE)
+        result.host = sum(update[kind] for kind in SHARDED)
+        for kinds in result.memory.values():
+            for kind in SHARDED:
+                del kinds[kind]
+    return result
 
 
-def _sent(measured: Measured, job: Job) -> Counter[tuple[str, str]]:
-    """Sum what was sent in the batches of a step, of which two at most were looked at."""
-    sent: Counter[tuple[str, str]] = Counter()
-    for (name, phase), size in measured.sent.items():
-        times = 1 if phase == UPDATE else job.accumulated / min(job.accumulated, 2)
-        sent[name, WHAT.get((name, phase), f"in the {phase}")] += round(size * times)
-    return sent
+def _estimate_pipeline(layout: Layout, step: Ledger, stages: int, batches: int) -> Estimate:
+    """Return what the stage needs that needs most: some of the blocks, and all that is outside of them."""
+    if stages > len(step.blocks):
+        raise UserError(f"{stages} stages need at least {stages} blocks, and there are {len(step.blocks)}")
+    results = []
+    for blocks in array_split(list(step.blocks), stages):
+        memory = _divide(step, blocks={"", *blocks})
+        # When the first micro-batch has gone back, all gradients are there; those of the others are added to them.
+        memory[BACKWARD] = memory[FORWARD].copy()
+        memory[BACKWARD][ACTIVATIONS] *= 1 - 1 / layout.microbatches
+        memory[BACKWARD][GRADIENTS] = memory[UPDATE][GRADIENTS]
+        results.append(Estimate(layout, memory))
+    result = max(results, key=lambda one: one.total)
+
+    outside = sum(size for use, size in step.peaks[UPDATE].items() if use.kind == GRADIENTS and not use.block)
+    result.sent["send", "activations and their gradients"] = 2 * max(step.blocks.values()) * batches
+    result.sent["all-reduce", "gradients outside of blocks"] = _ring(outside, stages) * batches
+    return result
 
 
-def _pipeline(
-    peaks: dict[str, Counter[str]], measured: Measured, devices: Devices, job: Job, microbatches: int
-) -> tuple[dict[str, Counter[str]], Counter[tuple[str, str]]]:
-    """Return memory and traffic of the stage that needs most."""
-    blocks, stages = measured.blocks, devices.count
-    if blocks and measured.no_stages:
-        raise UserError(measured.no_stages)
-    if len(blocks) < stages or stages == 1:
-        few = f"{stages} stages need at least {stages} blocks, and there are {len(blocks)}"
-        raise UserError(few if stages > 1 else "one stage")
-    groups = [[blocks[index] for index in group] for group in array_split(range(len(blocks)), stages)]
-    staged = max((_stage(peaks, measured, group, microbatches) for group in groups), key=_highest)
-    inside = sum(block.parameters for block in blocks)
-    outer = round(measured.gradients * (1 - inside / measured.parameters))
-    between = max(block.output for block in blocks) * job.accumulated
-    return staged, Counter({
-        ("send", "activations"): between,
-        ("send", "gradients of activations"): between,
-        ("broadcast", "outputs"): measured.outputs * job.accumulated,
-        ("all-reduce", "gradients outside of blocks"): _ring(outer, stages) * job.accumulated,
-    })  # fmt: skip
+def _divide(step: Ledger, tensor: int = 1, shards: int = 1, blocks: Collection[str] | None = None) -> Memory:
+    """Return the memory of a device that has some of the blocks, or all, and its share of each."""
+    memory: Memory = {}
+    for phase, peak in step.peaks.items():
+        memory[phase] = Counter()
+        for use, size in peak.items():
+            if blocks is None or use.block in blocks:
+                parts = (tensor if use.is_divided else 1) * (shards if use.kind in SHARDED else 1)
+                memory[phase][use.kind] += size / parts
+
+    # An optimizer computes with as much as it updates.
+    whole = sum(size for use, size in step.peaks[UPDATE].items() if use.kind == PARAMETERS)
+    memory[UPDATE][TEMPORARY] *= memory[UPDATE][PARAMETERS] / whole
+    return memory
 
 
-def _stage(
-    peaks: dict[str, Counter[str]], measured: Measured, group: list[Block], microbatches: int
-) -> dict[str, Counter[str]]:
-    """Return the memory of the stage that has a group of the blocks, and all that is outside of the blocks."""
-    elsewhere = [block for block in measured.blocks if block not in group]
-    weights = 1 - sum(block.parameters for block in elsewhere) / measured.parameters  # of them, what it has
-    made = sum(block.activations for block in elsewhere)
-    staged = {}
-    for phase, peak in peaks.items():
-        as_weights = (*HOST, WEIGHTS, AVERAGE, *([TEMPORARY] if phase == UPDATE else []))
-        parts: dict[str, float] = dict.fromkeys(as_weights, weights)
-        staged[phase] = Counter({kind: round(size * parts.get(kind, 1.0)) for kind, size in peak.items()})
-        staged[phase][ACTIVATIONS] = max(0, peak[ACTIVATIONS] - made)
-    # When the first micro-batch has gone back, all gradients are there, and those of the next ones are added to them.
-    later = staged[BACKWARD].copy()
-    activations = max(peak[ACTIVATIONS] for peak in staged.values())
-    later[ACTIVATIONS] = round(activations * (1 - 1 / microbatches))
-    later[GRADIENTS] = round(measured.gradients * weights)
-    later[TEMPORARY] = later[TEMPORARY] // microbatches + (measured.largest if microbatches > 1 else 0)
-    staged[BACKWARD] = max(staged[BACKWARD], later, key=Counter.total)
-    return staged
+def _size_blocks(step: Ledger, tensor: int, width: float) -> Counter[str]:
+    """Return the bytes of each block's weights."""
+    sizes: Counter[str] = Counter()
+    for use, size in step.peaks[UPDATE].items():
+        if use.kind == PARAMETERS:
+            sizes[use.block] += size * width / (tensor if use.is_divided else 1)
+    return sizes
 
 
-def _highest(peaks: dict[str, Counter[str]]) -> int:
-    return max(peak.total() for peak in peaks.values())
-
-
-def _ring(size: int, ranks: int) -> int:
+def _ring(size: float, ranks: int) -> float:
     """Return what each of some processes sends to sum what all have."""
-    return round(2 * size * (ranks - 1) / ranks)
+    return 2 * size * (ranks - 1) / ranks
