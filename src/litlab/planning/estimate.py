@@ -1,14 +1,14 @@
-"""What a layout needs of each device: arithmetic on the step of one device."""
+"""What each way to divide a training needs of a device: arithmetic on the step of one device."""
 
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from numpy import array_split
 
 from litlab.errors import UserError
-from litlab.planning.layout import Devices, Layout
-from litlab.planning.ledger import (
+from litlab.planning.measure import (
     ACTIVATIONS,
     BACKWARD,
     FORWARD,
@@ -21,10 +21,102 @@ from litlab.planning.ledger import (
     Ledger,
 )
 
-BUCKETS = "DDP's buckets"
-USABLE = 0.9  # of a GPU: CUDA, NCCL and cuDNN keep some memory for themselves, and free memory is in pieces
-
 Memory = dict[str, Counter[str]]  # bytes by phase and kind
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Nodes, devices of each, and the bytes of a device; GPUs, or processes on a CPU."""
+
+    nodes: int
+    per_node: int
+    memory: float
+    is_gpu: bool
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return self.nodes * self.per_node
+
+    @property
+    def usable(self) -> float:
+        """Bytes without what CUDA, NCCL and cuDNN keep for themselves, and what is lost in free pieces."""
+        return self.memory * (0.9 if self.is_gpu else 1)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way.
+
+    Args:
+        kind: What devices share: ddp, the batches alone; fsdp2, weights as well; pipeline, the blocks.
+        tensor: Devices that share each layer, with fsdp2.
+        offload: Whether weights, gradients and optimizer state are in host memory, with fsdp2.
+        checkpointing: Whether activations within blocks are computed again.
+        microbatches: Parts of a batch that a pipeline has under way at once.
+    """
+
+    kind: str = "ddp"
+    tensor: int = 1
+    offload: bool = False
+    checkpointing: bool = False
+    microbatches: int = 4
+
+    def overlays(self, devices: Devices) -> list[str]:
+        """Return the names of the overlays that make it."""
+        name = "offload" if self.offload else self.kind
+        if self.tensor > 1:
+            name = "tensor_parallel" if self.tensor == devices.count else "fsdp2_tensor_parallel"
+        names = [name] if devices.count > 1 else []
+        return [*names, "activation_checkpointing"] if self.checkpointing else names
+
+    def name(self, devices: Devices) -> str:
+        """Return it in words."""
+        name = ", ".join(self.overlays(devices)) or "one device"
+        return name.replace("tensor_parallel", f"tensor parallel {self.tensor}").replace("_", " ")
+
+    def flags(self, devices: Devices) -> list[str]:
+        """Return what to add to a command line."""
+        flags = [f"--config=configs/with/{name}.yaml" for name in self.overlays(devices)]
+        return [*flags, f"--trainer.strategy.tensor_parallel_size={self.tensor}"] if self.tensor > 1 else flags
+
+
+def layout_of(strategy: Any) -> Layout:
+    """Return the way of a config's ``trainer.strategy``, a name or a class path with its arguments.
+
+    Raises:
+        UserError: If a plan does not know the strategy.
+    """
+    settings = {} if isinstance(strategy, str) else strategy.get("init_args") or {}
+    name = strategy if isinstance(strategy, str) else strategy["class_path"].rpartition(".")[2]
+    if "fsdp" in name.lower() or "Sharded" in name:
+        offload = bool(settings.get("cpu_offload", "offload" in name))
+        return Layout("fsdp2", settings.get("tensor_parallel_size", 1), offload)
+    if "pipeline" in name.lower():
+        return Layout("pipeline", microbatches=settings.get("microbatches", 4))
+    if "ddp" in name.lower() or name in ("auto", "SingleDeviceStrategy"):
+        return Layout()
+    raise UserError(f"trainer.strategy: --plan does not know {name}; it knows ddp, fsdp, fsdp2 and pipeline")
+
+
+def list_others(own: Layout, devices: Devices, is_divisible: bool) -> Iterator[Layout]:
+    """Yield the ways to compare one with, the simplest first.
+
+    Args:
+        own: The config's own.
+        devices: The devices.
+        is_divisible: Whether the network says which of its layers can be divided.
+    """
+    layouts = [Layout()]
+    if devices.count > 1:
+        sizes = [size for size in (2, 4, 8) if is_divisible and devices.per_node % size == 0]
+        layouts += [Layout("fsdp2"), *(Layout("fsdp2", size) for size in sizes)]
+        layouts += [Layout("pipeline"), Layout("fsdp2", offload=True)]
+    for layout in layouts:
+        for checkpointing in sorted({own.checkpointing, True}):
+            other = replace(layout, checkpointing=checkpointing)
+            if other != own:
+                yield other
 
 
 @dataclass
@@ -33,34 +125,26 @@ class Estimate:
 
     Args:
         layout: Of what.
-        memory: By phase and kind, where it is highest.
-        sent: By collective and what it is for.
+        phase: The one that needs most memory.
+        memory: By kind, then.
+        sent: To other devices.
         host: Host memory for each device, with CPU offload.
         refused: Why it can't be; then the rest is empty.
     """
 
     layout: Layout
-    memory: Memory = field(default_factory=dict)
-    sent: Counter[tuple[str, str]] = field(default_factory=Counter)
+    phase: str = ""
+    memory: Counter[str] = field(default_factory=Counter)
+    sent: float = 0
     host: float = 0
     refused: str = ""
 
-    @property
-    def phase(self) -> str:
-        """The one that needs most."""
-        return max(self.memory, key=lambda phase: self.memory[phase].total())
-
-    @property
-    def total(self) -> float:
-        """The most memory at any time."""
-        return self.memory[self.phase].total()
-
     def fits(self, devices: Devices) -> bool:
         """Return whether the devices' memory is enough."""
-        return not self.refused and self.total <= devices.memory * (USABLE if devices.is_gpu else 1.0)
+        return not self.refused and self.memory.total() <= devices.usable
 
 
-def estimate(layout: Layout, step: Ledger, devices: Devices, batches: int = 1, is_mixed: bool = False) -> Estimate:
+def estimate(layout: Layout, step: Ledger, devices: Devices, batches: int = 1) -> Estimate:
     """Return what a layout needs.
 
     Args:
@@ -68,7 +152,6 @@ def estimate(layout: Layout, step: Ledger, devices: Devices, batches: int = 1, i
         step: That of one device, with activation checkpointing if the layout has it.
         devices: The devices.
         batches: How many there are to a step.
-        is_mixed: Whether weights are computed with in half of their bytes.
 
     Raises:
         UserError: If the network has too few blocks for a pipeline.
@@ -76,33 +159,35 @@ def estimate(layout: Layout, step: Ledger, devices: Devices, batches: int = 1, i
     if layout.kind == "pipeline":
         return _estimate_pipeline(layout, step, devices.count, batches)
     shards = devices.count // layout.tensor if layout.kind == "fsdp2" else 1
-    result = Estimate(layout, _divide(step, layout.tensor, shards))
-    gradients = result.memory[UPDATE][GRADIENTS] * shards
+    memory = _divide(step, ["", *step.blocks], layout.tensor, shards)
+    gradients = memory[UPDATE][GRADIENTS] * shards
+    sent = host = 0.0
 
     if layout.kind == "ddp" and devices.count > 1:
-        for kinds in result.memory.values():
-            kinds[BUCKETS] = gradients
-        result.sent["all-reduce", "gradients"] = _ring(gradients, devices.count)
+        for kinds in memory.values():
+            kinds["DDP's buckets"] = gradients
+        sent = _ring(gradients, devices.count)
 
-    if layout.tensor > 1:  # outputs in the forward pass, and gradients of inputs in the backward pass
-        result.sent["all-reduce", "activations"] = _ring(2 * step.summed, layout.tensor) * batches
+    if layout.tensor > 1:  # sums outputs in the forward pass, and gradients of inputs in the backward pass
+        sent = 2 * _ring(step.summed, layout.tensor) * batches
 
     if shards > 1:
         # Weights are gathered block by block, the next one early; those outside of the blocks for the whole pass.
-        weights = _size_blocks(step, layout.tensor, 0.5 if is_mixed else 1.0)
-        outside = weights.pop("", 0)
+        weights = [_divide(step, [block], layout.tensor)[UPDATE][PARAMETERS] for block in ("", *step.blocks)]
+        outside, *blocks = (size / 2 if step.is_mixed else size for size in weights)
         for phase in (FORWARD, BACKWARD):
-            result.memory[phase][WEIGHTS] = outside + 2 * max(weights.values(), default=0)
-        result.sent["all-gather", "weights"] = _ring(outside / 2 + weights.total(), shards) * batches
-        result.sent["reduce-scatter", "gradients"] = _ring(gradients / 2, shards) * batches
+            memory[phase][WEIGHTS] = outside + sum(sorted(blocks)[-2:])
+        # All-gather twice, reduce-scatter once: each is half of what a sum sends.
+        sent += _ring(outside + 2 * sum(blocks) + gradients, shards) / 2 * batches
 
     if layout.offload:
-        update = result.memory.pop(UPDATE)
-        result.host = sum(update[kind] for kind in SHARDED)
-        for kinds in result.memory.values():
+        update = memory.pop(UPDATE)
+        host = sum(update[kind] for kind in SHARDED)
+        for kinds in memory.values():
             for kind in SHARDED:
                 del kinds[kind]
-    return result
+    phase = max(memory, key=lambda phase: memory[phase].total())
+    return Estimate(layout, phase, memory[phase], sent, host)
 
 
 def _estimate_pipeline(layout: Layout, step: Ledger, stages: int, batches: int) -> Estimate:
@@ -111,27 +196,25 @@ def _estimate_pipeline(layout: Layout, step: Ledger, stages: int, batches: int) 
         raise UserError(f"{stages} stages need at least {stages} blocks, and there are {len(step.blocks)}")
     results = []
     for blocks in array_split(list(step.blocks), stages):
-        memory = _divide(step, blocks={"", *blocks})
+        memory = _divide(step, ["", *blocks])
         # When the first micro-batch has gone back, all gradients are there; those of the others are added to them.
         memory[BACKWARD] = memory[FORWARD].copy()
         memory[BACKWARD][ACTIVATIONS] *= 1 - 1 / layout.microbatches
         memory[BACKWARD][GRADIENTS] = memory[UPDATE][GRADIENTS]
-        results.append(Estimate(layout, memory))
-    result = max(results, key=lambda one: one.total)
-
-    outside = sum(size for use, size in step.peaks[UPDATE].items() if use.kind == GRADIENTS and not use.block)
-    result.sent["send", "activations and their gradients"] = 2 * max(step.blocks.values()) * batches
-    result.sent["all-reduce", "gradients outside of blocks"] = _ring(outside, stages) * batches
+        results += [Estimate(layout, phase, kinds) for phase, kinds in memory.items()]
+    result = max(results, key=lambda one: one.memory.total())
+    outside = _divide(step, [""])[UPDATE][GRADIENTS]
+    result.sent = (2 * max(step.blocks.values()) + _ring(outside, stages)) * batches
     return result
 
 
-def _divide(step: Ledger, tensor: int = 1, shards: int = 1, blocks: Collection[str] | None = None) -> Memory:
-    """Return the memory of a device that has some of the blocks, or all, and its share of each."""
+def _divide(step: Ledger, blocks: Collection[str], tensor: int = 1, shards: int = 1) -> Memory:
+    """Return the memory of a device that has some of the blocks, "" for what is in none, and its share of them."""
     memory: Memory = {}
     for phase, peak in step.peaks.items():
         memory[phase] = Counter()
         for use, size in peak.items():
-            if blocks is None or use.block in blocks:
+            if use.block in blocks:
                 parts = (tensor if use.is_divided else 1) * (shards if use.kind in SHARDED else 1)
                 memory[phase][use.kind] += size / parts
 
@@ -139,15 +222,6 @@ def _divide(step: Ledger, tensor: int = 1, shards: int = 1, blocks: Collection[s
     whole = sum(size for use, size in step.peaks[UPDATE].items() if use.kind == PARAMETERS)
     memory[UPDATE][TEMPORARY] *= memory[UPDATE][PARAMETERS] / whole
     return memory
-
-
-def _size_blocks(step: Ledger, tensor: int, width: float) -> Counter[str]:
-    """Return the bytes of each block's weights."""
-    sizes: Counter[str] = Counter()
-    for use, size in step.peaks[UPDATE].items():
-        if use.kind == PARAMETERS:
-            sizes[use.block] += size * width / (tensor if use.is_divided else 1)
-    return sizes
 
 
 def _ring(size: float, ranks: int) -> float:

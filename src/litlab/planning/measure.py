@@ -1,18 +1,22 @@
-"""One training step on tensors without numbers: what it holds in memory, on one device."""
+"""One training step on tensors without numbers: each is counted for as long as it lives."""
 
 import logging
 import warnings
+import weakref
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._pytree import tree_map_only
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.distributed._tools.common_utils import get_untyped_storages
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter, tree_map_only
 from torch.utils.checkpoint import set_checkpoint_early_stop
 from torch.utils.data import DataLoader
 from torchmetrics import Metric
@@ -20,12 +24,21 @@ from torchmetrics import Metric
 from litlab.callbacks.free_gradients import FreeGradients
 from litlab.cli.precision import ExperimentTrainer
 from litlab.errors import UserError, first_line
-from litlab.planning.ledger import BACKWARD, FORWARD, OPTIMIZER, UPDATE, Ledger
+from litlab.nn.selection import find_blocks, select_modules
+from litlab.parallel.plan import ParallelPlan, networks
+
+PARAMETERS, GRADIENTS, OPTIMIZER, AVERAGE = "parameters", "gradients", "optimizer state", "averages, metrics"
+SHARDED = (PARAMETERS, GRADIENTS, OPTIMIZER, AVERAGE)  # what FSDP2 divides
+BUFFERS, ACTIVATIONS, WEIGHTS, TEMPORARY = "buffers", "activations", "copies of weights", "temporary"
+START, FORWARD, BACKWARD, UPDATE = "start", "forward pass", "backward pass", "optimizer's step"
+MADE_IN = {START: AVERAGE, FORWARD: ACTIVATIONS, BACKWARD: TEMPORARY, UPDATE: TEMPORARY}
+
+aten: Any = torch.ops.aten
 
 
 def measure(
     build_model: Callable[[], LightningModule], callbacks: list[Callback], batch: Any, is_gpu: bool, **settings: Any
-) -> Ledger:
+) -> "Ledger":
     """Look at a training step on one device.
 
     Args:
@@ -45,11 +58,14 @@ def measure(
         stack.callback(log.setLevel, log.level)
         log.setLevel(logging.ERROR)
         trainer = ExperimentTrainer(
-            accelerator="cpu", devices=1, strategy=FakeDevice(ledger), plugins=[LightningEnvironment()], barebones=True,
-            callbacks=[*callbacks, FreeGradients(), Phases(ledger, is_gpu)], **settings,
+            accelerator="cpu", devices=1, strategy=FakeDevice(ledger, is_gpu), plugins=[LightningEnvironment()],
+            barebones=True, callbacks=[*callbacks, FreeGradients()], **settings,
         )  # fmt: skip
+        ledger.is_mixed = "mixed" in str(trainer.precision)
         with torch.device("meta"):
             model = build_model()
+        if not model.automatic_optimization:
+            raise UserError(f"--plan: {type(model).__name__} steps its optimizers itself; use --check, which measures")
         model = trainer.precision_plugin.convert_module(model)  # in place, as tensors without numbers can't be
 
         stack.enter_context(set_checkpoint_early_stop(False))  # it leaves modules without calling their hooks
@@ -63,7 +79,7 @@ def measure(
             layer = ledger.layers[-1] if ledger.layers else "a training step"
             raise UserError(
                 f"--plan: {layer} can't be had without the numbers in its tensors ({first_line(error)}); use --check, "
-                "which runs a few steps"
+                "which measures"
             ) from error
     return ledger
 
@@ -72,53 +88,18 @@ class Enough(Exception):
     """The step has been looked at."""
 
 
-class Phases(Callback):
-    """Tells a ledger what a fit is doing. What counts is the second step, when the optimizer has its state."""
+class FakeDevice(SingleDeviceStrategy):
+    """One device, on which a model of the meta device gets tensors without numbers.
 
-    def __init__(self, ledger: Ledger, is_gpu: bool) -> None:
+    It tells a ledger what a fit is doing. What counts is the second step, when the optimizer has its state.
+    """
+
+    def __init__(self, ledger: "Ledger", is_gpu: bool) -> None:
+        super().__init__(torch.device("cpu"))
         self.ledger, self.is_gpu = ledger, is_gpu
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if not pl_module.automatic_optimization:
-            raise UserError(
-                f"--plan: {type(pl_module).__name__} steps its optimizers itself, so where a step begins is not "
-                "known; use --check, which runs a few steps"
-            )
-        # The last epoch needs most: all is trained that was frozen.
-        trainer.fit_loop.epoch_progress.current.processed = (trainer.max_epochs or 1) - 1
-        for group in (group for optimizer in trainer.optimizers for group in optimizer.param_groups):
-            if self.is_gpu and group.get("foreach", False) is None and not group.get("fused"):
-                group["foreach"] = True  # torch's choice on GPUs
-
-    def on_train_batch_start(self, *_: Any) -> None:
-        self.ledger.phase = FORWARD
-        self.ledger.peaks.clear()
-        self.ledger.summed = 0
-
-    def on_before_backward(self, *_: Any) -> None:
-        self.ledger.phase = BACKWARD
-
-    def on_before_optimizer_step(self, *_: Any) -> None:
-        self.ledger.phase = UPDATE
-
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        for parameter, state in (entry for optimizer in trainer.optimizers for entry in optimizer.state.items()):
-            for value in state.values():
-                self.ledger.assign(value, self.ledger.use_of(parameter)._replace(kind=OPTIMIZER))
-        if trainer.global_step == 2:
-            raise Enough
-
-
-class FakeDevice(SingleDeviceStrategy):
-    """One device, on which a model of the meta device gets tensors without numbers."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        super().__init__(torch.device("cpu"))
-        self.ledger = ledger
-
     def setup(self, trainer: Trainer) -> None:
-        model = self.model
-        assert model is not None
+        self.trainer, model = trainer, trainer.lightning_module
         fakes = {tensor: torch.empty_like(tensor, device="cpu") for tensor in (*model.parameters(), *model.buffers())}
         for parameter in model.parameters():  # one that is tied stays so
             fakes[parameter] = nn.Parameter(fakes[parameter], parameter.requires_grad)
@@ -128,7 +109,164 @@ class FakeDevice(SingleDeviceStrategy):
             if isinstance(module, Metric):
                 module._apply(lambda tensor: torch.empty_like(tensor, device="cpu"))
         self.ledger.watch(model)
+
         self.setup_optimizers(trainer)
+        for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
+            if self.is_gpu and group.get("foreach", False) is None and not group.get("fused"):
+                group["foreach"] = True  # torch's choice on GPUs
+
+    def on_train_start(self) -> None:
+        # The last epoch needs most: all is trained that was frozen.
+        self.trainer.fit_loop.epoch_progress.current.processed = (self.trainer.max_epochs or 1) - 1
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        for parameter, state in (entry for optimizer in self.optimizers for entry in optimizer.state.items()):
+            for value in state.values():
+                self.ledger.assign(value, self.ledger.use_of(parameter)._replace(kind=OPTIMIZER))
+        if self.trainer.global_step == 2:
+            raise Enough
+        self.ledger.begin(FORWARD)
+
+    def pre_backward(self, closure_loss: Tensor) -> None:
+        self.ledger.begin(BACKWARD)
+
+    def post_backward(self, closure_loss: Tensor) -> None:
+        self.ledger.begin(UPDATE)
 
     def teardown(self) -> None:
         """Leave everything where it is."""
+
+
+class Use(NamedTuple):
+    """What some memory is for.
+
+    Args:
+        kind: Such as `PARAMETERS`.
+        block: Name of the block of the network that it belongs to; empty outside of the blocks.
+        is_divided: Whether tensor parallelism divides it.
+    """
+
+    kind: str
+    block: str = ""
+    is_divided: bool = False
+
+
+class Ledger(TorchDispatchMode):
+    """Counts the bytes of all tensors that are made while it is active.
+
+    torch's MemTracker tells neither phases nor blocks apart, takes what an optimizer computes with for its state, and
+    refuses a second batch.
+
+    Attributes:
+        phase: What the training is doing.
+        alive: Bytes by use, now.
+        peaks: The same by phase, where they were most without what is `SHARDED`, which changes little within a phase.
+        layers: Names of the modules whose forward pass is running, the innermost last.
+        blocks: Bytes that each block has returned, by its name.
+        summed: Bytes of outputs that tensor parallelism sums for a batch.
+        is_mixed: Whether weights are computed with in half of their bytes.
+    """
+
+    is_mixed = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alive: Counter[Use] = Counter()
+        self.peaks: dict[str, Counter[Use]] = {}
+        self.layers: list[str] = []
+        self.blocks: dict[str, int] = {}
+        self._uses: dict[int, Use] = {}  # by storage
+        self.begin(START)
+
+    def begin(self, phase: str) -> None:
+        """Say what the training does next."""
+        self.phase = phase
+        self.peaks[phase] = self.alive.copy()
+        if phase == FORWARD:
+            self.summed = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(not issubclass(kind, FakeTensor) for kind in types):
+            return NotImplemented  # a quantized tensor or the like is made of others, which come here next
+        if func is aten._local_scalar_dense.default and getattr(args[0], "constant", 1) is None:
+            return 1  # made up: no decision of a step depends on a number, as it would have to wait for the device
+        result = func(*args, **(kwargs or {}))
+
+        given = [self.use_of(leaf) for leaf in tree_iter(args) if isinstance(leaf, Tensor)]
+        use = Use(MADE_IN[self.phase])
+        if self.layers:
+            block = next((name for name in self.layers if name in self.blocks), "")
+            use = Use(use.kind, block, any(one.is_divided for one in given))
+        if given and given[0].kind == PARAMETERS and self.phase == START:
+            use = given[0]._replace(kind=AVERAGE)
+        elif given and given[0].kind == PARAMETERS and func is aten._to_copy.default:
+            use = use._replace(kind=WEIGHTS)
+        tree_map_only(Tensor, lambda leaf: self._enter(leaf.untyped_storage(), use), result)
+        return result
+
+    def use_of(self, tensor: Tensor) -> Use:
+        """Return what a tensor is for."""
+        return self._uses.get(tensor.untyped_storage()._cdata, Use(""))
+
+    def assign(self, tensor: Any, use: Use) -> None:
+        """Say what a tensor is for, which was counted by another use."""
+        for storage in get_untyped_storages(tensor) if isinstance(tensor, Tensor) else ():
+            self.alive[self._uses[storage._cdata]] -= storage.nbytes()
+            self.alive[use] += storage.nbytes()
+            self._uses[storage._cdata] = use
+
+    def watch(self, model: nn.Module) -> None:
+        """Learn what the parameters of a model are for, and when its modules run; they get hooks."""
+        rows: list[nn.Module] = []
+        divided: list[nn.Module] = []
+        for name, network in networks(model).items():
+            self.blocks |= {f"{name}.{block}": 0 for block in find_blocks(network)}
+            plan = getattr(network, "parallel_plan", ParallelPlan())
+            rows += select_modules(network, plan.rows, name).values()
+            divided += [*rows, *select_modules(network, plan.columns, name).values()]
+
+        weights = {parameter for layer in divided for parameter in layer.parameters()}
+        for name, parameter in model.named_parameters():
+            block = next((block for block in self.blocks if name.startswith(f"{block}.")), "")
+            self.assign(parameter, Use(PARAMETERS, block, parameter in weights))
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(self._assign_gradient)
+        for buffer in model.buffers():
+            self.assign(buffer, Use(BUFFERS))
+
+        names = {module: name for name, module in model.named_modules()}
+
+        # Functions rather than methods: a copy of a module must not copy the ledger.
+        def enter(module: nn.Module, args: Any) -> None:
+            self.layers.append(names.get(module, ""))
+
+        def leave(module: nn.Module, args: Any, output: Any) -> None:
+            name = self.layers.pop()
+            if name in self.blocks and isinstance(output, Tensor):
+                self.blocks[name] = output.nbytes
+            if module in rows:
+                self.summed += output.nbytes
+                self.assign(output, self.use_of(output)._replace(is_divided=False))
+
+        for module in names:
+            module.register_forward_pre_hook(enter)
+            module.register_forward_hook(leave)
+
+    def _assign_gradient(self, parameter: Tensor) -> None:
+        self.assign(parameter.grad, self.use_of(parameter)._replace(kind=GRADIENTS))
+
+    def _enter(self, storage: torch.UntypedStorage, use: Use) -> None:
+        if storage._cdata in self._uses:
+            return
+        self._uses[storage._cdata] = use
+        self.alive[use] += storage.nbytes()
+        weakref.finalize(storage, self._leave, storage._cdata, storage.nbytes())
+        if _without_sharded(self.alive) > _without_sharded(self.peaks[self.phase]):
+            self.peaks[self.phase] = self.alive.copy()
+
+    def _leave(self, key: int, size: int) -> None:
+        self.alive[self._uses.pop(key)] -= size
+
+
+def _without_sharded(memory: Counter[Use]) -> int:
+    return sum(size for use, size in memory.items() if use.kind not in SHARDED)

@@ -19,15 +19,11 @@ from litlab.cli.sections import SECTIONS, section_callbacks
 from litlab.data.module import ExperimentData
 from litlab.errors import UserError
 from litlab.planning.display import show
-from litlab.planning.estimate import Estimate, estimate
-from litlab.planning.layout import Devices, Layout, layout_of, list_others
-from litlab.planning.ledger import UPDATE, Ledger
-from litlab.planning.measure import measure
+from litlab.planning.estimate import Devices, Estimate, Layout, estimate, layout_of, list_others
+from litlab.planning.measure import Ledger, measure
 from litlab.util.device import GIB
 
 GPU_GIB = 80.0
-# By what the Trainer calls them; numbers of 16 bits are all of one size.
-PRECISIONS = {"auto": "bf16-mixed", "16": "bf16-mixed", "16-mixed": "bf16-mixed", "16-true": "bf16-true"}
 
 
 def plan_command(command: Any) -> None:
@@ -56,9 +52,7 @@ def plan_command(command: Any) -> None:
     callbacks = [*section_callbacks(built), *(built.trainer.callbacks or [])]
     callbacks = [callback for callback in callbacks if getattr(callback, "part_of_step", False)]
     layout = replace(layout, checkpointing=any(isinstance(one, ActivationCheckpointing) for one in callbacks))
-    precision = settings.precision or "32-true"
-    if devices.is_gpu:
-        precision = PRECISIONS.get(precision, precision)
+    precision = "bf16-mixed" if settings.precision == "auto" and devices.is_gpu else settings.precision
 
     @cache
     def measure_step(checkpointing: bool) -> Ledger:
@@ -72,19 +66,22 @@ def plan_command(command: Any) -> None:
 
     def estimate_way(way: Layout) -> Estimate:
         step = measure_step(way.checkpointing)
-        return estimate(way, step, devices, settings.accumulate_grad_batches, precision == "bf16-mixed")
+        return estimate(way, step, devices, settings.accumulate_grad_batches)
 
-    ways = [estimate_way(layout)]
-    is_divisible = any(use.is_divided for use in measure_step(layout.checkpointing).peaks[UPDATE])
+    own = estimate_way(layout)
+    ways = [own]
+    is_divisible = any(use.is_divided for use in measure_step(layout.checkpointing).alive)
     for way in list_others(layout, devices, is_divisible):
         try:
             ways.append(estimate_way(way))
         except UserError as error:
             ways.append(Estimate(way, refused=str(error)))
 
-    words = take_flag("--plan_memory", take_flag("--plan", command.typed)[1])[1]
-    facts = {"model": f"{config.model.class_path}, {precision}", "batch": f"{describe(batch)} on each device"}
-    show(ways, devices, facts, words)
+    size = f"{devices.usable / GIB:.3g} GiB for each of {devices.nodes} x {devices.per_node}"
+    print(f"Plan: {size} {'GPUs' if devices.is_gpu else 'processes'}; nothing is run.")
+    print(f"model: {config.model.class_path}, {precision}")
+    print(f"batch: {describe(batch)} on each device")
+    show(ways, devices, take_flag("--plan_memory", take_flag("--plan", command.typed)[1])[1])
 
 
 def find_devices(text: str, gib: float | None, accelerator: str) -> Devices:
@@ -121,7 +118,6 @@ def training_batch(data: LightningDataModule) -> Any:
         data.setup("fit")
         batch = next(iter(data.train_dataloader()))
         return data.on_after_batch_transfer(data.on_before_batch_transfer(batch, 0), 0)
-    data.num_workers, data.prefetch_factor, data.persistent_workers = 0, None, False
     if data.public is not None and data.dataset is None:
         folder = data.cache_folder()
         data.generated = folder is None or not folder.is_dir()
