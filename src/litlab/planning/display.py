@@ -5,7 +5,7 @@ import shlex
 from rich.markup import escape
 from rich.table import Table
 
-from litlab.planning.estimate import Devices, Estimate
+from litlab.planning.estimate import Devices, Estimate, Layout
 from litlab.util.device import GIB
 from litlab.util.team import command
 from litlab.util.text import print_table
@@ -33,18 +33,23 @@ def show(ways: list[Estimate], devices: Devices, words: list[str]) -> None:
         print("None of these fits: take more devices, a smaller batch or shorter inputs.")
     elif not own.fits(devices):
         sizes = [f"--trainer.devices={devices.per_node}", f"--trainer.num_nodes={devices.nodes}"]
-        print(f"The first that fits: {fitting[0].name(devices)}")
+        print(f"The first that fits: {_name(fitting[0], devices)}")
         print(shlex.join(command(*words, *fitting[0].flags(devices), *sizes)))
 
 
 def _row(way: Estimate, devices: Devices) -> list[str]:
-    name = way.layout.name(devices)
+    name = _name(way.layout, devices)
     if way.refused:
         return [name, "-", "-", "-", "no", way.refused]
     batches = 1 if way.layout.kind == "pipeline" else devices.count // way.layout.tensor
     memory = _size(way.memory.total()) + (f" + host {_size(way.host)}" if way.host else "")
     fits = "yes" if way.fits(devices) else "no"
     return [name, str(batches), memory, _size(way.sent), fits, " ".join(way.layout.flags(devices))]
+
+
+def _name(layout: Layout, devices: Devices) -> str:
+    name = ", ".join(layout.overlays(devices)) or "one device"
+    return name.replace("tensor_parallel", f"tensor parallel {layout.tensor}").replace("_", " ")
 
 
 def _print(title: str, columns: list[str], rows: list[list[str]]) -> None:

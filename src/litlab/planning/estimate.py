@@ -21,8 +21,6 @@ from litlab.planning.measure import (
     Ledger,
 )
 
-Memory = dict[str, Counter[str]]  # bytes by phase and kind
-
 
 @dataclass(frozen=True)
 class Devices:
@@ -69,11 +67,6 @@ class Layout:
             name = "tensor_parallel" if self.tensor == devices.count else "fsdp2_tensor_parallel"
         names = [name] if devices.count > 1 else []
         return [*names, "activation_checkpointing"] if self.checkpointing else names
-
-    def name(self, devices: Devices) -> str:
-        """Return it in words."""
-        name = ", ".join(self.overlays(devices)) or "one device"
-        return name.replace("tensor_parallel", f"tensor parallel {self.tensor}").replace("_", " ")
 
     def flags(self, devices: Devices) -> list[str]:
         """Return what to add to a command line."""
@@ -156,10 +149,13 @@ def estimate(layout: Layout, step: Ledger, devices: Devices, batches: int = 1) -
     Raises:
         UserError: If the network has too few blocks for a pipeline.
     """
-    if layout.kind == "pipeline":
-        return _estimate_pipeline(layout, step, devices.count, batches)
     shards = devices.count // layout.tensor if layout.kind == "fsdp2" else 1
-    memory = _divide(step, ["", *step.blocks], layout.tensor, shards)
+    stages = devices.count if layout.kind == "pipeline" else 1
+    numbers = list(step.blocks.values())
+    if len(numbers) < stages:
+        raise UserError(f"{stages} stages need at least {stages} blocks, and there are {len(numbers)}")
+    parts = [_divide(step, [0, *blocks], layout.tensor, shards) for blocks in array_split(numbers, stages)]
+    memory = max(parts, key=lambda part: max(kinds.total() for kinds in part.values()))
     gradients = memory[UPDATE][GRADIENTS] * shards
     sent = host = 0.0
 
@@ -168,49 +164,37 @@ def estimate(layout: Layout, step: Ledger, devices: Devices, batches: int = 1) -
             kinds["DDP's buckets"] = gradients
         sent = _ring(gradients, devices.count)
 
+    if layout.kind == "pipeline":
+        # When the first micro-batch has gone back, all gradients are there; those of the others are added to them.
+        memory[BACKWARD] = memory[FORWARD] | Counter({GRADIENTS: gradients})
+        memory[BACKWARD][ACTIVATIONS] *= 1 - 1 / layout.microbatches
+        sent = (2 * step.between + _ring(_divide(step, [0])[UPDATE][GRADIENTS], stages)) * batches
+
     if layout.tensor > 1:  # sums outputs in the forward pass, and gradients of inputs in the backward pass
         sent = 2 * _ring(step.summed, layout.tensor) * batches
 
     if shards > 1:
         # Weights are gathered block by block, the next one early; those outside of the blocks for the whole pass.
-        weights = [_divide(step, [block], layout.tensor)[UPDATE][PARAMETERS] for block in ("", *step.blocks)]
-        outside, *blocks = (size / 2 if step.is_mixed else size for size in weights)
+        weights = [_divide(step, [number], layout.tensor)[UPDATE][PARAMETERS] for number in (0, *numbers)]
+        is_mixed = memory[FORWARD][WEIGHTS] > 0
+        outside, *blocks = (size / 2 if is_mixed else size for size in weights)
         for phase in (FORWARD, BACKWARD):
             memory[phase][WEIGHTS] = outside + sum(sorted(blocks)[-2:])
         # All-gather twice, reduce-scatter once: each is half of what a sum sends.
         sent += _ring(outside + 2 * sum(blocks) + gradients, shards) / 2 * batches
 
     if layout.offload:
-        update = memory.pop(UPDATE)
-        host = sum(update[kind] for kind in SHARDED)
+        host = sum(memory[UPDATE][kind] for kind in SHARDED)
+        del memory[UPDATE]
         for kinds in memory.values():
-            for kind in SHARDED:
-                del kinds[kind]
+            kinds -= Counter({kind: kinds[kind] for kind in SHARDED})
     phase = max(memory, key=lambda phase: memory[phase].total())
     return Estimate(layout, phase, memory[phase], sent, host)
 
 
-def _estimate_pipeline(layout: Layout, step: Ledger, stages: int, batches: int) -> Estimate:
-    """Return what the stage needs that needs most: some of the blocks, and all that is outside of them."""
-    if stages > len(step.blocks):
-        raise UserError(f"{stages} stages need at least {stages} blocks, and there are {len(step.blocks)}")
-    results = []
-    for blocks in array_split(list(step.blocks), stages):
-        memory = _divide(step, ["", *blocks])
-        # When the first micro-batch has gone back, all gradients are there; those of the others are added to them.
-        memory[BACKWARD] = memory[FORWARD].copy()
-        memory[BACKWARD][ACTIVATIONS] *= 1 - 1 / layout.microbatches
-        memory[BACKWARD][GRADIENTS] = memory[UPDATE][GRADIENTS]
-        results += [Estimate(layout, phase, kinds) for phase, kinds in memory.items()]
-    result = max(results, key=lambda one: one.memory.total())
-    outside = _divide(step, [""])[UPDATE][GRADIENTS]
-    result.sent = (2 * max(step.blocks.values()) + _ring(outside, stages)) * batches
-    return result
-
-
-def _divide(step: Ledger, blocks: Collection[str], tensor: int = 1, shards: int = 1) -> Memory:
-    """Return the memory of a device that has some of the blocks, "" for what is in none, and its share of them."""
-    memory: Memory = {}
+def _divide(step: Ledger, blocks: Collection[int], tensor: int = 1, shards: int = 1) -> dict[str, Counter[str]]:
+    """Return bytes by phase and kind of a device that has its share of some blocks; 0 is what is in none."""
+    memory: dict[str, Counter[str]] = {}
     for phase, peak in step.peaks.items():
         memory[phase] = Counter()
         for use, size in peak.items():

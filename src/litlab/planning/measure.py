@@ -61,7 +61,6 @@ def measure(
             accelerator="cpu", devices=1, strategy=FakeDevice(ledger, is_gpu), plugins=[LightningEnvironment()],
             barebones=True, callbacks=[*callbacks, FreeGradients()], **settings,
         )  # fmt: skip
-        ledger.is_mixed = "mixed" in str(trainer.precision)
         with torch.device("meta"):
             model = build_model()
         if not model.automatic_optimization:
@@ -76,9 +75,9 @@ def measure(
             with suppress(Enough):
                 trainer.fit(model, DataLoader([batch] * 1000, batch_size=None))
         except RuntimeError as error:  # of torch, where it needs the numbers
-            layer = ledger.layers[-1] if ledger.layers else "a training step"
+            layers = [name for name, module in model.named_modules() if module in ledger.running[-1:]]
             raise UserError(
-                f"--plan: {layer} can't be had without the numbers in its tensors ({first_line(error)}); use --check, "
+                f"--plan: {layers or 'training_step'} can't be had without the numbers in its tensors ({first_line(error)}); use --check, "
                 "which measures"
             ) from error
     return ledger
@@ -126,6 +125,7 @@ class FakeDevice(SingleDeviceStrategy):
         if self.trainer.global_step == 2:
             raise Enough
         self.ledger.begin(FORWARD)
+        self.ledger.summed = 0
 
     def pre_backward(self, closure_loss: Tensor) -> None:
         self.ledger.begin(BACKWARD)
@@ -142,12 +142,12 @@ class Use(NamedTuple):
 
     Args:
         kind: Such as `PARAMETERS`.
-        block: Name of the block of the network that it belongs to; empty outside of the blocks.
+        block: Number of the block of the network that it belongs to, from 1; 0 outside of the blocks.
         is_divided: Whether tensor parallelism divides it.
     """
 
     kind: str
-    block: str = ""
+    block: int = 0
     is_divided: bool = False
 
 
@@ -161,20 +161,19 @@ class Ledger(TorchDispatchMode):
         phase: What the training is doing.
         alive: Bytes by use, now.
         peaks: The same by phase, where they were most without what is `SHARDED`, which changes little within a phase.
-        layers: Names of the modules whose forward pass is running, the innermost last.
-        blocks: Bytes that each block has returned, by its name.
+        running: Modules whose forward pass is running, the innermost last.
+        blocks: Numbers of the blocks.
+        between: Bytes from a block to the next.
         summed: Bytes of outputs that tensor parallelism sums for a batch.
-        is_mixed: Whether weights are computed with in half of their bytes.
     """
-
-    is_mixed = False
 
     def __init__(self) -> None:
         super().__init__()
         self.alive: Counter[Use] = Counter()
         self.peaks: dict[str, Counter[Use]] = {}
-        self.layers: list[str] = []
-        self.blocks: dict[str, int] = {}
+        self.running: list[nn.Module] = []
+        self.blocks: dict[nn.Module, int] = {}
+        self.between = self.summed = 0
         self._uses: dict[int, Use] = {}  # by storage
         self.begin(START)
 
@@ -182,8 +181,6 @@ class Ledger(TorchDispatchMode):
         """Say what the training does next."""
         self.phase = phase
         self.peaks[phase] = self.alive.copy()
-        if phase == FORWARD:
-            self.summed = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(not issubclass(kind, FakeTensor) for kind in types):
@@ -194,8 +191,8 @@ class Ledger(TorchDispatchMode):
 
         given = [self.use_of(leaf) for leaf in tree_iter(args) if isinstance(leaf, Tensor)]
         use = Use(MADE_IN[self.phase])
-        if self.layers:
-            block = next((name for name in self.layers if name in self.blocks), "")
+        if self.running:
+            block = next((self.blocks[module] for module in self.running if module in self.blocks), 0)
             use = Use(use.kind, block, any(one.is_divided for one in given))
         if given and given[0].kind == PARAMETERS and self.phase == START:
             use = given[0]._replace(kind=AVERAGE)
@@ -220,40 +217,38 @@ class Ledger(TorchDispatchMode):
         rows: list[nn.Module] = []
         divided: list[nn.Module] = []
         for name, network in networks(model).items():
-            self.blocks |= {f"{name}.{block}": 0 for block in find_blocks(network)}
+            self.blocks |= {block: len(self.blocks) + n for n, block in enumerate(find_blocks(network).values(), 1)}
             plan = getattr(network, "parallel_plan", ParallelPlan())
             rows += select_modules(network, plan.rows, name).values()
             divided += [*rows, *select_modules(network, plan.columns, name).values()]
 
-        weights = {parameter for layer in divided for parameter in layer.parameters()}
-        for name, parameter in model.named_parameters():
-            block = next((block for block in self.blocks if name.startswith(f"{block}.")), "")
-            self.assign(parameter, Use(PARAMETERS, block, parameter in weights))
-            if parameter.requires_grad:
-                parameter.register_post_accumulate_grad_hook(self._assign_gradient)
+        weights = {weight for layer in divided for weight in layer.parameters()}
+        numbers = {weight: number for block, number in self.blocks.items() for weight in block.parameters()}
+        for weight in model.parameters():
+            self.assign(weight, Use(PARAMETERS, numbers.get(weight, 0), weight in weights))
+            if weight.requires_grad:
+                weight.register_post_accumulate_grad_hook(self._assign_gradient)
         for buffer in model.buffers():
             self.assign(buffer, Use(BUFFERS))
 
-        names = {module: name for name, module in model.named_modules()}
-
         # Functions rather than methods: a copy of a module must not copy the ledger.
         def enter(module: nn.Module, args: Any) -> None:
-            self.layers.append(names.get(module, ""))
+            self.running.append(module)
 
         def leave(module: nn.Module, args: Any, output: Any) -> None:
-            name = self.layers.pop()
-            if name in self.blocks and isinstance(output, Tensor):
-                self.blocks[name] = output.nbytes
+            self.running.pop()
+            if module in self.blocks and isinstance(output, Tensor):
+                self.between = max(self.between, output.nbytes)
             if module in rows:
                 self.summed += output.nbytes
                 self.assign(output, self.use_of(output)._replace(is_divided=False))
 
-        for module in names:
+        for module in model.modules():
             module.register_forward_pre_hook(enter)
             module.register_forward_hook(leave)
 
-    def _assign_gradient(self, parameter: Tensor) -> None:
-        self.assign(parameter.grad, self.use_of(parameter)._replace(kind=GRADIENTS))
+    def _assign_gradient(self, weight: Tensor) -> None:
+        self.assign(weight.grad, self.use_of(weight)._replace(kind=GRADIENTS))
 
     def _enter(self, storage: torch.UntypedStorage, use: Use) -> None:
         if storage._cdata in self._uses:
