@@ -20,13 +20,13 @@ def show(ways: list[Estimate], devices: Devices, words: list[str]) -> None:
         words: The command line that was planned.
     """
     own = ways[0]
-    held = [[kind, _size(size)] for kind, size in own.memory.items() if size]
-    total = ["all", _size(own.memory.total())]
-    _print(f"Peak memory per device, in the {own.phase}", ["of", "bytes"], [*held, total])
+    held = [[kind, _size(size)] for kind, size in [*own.memory.items(), ("all", own.memory.total())]]
+    _print(f"Peak memory per device, in the {own.phase}", ["of", "bytes"], held)
     rows = [_row(way, devices) for way in ways]
-    rows[0][-1] = "(the config)"
     _print("Ways to divide it", ["strategy", "batches", "memory", "sent", "fits", "add"], rows)
-    print("batches: how many different ones all devices train on in a step. sent: by each device in a step.")
+    print(
+        "The first is the config's. batches: different ones that all devices train on in a step; sent: by each device"
+    )
 
     fitting = [way.layout for way in ways if way.fits(devices)]
     if not fitting:

@@ -21,6 +21,9 @@ from litlab.planning.measure import (
     Ledger,
 )
 
+# By how the names of strategies begin.
+KINDS = {"auto": "ddp", "single": "ddp", "ddp": "ddp", "fsdp": "fsdp2", "sharded": "fsdp2", "pipeline": "pipeline"}
+
 
 @dataclass(frozen=True)
 class Devices:
@@ -47,25 +50,23 @@ class Layout:
     """One way.
 
     Args:
-        kind: What devices share: ddp, the batches alone; fsdp2, weights as well; pipeline, the blocks.
+        kind: What devices share: ddp, the batches alone; fsdp2, weights, gradients and optimizer state as well;
+            offload, the same with these in host memory; pipeline, the blocks.
         tensor: Devices that share each layer, with fsdp2.
-        offload: Whether weights, gradients and optimizer state are in host memory, with fsdp2.
         checkpointing: Whether activations within blocks are computed again.
         microbatches: Parts of a batch that a pipeline has under way at once.
     """
 
     kind: str = "ddp"
     tensor: int = 1
-    offload: bool = False
     checkpointing: bool = False
     microbatches: int = 4
 
     def overlays(self, devices: Devices) -> list[str]:
         """Return the names of the overlays that make it."""
-        name = "offload" if self.offload else self.kind
+        names = [self.kind] if devices.count > 1 else []
         if self.tensor > 1:
-            name = "tensor_parallel" if self.tensor == devices.count else "fsdp2_tensor_parallel"
-        names = [name] if devices.count > 1 else []
+            names = ["tensor_parallel" if self.tensor == devices.count else "fsdp2_tensor_parallel"]
         return [*names, "activation_checkpointing"] if self.checkpointing else names
 
     def flags(self, devices: Devices) -> list[str]:
@@ -82,14 +83,12 @@ def layout_of(strategy: Any) -> Layout:
     """
     settings = {} if isinstance(strategy, str) else strategy.get("init_args") or {}
     name = strategy if isinstance(strategy, str) else strategy["class_path"].rpartition(".")[2]
-    if "fsdp" in name.lower() or "Sharded" in name:
-        offload = bool(settings.get("cpu_offload", "offload" in name))
-        return Layout("fsdp2", settings.get("tensor_parallel_size", 1), offload)
-    if "pipeline" in name.lower():
-        return Layout("pipeline", microbatches=settings.get("microbatches", 4))
-    if "ddp" in name.lower() or name in ("auto", "SingleDeviceStrategy"):
-        return Layout()
-    raise UserError(f"trainer.strategy: --plan does not know {name}; it knows ddp, fsdp, fsdp2 and pipeline")
+    kind = next((kind for start, kind in KINDS.items() if name.lower().startswith(start)), None)
+    if kind is None:
+        raise UserError(f"trainer.strategy: --plan does not know {name}; it knows ddp, fsdp, fsdp2 and pipeline")
+    if name == "fsdp_cpu_offload" or settings.get("cpu_offload"):
+        kind = "offload"
+    return Layout(kind, settings.get("tensor_parallel_size", 1), microbatches=settings.get("microbatches", 4))
 
 
 def list_others(own: Layout, devices: Devices, is_divisible: bool) -> Iterator[Layout]:
@@ -104,7 +103,7 @@ def list_others(own: Layout, devices: Devices, is_divisible: bool) -> Iterator[L
     if devices.count > 1:
         sizes = [size for size in (2, 4, 8) if is_divisible and devices.per_node % size == 0]
         layouts += [Layout("fsdp2"), *(Layout("fsdp2", size) for size in sizes)]
-        layouts += [Layout("pipeline"), Layout("fsdp2", offload=True)]
+        layouts += [Layout("pipeline"), Layout("offload")]
     for layout in layouts:
         for checkpointing in sorted({own.checkpointing, True}):
             other = replace(layout, checkpointing=checkpointing)
@@ -149,7 +148,7 @@ def estimate(layout: Layout, step: Ledger, devices: Devices, batches: int = 1) -
     Raises:
         UserError: If the network has too few blocks for a pipeline.
     """
-    shards = devices.count // layout.tensor if layout.kind == "fsdp2" else 1
+    shards = devices.count // layout.tensor if layout.kind in ("fsdp2", "offload") else 1
     stages = devices.count if layout.kind == "pipeline" else 1
     numbers = list(step.blocks.values())
     if len(numbers) < stages:
@@ -183,7 +182,7 @@ def estimate(layout: Layout, step: Ledger, devices: Devices, batches: int = 1) -
         # All-gather twice, reduce-scatter once: each is half of what a sum sends.
         sent += _ring(outside + 2 * sum(blocks) + gradients, shards) / 2 * batches
 
-    if layout.offload:
+    if layout.kind == "offload":
         host = sum(memory[UPDATE][kind] for kind in SHARDED)
         del memory[UPDATE]
         for kinds in memory.values():

@@ -13,11 +13,9 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.distributed._tools.common_utils import get_untyped_storages
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map_only
-from torch.utils.checkpoint import set_checkpoint_early_stop
 from torch.utils.data import DataLoader
 from torchmetrics import Metric
 
@@ -27,9 +25,9 @@ from litlab.errors import UserError, first_line
 from litlab.nn.selection import find_blocks, select_modules
 from litlab.parallel.plan import ParallelPlan, networks
 
-PARAMETERS, GRADIENTS, OPTIMIZER, AVERAGE = "parameters", "gradients", "optimizer state", "averages, metrics"
+PARAMETERS, GRADIENTS, OPTIMIZER, AVERAGE = "parameters", "gradients", "optimizer state", "buffers, averages"
 SHARDED = (PARAMETERS, GRADIENTS, OPTIMIZER, AVERAGE)  # what FSDP2 divides
-BUFFERS, ACTIVATIONS, WEIGHTS, TEMPORARY = "buffers", "activations", "copies of weights", "temporary"
+ACTIVATIONS, WEIGHTS, TEMPORARY = "activations", "copies of weights", "temporary"
 START, FORWARD, BACKWARD, UPDATE = "start", "forward pass", "backward pass", "optimizer's step"
 MADE_IN = {START: AVERAGE, FORWARD: ACTIVATIONS, BACKWARD: TEMPORARY, UPDATE: TEMPORARY}
 
@@ -54,9 +52,8 @@ def measure(
     ledger = Ledger()
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings(action="ignore"))  # what Lightning says of so short a fit
-        log = logging.getLogger("lightning.pytorch.utilities.rank_zero")
-        stack.callback(log.setLevel, log.level)
-        log.setLevel(logging.ERROR)
+        stack.callback(logging.disable, logging.NOTSET)
+        logging.disable(logging.WARNING)
         trainer = ExperimentTrainer(
             accelerator="cpu", devices=1, strategy=FakeDevice(ledger, is_gpu), plugins=[LightningEnvironment()],
             barebones=True, callbacks=[*callbacks, FreeGradients()], **settings,
@@ -67,18 +64,16 @@ def measure(
             raise UserError(f"--plan: {type(model).__name__} steps its optimizers itself; use --check, which measures")
         model = trainer.precision_plugin.convert_module(model)  # in place, as tensors without numbers can't be
 
-        stack.enter_context(set_checkpoint_early_stop(False))  # it leaves modules without calling their hooks
-        mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         stack.enter_context(ledger)
-        batch = tree_map_only(Tensor, mode.from_tensor, batch)
         try:
             with suppress(Enough):
                 trainer.fit(model, DataLoader([batch] * 1000, batch_size=None))
-        except RuntimeError as error:  # of torch, where it needs the numbers
-            layers = [name for name, module in model.named_modules() if module in ledger.running[-1:]]
+        except RuntimeError as error:  # of torch
+            layers = [name for name, module in model.named_modules() if module in ledger.running]
             raise UserError(
-                f"--plan: {layers or 'training_step'} can't be had without the numbers in its tensors ({first_line(error)}); use --check, "
-                "which measures"
+                f"--plan: {layers[-1] if layers else 'training_step'} can't do without the numbers in its tensors "
+                f"({first_line(error)}); use --check, which measures"
             ) from error
     return ledger
 
@@ -116,9 +111,12 @@ class FakeDevice(SingleDeviceStrategy):
 
     def on_train_start(self) -> None:
         # The last epoch needs most: all is trained that was frozen.
-        self.trainer.fit_loop.epoch_progress.current.processed = (self.trainer.max_epochs or 1) - 1
+        self.trainer.fit_loop.epoch_progress.current.completed = max(self.trainer.max_epochs or 1, 1) - 1
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        for weight in self.trainer.lightning_module.parameters():
+            if batch_idx == 0 and weight.requires_grad:
+                weight.register_post_accumulate_grad_hook(self.ledger.assign_gradient)
         for parameter, state in (entry for optimizer in self.optimizers for entry in optimizer.state.items()):
             for value in state.values():
                 self.ledger.assign(value, self.ledger.use_of(parameter)._replace(kind=OPTIMIZER))
@@ -180,13 +178,13 @@ class Ledger(TorchDispatchMode):
     def begin(self, phase: str) -> None:
         """Say what the training does next."""
         self.phase = phase
+        self.running.clear()  # what is computed again in the backward pass may end in the middle of a module
         self.peaks[phase] = self.alive.copy()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(not issubclass(kind, FakeTensor) for kind in types):
-            return NotImplemented  # a quantized tensor or the like is made of others, which come here next
+        # Numbers are made up: no decision of a step depends on one, as it would have to wait for the device.
         if func is aten._local_scalar_dense.default and getattr(args[0], "constant", 1) is None:
-            return 1  # made up: no decision of a step depends on a number, as it would have to wait for the device
+            return 1
         result = func(*args, **(kwargs or {}))
 
         given = [self.use_of(leaf) for leaf in tree_iter(args) if isinstance(leaf, Tensor)]
@@ -194,10 +192,11 @@ class Ledger(TorchDispatchMode):
         if self.running:
             block = next((self.blocks[module] for module in self.running if module in self.blocks), 0)
             use = Use(use.kind, block, any(one.is_divided for one in given))
-        if given and given[0].kind == PARAMETERS and self.phase == START:
-            use = given[0]._replace(kind=AVERAGE)
-        elif given and given[0].kind == PARAMETERS and func is aten._to_copy.default:
-            use = use._replace(kind=WEIGHTS)
+        if given and given[0].kind == PARAMETERS:
+            if self.phase == START:
+                use = given[0]._replace(kind=AVERAGE)
+            elif func is aten._to_copy.default:
+                use = use._replace(kind=WEIGHTS)
         tree_map_only(Tensor, lambda leaf: self._enter(leaf.untyped_storage(), use), result)
         return result
 
@@ -207,17 +206,23 @@ class Ledger(TorchDispatchMode):
 
     def assign(self, tensor: Any, use: Use) -> None:
         """Say what a tensor is for, which was counted by another use."""
-        for storage in get_untyped_storages(tensor) if isinstance(tensor, Tensor) else ():
+        if isinstance(tensor, Tensor):
+            storage = tensor.untyped_storage()
             self.alive[self._uses[storage._cdata]] -= storage.nbytes()
             self.alive[use] += storage.nbytes()
             self._uses[storage._cdata] = use
+
+    def assign_gradient(self, weight: Tensor) -> None:
+        """Say what the gradient of a parameter is for."""
+        self.assign(weight.grad, self.use_of(weight)._replace(kind=GRADIENTS))
 
     def watch(self, model: nn.Module) -> None:
         """Learn what the parameters of a model are for, and when its modules run; they get hooks."""
         rows: list[nn.Module] = []
         divided: list[nn.Module] = []
         for name, network in networks(model).items():
-            self.blocks |= {block: len(self.blocks) + n for n, block in enumerate(find_blocks(network).values(), 1)}
+            for block in find_blocks(network).values():
+                self.blocks[block] = len(self.blocks) + 1
             plan = getattr(network, "parallel_plan", ParallelPlan())
             rows += select_modules(network, plan.rows, name).values()
             divided += [*rows, *select_modules(network, plan.columns, name).values()]
@@ -226,10 +231,6 @@ class Ledger(TorchDispatchMode):
         numbers = {weight: number for block, number in self.blocks.items() for weight in block.parameters()}
         for weight in model.parameters():
             self.assign(weight, Use(PARAMETERS, numbers.get(weight, 0), weight in weights))
-            if weight.requires_grad:
-                weight.register_post_accumulate_grad_hook(self._assign_gradient)
-        for buffer in model.buffers():
-            self.assign(buffer, Use(BUFFERS))
 
         # Functions rather than methods: a copy of a module must not copy the ledger.
         def enter(module: nn.Module, args: Any) -> None:
@@ -246,9 +247,6 @@ class Ledger(TorchDispatchMode):
         for module in model.modules():
             module.register_forward_pre_hook(enter)
             module.register_forward_hook(leave)
-
-    def _assign_gradient(self, weight: Tensor) -> None:
-        self.assign(weight.grad, self.use_of(weight)._replace(kind=GRADIENTS))
 
     def _enter(self, storage: torch.UntypedStorage, use: Use) -> None:
         if storage._cdata in self._uses:

@@ -39,7 +39,7 @@ def plan_command(command: Any) -> None:
     if config.resume or config.check or config.ckpt_path:
         raise UserError("--plan: it looks at a fit from its start; leave --resume, --ckpt_path and --check out")
     devices = find_devices(config.plan, config.plan_memory, config.trainer.accelerator)
-    settings = config.trainer
+    settings, batches = config.trainer, config.trainer.accumulate_grad_batches
     layout = layout_of(settings.strategy)
     data = command.build_data()
     batch = training_batch(data)
@@ -59,26 +59,20 @@ def plan_command(command: Any) -> None:
         more = [ActivationCheckpointing()] if checkpointing and not layout.checkpointing else []
         return measure(
             lambda: command.build_model(trained=True), [*callbacks, *more], batch, devices.is_gpu,
-            precision=precision, max_epochs=settings.max_epochs, 
-            accumulate_grad_batches=min(settings.accumulate_grad_batches, 2),
-            gradient_clip_val=settings.gradient_clip_val, gradient_clip_algorithm=settings.gradient_clip_algorithm,
+            precision=precision, max_epochs=settings.max_epochs, gradient_clip_val=settings.gradient_clip_val,
+            gradient_clip_algorithm=settings.gradient_clip_algorithm, accumulate_grad_batches=min(batches, 2),
         )  # fmt: skip
 
-    def estimate_way(way: Layout) -> Estimate:
-        step = measure_step(way.checkpointing)
-        return estimate(way, step, devices, settings.accumulate_grad_batches)
-
-    own = estimate_way(layout)
-    ways = [own]
+    ways = [estimate(layout, measure_step(layout.checkpointing), devices, batches)]
     is_divisible = any(use.is_divided for use in measure_step(layout.checkpointing).alive)
     for way in list_others(layout, devices, is_divisible):
         try:
-            ways.append(estimate_way(way))
+            ways.append(estimate(way, measure_step(way.checkpointing), devices, batches))
         except UserError as error:
             ways.append(Estimate(way, refused=str(error)))
 
-    size = f"{devices.usable / GIB:.3g} GiB for each of {devices.nodes} x {devices.per_node}"
-    print(f"Plan: {size} {'GPUs' if devices.is_gpu else 'processes'}; nothing is run.")
+    kind = "GPUs" if devices.is_gpu else "processes"
+    print(f"Plan for {devices.nodes} x {devices.per_node} {kind} of {devices.memory / GIB:.3g} GiB. Nothing is run.")
     print(f"model: {config.model.class_path}, {precision}")
     print(f"batch: {describe(batch)} on each device")
     show(ways, devices, take_flag("--plan_memory", take_flag("--plan", command.typed)[1])[1])
