@@ -166,17 +166,16 @@ def estimate(layout: Layout, step: Ledger, devices: Devices, batches: int = 1) -
     if layout.kind == "pipeline":
         # When the first micro-batch has gone back, all gradients are there; those of the others are added to them.
         memory[BACKWARD] = memory[FORWARD] | Counter({GRADIENTS: gradients})
-        memory[BACKWARD][ACTIVATIONS] *= 1 - 1 / layout.microbatches
+        memory[BACKWARD][ACTIVATIONS] -= memory[FORWARD][ACTIVATIONS] // layout.microbatches
         sent = (2 * step.between + _ring(_divide(step, [0])[UPDATE][GRADIENTS], stages)) * batches
 
-    if layout.tensor > 1:  # sums outputs in the forward pass, and gradients of inputs in the backward pass
-        sent = 2 * _ring(step.summed, layout.tensor) * batches
+    if layout.tensor > 1:
+        sent = _ring(step.summed, layout.tensor) * batches
 
     if shards > 1:
         # Weights are gathered block by block, the next one early; those outside of the blocks for the whole pass.
         weights = [_divide(step, [number], layout.tensor)[UPDATE][PARAMETERS] for number in (0, *numbers)]
-        is_mixed = memory[FORWARD][WEIGHTS] > 0
-        outside, *blocks = (size / 2 if is_mixed else size for size in weights)
+        outside, *blocks = (size // 2 if step.is_mixed else size for size in weights)
         for phase in (FORWARD, BACKWARD):
             memory[phase][WEIGHTS] = outside + sum(sorted(blocks)[-2:])
         # All-gather twice, reduce-scatter once: each is half of what a sum sends.
@@ -199,11 +198,11 @@ def _divide(step: Ledger, blocks: Collection[int], tensor: int = 1, shards: int 
         for use, size in peak.items():
             if use.block in blocks:
                 parts = (tensor if use.is_divided else 1) * (shards if use.kind in SHARDED else 1)
-                memory[phase][use.kind] += size / parts
+                memory[phase][use.kind] += size // parts
 
     # An optimizer computes with as much as it updates.
     whole = sum(size for use, size in step.peaks[UPDATE].items() if use.kind == PARAMETERS)
-    memory[UPDATE][TEMPORARY] *= memory[UPDATE][PARAMETERS] / whole
+    memory[UPDATE][TEMPORARY] = memory[UPDATE][TEMPORARY] * memory[UPDATE][PARAMETERS] // whole
     return memory
 
 

@@ -50,6 +50,7 @@ def measure(
         UserError: If the step can't be had without numbers.
     """
     ledger = Ledger()
+    batches: Any = [batch] * 1000
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings(action="ignore"))  # what Lightning says of so short a fit
         stack.callback(logging.disable, logging.NOTSET)
@@ -58,17 +59,18 @@ def measure(
             accelerator="cpu", devices=1, strategy=FakeDevice(ledger, is_gpu), plugins=[LightningEnvironment()],
             barebones=True, callbacks=[*callbacks, FreeGradients()], **settings,
         )  # fmt: skip
+        ledger.is_mixed = "mixed" in str(trainer.precision)
         with torch.device("meta"):
             model = build_model()
         if not model.automatic_optimization:
             raise UserError(f"--plan: {type(model).__name__} steps its optimizers itself; use --check, which measures")
-        model = trainer.precision_plugin.convert_module(model)  # in place, as tensors without numbers can't be
+        trainer.precision_plugin.convert_module(model)  # in place, which tensors without numbers can't be
 
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         stack.enter_context(ledger)
         try:
             with suppress(Enough):
-                trainer.fit(model, DataLoader([batch] * 1000, batch_size=None))
+                trainer.fit(model, DataLoader(batches, batch_size=None))
         except RuntimeError as error:  # of torch
             layers = [name for name, module in model.named_modules() if module in ledger.running]
             raise UserError(
@@ -162,8 +164,11 @@ class Ledger(TorchDispatchMode):
         running: Modules whose forward pass is running, the innermost last.
         blocks: Numbers of the blocks.
         between: Bytes from a block to the next.
-        summed: Bytes of outputs that tensor parallelism sums for a batch.
+        summed: Bytes that tensor parallelism sums for a batch: outputs of layers, and as much for gradients of inputs.
+        is_mixed: Whether weights are computed with in half of their bytes.
     """
+
+    is_mixed = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -241,7 +246,7 @@ class Ledger(TorchDispatchMode):
             if module in self.blocks and isinstance(output, Tensor):
                 self.between = max(self.between, output.nbytes)
             if module in rows:
-                self.summed += output.nbytes
+                self.summed += output.nbytes * (2 if self.phase == FORWARD else 1)  # once when computed again
                 self.assign(output, self.use_of(output)._replace(is_divided=False))
 
         for module in model.modules():

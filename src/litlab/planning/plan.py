@@ -19,7 +19,7 @@ from litlab.cli.sections import SECTIONS, section_callbacks
 from litlab.data.module import ExperimentData
 from litlab.errors import UserError
 from litlab.planning.display import show
-from litlab.planning.estimate import Devices, Estimate, Layout, estimate, layout_of, list_others
+from litlab.planning.estimate import Devices, Estimate, estimate, layout_of, list_others
 from litlab.planning.measure import Ledger, measure
 from litlab.util.device import GIB
 
