@@ -6,33 +6,26 @@ import pytest
 
 from litlab.data import public
 from litlab.planning import plan
-from litlab.planning.batch import training_batch, without_download
-from litlab.planning.layout import Layout
+from litlab.planning.estimate import Layout
 from tests.conftest import CONFIGS, PACKAGE
 from tests.project.overlays import EXPERIMENTS
-
-# Which of the shipped experiments a pipeline can have.
-STAGED = {"cifar", "cifar_vgg", "mlp"}
-WHOLE = {"forecast", "forecast_ensemble", "forecast_small", "linear", "maml", "tabular", "text", "transfer"}
 
 
 @pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
 def test_every_config_plans(run, short, tmp_path, monkeypatch, config):
     shown = []
-    monkeypatch.setattr(plan, "show", lambda own, others, *_: shown.append([own, *others]))
-    monkeypatch.setattr(plan, "others", lambda *_: [Layout("sharded"), Layout("pipeline")])
+    monkeypatch.setattr(plan, "show", lambda ways, *_: shown.append(ways))
     done = run("fit", "--config", config, *short(config), "--plan", "1x2")
     assert done.code == 0, done.err
-    ((ddp, sharded, pipeline),) = shown
-    assert min(ddp.total, ddp.sent["all-reduce", "gradients"]) > 0
-    assert sharded.refused or 0 < sharded.highest["gradients"] <= ddp.highest["gradients"]
-    assert not (pipeline.refused and config.stem in STAGED)
-    assert pipeline.refused or config.stem not in WHOLE
+    ddp, *others = shown[0]
+    assert min(ddp.memory.total(), ddp.sent) > 0
+    assert all(way.refused or way.memory.total() > 0 for way in others)
+    sharded = next(way for way in others if way.layout == Layout("fsdp2"))
+    assert 0 < sharded.memory["parameters"] <= ddp.memory["parameters"] / 2
     assert not (tmp_path / "lightning_logs").exists()
 
 
 def test_the_first_that_fits_is_a_command_line(run, short, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "others", lambda *_: [Layout("ddp", checkpointing=True), Layout("sharded")])
     (tmp_path / "configs").symlink_to(CONFIGS)
     config = CONFIGS / "text.yaml"
     small = ["--model.embed_dim=64", "--model.num_layers=2", "--data.batch_size=8", "--trainer.precision=32-true"]
@@ -42,11 +35,21 @@ def test_the_first_that_fits_is_a_command_line(run, short, tmp_path, monkeypatch
     assert name == "The first that fits: fsdp2"
     words = shlex.split(line)
     assert words[:4] == ["python", "-m", PACKAGE, "fit"]
-    assert words[-5:] == ["configs/with/fsdp2.yaml", "--trainer.devices", "2", "--trainer.num_nodes", "1"]
+    assert words[-3:] == ["--config=configs/with/fsdp2.yaml", "--trainer.devices=2", "--trainer.num_nodes=1"]
     again = run(*words[3:], *asked)
     assert again.code == 0, again.err
-    assert "strategy: fsdp2" in again.out
     assert "The first that fits" not in again.out
+
+
+@pytest.mark.parametrize("overlay", ["adamw8bit", "bf16_true", "ensemble", "optimizer_in_backward", "qat", "swa"])
+def test_overlays_that_change_a_step(run, short, monkeypatch, overlay):
+    shown = []
+    monkeypatch.setattr(plan, "show", lambda ways, *_: shown.append(ways))
+    config = CONFIGS / "cifar.yaml"
+    flags = ["--config", CONFIGS / "with" / f"{overlay}.yaml", "--plan", "1x1"]
+    done = run("fit", "--config", config, *short(config), *flags)
+    assert done.code == 0, done.err
+    assert shown[0][0].memory.total() > 0
 
 
 def test_public_data_that_is_not_here_is_made_up(monkeypatch, tmp_path):
@@ -54,7 +57,5 @@ def test_public_data_that_is_not_here_is_made_up(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(public, "check_reachable", None)
     data = etth1.ETTh1Data(context_length=48, horizon=24, batch_size=8)  # without a fallback
-    without_download(data)
-    batch, where = training_batch(data)
-    assert batch["past"].shape == (8, 48, 7)
-    assert where == "from GENERATED stand-in for ETTh1.csv"
+    assert plan.training_batch(data)["past"].shape == (8, 48, 7)
+    assert data.source_name == "GENERATED stand-in for ETTh1.csv"

@@ -31,6 +31,8 @@ class AveragedWeights(Callback):
         updates: How often it was updated.
     """
 
+    part_of_step = True
+
     section: str  # of the callback in a config
 
     def __init__(self) -> None:

@@ -1,38 +1,114 @@
-"""What a layout needs on each device, from what was measured."""
+"""What each way to divide a training needs of a device: arithmetic on the step of one device."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from numpy import array_split
 
 from litlab.errors import UserError
-from litlab.planning.layout import Devices, Layout
-from litlab.planning.ledger import (
+from litlab.planning.measure import (
     ACTIVATIONS,
     BACKWARD,
     FORWARD,
     GRADIENTS,
-    HOST,
-    KINDS,
-    OPTIMIZER,
+    PARAMETERS,
+    SHARDED,
     TEMPORARY,
     UPDATE,
     WEIGHTS,
+    Ledger,
 )
-from litlab.planning.measure import Job
-from litlab.planning.step import Block, Measured
 
-BUCKETS, AVERAGE = "DDP's buckets", "average of weights"
-ALL_KINDS = (*KINDS, BUCKETS, AVERAGE)
-# CUDA, NCCL and cuDNN keep some memory for themselves, and free memory is in pieces.
-USABLE = 0.9
-WHAT = {
-    ("all-gather", FORWARD): "weights",
-    ("all-gather", BACKWARD): "weights",
-    ("reduce-scatter", BACKWARD): "gradients",
-    ("all-reduce", FORWARD): "activations",
-    ("all-reduce", BACKWARD): "gradients of activations",
-}
+# By how the names of strategies begin.
+KINDS = {"auto": "ddp", "single": "ddp", "ddp": "ddp", "fsdp": "fsdp2", "sharded": "fsdp2", "pipeline": "pipeline"}
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Nodes, devices of each, and the bytes of a device; GPUs, or processes on a CPU."""
+
+    nodes: int
+    per_node: int
+    memory: float
+    is_gpu: bool
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return self.nodes * self.per_node
+
+    @property
+    def usable(self) -> float:
+        """Bytes without what CUDA, NCCL and cuDNN keep for themselves, and what is lost in free pieces."""
+        return self.memory * (0.9 if self.is_gpu else 1)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way.
+
+    Args:
+        kind: What devices share: ddp, the batches alone; fsdp2, weights, gradients and optimizer state as well;
+            offload, the same with these in host memory; pipeline, the blocks.
+        tensor: Devices that share each layer, with fsdp2.
+        checkpointing: Whether activations within blocks are computed again.
+        microbatches: Parts of a batch that a pipeline has under way at once.
+    """
+
+    kind: str = "ddp"
+    tensor: int = 1
+    checkpointing: bool = False
+    microbatches: int = 4
+
+    def overlays(self, devices: Devices) -> list[str]:
+        """Return the names of the overlays that make it."""
+        names = [self.kind] if devices.count > 1 else []
+        if self.tensor > 1:
+            names = ["tensor_parallel" if self.tensor == devices.count else "fsdp2_tensor_parallel"]
+        return [*names, "activation_checkpointing"] if self.checkpointing else names
+
+    def flags(self, devices: Devices) -> list[str]:
+        """Return what to add to a command line."""
+        flags = [f"--config=configs/with/{name}.yaml" for name in self.overlays(devices)]
+        return [*flags, f"--trainer.strategy.tensor_parallel_size={self.tensor}"] if self.tensor > 1 else flags
+
+
+def layout_of(strategy: Any) -> Layout:
+    """Return the way of a config's ``trainer.strategy``, a name or a class path with its arguments.
+
+    Raises:
+        UserError: If a plan does not know the strategy.
+    """
+    settings = {} if isinstance(strategy, str) else strategy.get("init_args") or {}
+    name = strategy if isinstance(strategy, str) else strategy["class_path"].rpartition(".")[2]
+    kind = next((kind for start, kind in KINDS.items() if name.lower().startswith(start)), None)
+    if kind is None:
+        raise UserError(f"trainer.strategy: --plan does not know {name}; it knows ddp, fsdp, fsdp2 and pipeline")
+    if name == "fsdp_cpu_offload" or settings.get("cpu_offload"):
+        kind = "offload"
+    return Layout(kind, settings.get("tensor_parallel_size", 1), microbatches=settings.get("microbatches", 4))
+
+
+def list_others(own: Layout, devices: Devices, is_divisible: bool) -> Iterator[Layout]:
+    """Yield the ways to compare one with, the simplest first.
+
+    Args:
+        own: The config's own.
+        devices: The devices.
+        is_divisible: Whether the network says which of its layers can be divided.
+    """
+    layouts = [Layout()]
+    if devices.count > 1:
+        sizes = [size for size in (2, 4, 8) if is_divisible and devices.per_node % size == 0]
+        layouts += [Layout("fsdp2"), *(Layout("fsdp2", size) for size in sizes)]
+        layouts += [Layout("pipeline"), Layout("offload")]
+    for layout in layouts:
+        for checkpointing in sorted({own.checkpointing, True}):
+            other = replace(layout, checkpointing=checkpointing)
+            if other != own:
+                yield other
 
 
 @dataclass
@@ -41,129 +117,95 @@ class Estimate:
 
     Args:
         layout: Of what.
-        memory: By kind, at the moment when it is highest.
-        highest: By kind, the most of it at any time.
-        phase: Which moment that is: forward, backward or update.
-        sent: By collective and what it is for.
-        host: Bytes of host memory for each device, with CPU offload.
+        phase: The one that needs most memory.
+        memory: By kind, then.
+        sent: To other devices.
+        host: Host memory for each device, with CPU offload.
         refused: Why it can't be; then the rest is empty.
     """
 
     layout: Layout
-    memory: Counter[str] = field(default_factory=Counter)
-    highest: Counter[str] = field(default_factory=Counter)
     phase: str = ""
-    sent: Counter[tuple[str, str]] = field(default_factory=Counter)
-    host: int = 0
+    memory: Counter[str] = field(default_factory=Counter)
+    sent: float = 0
+    host: float = 0
     refused: str = ""
-
-    @property
-    def total(self) -> int:
-        """All of its memory."""
-        return self.memory.total()
 
     def fits(self, devices: Devices) -> bool:
         """Return whether the devices' memory is enough."""
-        return not self.refused and self.total <= devices.memory * (USABLE if devices.gpus else 1.0)
+        return not self.refused and self.memory.total() <= devices.usable
 
 
-def estimate(layout: Layout, measured: Measured, devices: Devices, job: Job) -> Estimate:
+def estimate(layout: Layout, step: Ledger, devices: Devices, batches: int = 1) -> Estimate:
     """Return what a layout needs.
 
     Args:
         layout: How the training is divided.
-        measured: One step of it; of one device, for DDP and pipelines.
+        step: That of one device, with activation checkpointing if the layout has it.
         devices: The devices.
-        job: What is trained.
+        batches: How many there are to a step.
 
     Raises:
-        UserError: If the model can't be divided like that.
+        UserError: If the network has too few blocks for a pipeline.
     """
-    peaks = {phase: peak.copy() for phase, peak in measured.peaks.items()}
-    for phase in {FORWARD, BACKWARD} & set(peaks):
-        peaks[phase][OPTIMIZER] = measured.state
-    average = measured.average if job.average else 0
-    if layout.offload:
-        peaks = {phase: peak.copy() for phase, peak in measured.device_peaks.items() if phase != UPDATE}
-    sent = _sent(measured, job)
+    shards = devices.count // layout.tensor if layout.kind in ("fsdp2", "offload") else 1
+    stages = devices.count if layout.kind == "pipeline" else 1
+    numbers = list(step.blocks.values())
+    if len(numbers) < stages:
+        raise UserError(f"{stages} stages need at least {stages} blocks, and there are {len(numbers)}")
+    parts = [_divide(step, [0, *blocks], layout.tensor, shards) for blocks in array_split(numbers, stages)]
+    memory = max(parts, key=lambda part: max(kinds.total() for kinds in part.values()))
+    gradients = memory[UPDATE][GRADIENTS] * shards
+    sent = host = 0.0
+
     if layout.kind == "ddp" and devices.count > 1:
-        for peak in peaks.values():
-            peak[BUCKETS] = measured.gradients
-        sent["all-reduce", "gradients"] = _ring(measured.gradients, devices.count)
-        if measured.buffers:
-            sent["broadcast", "buffers"] = measured.buffers * job.accumulated
-    if average and not layout.offload:
-        for peak in peaks.values():
-            peak[AVERAGE] = average
+        for kinds in memory.values():
+            kinds["DDP's buckets"] = gradients
+        sent = _ring(gradients, devices.count)
+
     if layout.kind == "pipeline":
-        peaks, sent = _pipeline(peaks, measured, devices, job, layout.microbatches)
-    phase = max(peaks, key=lambda name: peaks[name].total())
-    host = measured.parameters + measured.gradients + measured.state + average if layout.offload else 0
-    highest: Counter[str] = Counter()
-    for peak in peaks.values():
-        highest |= peak
-    return Estimate(layout, +peaks[phase], highest, phase, +sent, host)
+        # When the first micro-batch has gone back, all gradients are there; those of the others are added to them.
+        memory[BACKWARD] = memory[FORWARD] | Counter({GRADIENTS: gradients})
+        memory[BACKWARD][ACTIVATIONS] -= memory[FORWARD][ACTIVATIONS] // layout.microbatches
+        sent = (2 * step.between + _ring(_divide(step, [0])[UPDATE][GRADIENTS], stages)) * batches
+
+    if layout.tensor > 1:
+        sent = _ring(step.summed, layout.tensor) * batches
+
+    if shards > 1:
+        # Weights are gathered block by block, the next one early; those outside of the blocks for the whole pass.
+        weights = [_divide(step, [number], layout.tensor)[UPDATE][PARAMETERS] for number in (0, *numbers)]
+        outside, *blocks = (size // 2 if step.is_mixed else size for size in weights)
+        for phase in (FORWARD, BACKWARD):
+            memory[phase][WEIGHTS] = outside + sum(sorted(blocks)[-2:])
+        # All-gather twice, reduce-scatter once: each is half of what a sum sends.
+        sent += _ring(outside + 2 * sum(blocks) + gradients, shards) / 2 * batches
+
+    if layout.kind == "offload":
+        host = sum(memory[UPDATE][kind] for kind in SHARDED)
+        del memory[UPDATE]
+        for kinds in memory.values():
+            kinds -= Counter({kind: kinds[kind] for kind in SHARDED})
+    phase = max(memory, key=lambda phase: memory[phase].total())
+    return Estimate(layout, phase, memory[phase], sent, host)
 
 
-def _sent(measured: Measured, job: Job) -> Counter[tuple[str, str]]:
-    """Sum what was sent in the batches of a step, of which two at most were looked at."""
-    sent: Counter[tuple[str, str]] = Counter()
-    for (name, phase), size in measured.sent.items():
-        times = 1 if phase == UPDATE else job.accumulated / min(job.accumulated, 2)
-        sent[name, WHAT.get((name, phase), f"in the {phase}")] += round(size * times)
-    return sent
+def _divide(step: Ledger, blocks: Collection[int], tensor: int = 1, shards: int = 1) -> dict[str, Counter[str]]:
+    """Return bytes by phase and kind of a device that has its share of some blocks; 0 is what is in none."""
+    memory: dict[str, Counter[str]] = {}
+    for phase, peak in step.peaks.items():
+        memory[phase] = Counter()
+        for use, size in peak.items():
+            if use.block in blocks:
+                parts = (tensor if use.is_divided else 1) * (shards if use.kind in SHARDED else 1)
+                memory[phase][use.kind] += size // parts
+
+    # An optimizer computes with as much as it updates.
+    whole = sum(size for use, size in step.peaks[UPDATE].items() if use.kind == PARAMETERS)
+    memory[UPDATE][TEMPORARY] = memory[UPDATE][TEMPORARY] * memory[UPDATE][PARAMETERS] // whole
+    return memory
 
 
-def _pipeline(
-    peaks: dict[str, Counter[str]], measured: Measured, devices: Devices, job: Job, microbatches: int
-) -> tuple[dict[str, Counter[str]], Counter[tuple[str, str]]]:
-    """Return memory and traffic of the stage that needs most."""
-    blocks, stages = measured.blocks, devices.count
-    if blocks and measured.no_stages:
-        raise UserError(measured.no_stages)
-    if len(blocks) < stages or stages == 1:
-        few = f"{stages} stages need at least {stages} blocks, and there are {len(blocks)}"
-        raise UserError(few if stages > 1 else "one stage")
-    groups = [[blocks[index] for index in group] for group in array_split(range(len(blocks)), stages)]
-    staged = max((_stage(peaks, measured, group, microbatches) for group in groups), key=_highest)
-    inside = sum(block.parameters for block in blocks)
-    outer = round(measured.gradients * (1 - inside / measured.parameters))
-    between = max(block.output for block in blocks) * job.accumulated
-    return staged, Counter({
-        ("send", "activations"): between,
-        ("send", "gradients of activations"): between,
-        ("broadcast", "outputs"): measured.outputs * job.accumulated,
-        ("all-reduce", "gradients outside of blocks"): _ring(outer, stages) * job.accumulated,
-    })  # fmt: skip
-
-
-def _stage(
-    peaks: dict[str, Counter[str]], measured: Measured, group: list[Block], microbatches: int
-) -> dict[str, Counter[str]]:
-    """Return the memory of the stage that has a group of the blocks, and all that is outside of the blocks."""
-    elsewhere = [block for block in measured.blocks if block not in group]
-    weights = 1 - sum(block.parameters for block in elsewhere) / measured.parameters  # of them, what it has
-    made = sum(block.activations for block in elsewhere)
-    staged = {}
-    for phase, peak in peaks.items():
-        as_weights = (*HOST, WEIGHTS, AVERAGE, *([TEMPORARY] if phase == UPDATE else []))
-        parts: dict[str, float] = dict.fromkeys(as_weights, weights)
-        staged[phase] = Counter({kind: round(size * parts.get(kind, 1.0)) for kind, size in peak.items()})
-        staged[phase][ACTIVATIONS] = max(0, peak[ACTIVATIONS] - made)
-    # When the first micro-batch has gone back, all gradients are there, and those of the next ones are added to them.
-    later = staged[BACKWARD].copy()
-    activations = max(peak[ACTIVATIONS] for peak in staged.values())
-    later[ACTIVATIONS] = round(activations * (1 - 1 / microbatches))
-    later[GRADIENTS] = round(measured.gradients * weights)
-    later[TEMPORARY] = later[TEMPORARY] // microbatches + (measured.largest if microbatches > 1 else 0)
-    staged[BACKWARD] = max(staged[BACKWARD], later, key=Counter.total)
-    return staged
-
-
-def _highest(peaks: dict[str, Counter[str]]) -> int:
-    return max(peak.total() for peak in peaks.values())
-
-
-def _ring(size: int, ranks: int) -> int:
+def _ring(size: float, ranks: int) -> float:
     """Return what each of some processes sends to sum what all have."""
-    return round(2 * size * (ranks - 1) / ranks)
+    return 2 * size * (ranks - 1) / ranks
