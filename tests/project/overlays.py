@@ -47,7 +47,9 @@ EFFECTS = {
     "fused": lambda folder, done: all(group["fused"] for group in _groups(folder)),
     "grad_norms": lambda folder, done: "grad_norm/total" in _curves(folder),
     "noise_scale": lambda folder, done: "noise_scale/trace" in _curves(folder),
-    "graph_breaks": lambda folder, done: "graph break(s), " in (folder / "graph_breaks.txt").read_text(),
+    "graph_breaks": lambda folder, done: (
+        "graph breaks and recompilations: " in done.err and (folder / "graph_breaks.txt").is_file()
+    ),
     "muon": lambda folder, done: {g["method"] for g in _groups(folder)} == {"muon", "adamw"},
     "one_cycle": lambda folder, done: checkpoint_of(folder)["lr_schedulers"][0]["total_steps"] == 8,
     "plateau": lambda folder, done: "num_bad_epochs" in checkpoint_of(folder)["lr_schedulers"][0],

@@ -100,7 +100,7 @@ class RunSummary(Callback):
     def _note_compilation(self, trainer: Trainer) -> None:
         for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
             if isinstance(callback, Compile) and callback.mode is not None:
-                self._rows["compile"] = callback.report()
+                self._rows["compile"] = f"{callback.seconds:.1f} s"
 
     def table(self) -> "Table":
         """Return the table of what is known so far."""
