@@ -9,7 +9,7 @@ from typing import Any
 from lightning.pytorch import LightningModule, Trainer
 
 from litlab.bench.flops import StepFlops
-from litlab.callbacks.vram import count_samples
+from litlab.callbacks.memory import count_samples
 from litlab.util.device import peak_gib
 from litlab.util.steps import Enough, LapTimer, epoch_steps, steps_of_run
 

@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,11 +104,11 @@ class Compile(Callback):
         self._change_process(trainer, modules)
 
         # The setup before the test that follows a fit finds the modules compiled
-        modules = {name: module for name, module in modules.items() if module._compiled_call_impl is None}
+        modules = [module for module in modules if module._compiled_call_impl is None]
         if modules:
             check_backend(self.backend, device)
             self._seconds_before += self.seconds
-        for module in modules.values():
+        for module in modules:
             compile_in_place(
                 module, mode=self.mode, dynamic=self.dynamic, fullgraph=self.fullgraph, backend=self.backend
             )
@@ -116,24 +117,21 @@ class Compile(Callback):
         for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
             loop.inference_mode = False
 
-    def _select_modules(self, model: LightningModule) -> dict[str, nn.Module]:
+    def _select_modules(self, model: LightningModule) -> list[nn.Module]:
         if self.children is not None:
-            return select_modules(model, self.children, "compile.children")
-        modules = networks(model)
+            return list(select_modules(model, self.children, "compile.children").values())
+        modules = list(networks(model).values())
         if self.blocks:
-            blocks = {}
-            for name, network in modules.items():
-                blocks |= {f"{name}.{inner}": block for inner, block in find_blocks(network).items()}
-            modules = blocks
+            modules = list(chain.from_iterable(find_blocks(network).values() for network in modules))
         if not modules:
             kind = "blocks (modules in a Sequential or ModuleList)" if self.blocks else "children with parameters"
             raise UserError(f"compile.children: {type(model).__name__} has no {kind}; name modules to compile")
         return modules
 
-    def _change_process(self, trainer: Trainer, modules: dict[str, nn.Module]) -> None:
+    def _change_process(self, trainer: Trainer, modules: list[nn.Module]) -> None:
         # torch limits how often a function is compiled, and modules of one class share their functions.
         config = torch._dynamo.config
-        kinds = {repr(module) for module in modules.values()}
+        kinds = {repr(module) for module in modules}
         self._changes.enter_context(config.patch(recompile_limit=config.recompile_limit * len(kinds)))
         self._add_handler(_LimitWarning())
 
@@ -199,11 +197,10 @@ def check_backend(backend: str, device: torch.device) -> None:
     try:
         torch.compile(lambda x: x + 1, backend=backend)(torch.ones(8, device=device))
     except RuntimeError as error:
-        reason = " ".join(str(error).split("\n")[:2])
-        remedy = "triton and a C compiler (gcc)" if device.type == "cuda" else "a C++ compiler (g++ or clang++)"
+        reason = " ".join(str(error).splitlines()[:2])
         raise UserError(
-            f"compile.backend: {backend} does not work for {device.type} on this machine ({reason}); install {remedy} "
-            "and Python's headers (python3-dev), or run with --compile.mode null"
+            f"compile.backend: {backend} does not work for {device.type} on this machine ({reason}); install a C++ "
+            "compiler and Python's headers (python3-dev), for a GPU also triton, or run with --compile.mode null"
         ) from error
 
 

@@ -10,9 +10,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.callbacks.compile import Compile
+from litlab.callbacks.memory import VRAM
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.reporting.protocols import Described, MaybeGenerated
-from litlab.callbacks.vram import VRAM
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -35,8 +35,6 @@ trainer.test(model, data, ckpt_path=checkpoint.best_model_path, weights_only=Tru
 summary.print_summary(trainer)
 result = {
     "samples": vram.samples_per_second[0] * vram.epoch_seconds[0],
-    "seconds": vram.epoch_seconds,
-    "peak": vram.peak_gib,
     "counts": matrix.counts.tolist(),
     "weights": model.network[4].bias.tolist(),
 }
