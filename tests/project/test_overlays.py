@@ -1,7 +1,6 @@
 """Every overlay runs by itself with one experiment, some in a stack, and does what it says."""
 
 import json
-import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -176,11 +175,9 @@ def test_ddp_overlay_trains_the_same_network_on_both_processes_and_profile_each(
     assert checkpoint["state_dict"]["network.whitened"]
     assert done.out.count("Where the time of a training step goes") == 1
     for rank in (0, 1):
-        found = json.loads((tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.json").read_text())
-        assert found["steps"] == [5, 5, 5]
-        assert math.isclose(sum(found["shares"].values()), 1)
-        assert "c10d::allreduce_" in {operation["name"] for operation in found["operations"]}
-        assert (tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.trace.json").is_file()
+        profile = tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.json"
+        assert json.loads(profile.read_text())["parts"]["backward"] > 0
+        assert "c10d::allreduce_" in profile.with_suffix(".trace.json").read_text()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")

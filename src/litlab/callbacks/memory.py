@@ -174,7 +174,7 @@ class MemorySnapshot(Callback):
         self._stop(trainer)
         if profile is not None:
             path = self._path.with_suffix(".txt")
-            table = profile.key_averages().table(sort_by="self_cpu_memory_usage", row_limit=self.rows)
+            table = profile.key_averages().table(sort_by="cpu_memory_usage", row_limit=self.rows)
             path.write_text(f"{self._done - self.skip} training steps\n{table}", encoding="utf-8")
             rank_zero_info(f"MemorySnapshot: the operations that allocate most: {path}")
 
