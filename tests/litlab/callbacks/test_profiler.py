@@ -143,37 +143,26 @@ def test_each_moment_of_a_step_belongs_to_one_part(clock, tmp_path, capsys):
     assert parts == {part: 1000 * seconds for part, seconds in SECONDS.items()}
     assert hook.recorded == [False] * 3 + [True] * 2 + [False] * 5  # torch's profiler is on for two steps alone
     text = (folder / "fit-profile.txt").read_text()
+    rulers = [number for number, line in enumerate(text.splitlines()) if line.startswith("---")]
+    assert rulers[2] - rulers[1] - 1 == 5  # rows of the table
     assert capsys.readouterr().out == text
     for part, seconds in SECONDS.items():
         line = next(line for line in text.splitlines() if line.startswith(part))
         assert line.split()[-2:] == [f"{1000 * seconds:.1f}", f"{seconds / SUM:.1%}"]
 
 
-def test_operations_and_trace_are_those_of_the_recorded_steps(clock, tmp_path):
-    _, folder, _ = profiled(clock, tmp_path, batches=10)
-    operations = (folder / "fit-profile.txt").read_text().partition("Self CPU")[2]
-    assert 1 <= operations.count(" aten::") <= 5  # rows
-    names = [event["name"] for event in json.loads((folder / "fit-profile.trace.json").read_text())["traceEvents"]]
-    assert names.count("run_training_batch") == names.count("[Strategy]SingleDeviceStrategy.backward") == 2
-    assert "validation" not in " ".join(names)
-
-
-@pytest.mark.parametrize(("batches", "recorded"), [(2, 1), (4, 1), (5, 2)])
+@pytest.mark.parametrize(("batches", "recorded"), [(2, 1), (5, 2), (10, 2)])
 def test_what_is_between_two_epochs_belongs_to_no_step(clock, tmp_path, batches, recorded):
     """Two batches are measured after the first, and two are recorded, if no epoch ends between them."""
     parts, folder, _ = profiled(clock, tmp_path, batches=batches, max_epochs=4)
     assert sum(parts.values()) == 1000 * SUM
     names = [event["name"] for event in json.loads((folder / "fit-profile.trace.json").read_text())["traceEvents"]]
-    assert names.count("run_training_batch") == recorded
+    assert names.count("run_training_batch") == names.count("[Strategy]SingleDeviceStrategy.backward") == recorded
     assert "validation" not in " ".join(names)
 
 
 @pytest.mark.parametrize(
-    ("batches", "line"),
-    [
-        (1, "StepProfiler: no step was measured, as skip is 1; raise trainer.max_steps or lower skip"),
-        (3, "The run ended before operations were recorded; raise trainer.max_steps"),
-    ],
+    ("batches", "line"), [(1, "no step was measured, as skip is 1"), (3, "raise trainer.max_steps")]
 )
 def test_a_run_too_short_is_told_so(clock, tmp_path, batches, line):
     _, folder, _ = profiled(clock, tmp_path, batches=batches)
