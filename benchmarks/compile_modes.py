@@ -26,7 +26,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "default": {"mode": "default"},
     "max-autotune-no-cudagraphs": {"mode": "max-autotune-no-cudagraphs"},
     "dynamic": {"mode": "default", "dynamic": True},
-    "blocks": {"mode": "default", "children": ["*.blocks.*"]},
+    "blocks": {"mode": "default", "blocks": True},
 }
 
 

@@ -18,7 +18,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from litlab.callbacks.step_clock import PARTS, method_of, part_of
+from litlab.callbacks.profiler import PARTS, method_of, part_of
 
 FETCH = "train_dataloader_next"
 KINDS = {  # of operations: words of their names, the first that fits
@@ -139,17 +139,17 @@ def draw_shares(profiles: dict[str, Path], picture: Path) -> None:
         profiles: ``fit-profile.json`` by the name of its bar.
         picture: File to write.
     """
-    found = {name: json.loads(path.read_text()) for name, path in profiles.items()}
+    found = {name: json.loads(path.read_text())["parts"] for name, path in profiles.items()}
     figure, axes = pyplot.subplots(figsize=(10, 1.6 + 0.55 * len(found)), layout="constrained")
     left = dict.fromkeys(found, 0.0)
-    longest = max(sum(profile["parts"].values()) for profile in found.values())
+    longest = max(sum(parts.values()) for parts in found.values())
     for part, color in zip(PARTS, PART_COLORS, strict=True):
-        widths = [profile["parts"].get(part, 0.0) for profile in found.values()]
+        widths = [parts.get(part, 0.0) for parts in found.values()]
         if max(widths) < longest / 200:  # too thin to see
             continue
         axes.barh(list(found), widths, left=list(left.values()), color=color, label=part)
         for name, width in zip(found, widths, strict=True):
-            share = found[name]["shares"].get(part, 0.0)
+            share = width / sum(found[name].values())
             if width > longest / 20:
                 axes.text(left[name] + width / 2, name, f"{share:.0%}", ha="center", va="center", fontsize=9)
             left[name] += width

@@ -47,12 +47,14 @@ EFFECTS = {
     "fused": lambda folder, done: all(group["fused"] for group in _groups(folder)),
     "grad_norms": lambda folder, done: "grad_norm/total" in _curves(folder),
     "noise_scale": lambda folder, done: "noise_scale/trace" in _curves(folder),
-    "graph_breaks": lambda folder, done: "graph break(s), " in (folder / "graph_breaks.txt").read_text(),
+    "graph_breaks": lambda folder, done: (
+        "graph breaks and recompilations: " in done.err and (folder / "graph_breaks.txt").is_file()
+    ),
     "muon": lambda folder, done: {g["method"] for g in _groups(folder)} == {"muon", "adamw"},
     "one_cycle": lambda folder, done: checkpoint_of(folder)["lr_schedulers"][0]["total_steps"] == 8,
     "plateau": lambda folder, done: "num_bad_epochs" in checkpoint_of(folder)["lr_schedulers"][0],
-    "memory_snapshot": lambda folder, done: "What 3 training steps" in (folder / "memory.txt").read_text(),
-    "profile": lambda folder, done: "A step took" in done.out and (folder / "fit-profile.trace.json").is_file(),
+    "memory_snapshot": lambda folder, done: "3 training steps" in (folder / "memory.txt").read_text(),
+    "profile": lambda folder, done: "waiting for data" in done.out and (folder / "fit-profile.trace.json").is_file(),
     "tf32": lambda folder, done: torch.get_float32_matmul_precision() == "high",
     "optimizer_in_backward": lambda folder, done: config_of(folder)["nan_guard"] is None,
     "qat": lambda folder, done: "weights round to int8" in done.err,

@@ -1,7 +1,6 @@
 """Every overlay runs by itself with one experiment, some in a stack, and does what it says."""
 
 import json
-import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -39,7 +38,7 @@ FEWER = {  # steps of a search, or between measurements
 STACK = ("bf16", "accumulate", "clip", "ema", "deterministic", "smoke")
 COMPILED = {"compile", "compile_blocks", "compile_dynamic", "graph_breaks"}
 FIRST = [pytest.param(name, marks=[] if name in THERE[:1] else pytest.mark.matrix) for name in THERE]
-# Each has its own test below; that of memory_budget is in tests/litlab/callbacks/test_graph_breaks.py.
+# Each has its own test below; that of memory_budget is in tests/litlab/callbacks/test_compile.py.
 BY_THEMSELVES = {"compile_max_autotune", "compile_reduce_overhead", "ddp", "fsdp", "memory_budget"}
 PARALLEL = {"fsdp2", "tensor_parallel", "fsdp2_tensor_parallel", "pipeline", "offload"}  # in test_parallel.py
 
@@ -121,39 +120,29 @@ def test_compile_overlay(fit, experiment):
 @pytest.mark.parametrize(("experiment", "overlay"), [("cifar", "compile_blocks"), ("text", "compile_dynamic")])
 def test_overlay_for_some_networks(fit, experiment, overlay):
     """The texts' lengths differ, and no length is compiled by itself."""
-    folder, done = fit(experiment, [overlay], "--compile.backend=eager", "--data.batch_size=20")
+    flags = ["--compile.backend=eager", "--compile.graph_breaks=true", "--data.batch_size=20"]
+    folder, done = fit(experiment, [overlay], *flags)
     assert EFFECTS[overlay](folder, done), config_of(folder)
-    assert "compiled again" not in done.err or experiment == "cifar"  # whose last batch is smaller
+    sizes_compiled_again = "size mismatch" in (folder / "graph_breaks.txt").read_text()
+    assert sizes_compiled_again == (experiment == "cifar")  # whose last batch is smaller
 
 
 def test_blocks_that_a_network_does_not_have_are_one_line(run, short):
-    config, overlay = CONFIGS / "forecast.yaml", CONFIGS / "with/compile_blocks.yaml"
+    config, overlay = CONFIGS / "linear.yaml", CONFIGS / "with/compile_blocks.yaml"
     done = run("fit", "--config", config, *short(config), "--config", overlay)
     assert done.code == 2
-    assert "error: compile.children: no module fits '*.blocks.*' in model LSTMForecaster" in done.err
+    assert "error: compile.children: LinearRegression has no blocks" in done.err
 
 
 @pytest.mark.matrix
-def test_max_autotune_starts_warm_the_second_time(run, tmp_path, monkeypatch):
-    """With inductor, as the overlay is; the compiled code is kept for the experiment."""
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+def test_max_autotune(run):
+    """With inductor, as the overlay is."""
     config, overlay = CONFIGS / "linear.yaml", CONFIGS / "with/compile_max_autotune.yaml"
-    outcomes = []
-    for _ in range(2):
-        torch._dynamo.reset()
-        done = run(
-            "fit", "--config", config, "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--config", overlay
-        )
-        if "no working compiler" in done.err:
-            pytest.skip(done.err)
-        assert done.code == 0, done.err
-        outcomes.append(next(line for line in done.out.splitlines() if "│ compile" in line))
-    assert "s cold" in outcomes[0]
-    assert "s warm" in outcomes[1]
-    assert any((tmp_path / "lightning_logs/compile_cache/linear").iterdir())
-    cold, warm = (tmp_path / f"lightning_logs/linear/version_{n}/checkpoints/last.ckpt" for n in (0, 1))
-    states = [torch.load(path, weights_only=True)["state_dict"] for path in (cold, warm)]
-    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    done = run("fit", "--config", config, "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--config", overlay)
+    if "No working C++ compiler" in done.err:
+        pytest.skip(done.err)
+    assert done.code == 0, done.err
+    assert "│ compile" in done.out
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
@@ -186,11 +175,9 @@ def test_ddp_overlay_trains_the_same_network_on_both_processes_and_profile_each(
     assert checkpoint["state_dict"]["network.whitened"]
     assert done.out.count("Where the time of a training step goes") == 1
     for rank in (0, 1):
-        found = json.loads((tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.json").read_text())
-        assert found["steps"] == [5, 5, 5]
-        assert math.isclose(sum(found["shares"].values()), 1)
-        assert "c10d::allreduce_" in {operation["name"] for operation in found["operations"]}
-        assert (tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.trace.json").is_file()
+        profile = tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.json"
+        assert json.loads(profile.read_text())["parts"]["backward"] > 0
+        assert "c10d::allreduce_" in profile.with_suffix(".trace.json").read_text()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")

@@ -14,16 +14,15 @@ if TYPE_CHECKING:
     from litlab.callbacks.freeze import Freeze, FreezeRule
     from litlab.callbacks.gradients import AGC, FreeGradients, GradNorms
     from litlab.callbacks.lr_finder import LRFinder
-    from litlab.callbacks.memory_snapshot import MemorySnapshot
+    from litlab.callbacks.memory import VRAM, MemorySnapshot
     from litlab.callbacks.model_summary import ModelSummary
     from litlab.callbacks.nan_guard import NaNGuard
     from litlab.callbacks.optimizer_in_backward import OptimizerInBackward
-    from litlab.callbacks.profile import StepProfiler
+    from litlab.callbacks.profiler import StepProfiler
     from litlab.callbacks.progress import ProgressBar
     from litlab.callbacks.qat import QAT
     from litlab.callbacks.summary import RunSummary
     from litlab.callbacks.swa import SWA
-    from litlab.callbacks.vram import VRAM
 
 __all__ = [
     "AGC",

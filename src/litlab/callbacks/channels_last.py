@@ -13,6 +13,8 @@ class ChannelsLast(Callback):
     (https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html).
     """
 
+    part_of_step = True
+
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Change the layout in place, before the optimizer is made; say so where there is nothing to change."""
         if not any(parameter.ndim == 4 for parameter in pl_module.parameters()):

@@ -1,33 +1,28 @@
-"""torch.compile for chosen parts of the model."""
+"""torch.compile for chosen parts of the model, in place. Lightning has no callback for it."""
 
+import logging
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
-from typing import Any
-from weakref import WeakSet
+from typing import Any, Literal
 
 import torch
 import torch._functorch.config
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from torch import nn
+from torch._dynamo.utils import calculate_time_spent
 
-from litlab.callbacks.compilations import Compilations
-from litlab.callbacks.compile_cache import CompileCache, is_chosen_by_user
-from litlab.callbacks.compile_parts import (
-    check_backend,
-    check_recurrent,
-    chosen_modules,
-    compile_in_place,
-    most_unlike,
-)
-from litlab.callbacks.graph_breaks import GraphBreakLog, log_graph_breaks
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.errors import UserError
+from litlab.nn.selection import find_blocks, select_modules
 from litlab.parallel.groups import divides_layers
+from litlab.parallel.plan import networks
 from litlab.types import ClosedUnitInterval
 
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
+LOGGER = logging.getLogger("torch._dynamo")
 
 
 class Compile(Callback):
@@ -36,19 +31,18 @@ class Compile(Callback):
     In place means that the parameters keep their names: checkpoints are the same with and without compilation and load
     either way. The LightningModule itself is never compiled, because each ``self.log`` would break its graph.
 
-    ``seconds`` is how long all compiling has taken, and ``report()`` has it in words, with whether the code came from
-    the cache of an earlier run. The command line sets ``cache``, the folder where an experiment's compiled code is
-    kept; without it, or where the variable TORCHINDUCTOR_CACHE_DIR is set, PyTorch chooses.
+    Compiled code is kept where torch keeps it (``TORCHINDUCTOR_CACHE_DIR``). ``seconds`` is how long compiling has
+    taken. What torch limits or logs for the whole process is as it was when the run is over.
 
     Args:
         mode: ``null`` to leave the model as it is; ``default`` for the compiler's balance of compile time and speed;
             ``reduce-overhead`` for small batches on a GPU (CUDA graphs; needs input shapes that stay the same);
             ``max-autotune`` to try out several kernels for each operation (long compile time, CUDA graphs);
             ``max-autotune-no-cudagraphs`` for the same without CUDA graphs.
-        children: Modules to compile by their names, dotted from the LightningModule, such as ``[network.encoder]``.
-            ``*`` stands for anything: ``[network.blocks.*]`` compiles each block, which for blocks that are alike takes
-            the time of one. A list of modules is compiled one by one, too. ``null`` compiles ``network``, or where
-            there is none every direct child that has parameters.
+        children: Patterns of the names of modules to compile, dotted from the LightningModule, such as
+            ``[network.encoder]``; see `litlab.nn.selection`. ``null`` compiles every child that has parameters.
+        blocks: Whether to compile each block of the network by itself, which for blocks that are alike takes the time
+            of one; in place of `children`.
         dynamic: ``true`` compiles for any input size at once, ``false`` again for each new size, ``null`` once more,
             for any size, when a size changes.
         fullgraph: Whether to fail where the compiler cannot turn a module into one single graph.
@@ -60,54 +54,38 @@ class Compile(Callback):
             leaves it to the compiler, which computes again only what costs next to nothing.
 
     Raises:
-        UserError: For an unknown mode, backend or child, for what can't be had on this device or of this model, and
-            where this machine has no working compiler.
+        UserError: If there is nothing to compile, the device or strategy can't have it, or this machine has no working
+            compiler.
     """
 
     def __init__(
         self,
-        mode: str | None = None,
+        mode: Mode | None = None,
         children: list[str] | None = None,
+        blocks: bool = False,
         dynamic: bool | None = None,
         fullgraph: bool = False,
         backend: str = "inductor",
         graph_breaks: bool = False,
         memory_budget: ClosedUnitInterval | None = None,
     ) -> None:
-        if mode is not None and mode not in MODES:
-            raise UserError(f"compile.mode: {mode!r} is unknown; choose null, {', '.join(MODES)}")
-        if mode not in (None, "default") and backend != "inductor":
-            raise UserError(f"compile.mode: {mode} needs compile.backend: inductor, not {backend}; set mode: default")
-        if memory_budget is not None and (mode is None or backend in ("eager", "aot_eager")):
-            wanted = "compile.mode: default" if mode is None else "compile.backend: inductor"
-            raise UserError(f"compile.memory_budget: {memory_budget} is what the compiler may use; set {wanted} too")
         self.mode = mode
         self.children = children
+        self.blocks = blocks
         self.dynamic = dynamic
         self.fullgraph = fullgraph
         self.backend = backend
         self.graph_breaks = graph_breaks
         self.memory_budget = memory_budget
-        self.cache: Path | None = None
-        self._budget = ExitStack()  # closed when it ends to hold
-        self._compiled: WeakSet[nn.Module] = WeakSet()  # setup runs again for the test after fit
-        self._compilations = Compilations(dynamic)
-        self._open_cache: CompileCache | None = None
-        self._log: GraphBreakLog | None = None
+        self._changes = ExitStack()  # of the process, undone when the run ends
+        self._seconds_before = 0.0
 
     @property
     def seconds(self) -> float:
-        """Seconds spent compiling so far, in all stages; on this rank."""
-        self._compilations.look()
-        return self._compilations.seconds
-
-    def report(self) -> str:
-        """Return the seconds in words, whether the code came from the cache, and how often it was compiled again."""
-        self._compilations.look()
-        return self._compilations.report()
+        """Seconds that this process has spent compiling since the run began."""
+        return calculate_time_spent()["total_wall_time"] - self._seconds_before
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Compile what was chosen, once, whatever the stage."""
         if self.mode is None:
             return
         device = trainer.strategy.root_device
@@ -122,58 +100,56 @@ class Compile(Callback):
                 "compile.dynamic: layers that trainer.strategy divides (tensor_parallel_size) are compiled for sizes "
                 "that are known; set it to false"
             )
-        chosen = chosen_modules(pl_module, self.children)
-        self._compilations.start(most_unlike(chosen.values()))
-        if self.cache is not None and self.backend == "inductor" and not is_chosen_by_user():
-            self._open_cache = CompileCache(self.cache)
-        if self.memory_budget is not None:
-            patch = torch._functorch.config.patch(activation_memory_budget=self.memory_budget)
-            self._budget.enter_context(patch)
-        modules = {name: module for name, module in chosen.items() if module not in self._compiled}
+        modules = self._select_modules(pl_module)
+        self._change_process(trainer, modules)
+
+        # The setup before the test that follows a fit finds the modules compiled
+        modules = [module for module in modules if module._compiled_call_impl is None]
         if modules:
-            check_recurrent(modules, self.fullgraph)
             check_backend(self.backend, device)
-            self._compilations.leave_out()
-        for module in modules.values():
+            self._seconds_before += self.seconds
+        for module in modules:
             compile_in_place(
                 module, mode=self.mode, dynamic=self.dynamic, fullgraph=self.fullgraph, backend=self.backend
             )
-            self._compiled.add(module)
+
         # As the validation within a fit: code for inference mode would be compiled beside it, for the test alone.
         for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
             loop.inference_mode = False
+
+    def _select_modules(self, model: LightningModule) -> list[nn.Module]:
+        if self.children is not None:
+            return list(select_modules(model, self.children, "compile.children").values())
+        modules = list(networks(model).values())
+        if self.blocks:
+            modules = list(chain.from_iterable(find_blocks(network).values() for network in modules))
+        if not modules:
+            kind = "blocks (modules in a Sequential or ModuleList)" if self.blocks else "children with parameters"
+            raise UserError(f"compile.children: {type(model).__name__} has no {kind}; name modules to compile")
+        return modules
+
+    def _change_process(self, trainer: Trainer, modules: list[nn.Module]) -> None:
+        # torch limits how often a function is compiled, and modules of one class share their functions.
+        config = torch._dynamo.config
+        kinds = {repr(module) for module in modules}
+        self._changes.enter_context(config.patch(recompile_limit=config.recompile_limit * len(kinds)))
+        self._add_handler(_LimitWarning())
+
+        if self.memory_budget is not None:
+            patch = torch._functorch.config.patch(activation_memory_budget=self.memory_budget)
+            self._changes.enter_context(patch)
+
         if self.graph_breaks:
             folder = run_folder(trainer)
-            if trainer.is_global_zero:
-                log_graph_breaks(on=True)
-                self._log = GraphBreakLog(folder / "graph_breaks.txt") if folder is not None else None
+            if folder is not None and trainer.is_global_zero:
+                torch._logging.set_logs(graph_breaks=True, recompiles=True)  # pyright: ignore[reportPrivateImportUsage]
+                self._changes.callback(torch._logging.set_logs)  # pyright: ignore[reportPrivateImportUsage]
+                self._add_handler(_GraphBreakFile(folder / "graph_breaks.txt"))
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Say what was compiled again, and why."""
-        if self.mode is not None:
-            self._compilations.look(say=True)
-
-    on_validation_epoch_end = on_test_epoch_end = on_predict_epoch_end = on_train_epoch_end
-
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Say how often the graph was broken; leave the process as it was found."""
-        self._end()
-
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Leave the process as it was found."""
-        self._end()
-
-    def _end(self) -> None:
-        self._compilations.stop()
-        self._budget.close()
-        if self._open_cache is not None:
-            self._open_cache.close()
-            self._open_cache = None
-        if self.graph_breaks and self.mode is not None:
-            log_graph_breaks(on=False)
-        if self._log is not None:
-            rank_zero_info(f"{self._log.finish()}: {self._log.baseFilename}")
-            self._log = None
+    def _add_handler(self, handler: logging.Handler) -> None:
+        LOGGER.addHandler(handler)
+        self._changes.callback(handler.close)
+        self._changes.callback(LOGGER.removeHandler, handler)
 
     def on_train_batch_start(self, *args: Any, **kwargs: Any) -> None:
         """Tell CUDA graphs that a step begins."""
@@ -183,3 +159,76 @@ class Compile(Callback):
             torch.compiler.cudagraph_mark_step_begin()
 
     on_validation_batch_start = on_test_batch_start = on_predict_batch_start = on_train_batch_start
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._changes.close()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        self._changes.close()
+
+
+def compile_in_place(module: nn.Module, **options: Any) -> None:
+    """Compile a module so that its parameters keep their names.
+
+    Args:
+        module: The module.
+        options: Those of ``torch.compile``.
+    """
+    if torch.__version__ >= "2.15" or not module.forward.__module__.startswith("torch."):
+        module.compile(**options)
+        return
+
+    # Before 2.15, nn.Module.compile silently does nothing for PyTorch's own modules, such as nn.Sequential: the
+    # compiler skips PyTorch's files. A frame of this file is compiled instead, through the private attributes that
+    # nn.Module.compile itself uses.
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
+
+    original = module._call_impl
+    module._compiled_call_impl = torch.compile(call, **options)
+
+
+def check_backend(backend: str, device: torch.device) -> None:
+    """Try the compiler on ``x + 1``, to fail before training and in one line: what it needs differs by machine.
+
+    Raises:
+        UserError: If the backend is unknown, or has no compiler to work with.
+    """
+    try:
+        torch.compile(lambda x: x + 1, backend=backend)(torch.ones(8, device=device))
+    except RuntimeError as error:
+        reason = " ".join(str(error).splitlines()[:2])
+        raise UserError(
+            f"compile.backend: {backend} does not work for {device.type} on this machine ({reason}); install a C++ "
+            "compiler and Python's headers (python3-dev), for a GPU also triton, or run with --compile.mode null"
+        ) from error
+
+
+class _LimitWarning(logging.Handler):
+    """Say what it means when torch gives up on a function, which it logs with the function and the cause."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lines = [line.strip() for line in record.getMessage().splitlines()]
+        if "hit config." in lines[0]:
+            rank_zero_warn(
+                f"compile: LIMIT REACHED. {', '.join(lines[:3])}; with other inputs it runs uncompiled from now on. "
+                "Set compile.dynamic: true, keep the sizes of the inputs the same, or see every cause with "
+                "compile.graph_breaks: true"
+            )
+
+
+class _GraphBreakFile(logging.FileHandler):
+    """Write what torch logs of graph breaks and recompilations, each with its line and reason, and count them."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, encoding="utf-8")
+        self.count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.endswith(("__graph_breaks", "__recompiles")):
+            self.count += 1
+            super().emit(record)
+
+    def close(self) -> None:
+        rank_zero_info(f"compile: {self.count} graph breaks and recompilations: {self.baseFilename}")
+        super().close()

@@ -9,7 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.optim import Optimizer
 
-from litlab.callbacks.vram import count_samples
+from litlab.callbacks.memory import count_samples
 from litlab.util.device import GIB, synchronize
 
 STEPS = 3  # optimizer steps that are timed

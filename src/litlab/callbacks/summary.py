@@ -10,9 +10,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.callbacks.compile import Compile
+from litlab.callbacks.memory import VRAM
 from litlab.callbacks.reporting.folders import run_folder
 from litlab.callbacks.reporting.protocols import Described, MaybeGenerated
-from litlab.callbacks.vram import VRAM
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -100,7 +100,7 @@ class RunSummary(Callback):
     def _note_compilation(self, trainer: Trainer) -> None:
         for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
             if isinstance(callback, Compile) and callback.mode is not None:
-                self._rows["compile"] = callback.report()
+                self._rows["compile"] = f"{callback.seconds:.1f} s"
 
     def table(self) -> "Table":
         """Return the table of what is known so far."""

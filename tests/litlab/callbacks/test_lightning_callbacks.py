@@ -26,7 +26,7 @@ TOGETHER = {  # what goes into one run
     "ModelSummary": {"max_depth": 2},
     "OnExceptionCheckpoint": {"dirpath": "left"},
     "TQDMProgressBar": {"refresh_rate": 1},
-    "ThroughputMonitor": {"batch_size_fn": "litlab.callbacks.vram.count_samples", "window_size": 2},
+    "ThroughputMonitor": {"batch_size_fn": "litlab.callbacks.memory.count_samples", "window_size": 2},
     "Timer": {"duration": "00:01:00:00"},
 }
 BY_ITSELF = {  # what has a test of its own below, or in tests/litlab/tasks/test_plain.py

@@ -18,7 +18,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.callbacks import MemorySnapshot
 from litlab.callbacks.finder import Finder
-from litlab.callbacks.vram import count_samples
+from litlab.callbacks.memory import count_samples
 from litlab.cli.config import Command
 from litlab.cli.fit import Experiment, build
 from litlab.cli.main import run_experiment
